@@ -1,0 +1,38 @@
+# make bench   measure what this machine has; CSV in reports/local/
+# make test    the whole test suite        make lint    ruff, mypy, import-linter
+# make bars    the figures that the project promises, measured      make gpu    a report of an NVIDIA GPU
+
+PYTHON ?= python3
+BIN := .venv/bin
+BENCH_ARGS ?=
+
+.PHONY: bench test lint bars gpu mutants clean
+
+.venv/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "kernelmark: $(PYTHON) is older than 3.11; make PYTHON=python3.12"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[test,lint,compile,report]'
+	@touch $@
+
+bench: .venv/.installed
+	@mkdir -p reports/local
+	$(BIN)/python -m pytest --benchmark-only --benchmark-quiet -q \
+		--km-db reports/local/results.db --km-csv reports/local/results.csv \
+		--benchmark-json reports/local/benchmark.json $(BENCH_ARGS)
+	@echo "rows: reports/local/results.csv"
+
+test: .venv/.installed
+	$(BIN)/python -m pytest
+
+lint: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bars: .venv/.installed
+	$(BIN)/python tools/bars.py
+
+clean:
+	rm -rf .venv reports/local

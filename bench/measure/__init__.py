@@ -1,0 +1,1 @@
+"""How it is measured: operands, verdicts, clocks, intervals, devices."""

@@ -1,0 +1,31 @@
+"""What a worker says of one contender: data that crosses to whoever records it."""
+
+import msgspec
+
+from bench.measure.stats import Interval, Ratio
+
+
+class Measurement(msgspec.Struct, kw_only=True):
+    """What the worker says of one contender. Times in seconds a call; no samples unless status is `ok`.
+
+    state: readings of the device after the last sample, by column (`clock_mhz`, `temperature_c`, `power_w`).
+    """
+
+    kernel: str
+    status: str = "ok"
+    reason: str = ""
+    device_name: str = ""
+    numerics: str = ""
+    threads: int = 1
+    samples: list[float] = []
+    interval: Interval | None = None
+    ratio: Ratio | None = None
+    stopped_by: str = ""
+    call_overhead_s: float | None = None
+    max_error: float | None = None
+    error_bound: float | None = None
+    scratch_bytes: int | None = None
+    versions: str = ""
+    tunables: str = ""
+    started_at: str = ""
+    state: dict[str, float] = {}

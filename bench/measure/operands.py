@@ -1,0 +1,211 @@
+"""Operands: drawn from a seed, laid out with guards around them, handed to kernels, poisoned and restored."""
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bench.measure.device import Device
+from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
+from bench.plan.operation import Array, Operand, Problem
+
+GUARD_BYTES = 4096
+GUARD_PATTERN = 0xA5
+MAX_SETS = 32
+REFRESH_ELEMENTS = 1024
+CHUNK = 2**18
+
+
+def sets_for(problem: Problem, mode: str, llc_bytes: int) -> int:
+    """How many sets of operands a mode rotates over: cold leaves at least two caches' worth between two uses."""
+    if mode != "cold":
+        return 1
+    between = -(-2 * llc_bytes // problem.footprint_bytes)
+    return min(MAX_SETS, 1 + between)
+
+
+def logical(flat: Any, operand: Operand, order: str = "C") -> Any:
+    """The operand's array as a view of its flat buffer; `F` reads each matrix of the buffer column by column."""
+    shape = operand.shape
+    if order == "F":
+        return flat.reshape(*shape[:-2], shape[-1], shape[-2]).swapaxes(-1, -2)
+    return flat.reshape(*shape[:-1], operand.ld)[..., : shape[-1]]
+
+
+class Draw:
+    """Values of the inputs on the host, uniform in [-1, 1], never the same twice; padding holds the poison."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self._rng = np.random.Generator(np.random.SFC64([seed, zlib.crc32(problem.id.encode())]))
+        self._specs = [operand for operand in problem.operands() if operand.role != "out"]
+        self.flat: dict[str, Array] = {}
+        for operand in self._specs:
+            self.flat[operand.name] = np.empty(operand.elements, numpy_dtype(operand.dtype))
+            poison(self.flat[operand.name], operand.dtype)
+
+    def redraw(self) -> None:
+        """Fresh values in place."""
+        for operand in self._specs:
+            flat = self.flat[operand.name]
+            if operand.pad:
+                view = logical(flat, operand)
+                for index in np.ndindex(view.shape[:-1]):
+                    view[index] = self._uniform(operand.shape[-1], operand.dtype)
+            else:
+                for start in range(0, flat.size, CHUNK):
+                    flat[start : start + CHUNK] = self._uniform(min(CHUNK, flat.size - start), operand.dtype)
+
+    def refresh(self, name: str) -> tuple[slice, Array]:
+        """Fresh values for one random block of an input, so that no two samples see the same operands."""
+        flat = self.flat[name]
+        count = min(REFRESH_ELEMENTS, flat.size)
+        start = int(self._rng.integers(flat.size - count + 1))
+        block = slice(start, start + count)
+        spec = next(operand for operand in self._specs if operand.name == name)
+        flat[block] = self._uniform(count, spec.dtype)
+        return block, flat[block]
+
+    def views(self, order: str) -> dict[str, Array]:
+        """The inputs as arrays of their shapes."""
+        return {operand.name: logical(self.flat[operand.name], operand, order) for operand in self._specs}
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The generator, for what else must be drawn (samples of outputs, checksums)."""
+        return self._rng
+
+    def _uniform(self, count: int, dtype: str) -> Array:
+        kind = np.float64 if dtype == "f64" else np.float32
+        values = self._rng.random(count, dtype=kind)
+        values *= 2
+        values -= 1
+        return values.astype(numpy_dtype(dtype), copy=False)
+
+
+def poison(flat: Any, dtype: str) -> None:
+    """Fill with the NaN that says: nobody wrote here."""
+    flat.view(bits_dtype(dtype)).fill(DTYPES[dtype].poison)
+
+
+class OperandSet:
+    """One copy of a problem's operands on a device, each between two guards."""
+
+    def __init__(self, problem: Problem, device: Device) -> None:
+        self._device = device
+        self.specs = {operand.name: operand for operand in problem.operands()}
+        self._raw: dict[str, Any] = {}
+        self.flat: dict[str, Any] = {}
+        for name, operand in self.specs.items():
+            raw = device.bytes(operand.nbytes + 2 * GUARD_BYTES)
+            raw.fill(GUARD_PATTERN)
+            self._raw[name] = raw
+            self.flat[name] = raw[GUARD_BYTES : GUARD_BYTES + operand.nbytes].view(device.dtype(operand.dtype))
+
+    def load(self, draw: Draw) -> None:
+        """Copy all drawn values in."""
+        for name, values in draw.flat.items():
+            self._device.upload(self.flat[name], values)
+
+    def restore(self, draw: Draw) -> None:
+        """Give the inouts the values they had before any run."""
+        for name, operand in self.specs.items():
+            if operand.role == "inout":
+                self._device.upload(self.flat[name], draw.flat[name])
+
+    def refresh(self, draw: Draw) -> None:
+        """Change one block of one input here and in `draw`."""
+        names = [name for name, operand in self.specs.items() if operand.role == "in"]
+        if names:
+            name = names[int(draw.rng.integers(len(names)))]
+            block, values = draw.refresh(name)
+            self._device.upload(self.flat[name][block], values)
+
+    def poison(self) -> None:
+        """Poison the outputs, padding included."""
+        for name, operand in self.specs.items():
+            if operand.role == "out":
+                poison(self.flat[name], operand.dtype)
+
+    def outputs(self, order: str) -> dict[str, Array]:
+        """What a run has written, on the host."""
+        found = {}
+        for name, operand in self.specs.items():
+            if operand.role != "in":
+                flat = self._device.download(self.flat[name]).view(numpy_dtype(operand.dtype))
+                found[name] = logical(flat, operand, order)
+        return found
+
+    def damage(self, draw: Draw) -> str | None:
+        """What a run wrote that it must not: an input, the padding of an output, or beyond a buffer's ends."""
+        for name, operand in self.specs.items():
+            bits = bits_dtype(operand.dtype)
+            if operand.role == "in":
+                found = self._device.download(self.flat[name]).view(bits)
+                if not np.array_equal(found, draw.flat[name].view(bits)):
+                    return f"changed its input {name}"
+            elif operand.pad:
+                gap = self._device.download(self.flat[name]).view(bits).reshape(-1, operand.ld)[:, operand.shape[-1] :]
+                if (gap != DTYPES[operand.dtype].poison).any():
+                    return f"wrote into the padding between the rows of {name}"
+            guards = (self._raw[name][:GUARD_BYTES], self._raw[name][-GUARD_BYTES:])
+            for guard, where in zip(guards, ("before", "beyond"), strict=True):
+                if (self._device.download(guard) != GUARD_PATTERN).any():
+                    guard.fill(GUARD_PATTERN)
+                    return f"wrote {where} the bounds of {name}"
+        return None
+
+
+class Scratch:
+    """A contender's scratch buffers, shared by its set-ups for all operand sets, and counted."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._buffers: list[Any] = []
+        self._next = 0
+
+    def rewind(self) -> None:
+        """The next set-up takes the same buffers again."""
+        self._next = 0
+
+    def take(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """An array of this shape, poisoned, at the same place for every set-up."""
+        nbytes = int(np.prod(shape)) * DTYPES[dtype].itemsize
+        if self._next == len(self._buffers):
+            self._buffers.append(self._device.bytes(nbytes))
+        raw = self._buffers[self._next]
+        if raw.nbytes != nbytes:
+            raise ValueError(f"scratch {self._next} is {nbytes} bytes, and {raw.nbytes} in an earlier set-up")
+        self._next += 1
+        return raw.view(self._device.dtype(dtype)).reshape(shape)
+
+    def poison(self) -> None:
+        """All ones: NaN in every storage type."""
+        for raw in self._buffers:
+            raw.fill(0xFF)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(raw.nbytes for raw in self._buffers)
+
+
+class Operands:
+    """What a kernel's set-up is handed: the operands as attributes, `threads`, `stream`, and `scratch()`."""
+
+    def __init__(self, operands: OperandSet, order: str, device: Device, threads: int, scratch: Scratch) -> None:
+        self._arrays: Mapping[str, Any] = {
+            name: logical(operands.flat[name], operand, order) for name, operand in operands.specs.items()
+        }
+        self.threads = threads
+        self.stream = device.stream
+        self._scratch = scratch
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._arrays[name]
+        except KeyError:
+            raise AttributeError(f"{name!r} is not an operand; there are {', '.join(self._arrays)}") from None
+
+    def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """A scratch array that lives as long as the kernel, counted in `scratch_bytes`; its content is not kept."""
+        return self._scratch.take(shape, dtype)

@@ -1,0 +1,52 @@
+"""Right before fast: one run on poisoned outputs, against the float64 reference."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from bench.measure.device import Device
+from bench.measure.operands import Draw, OperandSet, Scratch
+from bench.plan.operation import Problem, Verdict
+from bench.plan.registry import Kernel, Launch
+
+
+class References:
+    """The truth for one draw, computed when it is first asked for, apart for row- and column-major kernels."""
+
+    def __init__(self, problem: Problem, draw: Draw) -> None:
+        self._problem = problem
+        self._draw = draw
+        self._known: dict[str, Any] = {}
+
+    def get(self, order: str) -> Any:
+        """The reference for kernels that read the buffers in `order`."""
+        if order not in self._known:
+            rng = np.random.default_rng(self._draw.rng.integers(2**63))
+            self._known[order] = self._problem.reference(self._draw.views(order), rng)
+        return self._known[order]
+
+
+def verify(
+    kernel: Kernel,
+    problem: Problem,
+    launch: Launch,
+    operands: OperandSet,
+    draw: Draw,
+    references: References,
+    scratch: Scratch,
+    device: Device,
+) -> Verdict:
+    """Run once and judge. Leaves the operands as drawn. Lets the kernel's own exceptions through."""
+    reference = references.get(kernel.order)
+    operands.restore(draw)
+    operands.poison()
+    scratch.poison()
+    device.synchronize()
+    launch()
+    device.synchronize()
+    verdict = problem.check(operands.outputs(kernel.order), reference, kernel.numerics_for(problem))
+    if damage := operands.damage(draw):
+        operands.load(draw)
+        verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)
+    return verdict

@@ -1,0 +1,137 @@
+"""From a suite to jobs: which kernels contend on which problem, in which mode, on how many threads."""
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import msgspec
+
+from bench.plan.registry import Kernel, Registry
+from bench.plan.suites import Entry, Suite
+
+Mode = Literal["cold", "hot"]
+BASELINES = {
+    "gemm": "gemm/numpy.matmul",
+    "transpose": "transpose/numpy.out",
+    "copy": "copy/numpy.copyto",
+    "fft": "fft/pyfftw.plan",
+    "conv": "conv/cpu.im2col",
+}
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """When a case is known well enough: seconds a case, and full width of the 95 % interval over the median."""
+
+    max_time_s: float = 2.0
+    rel_ci: float = 0.01
+
+
+class Job(msgspec.Struct, frozen=True):
+    """Contenders on one problem, measured interleaved. It crosses to the worker as data."""
+
+    problem: str
+    kernels: tuple[str, ...]
+    mode: Mode
+    plugins: tuple[str, ...]
+    seed: int
+    budget: Budget
+    threads: int
+    baseline: str | None = None
+    launcher: str = "cuda-core"
+    timed: bool = True
+
+
+class WorkerKey(msgspec.Struct, frozen=True):
+    """What must be set when a worker process starts."""
+
+    device: str
+    threads: int
+    isa: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a run was asked for: devices present, globs over kernel ids, mode, thread counts, seed and limits."""
+
+    devices: tuple[str, ...]
+    kernels: tuple[str, ...] = ()
+    mode: Mode = "cold"
+    threads: tuple[int, ...] = (1,)
+    plugins: tuple[str, ...] = ()
+    seed: int = 0
+    max_time_s: float | None = None
+    rel_ci: float = 0.01
+    launcher: str = "cuda-core"
+    timed: bool = True
+
+
+class PlannedJob(msgspec.Struct, frozen=True):
+    """A job with what its rows need to know of the suite."""
+
+    job: Job
+    key: WorkerKey
+    suite: str
+    count: int
+
+
+def case_key(kernel: str, problem: str, mode: str, threads: int, isa: str = "") -> str:
+    """The identity of a row within a run."""
+    return f"{kernel} {problem} {mode} t{threads}" + (f" {isa}" if isa else "")
+
+
+def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[PlannedJob]:
+    """The jobs of the suites, one problem at a time; nothing is expanded before it is asked for."""
+    for suite in suites:
+        budget = Budget(plan.max_time_s or suite.max_time or Budget().max_time_s, plan.rel_ci)
+        for entry in suite.entries():
+            for threads, kernels in _by_threads(contenders(entry, registry, plan.devices, plan.kernels), plan):
+                job = Job(
+                    problem=entry.problem.id,
+                    kernels=tuple(kernel.id for kernel in kernels),
+                    mode=plan.mode,
+                    plugins=plan.plugins,
+                    seed=plan.seed,
+                    budget=budget,
+                    threads=threads,
+                    baseline=_baseline(entry, kernels, suite.baseline),
+                    launcher=plan.launcher,
+                    timed=plan.timed,
+                )
+                device = "cuda" if any(kernel.device == "cuda" for kernel in kernels) else "cpu"
+                yield PlannedJob(job, WorkerKey(device, threads), suite.name, entry.count)
+
+
+def contenders(entry: Entry, registry: Registry, devices: tuple[str, ...], globs: tuple[str, ...] = ()) -> list[Kernel]:
+    """The kernels that devices, suite and the user's globs select, and whose domain holds the problem.
+
+    A kernel that is named in full stays, whatever its domain: its row then says `unsupported` and why.
+    """
+    chosen = []
+    for kernel in registry.kernels.values():
+        if kernel.op != entry.problem.op or kernel.device not in devices:
+            continue
+        if not (_matches(kernel.id, entry.kernels) and _matches(kernel.id, globs)):
+            continue
+        if kernel.outside(entry.problem) is None or kernel.id in globs:
+            chosen.append(kernel)
+    return chosen
+
+
+def _matches(kernel: str, globs: tuple[str, ...]) -> bool:
+    return not globs or any(fnmatchcase(kernel, glob) for glob in globs)
+
+
+def _by_threads(kernels: list[Kernel], plan: Plan) -> Iterator[tuple[int, list[Kernel]]]:
+    """Threaded CPU kernels run at every thread count; the others once, beside those of the first."""
+    for i, threads in enumerate(plan.threads):
+        chosen = [kernel for kernel in kernels if kernel.threaded or i == 0]
+        if chosen:
+            yield threads, chosen
+
+
+def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> str | None:
+    """The id that the others are set against, if it is among the contenders."""
+    op = entry.problem.op
+    name = own.get(op, BASELINES.get(op))
+    if op not in own and getattr(entry.problem, "place", "") == "in":
+        name = "transpose/openblas.imatcopy"
+    return name if any(kernel.id == name for kernel in kernels) else None

@@ -1,0 +1,78 @@
+"""Finding kernels: the folder `kernels`, installed packages' entry points, and files given with --plugin."""
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import traceback
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from bench.plan.errors import UsageError
+from bench.plan.registry import REGISTRY, Registry
+
+_loaded: dict[Path, ModuleType] = {}
+
+
+def discover(plugins: tuple[str, ...] = ()) -> Registry:
+    """Register everything that is to be found, once a process, and return the registry. Raises UsageError."""
+    if not REGISTRY.operations:
+        _import_kernels()
+        for entry in entry_points(group="kernelmark.kernels"):
+            try:
+                entry.load()
+            except Exception as error:
+                raise UsageError(f"entry point {entry.name} ({entry.value}): {_where(error)}") from None
+    for plugin in plugins:
+        load_plugin(Path(plugin))
+    return REGISTRY
+
+
+def _import_kernels() -> None:
+    package = importlib.import_module("kernels")
+    beside = Path(__file__).resolve().parents[2] / "kernels"
+    found = [Path(path).resolve() for path in package.__path__]
+    if beside not in found:
+        raise UsageError(
+            f"kernels: found the package in {found[0] if found else 'nowhere'}, expected {beside}; "
+            "another distribution owns the name: uninstall it, or run from a virtual environment without it"
+        )
+    for folder in sorted(beside.iterdir()):
+        if (folder / "problem.py").is_file():
+            names = [m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_")]
+            for name in ["problem", *sorted(set(names) - {"problem"})]:
+                importlib.import_module(f"kernels.{folder.name}.{name}")
+
+
+def load_plugin(path: Path) -> None:
+    """Import a user's file, whose decorators register its kernels; a second time does nothing. Raises UsageError."""
+    path = path.resolve()
+    if path in _loaded:
+        return
+    if not path.is_file():
+        raise UsageError(f"plugin {path}: there is no such file")
+    name = f"kernelmark_plugin_{len(_loaded)}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"plugin {path}: is not a Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    known = dict(REGISTRY.kernels), dict(REGISTRY.operations)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        REGISTRY.kernels, REGISTRY.operations = known
+        raise UsageError(f"plugin {_where(error, path)}") from None
+    _loaded[path] = module
+
+
+def _where(error: Exception, path: Path | None = None) -> str:
+    """`file, line N: Type: message`, the line being the deepest one inside `path`."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if path is None or f.filename == str(path)]
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}: {error.msg}"
+    line = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else f"{path}: " if path else ""
+    text = str(error).split("\n")[0]
+    return line + (text if isinstance(error, UsageError) else f"{type(error).__name__}: {text}")

@@ -1,0 +1,67 @@
+"""Storage types, and the arithmetic ("numerics") that a kernel declares to compute in."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class DType(NamedTuple):
+    """A storage type: size in bytes, unit roundoff, the NaN that marks an unwritten element, and its name in CUDA."""
+
+    itemsize: int
+    roundoff: float
+    poison: int
+    ctype: str
+
+
+DTYPES = {
+    "f64": DType(8, 2.0**-53, 0x7FF8DEADDEADDEAD, "double"),
+    "f32": DType(4, 2.0**-24, 0x7FC0DEAD, "float"),
+    "f16": DType(2, 2.0**-11, 0x7EAD, "__half"),
+    "bf16": DType(2, 2.0**-8, 0x7FDE, "__nv_bfloat16"),
+}
+
+
+class Numerics(NamedTuple):
+    """Unit roundoffs: to which the operands are rounded before they are multiplied, and of the accumulator."""
+
+    operand: float
+    accumulate: float
+
+
+# Tensor cores take TF32 operands truncated to 10 bits of mantissa, hence 2^-10 and not 2^-11.
+NUMERICS = {
+    "exact": Numerics(0.0, 0.0),
+    "fp64": Numerics(0.0, 2.0**-53),
+    "fp32": Numerics(0.0, 2.0**-24),
+    "3xtf32": Numerics(2.0**-20, 2.0**-24),
+    "tf32": Numerics(2.0**-10, 2.0**-24),
+    "bf16": Numerics(2.0**-8, 2.0**-24),
+    "f16acc": Numerics(0.0, 2.0**-11),
+}
+
+#: The numerics of a kernel that declares none: full products, accumulated in at least FP32.
+NATIVE = {"f64": "fp64", "f32": "fp32", "f16": "fp32", "bf16": "fp32"}
+
+
+def split_dtype(dtype: str) -> tuple[str, str]:
+    """`f32` is (f32, f32); `f16.f32` is storage of the inputs, then of the outputs."""
+    first, _, second = dtype.partition(".")
+    return first, second or first
+
+
+@lru_cache
+def numpy_dtype(name: str) -> "np.dtype[Any]":
+    """The NumPy dtype of a storage type (bf16 from ml_dtypes, imported when first asked for)."""
+    if name == "bf16":
+        import ml_dtypes
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return np.dtype(f"f{DTYPES[name].itemsize}")
+
+
+def bits_dtype(name: str) -> "np.dtype[Any]":
+    """The unsigned integer as wide as the storage type, for looking at bits."""
+    return np.dtype(f"u{DTYPES[name].itemsize}")

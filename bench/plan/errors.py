@@ -1,0 +1,9 @@
+"""The two ways in which kernelmark says no."""
+
+
+class UsageError(Exception):
+    """Bad usage or input, told in one line: subject, found, expected, remedy. The command exits with 2."""
+
+
+class Unsupported(Exception):
+    """A kernel cannot take a problem, or cannot run here; the message is the reason in the row."""

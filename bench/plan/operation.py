@@ -1,0 +1,185 @@
+"""What an operation is: a problem class with an id, operands, a float64 reference and a tolerance."""
+
+import math
+import re
+import typing
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import msgspec
+import numpy as np
+
+from bench.plan.dtypes import DTYPES, bits_dtype
+from bench.plan.errors import UsageError
+
+Dim = typing.Annotated[int, msgspec.Meta(ge=1)]
+Array = np.ndarray[Any, Any]
+Arrays = Mapping[str, Array]
+
+
+class Operand(msgspec.Struct, frozen=True):
+    """One array of a problem: row-major `shape`, each row followed by `pad` unused elements.
+
+    `in` is read, `out` is poisoned before every run, `inout` is restored before every sample.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Literal["in", "out", "inout"]
+    pad: int = 0
+
+    @property
+    def ld(self) -> int:
+        """Leading dimension in elements: the distance from one row to the next."""
+        return self.shape[-1] + self.pad
+
+    @property
+    def elements(self) -> int:
+        """Elements of the buffer, padding included."""
+        return math.prod(self.shape[:-1]) * self.ld
+
+    @property
+    def nbytes(self) -> int:
+        return self.elements * DTYPES[self.dtype].itemsize
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Whether outputs are right: largest absolute error, its bound, and why not (None means right)."""
+
+    max_error: float | None = None
+    error_bound: float | None = None
+    reason: str | None = None
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of the problem classes: sizes, storage type and options of one operation.
+
+    A subclass declares its fields (suites use them as axes), which of them are `sizes`, and the methods below.
+    """
+
+    op: ClassVar[str] = ""
+    sizes: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def id(self) -> str:
+        """`gemm/m1024n2048k26752/f32/NT`, then the options that differ from their defaults."""
+        sizes = "".join(f"{name}{getattr(self, name)}" for name in self.sizes)
+        return "/".join([self.op, sizes, self.dtype, *self.words()])
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The problem named by the part of an id behind `op/`. Raises UsageError."""
+        subject = f"{cls.op}/{text}"
+        sizes, _, rest = text.partition("/")
+        dtype, *words = rest.split("/")
+        pattern = "".join(rf"{name}(?P<{name}>\d+)" for name in cls.sizes)
+        match = re.fullmatch(pattern, sizes)
+        if not match:
+            expected = "".join(f"{name}<int>" for name in cls.sizes)
+            raise UsageError(f"{subject}: sizes are {sizes!r}, expected {expected}")
+        values: dict[str, Any] = {name: int(value) for name, value in match.groupdict().items()}
+        try:
+            values |= {"dtype": dtype, **cls.parse_words(words)}
+        except ValueError as error:
+            raise UsageError(f"{subject}: {error}") from None
+        return cls.make(values, subject)
+
+    @classmethod
+    def make(cls, values: Mapping[str, Any], subject: str) -> Self:
+        """The problem with these field values, each checked. Raises UsageError that begins with `subject`."""
+        for name, value in values.items():
+            if complaint := cls.complaint(name, value):
+                raise UsageError(f"{subject}: {complaint}")
+        missing = [f.name for f in msgspec.structs.fields(cls) if f.required and f.name not in values]
+        if missing:
+            raise UsageError(f"{subject}: {missing[0]} is missing; {cls.op} needs {', '.join(cls.axes())}")
+        try:
+            return cls(**values)
+        except ValueError as error:
+            raise UsageError(f"{subject}: {error}") from None
+
+    @classmethod
+    def axes(cls) -> dict[str, Any]:
+        """Names and types of the fields, which are the axes a suite may sweep."""
+        return {field.name: field.type for field in msgspec.structs.fields(cls)}
+
+    @classmethod
+    def complaint(cls, axis: str, value: Any) -> str | None:
+        """Why `value` cannot stand on `axis`, or None."""
+        axes = cls.axes()
+        if axis not in axes:
+            return f"{axis} is not an axis of {cls.op}; expected one of {', '.join(axes)}"
+        kind = axes[axis]
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+            expected = "one of " + ", ".join(choices) if choices else str(error).removeprefix("Expected ")
+            return f"{axis} is {value!r}, expected {expected}"
+        return None
+
+    def dims(self) -> dict[str, int | float | str]:
+        """The problem's own columns of the CSV: every field but the storage type and the layout."""
+        return {name: getattr(self, name) for name in self.axes() if name not in ("dtype", "layout")}
+
+    @property
+    def footprint_bytes(self) -> int:
+        """Bytes of one set of operands."""
+        return sum(operand.nbytes for operand in self.operands())
+
+    dtype: str
+
+    def words(self) -> list[str]:
+        """The id's parts behind the storage type; defaults are left out."""
+        return []
+
+    @classmethod
+    def parse_words(cls, words: list[str]) -> dict[str, Any]:
+        """Field values from `words`, the inverse of `words()`. Raises ValueError."""
+        if words:
+            raise ValueError(f"{words[0]!r} is not a part of a {cls.op} id")
+        return {}
+
+    def operands(self) -> tuple[Operand, ...]:
+        """The arrays of the problem, in the order in which operands are drawn."""
+        raise NotImplementedError
+
+    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Any:
+        """What `check` compares with, in float64, from the inputs (and the inouts as they were before the run)."""
+        raise NotImplementedError
+
+    def check(self, outputs: Arrays, reference: Any, numerics: str) -> Verdict:
+        """Compare the outputs of a run with `reference`; NaN never passes."""
+        raise NotImplementedError
+
+    @property
+    def flop(self) -> int:
+        """Nominal floating-point operations; 0 where the operation only moves data."""
+        raise NotImplementedError
+
+    @property
+    def traffic_bytes(self) -> int:
+        """Compulsory traffic: each input read once, each output written once."""
+        total = 0
+        for operand in self.operands():
+            size = math.prod(operand.shape) * DTYPES[operand.dtype].itemsize
+            total += 2 * size if operand.role == "inout" else size
+        return total
+
+
+def compare(name: str, got: Array, want: Array, bound: float, dtype: str) -> Verdict:
+    """Element by element: |got - want| <= bound. Names the first wrong element, and tells NaN from unwritten."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(got.astype(np.float64) - want)
+    right = error <= bound  # False for NaN, which is why it is not written as ~(error > bound)
+    largest = float(error.max()) if error.size else 0.0
+    if right.all():
+        return Verdict(largest, bound)
+    where = tuple(int(i) for i in np.argwhere(~right)[0])
+    unwritten = got.view(bits_dtype(dtype))[where] == DTYPES[dtype].poison
+    found = "was not written" if unwritten else f"is {float(got[where]):.9g}"
+    wrong = f"{int((~right).sum())} of {right.size} elements wrong"
+    index = ", ".join(map(str, where))
+    reason = f"{name}[{index}] {found}, expected {float(want[where]):.9g} within {bound:.3g} ({wrong})"
+    return Verdict(None if math.isnan(largest) else largest, bound, reason)

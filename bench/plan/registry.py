@@ -1,0 +1,253 @@
+"""Operations and kernels by name, and the decorators that put them there.
+
+A kernel is a function that sets up and returns the timed closure (`@kernel`), or a pure plan of CUDA launches
+(`@cuda_kernel`). Registration imports nothing heavy and runs nothing.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from bench.plan.dtypes import NATIVE, NUMERICS, split_dtype
+from bench.plan.errors import UsageError
+from bench.plan.operation import Problem
+
+Launch = Callable[[], object]
+Tile = SimpleNamespace
+Predicate = Callable[[Any], str | None]
+P = TypeVar("P", bound=Problem)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """A contender: who it is, which problems it takes, and how it is set up.
+
+    domain: values of the problem's axes for which it exists (`dtypes=("f32",)` is `{"dtype": ("f32",)}`).
+    supports: why it cannot take a problem inside its domain, or None.
+    modules: what must be importable. threaded: whether it uses more than one CPU thread.
+    order: `F` for kernels that read the same buffers as column-major matrices.
+    library_scratch: bytes that the library allocates by itself, as a function of the problem.
+    """
+
+    op: str
+    name: str
+    provider: str
+    device: str
+    label: str
+    setup: Callable[[Any, Any], Launch] | None = None
+    domain: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    numerics: str | Mapping[str, str] | None = None
+    supports: Predicate | None = None
+    modules: tuple[str, ...] = ()
+    threaded: bool = False
+    order: str = "C"
+    library_scratch: Callable[[Any], int] | None = None
+    synchronises: bool = False
+
+    @property
+    def id(self) -> str:
+        """`gemm/numpy.matmul`: operation, provider, name."""
+        return f"{self.op}/{self.provider}.{self.name}"
+
+    def numerics_for(self, problem: Problem) -> str:
+        """The arithmetic this kernel computes `problem` in."""
+        storage = split_dtype(problem.dtype)[0]
+        if isinstance(self.numerics, str):
+            return self.numerics
+        return (self.numerics or NATIVE)[storage]
+
+    def outside(self, problem: Problem) -> str | None:
+        """Why `problem` lies outside the domain that the kernel declares, or None."""
+        for axis, values in self.domain.items():
+            value = getattr(problem, axis)
+            if value not in values:
+                return f"{self.id} has no {value} path; it has {', '.join(values)}"
+        return None
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Why the kernel cannot take `problem`, or None."""
+        return self.outside(problem) or (self.supports(problem) if self.supports else None)
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A TMA descriptor argument: the operand it describes and the box that one copy moves."""
+
+    operand: str
+    box: tuple[int, ...]
+    swizzle: str = "none"
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A scratch buffer argument, allocated before timing; equal names are one buffer."""
+
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One launch of a CUDA kernel.
+
+    args: operand names, integers (C `int`), floats (C `float`), NumPy scalars (their own width), Scratch, TensorMap.
+    entry: the name expression where it differs from the declaration's; grid and block count blocks and threads.
+    """
+
+    grid: int | tuple[int, ...]
+    block: int | tuple[int, ...]
+    args: tuple[Any, ...]
+    shared_bytes: int = 0
+    entry: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaKernel(Kernel):
+    """A hand-written kernel: a .cu file, the entry in it, and a plan of launches.
+
+    source: path below `cuda/`. entry: C++ name expression in which `{BM}` is a tunable and `{op_a}` an attribute of
+    the problem. min_arch: compute capability times ten. valid: why a tile cannot take a problem, or None.
+    emulated: None where the tests run it on the CPU; otherwise why they cannot (wgmma, TMA), which they report.
+    """
+
+    source: str
+    entry: str
+    plan: Callable[[Any, Any], list[KernelCall]]
+    min_arch: int = 75
+    tunables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    valid: Callable[[Any, Any], str | None] | None = None
+    cooperative: bool = False
+    emulated: str | None = None
+
+    def tiles(self) -> Iterator[Tile]:
+        """Every combination of the tunables, the defaults (first values) first."""
+        for values in itertools.product(*self.tunables.values()):
+            yield Tile(**dict(zip(self.tunables, values, strict=True)))
+
+    def tile_for(self, problem: Problem) -> Tile | None:
+        """The first tile that is valid for `problem`, or None."""
+        return next((t for t in self.tiles() if not (self.valid and self.valid(problem, t))), None)
+
+    def refuses(self, problem: Problem) -> str | None:
+        if reason := super().refuses(problem):
+            return reason
+        if self.tile_for(problem) is None:
+            return f"{self.id}: no tile is valid: {self.valid and self.valid(problem, next(self.tiles()))}"
+        return None
+
+    def calls(self, problem: Problem, tile: Tile) -> list[tuple[str, KernelCall]]:
+        """The launches for `problem`, each with its name expression filled in."""
+        names = _Names(problem, tile)
+        return [((call.entry or self.entry).format_map(names), call) for call in self.plan(problem, tile)]
+
+
+class _Names(dict[str, Any]):
+    """What an entry may name: tunables, then attributes of the problem."""
+
+    def __init__(self, problem: Problem, tile: Tile) -> None:
+        super().__init__(vars(tile))
+        self._problem = problem
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(self._problem, name)
+
+
+@dataclass
+class Registry:
+    """The operations and kernels known to this process."""
+
+    operations: dict[str, type[Problem]] = field(default_factory=dict)
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+
+    def problem(self, text: str) -> Problem:
+        """The problem with this id. Raises UsageError."""
+        op, _, rest = text.partition("/")
+        return self.problem_class(op, text).parse(rest)
+
+    def problem_class(self, op: str, subject: str) -> type[Problem]:
+        if op not in self.operations:
+            known = ", ".join(sorted(self.operations))
+            raise UsageError(f"{subject}: {op!r} is not an operation; expected one of {known}")
+        return self.operations[op]
+
+    def add(self, kernel: Kernel) -> None:
+        problem_class = self.problem_class(kernel.op, f"kernel {kernel.id}")
+        if kernel.id in self.kernels:
+            raise UsageError(f"kernel {kernel.id} is registered twice; rename one of the two")
+        for axis, values in kernel.domain.items():
+            for value in values:
+                if complaint := problem_class.complaint(axis, value):
+                    raise UsageError(f"kernel {kernel.id}: {complaint}")
+        declared = kernel.numerics
+        for name in (declared,) if isinstance(declared, str) else (declared or {}).values():
+            if name not in NUMERICS:
+                raise UsageError(f"kernel {kernel.id}: numerics {name!r}; expected one of {', '.join(NUMERICS)}")
+        self.kernels[kernel.id] = kernel
+
+
+REGISTRY = Registry()
+
+
+def operation(name: str) -> Callable[[type[P]], type[P]]:
+    """Register a problem class as the operation `name`. Raises UsageError where the name is taken."""
+
+    def register(cls: type[P]) -> type[P]:
+        if name in REGISTRY.operations:
+            raise UsageError(f"operation {name} is registered twice; rename one of the two")
+        cls.op = name
+        REGISTRY.operations[name] = cls
+        return cls
+
+    return register
+
+
+def _common(op: str, function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Split the decorator's keywords into the kernel's own fields and the axes of its domain."""
+    own = {key: options.pop(key) for key in list(options) if key in Kernel.__dataclass_fields__ or key in _CUDA_ONLY}
+    domain = {}
+    for plural, values in options.items():
+        if not plural.endswith("s") or not isinstance(values, tuple):
+            raise UsageError(
+                f"kernel {op}/{function.__name__}: {plural} is no option; an axis is given as a tuple under its plural"
+            )
+        domain[plural.removesuffix("s")] = values
+    doc = (function.__doc__ or "").strip().split("\n")[0]
+    return {"op": op, "name": own.pop("name", function.__name__), "label": doc, "domain": domain, **own}
+
+
+_CUDA_ONLY = {"source", "entry", "min_arch", "tunables", "valid", "cooperative", "emulated"}
+
+
+def kernel(op: str, *, provider: str, device: str, **options: Any) -> Callable[[F], F]:
+    """Register `function(problem, operands) -> Launch` as a kernel of `op`.
+
+    The function sets up and returns the timed closure, which allocates nothing; set-up may depend on shapes, never on
+    values, since operands are redrawn afterwards. The function's name is the kernel's, the docstring's first line its
+    label. Options are the fields of `Kernel`; any other keyword is an axis of the problem under its plural
+    (`dtypes=("f32",)`, `layouts=("NN", "NT")`). Raises UsageError where the name is taken or an axis is unknown.
+    """
+
+    def register(function: F) -> F:
+        REGISTRY.add(Kernel(provider=provider, device=device, setup=function, **_common(op, function, options)))
+        return function
+
+    return register
+
+
+def cuda_kernel(op: str, *, source: str, entry: str, **options: Any) -> Callable[[F], F]:
+    """Register `plan(problem, tile) -> list[KernelCall]` as a hand-written CUDA kernel of `op`.
+
+    The plan is pure: it computes grids, blocks and arguments and touches no device. Options as for `kernel`, and those
+    of `CudaKernel`. Raises UsageError where the name is taken or an axis is unknown.
+    """
+
+    def register(function: F) -> F:
+        options_ = {"modules": ("cupy", "cuda.core"), **options, "source": source, "entry": entry}
+        fields = _common(op, function, options_)
+        REGISTRY.add(CudaKernel(provider="cuda", device="cuda", plan=function, **fields))
+        return function
+
+    return register

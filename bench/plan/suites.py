@@ -1,0 +1,217 @@
+"""Suites: TOML files of named sweeps, checked when they are loaded and expanded one problem at a time."""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.plan.errors import UsageError
+from bench.plan.operation import Problem
+from bench.plan.registry import Registry
+
+FOLDER = Path(__file__).parent / "suites"
+_SUITE_KEYS = {"title", "source", "max_time", "baseline", "sweep"}
+_SWEEP_KEYS = {"op", "axes", "points", "count", "kernels"}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One problem of a suite, how often a network has it, and which kernels answer it here (globs; empty: all)."""
+
+    problem: Problem
+    count: int = 1
+    kernels: tuple[str, ...] = ()
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """One [[sweep]] table: values for every axis, and rows of values for tied axes."""
+
+    problem_class: type[Problem]
+    where: str
+    axes: Mapping[str, Sequence[Any]]
+    tied: tuple[str, ...] = ()
+    points: Sequence[Sequence[Any]] = ((),)
+    counts: Sequence[int] | int = 1
+    kernels: tuple[str, ...] = ()
+
+    def entries(self) -> Iterator[Entry]:
+        """The problems, in the order of the file, the last axis running fastest. Raises UsageError."""
+        for index, point in enumerate(self.points):
+            count = self.counts if isinstance(self.counts, int) else self.counts[index]
+            fixed = dict(zip(self.tied, point, strict=True))
+            for values in _product(list(self.axes.items()), fixed):
+                yield Entry(self.problem_class.make(values, self.where), count, self.kernels)
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """A named list of problems with its source; max_time in seconds a case, baseline an id for each operation."""
+
+    name: str
+    title: str
+    source: str = ""
+    max_time: float | None = None
+    baseline: Mapping[str, str] = {}
+    sweeps: tuple[Sweep, ...] = ()
+    problem: Problem | None = None
+
+    def entries(self) -> Iterator[Entry]:
+        """Every problem of the suite, made when it is asked for. Raises UsageError."""
+        if self.problem is not None:
+            yield Entry(self.problem)
+        for sweep in self.sweeps:
+            yield from sweep.entries()
+
+
+def _product(axes: list[tuple[str, Sequence[Any]]], values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Like itertools.product, but no axis is copied into a tuple first: an axis may be a range of millions."""
+    if not axes:
+        yield values
+        return
+    name, candidates = axes[0]
+    for value in candidates:
+        yield from _product(axes[1:], {**values, name: value})
+
+
+def suite_names() -> list[str]:
+    """Names of the suites that come with kernelmark."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def find_suite(text: str, registry: Registry) -> Suite:
+    """The suite called `text`: a name, a TOML file or one problem id. Raises UsageError."""
+    if text in suite_names():
+        return load_suite(FOLDER / f"{text}.toml", registry)
+    if text.endswith(".toml"):
+        return load_suite(Path(text), registry)
+    if text.partition("/")[0] in registry.operations:
+        return Suite(name=text, title=text, problem=registry.problem(text))
+    raise UsageError(
+        f"suite {text!r}: is not a suite ({', '.join(suite_names())}), a .toml file or a problem id such as "
+        "gemm/m64n64k64/f32/NT"
+    )
+
+
+def load_suite(path: Path, registry: Registry) -> Suite:
+    """Read and check a suite file. Raises UsageError that names file, table and key."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: is not TOML: {error}") from None
+    _known_keys(table, _SUITE_KEYS, str(path))
+    max_time = table.get("max_time")
+    _expect(
+        max_time is None or (isinstance(max_time, int | float) and not isinstance(max_time, bool) and max_time > 0),
+        f"{path}: max_time is {max_time!r}, expected seconds above 0",
+    )
+    for key in ("title", "source"):
+        value = table.get(key, "")
+        _expect(isinstance(value, str), f"{path}: {key} is {value!r}, expected a string")
+    sweeps = table.get("sweep", [])
+    _expect(isinstance(sweeps, list) and bool(sweeps), f"{path}: has no [[sweep]] table; a suite needs at least one")
+    return Suite(
+        name=path.stem,
+        title=table.get("title", path.stem),
+        source=table.get("source", ""),
+        max_time=max_time,
+        baseline=_baseline(table.get("baseline", {}), registry, f"{path}: baseline"),
+        sweeps=tuple(_sweep(s, registry, f"{path}: [[sweep]] {i}") for i, s in enumerate(sweeps, 1)),
+    )
+
+
+def _baseline(table: Any, registry: Registry, where: str) -> Mapping[str, str]:
+    _expect(isinstance(table, dict), f"{where}: is {table!r}, expected a table of operation = kernel id")
+    for op, kernel in table.items():
+        registry.problem_class(op, where)
+        known = isinstance(kernel, str) and kernel in registry.kernels
+        _expect(known, f"{where}: {op} is {kernel!r}, which is no kernel; `kernelmark list --op {op}` names them")
+    return dict(table)
+
+
+def _sweep(table: Any, registry: Registry, where: str) -> Sweep:
+    _expect(isinstance(table, dict), f"{where}: is {table!r}, expected a table")
+    _expect("op" in table, f"{where}: op is missing; expected one of {', '.join(sorted(registry.operations))}")
+    problem_class = registry.problem_class(str(table["op"]), f"{where}, key 'op'")
+    axes = {key: value for key, value in table.items() if key not in _SWEEP_KEYS}
+    _known_keys(axes, set(problem_class.axes()), where)
+    swept = {axis: _values(value, f"{where}, key '{axis}'") for axis, value in axes.items()}
+    for axis, values in swept.items():
+        _check(problem_class, axis, values, where)
+    tied, points = _points(table, problem_class, where)
+    required = [f.name for f in msgspec.structs.fields(problem_class) if f.required]
+    missing = [axis for axis in required if axis not in swept and axis not in tied]
+    _expect(not missing, f"{where}: {', '.join(missing)} is missing; {problem_class.op} needs {', '.join(required)}")
+    twice = [axis for axis in tied if axis in swept]
+    _expect(not twice, f"{where}, key '{', '.join(twice)}': stands in points too; give it once")
+    counts = _counts(table.get("count", 1), points, f"{where}, key 'count'")
+    kernels = _kernels(table.get("kernels", []), f"{where}, key 'kernels'")
+    return Sweep(problem_class, where, swept, tied, points, counts, kernels)
+
+
+def _points(
+    table: Mapping[str, Any], problem_class: type[Problem], where: str
+) -> tuple[tuple[str, ...], Sequence[Sequence[Any]]]:
+    """The tied axes (`axes`, by default the operation's sizes) and their rows of values."""
+    if "points" not in table:
+        _expect("axes" not in table, f"{where}, key 'axes': goes with points, and there are none")
+        return (), ((),)
+    tied, points = tuple(table.get("axes", problem_class.sizes)), table["points"]
+    _known_keys(dict.fromkeys(tied), set(problem_class.axes()), f"{where}, key 'axes'")
+    _expect(isinstance(points, list) and bool(points), f"{where}, key 'points': is {points!r}, expected a list of rows")
+    for row in points:
+        right = isinstance(row, list) and len(row) == len(tied)
+        _expect(right, f"{where}, key 'points': row {row!r}, expected {len(tied)} values ({', '.join(tied)})")
+    for axis, values in zip(tied, zip(*points, strict=True), strict=True):
+        _check(problem_class, axis, values, f"{where}, key 'points'")
+    return tied, points
+
+
+def _values(value: Any, where: str) -> Sequence[Any]:
+    """An axis: a list, {pow2 = [first, last]}, {linear = [start, stop, step]} (both ends included), or one value."""
+    if not isinstance(value, dict):
+        values = value if isinstance(value, list) else [value]
+        _expect(bool(values), f"{where}: is an empty list, expected at least one value")
+        return values
+    kind, bounds = next(iter(value.items()), (None, None))
+    whole = isinstance(bounds, list) and all(isinstance(b, int) and not isinstance(b, bool) for b in bounds)
+    if len(value) == 1 and whole and isinstance(bounds, list):
+        if kind == "pow2" and len(bounds) == 2 and 0 <= bounds[0] <= bounds[1] <= 62:
+            return [2**i for i in range(bounds[0], bounds[1] + 1)]
+        if kind == "linear" and len(bounds) == 3 and bounds[0] <= bounds[1] and bounds[2] > 0:
+            return range(bounds[0], bounds[1] + 1, bounds[2])
+    raise UsageError(f"{where}: is {value!r}, expected {{pow2 = [first, last]}} or {{linear = [start, stop, step]}}")
+
+
+def _check(problem_class: type[Problem], axis: str, values: Iterable[Any], where: str) -> None:
+    # The values of a range lie between its ends, so the ends are enough.
+    for value in (values[0], values[-1]) if isinstance(values, range) else values:
+        if complaint := problem_class.complaint(axis, value):
+            raise UsageError(f"{where}, key '{axis}': {complaint}")
+
+
+def _counts(value: Any, points: Sequence[Any], where: str) -> Sequence[int] | int:
+    counts = value if isinstance(value, list) else [value]
+    positive = all(isinstance(c, int) and not isinstance(c, bool) and c > 0 for c in counts)
+    _expect(positive, f"{where}: is {value!r}, expected integers above 0")
+    fits = not isinstance(value, list) or len(value) == len(points)
+    _expect(fits, f"{where}: has {len(counts)} values, expected one, or one for each of {len(points)} points")
+    return value  # type: ignore[no-any-return]  # checked above
+
+
+def _kernels(value: Any, where: str) -> tuple[str, ...]:
+    globs = [value] if isinstance(value, str) else value
+    right = isinstance(globs, list) and all(isinstance(glob, str) for glob in globs)
+    _expect(right, f"{where}: is {value!r}, expected a list of kernel ids or globs")
+    return tuple(globs)
+
+
+def _known_keys(table: Mapping[str, Any], known: set[str], where: str) -> None:
+    for key in table:
+        _expect(key in known, f"{where}, key '{key}': is unknown; expected one of {', '.join(sorted(known))}")
+
+
+def _expect(condition: bool, complaint: str) -> None:
+    if not condition:
+        raise UsageError(complaint)

@@ -1,0 +1,225 @@
+"""pytest-benchmark's side of kernelmark: a case is an item, the device's time drives a virtual clock.
+
+Inert unless `bench/test_bench.py` is collected under `--benchmark-only`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bench.plan.errors import UsageError
+
+SKIPPED = ("unsupported", "oom")
+DEFAULT_SUITES = ["smoke", "founding"]
+
+
+class VirtualClock:
+    """A timer for pytest-benchmark that advances by the samples which kernelmark has measured."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        return self._now
+
+    def __repr__(self) -> str:
+        return "kernelmark.device_time"
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now += seconds
+
+
+VIRTUAL_CLOCK = VirtualClock()
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One item: a kernel in a job that it shares with the other contenders."""
+
+    planned: Any
+    kernel: str
+
+    @property
+    def group(self) -> tuple[str, int]:
+        return self.planned.job.problem, self.planned.job.threads
+
+    @property
+    def id(self) -> str:
+        """`gemm/numpy.matmul|m64n64k64/f32/NT|t2`, as it stands in the item's name."""
+        problem = self.planned.job.problem.partition("/")[2]
+        return f"{self.kernel}|{problem}|t{self.planned.job.threads}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options, each with the prefix `--km-`, since other projects own the short names."""
+    group = parser.getgroup("kernelmark")
+    suite_help = f"suite, TOML file or problem id; may be repeated [{' and '.join(DEFAULT_SUITES)}]"
+    group.addoption("--km-suite", action="append", metavar="SUITE", help=suite_help)
+    group.addoption("--km-kernels", action="append", default=[], metavar="GLOB", help="only kernels whose id matches")
+    group.addoption("--km-device", choices=["auto", "cpu", "cuda"], default="auto", help="where to measure [auto]")
+    group.addoption("--km-plugin", action="append", default=[], metavar="FILE.py", help="a file that registers kernels")
+    group.addoption("--km-db", metavar="FILE", help="the store [$XDG_DATA_HOME/kernelmark/results.db]")
+    group.addoption("--km-mode", choices=["cold", "hot"], default="cold", help="state of the caches [cold]")
+    group.addoption("--km-max-time", type=float, metavar="S", help="seconds a case [2, or the suite's]")
+    group.addoption("--km-csv", metavar="FILE", help="write the run's rows here at the end")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A plain `pytest` runs no benchmark."""
+    ours = collection_path.name == "test_bench.py" and collection_path.parent == Path(__file__).parent
+    return True if ours and not config.getoption("benchmark_only", False) else None
+
+
+class Bridge:
+    """The run behind a pytest session: plans at collection, measures at the first item of a group."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        from bench.measure.device import choose_devices, cpu_count
+        from bench.plan.case import Plan
+        from bench.plan.discovery import discover
+        from bench.plan.suites import find_suite
+
+        self._db = config.getoption("km_db")
+        self._csv = config.getoption("km_csv")
+        self._plan = Plan(
+            devices=choose_devices(config.getoption("km_device")),
+            kernels=tuple(config.getoption("km_kernels")),
+            mode=config.getoption("km_mode"),
+            threads=(cpu_count(),),
+            plugins=tuple(config.getoption("km_plugin")),
+            max_time_s=config.getoption("km_max_time"),
+        )
+        self.registry = discover(self._plan.plugins)
+        names = config.getoption("km_suite") or DEFAULT_SUITES
+        self._suites = [find_suite(name, self.registry) for name in names]
+        self._selected: dict[tuple[str, int], list[str]] = {}
+        self._rows: dict[tuple[str, int], dict[str, Any]] = {}
+        self.store: Any = None
+        self.session: Any = None
+
+    def cases(self) -> Iterator[Case]:
+        """Every case of the suites once, in their order."""
+        from bench.plan.case import jobs
+
+        seen: set[tuple[tuple[str, int], str]] = set()
+        for planned in jobs(self._suites, self.registry, self._plan):
+            for kernel in planned.job.kernels:
+                case = Case(planned, kernel)
+                if (case.group, kernel) not in seen:
+                    seen.add((case.group, kernel))
+                    yield case
+
+    def select(self, cases: list[Case]) -> None:
+        """Which contenders are left after `-k`, `--deselect` and the like."""
+        for case in cases:
+            self._selected.setdefault(case.group, []).append(case.kernel)
+
+    def row(self, case: Case) -> tuple[Any, Any]:
+        """Result and measurement of a case; its group is measured when the first one asks."""
+        if case.group not in self._rows:
+            self._begin()
+            kernels = tuple(dict.fromkeys(self._selected[case.group]))
+            job = msgspec.structs.replace(case.planned.job, kernels=kernels)
+            measured = self.session.measure(msgspec.structs.replace(case.planned, job=job), self.registry)
+            self._rows[case.group] = {result.kernel: (result, samples) for result, samples in measured}
+        found: tuple[Any, Any] = self._rows[case.group][case.kernel]
+        return found
+
+    def _begin(self) -> None:
+        from bench import runner
+        from bench.record.store import Store
+
+        if self.session is None:
+            self.store = Store(Path(self._db) if self._db else runner.default_store())
+            self.session = runner.Session(self.store, self._suites, self._plan)
+
+    def finish(self) -> None:
+        """Write the CSV file and close the run."""
+        from bench.report.export import write_csv
+
+        if self.session is not None:
+            self.session.finish()
+            if self._csv:
+                path = Path(self._csv)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("w", newline="", encoding="utf-8") as out:
+                    write_csv(self.store, self.session.run_id, out)
+
+
+_BRIDGE = pytest.StashKey[Bridge]()
+
+
+def _bridge(config: pytest.Config) -> Bridge:
+    if _BRIDGE not in config.stash:
+        try:
+            config.stash[_BRIDGE] = Bridge(config)
+        except UsageError as error:
+            raise pytest.UsageError(f"kernelmark: {error}") from None
+    return config.stash[_BRIDGE]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One item a case, for whatever test takes `km_case`."""
+    if "km_case" in metafunc.fixturenames:
+        cases = list(_bridge(metafunc.config).cases())
+        metafunc.parametrize("km_case", cases, ids=[case.id for case in cases])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Contenders that were deselected do not run."""
+    if _BRIDGE in session.config.stash:
+        items = [item for item in session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
+        params = [item.callspec.params.get("km_case") for item in items]
+        session.config.stash[_BRIDGE].select([case for case in params if isinstance(case, Case)])
+
+
+@pytest.fixture
+def km_measure(request: pytest.FixtureRequest) -> Any:
+    """Measures a case and hands its time to pytest-benchmark."""
+    bridge = _bridge(request.config)
+
+    def measure(case: Case, benchmark: Any) -> None:
+        try:
+            result, measured = bridge.row(case)
+        except UsageError as error:
+            pytest.exit(f"kernelmark: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
+        if result.status in SKIPPED:
+            pytest.skip(f"{result.status}: {result.reason}")
+        if result.status != "ok":
+            pytest.fail(f"{result.status}: {result.kernel} on {result.problem}: {result.reason}", pytrace=False)
+        samples = iter(measured.samples)
+        benchmark.group = f"{result.problem} {result.mode}"
+        benchmark.extra_info.update(msgspec.to_builtins(result))
+        benchmark.pedantic(lambda: VIRTUAL_CLOCK.advance(next(samples)), rounds=len(measured.samples))
+
+    return measure
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The table with GFLOP/s and speedup, for which pytest-benchmark's own has no columns."""
+    bridge = config.stash.get(_BRIDGE, None)
+    if bridge is None or bridge.session is None:
+        return
+    from bench.report.tables import run_table, summary
+
+    rows = [result for result, _ in bridge.store.results(bridge.session.run_id)]
+    terminalreporter.section(f"kernelmark run {bridge.session.run_id}")
+    terminalreporter.write_line(f"{run_table(rows)}\n\n{summary(rows)}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Close the run and write its CSV file."""
+    bridge = session.config.stash.get(_BRIDGE, None)
+    if bridge is not None:
+        bridge.finish()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Give the store back."""
+    bridge = config.stash.get(_BRIDGE, None)
+    if bridge is not None and bridge.store is not None:
+        bridge.store.close()

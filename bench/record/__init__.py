@@ -1,0 +1,1 @@
+"""What is kept: rows and the store."""

@@ -1,0 +1,143 @@
+"""A row: the columns of the contract, made from a measurement."""
+
+import math
+from typing import Any
+
+import msgspec
+
+from bench.measure.measurement import Measurement
+from bench.measure.stats import Interval
+from bench.plan.case import PlannedJob, case_key
+from bench.plan.operation import Problem
+from bench.plan.registry import Kernel
+
+SCHEMA = 1
+#: The mode of rows that were verified and not timed.
+VERIFY = "verify"
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """One case, as it stands in the store and in CSV; the fields are the columns, in their order. None is empty."""
+
+    schema: int = SCHEMA
+    run_id: str
+    suite: str
+    op: str
+    problem: str
+    kernel: str
+    provider: str
+    device: str
+    device_name: str
+    mode: str
+    dtype: str
+    numerics: str
+    layout: str
+    threads: int
+    status: str
+    reason: str
+    samples: int = 0
+    time_s_median: float | None = None
+    time_s_min: float | None = None
+    time_s_mean: float | None = None
+    time_s_std: float | None = None
+    time_s_ci95_low: float | None = None
+    time_s_ci95_high: float | None = None
+    call_overhead_s: float | None = None
+    gflop_per_s: float | None = None
+    gbyte_per_s: float | None = None
+    roofline_pct: float | None = None
+    baseline: str = ""
+    speedup: float | None = None
+    speedup_ci95_low: float | None = None
+    speedup_ci95_high: float | None = None
+    max_error: float | None = None
+    error_bound: float | None = None
+    scratch_bytes: int | None = None
+    seed: int = 0
+    clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    energy_j: float | None = None
+    versions: str = ""
+    git_commit: str = ""
+    started_at: str = ""
+    processes: int = 1
+    isa: str = ""
+    stopped_by: str = ""
+    disturbed: str = ""
+    tunables: str = ""
+    count: int = 1
+
+    @property
+    def case(self) -> str:
+        """The identity of the row within its run."""
+        return case_key(self.kernel, self.problem, self.mode, self.threads, self.isa)
+
+
+#: The contract's columns, in their order.
+COLUMNS = tuple(field.name for field in msgspec.structs.fields(Result))
+
+
+def make_result(
+    measured: Measurement, kernel: Kernel, problem: Problem, planned: PlannedJob, run_id: str, git_commit: str
+) -> Result:
+    """The row of a measurement. A result that is not `ok` gets no times, no rate and no speedup."""
+    result = Result(
+        run_id=run_id,
+        suite=planned.suite,
+        op=problem.op,
+        problem=problem.id,
+        kernel=kernel.id,
+        provider=kernel.provider,
+        device=kernel.device,
+        device_name=measured.device_name,
+        mode=planned.job.mode if planned.job.timed else VERIFY,
+        dtype=problem.dtype,
+        numerics=measured.numerics,
+        layout=getattr(problem, "layout", ""),
+        threads=measured.threads,
+        status=measured.status,
+        reason=measured.reason,
+        baseline=planned.job.baseline or "",
+        max_error=measured.max_error,
+        error_bound=measured.error_bound,
+        scratch_bytes=measured.scratch_bytes,
+        seed=planned.job.seed,
+        call_overhead_s=measured.call_overhead_s,
+        versions=measured.versions,
+        git_commit=git_commit,
+        started_at=measured.started_at,
+        tunables=measured.tunables,
+        count=planned.count,
+        clock_mhz=measured.state.get("clock_mhz"),
+        temperature_c=measured.state.get("temperature_c"),
+        power_w=measured.state.get("power_w"),
+    )
+    if measured.status == "ok" and measured.interval is not None:
+        _add_times(result, measured, problem, measured.interval)
+    return result
+
+
+def _add_times(result: Result, measured: Measurement, problem: Problem, interval: Interval) -> None:
+    times = measured.samples
+    mean = math.fsum(times) / len(times)
+    result.samples, result.stopped_by = len(times), measured.stopped_by
+    result.time_s_median, result.time_s_min, result.time_s_mean = interval.median, min(times), mean
+    if len(times) > 1:
+        result.time_s_std = math.sqrt(math.fsum((t - mean) ** 2 for t in times) / (len(times) - 1))
+    result.time_s_ci95_low, result.time_s_ci95_high = finite(interval.low), finite(interval.high)
+    result.gflop_per_s = problem.flop / interval.median * 1e-9 if problem.flop else None
+    result.gbyte_per_s = problem.traffic_bytes / interval.median * 1e-9
+    if ratio := measured.ratio:
+        result.speedup, result.speedup_ci95_low = ratio.median, finite(ratio.low)
+        result.speedup_ci95_high = finite(ratio.high)
+
+
+def finite(value: float) -> float | None:
+    """None in the place of NaN and infinity: an unknown is empty, never a number."""
+    return value if math.isfinite(value) else None
+
+
+def row(result: Result, dims: dict[str, Any]) -> dict[str, Any]:
+    """The columns by name, then the problem's own dimensions."""
+    return {**{name: getattr(result, name) for name in COLUMNS}, **dims}

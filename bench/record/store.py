@@ -1,0 +1,188 @@
+"""The store: SQLite in WAL mode, a commit a result."""
+
+import array
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from bench.measure.stats import Ratio
+from bench.plan.errors import UsageError
+from bench.record.result import COLUMNS, Result
+
+SCHEMA_VERSION = 1
+_TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
+_HINTS = get_type_hints(Result)
+_RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
+_CREATE = f"""
+CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
+CREATE TABLE run (
+    run_id TEXT PRIMARY KEY,
+    machine_id TEXT NOT NULL REFERENCES machine(machine_id),
+    started_at TEXT NOT NULL,
+    finished_at TEXT,
+    suites TEXT NOT NULL,
+    command TEXT NOT NULL,
+    environment TEXT NOT NULL,
+    git_commit TEXT NOT NULL,
+    plan TEXT NOT NULL
+);
+CREATE TABLE result (
+    result_id INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    "case" TEXT NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 1,
+    {_RESULT_COLUMNS},
+    dims TEXT NOT NULL,
+    sample_blob BLOB NOT NULL,
+    UNIQUE (run_id, "case")
+);
+CREATE TABLE ratio (
+    result_id INTEGER PRIMARY KEY REFERENCES result(result_id),
+    baseline TEXT NOT NULL,
+    median REAL NOT NULL,
+    low REAL,
+    high REAL,
+    method TEXT NOT NULL
+);
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What was asked for, where and with what; immutable once it has begun."""
+
+    run_id: str
+    machine: dict[str, Any]
+    started_at: str
+    suites: tuple[str, ...]
+    command: str
+    environment: dict[str, Any]
+    git_commit: str
+    plan: dict[str, Any]
+
+
+class Store:
+    """Rows on disk; a row that was acknowledged outlives the process. Raises UsageError for files it cannot use."""
+
+    def __init__(self, path: Path, create: bool = True) -> None:
+        self.path = path
+        if not create and not path.is_file():
+            raise UsageError(f"{path}: there is no store; `kernelmark run SUITE` makes one, --db names another")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=30)
+            self._db.row_factory = sqlite3.Row
+            self._open()
+        except (sqlite3.Error, OSError) as error:
+            raise UsageError(f"{path}: cannot be used as a store: {error}; --db names another") from None
+
+    def _open(self) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if version == 0 and tables == 0:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.executescript("BEGIN IMMEDIATE;" + _CREATE + "COMMIT;")
+        elif version != SCHEMA_VERSION:
+            what = (
+                "is no kernelmark store"
+                if version == 0
+                else f"has schema {version}, this kernelmark reads {SCHEMA_VERSION}"
+            )
+            raise UsageError(f"{self.path}: {what}; --db names another file")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._db.close()
+
+    def begin(self, run: Run) -> None:
+        """Record a run before its first result."""
+        facts = json.dumps(run.machine, sort_keys=True)
+        machine_id = hashlib.sha256(facts.encode()).hexdigest()[:16]
+        with self._db:
+            self._db.execute("INSERT OR IGNORE INTO machine VALUES (?, ?)", (machine_id, facts))
+            self._db.execute(
+                "INSERT INTO run VALUES (?, ?, ?, NULL, ?, ?, ?, ?, ?)",
+                (
+                    run.run_id,
+                    machine_id,
+                    run.started_at,
+                    json.dumps(run.suites),
+                    run.command,
+                    json.dumps(run.environment, sort_keys=True),
+                    run.git_commit,
+                    json.dumps(run.plan, sort_keys=True),
+                ),
+            )
+
+    def finish(self, run_id: str, finished_at: str) -> None:
+        """Note when a run ended."""
+        with self._db:
+            self._db.execute("UPDATE run SET finished_at = ? WHERE run_id = ?", (finished_at, run_id))
+
+    def has(self, run_id: str, case: str) -> bool:
+        """Whether the run has a row for this case."""
+        query = 'SELECT 1 FROM result WHERE run_id = ? AND "case" = ?'
+        return self._db.execute(query, (run_id, case)).fetchone() is not None
+
+    def add(self, result: Result, dims: dict[str, Any], samples: Sequence[float], ratio: Ratio | None) -> None:
+        """Commit one result with its samples (seconds a call, in the order taken) and its ratio to the baseline."""
+        values = {"run_id": result.run_id, "case": result.case, **{c: getattr(result, c) for c in COLUMNS}}
+        values |= {"dims": json.dumps(dims), "sample_blob": array.array("d", samples).tobytes()}
+        names = ", ".join(f'"{name}"' for name in values)
+        marks = ", ".join("?" * len(values))
+        with self._db:
+            cursor = self._db.execute(f"INSERT INTO result ({names}) VALUES ({marks})", tuple(values.values()))
+            if ratio:
+                self._db.execute(
+                    "INSERT INTO ratio VALUES (?, ?, ?, ?, ?, ?)",
+                    (
+                        cursor.lastrowid,
+                        result.baseline,
+                        ratio.median,
+                        result.speedup_ci95_low,
+                        result.speedup_ci95_high,
+                        ratio.method,
+                    ),
+                )
+
+    def find_run(self, run_id: str | None) -> sqlite3.Row:
+        """The run with this id (or the only one that begins with it), or the latest. Raises UsageError."""
+        columns = "SELECT run.*, machine.facts FROM run JOIN machine USING (machine_id)"
+        if run_id is None:
+            found = self._db.execute(f"{columns} ORDER BY run.rowid DESC LIMIT 1").fetchall()
+        else:
+            pattern = run_id.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+            found = self._db.execute(f"{columns} WHERE run_id LIKE ? ESCAPE '\\' LIMIT 2", (pattern,)).fetchall()
+        if len(found) == 1:
+            return found[0]  # type: ignore[no-any-return]  # rows of sqlite3 are untyped
+        if run_id is None:
+            raise UsageError(f"{self.path}: holds no run yet; `kernelmark run SUITE` makes one")
+        latest = [r[0] for r in self._db.execute("SELECT run_id FROM run ORDER BY rowid DESC LIMIT 3")]
+        what = "is not a run of" if not found else "begins more than one run of"
+        raise UsageError(f"run {run_id!r}: {what} {self.path}; the latest are {', '.join(latest) or 'none'}")
+
+    def results(self, run_id: str) -> Iterator[tuple[Result, dict[str, Any]]]:
+        """The rows of a run with their dimensions, in the order in which they were recorded, one at a time."""
+        query = "SELECT * FROM result WHERE run_id = ? ORDER BY result_id"
+        for found in self._db.execute(query, (run_id,)):
+            yield Result(**{name: found[name] for name in COLUMNS}), json.loads(found["dims"])
+
+    def dimensions(self, run_id: str) -> list[str]:
+        """The names of all dimensions that occur in a run, in the order of their first appearance."""
+        query = "SELECT DISTINCT op, (SELECT group_concat(key) FROM json_each(dims)) FROM result WHERE run_id = ?"
+        names = [name for _, keys in self._db.execute(query, (run_id,)) for name in (keys or "").split(",") if name]
+        return list(dict.fromkeys(names))
+
+    def samples(self, run_id: str, case: str) -> list[float]:
+        """The samples of a case, seconds a call, in the order in which they were taken."""
+        query = 'SELECT sample_blob FROM result WHERE run_id = ? AND "case" = ?'
+        found = self._db.execute(query, (run_id, case)).fetchone()
+        values = array.array("d")
+        values.frombytes(found[0] if found else b"")
+        return values.tolist()

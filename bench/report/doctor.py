@@ -1,0 +1,80 @@
+"""What `kernelmark doctor` finds: each part, whether it is usable, and the command that would mend it."""
+
+import json
+import shutil
+import sys
+from typing import Any
+
+from tabulate import tabulate
+
+from bench.measure.device import cpu_count, cpu_name, cuda_missing, last_level_cache_bytes
+from bench.measure.machine import environment, module_missing, module_version, unavailable
+from bench.measure.timing import resolution
+from bench.plan.discovery import discover
+
+Finding = dict[str, Any]
+_MODULES = (
+    ("numpy", "CPU kernels"),
+    ("scipy", "gemm/scipy.*"),
+    ("pyfftw", "FFT on the CPU"),
+    ("numba", "our own CPU kernels"),
+    ("ml_dtypes", "bfloat16"),
+    ("cuda.core", "compiling and launching .cu files"),
+    ("cupy", "GPU arrays, streams, events"),
+    ("nvmath.bindings", "cuBLAS"),
+    ("pycuda.driver", "the second launcher"),
+    ("torch", "oneDNN convolution"),
+)
+
+
+def examine() -> list[Finding]:
+    """Every part with what was found, in the order: machine, libraries, compilers, GPU, kernels."""
+    findings = [_machine(), _clock(), *(_module(name, role) for name, role in _MODULES)]
+    findings += [{"part": "BLAS", "usable": True, "found": build} for build in environment()["blas"]]
+    findings += [_tool("nvcc", "the CUDA toolkit"), _tool("g++", "apt-get install g++")]
+    reason = cuda_missing()
+    findings.append({"part": "GPU", "usable": reason is None, "found": reason or "answers"})
+    return [*findings, *_kernels()]
+
+
+def _machine() -> Finding:
+    cache = last_level_cache_bytes() / 2**20
+    found = (
+        f"{cpu_name()}, {cpu_count()} CPUs usable, last-level cache {cache:.0f} MiB, Python {sys.version.split()[0]}"
+    )
+    return {"part": "machine", "usable": True, "found": found}
+
+
+def _clock() -> Finding:
+    return {"part": "clock", "usable": True, "found": f"smallest step {resolution() * 1e9:.0f} ns"}
+
+
+def _module(name: str, role: str) -> Finding:
+    missing = module_missing(name)
+    return {"part": name, "usable": missing is None, "found": missing or f"{module_version(name)} ({role})"}
+
+
+def _tool(name: str, source: str) -> Finding:
+    path = shutil.which(name)
+    return {"part": name, "usable": path is not None, "found": path or f"not on PATH; {source} brings it"}
+
+
+def _kernels() -> list[Finding]:
+    registry = discover()
+    reasons: dict[str, list[str]] = {}
+    for kernel in registry.kernels.values():
+        reasons.setdefault(unavailable(kernel) or "", []).append(kernel.id)
+    usable = reasons.pop("", [])
+    findings = [{"part": "kernels", "usable": True, "found": f"{len(usable)} of {len(registry.kernels)} can run here"}]
+    return findings + [
+        {"part": "kernels", "usable": False, "found": f"{', '.join(ids)}: {reason}"} for reason, ids in reasons.items()
+    ]
+
+
+def render(findings: list[Finding], as_json: bool) -> str:
+    """A table, or JSON."""
+    if as_json:
+        return json.dumps(findings, indent=2)
+    cells = [("ok" if f["usable"] else "--", f["part"], f["found"]) for f in findings]
+    table: str = tabulate(cells, tablefmt="plain", maxcolwidths=[None, None, 100])
+    return table

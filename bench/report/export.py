@@ -1,0 +1,63 @@
+"""Rows as CSV, JSON, Markdown or LaTeX, written as they are read from the store."""
+
+import csv
+import json
+from collections.abc import Callable
+from typing import IO, Any
+
+from tabulate import tabulate
+
+from bench.record.result import COLUMNS, Result, row
+from bench.record.store import Store
+from bench.report.tables import HEADERS, run_table, seconds, spread
+
+Writer = Callable[[Store, str, IO[str]], None]
+
+
+def write_csv(store: Store, run_id: str, out: IO[str]) -> None:
+    """The contract's columns, then every dimension that occurs in the run; unknown is empty."""
+    names = [*COLUMNS, *(name for name in store.dimensions(run_id) if name not in COLUMNS)]
+    writer = csv.DictWriter(out, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    for result, dims in store.results(run_id):
+        writer.writerow(row(result, dims))
+
+
+def write_json(store: Store, run_id: str, out: IO[str]) -> None:
+    """One object: the run's facts and its rows, with the samples in seconds a call."""
+    run = store.find_run(run_id)
+    facts = {key: run[key] for key in ("run_id", "started_at", "finished_at", "command", "git_commit")}
+    facts |= {key: json.loads(run[key]) for key in ("suites", "environment", "plan")}
+    facts["machine"] = json.loads(run["facts"])
+    out.write(f'{{"run": {json.dumps(facts)},\n"results": [')
+    for i, (result, dims) in enumerate(store.results(run_id)):
+        values: dict[str, Any] = {**row(result, dims), "samples_s": store.samples(run_id, result.case)}
+        out.write(("" if i == 0 else ",") + "\n" + json.dumps(values))
+    out.write("\n]}\n")
+
+
+def write_markdown(store: Store, run_id: str, out: IO[str]) -> None:
+    """One table a problem, as `show` prints them, in GitHub's Markdown."""
+    out.write(run_table((result for result, _ in store.results(run_id)), "github") + "\n")
+
+
+def write_latex(store: Store, run_id: str, out: IO[str]) -> None:
+    """One table in booktabs style: problem, kernel, time, interval, rates, speedup."""
+    headers = ("problem", "kernel", "time", HEADERS[2], HEADERS[3], HEADERS[4], "speedup")
+    rows = [_latex_cells(result) for result, _ in store.results(run_id)]
+    out.write(tabulate(rows, headers, tablefmt="latex_booktabs", disable_numparse=True) + "\n")
+
+
+def _latex_cells(r: Result) -> tuple[str, ...]:
+    if r.status != "ok":
+        return (r.problem, r.kernel, r.status, "", "", "", "")
+    rates = tuple("" if rate is None else f"{rate:.4g}" for rate in (r.gflop_per_s, r.gbyte_per_s, r.speedup))
+    return (r.problem, r.kernel, seconds(r.time_s_median), spread(r), *rates)
+
+
+WRITERS: dict[str, Writer] = {
+    "csv": write_csv,
+    "json": write_json,
+    "markdown": write_markdown,
+    "latex": write_latex,
+}

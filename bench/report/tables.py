@@ -1,0 +1,122 @@
+"""Tables for people, from the rows of a store."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tabulate import tabulate
+
+from bench.record.result import Result
+
+HEADERS = ("kernel", "time", "95 %", "GFLOP/s", "GB/s", "roof %", "speedup", "scratch", "by")
+_ALIGN = ("left", "right", "right", "right", "right", "right", "left", "right", "left")
+
+
+def run_table(results: Iterable[Result], style: str = "simple") -> str:
+    """One table a problem: its kernels fastest first, then those without a time and why."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.problem, result.mode), []).append(result)
+    return "\n\n".join(_group(problem, mode, rows, style) for (problem, mode), rows in groups.items())
+
+
+def _group(problem: str, mode: str, rows: list[Result], style: str) -> str:
+    timed = sorted((r for r in rows if r.time_s_median), key=lambda r: r.time_s_median or 0)
+    parts = [_title(problem, mode, rows)]
+    if timed:
+        parts.append(_filled([_cells(r, several=len({r.threads for r in rows}) > 1) for r in timed], style))
+    right = [r for r in rows if r.status == "ok" and not r.time_s_median]
+    parts += [
+        f"  right: {r.kernel} (largest error {_small(r.max_error)}, bound {_small(r.error_bound)})" for r in right
+    ]
+    parts += [f"  {r.status}: {r.kernel}: {r.reason}" for r in rows if r.status != "ok"]
+    return "\n".join(parts)
+
+
+def _filled(cells: list[Sequence[str]], style: str) -> str:
+    """The table without the columns that are empty throughout."""
+    keep = [i for i in range(len(HEADERS)) if any(row[i] for row in cells)]
+    table: str = tabulate(
+        [[row[i] for i in keep] for row in cells],
+        [HEADERS[i] for i in keep],
+        tablefmt=style,
+        colalign=[_ALIGN[i] for i in keep],
+        disable_numparse=True,
+    )
+    return table
+
+
+def _title(problem: str, mode: str, rows: list[Result]) -> str:
+    threads = max(r.threads for r in rows)
+    baseline = next((r.baseline for r in rows if r.baseline), "")
+    against = f"; speedup against {baseline}" if baseline else ""
+    return f"{problem}   {mode}, {threads} thread{'s' * (threads > 1)}{against}"
+
+
+def _cells(r: Result, several: bool) -> Sequence[str]:
+    speedup = "baseline" if r.kernel == r.baseline else ""
+    if r.speedup is not None:
+        speedup = f"{r.speedup:.3g}x"
+        if r.speedup_ci95_low is not None and r.speedup_ci95_high is not None:
+            speedup += f" [{r.speedup_ci95_low:.3g}, {r.speedup_ci95_high:.3g}]"
+    name = r.kernel.partition("/")[2] + (f" (t{r.threads})" if several else "")
+    return (
+        name,
+        seconds(r.time_s_median),
+        spread(r),
+        _rate(r.gflop_per_s),
+        _rate(r.gbyte_per_s),
+        _rate(r.roofline_pct),
+        speedup,
+        size(r.scratch_bytes),
+        f"{r.stopped_by}, {r.samples}",
+    )
+
+
+def spread(r: Result) -> str:
+    """The interval relative to the median, `-0.4 +1.2 %`, or empty."""
+    if not r.time_s_median or r.time_s_ci95_low is None or r.time_s_ci95_high is None:
+        return ""
+    low, high = (100 * (t / r.time_s_median - 1) for t in (r.time_s_ci95_low, r.time_s_ci95_high))
+    return f"{low:+.1f} {high:+.1f} %"
+
+
+def seconds(value: float | None) -> str:
+    """Three significant digits with a prefix: `12.3 us`."""
+    if value is None:
+        return ""
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= factor:
+            return f"{_digits(value / factor)} {unit}"
+    return f"{_digits(value * 1e9)} ns"
+
+
+def size(value: int | None) -> str:
+    """Bytes with a decimal prefix: `219 MB`; nothing for none."""
+    if not value:
+        return ""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= factor:
+            return f"{_digits(value / factor)} {unit}"
+    return f"{value} B"
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else _digits(value)
+
+
+def _small(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2g}"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    decimals = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:.{decimals}f}"
+
+
+def summary(results: Sequence[Result]) -> str:
+    """`91 rows: 89 ok, 2 unsupported`."""
+    tally = Counter(r.status for r in results)
+    counts = ", ".join(f"{count} {status}" for status, count in tally.most_common())
+    return f"{len(results)} rows: {counts}"

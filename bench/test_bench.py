@@ -1,0 +1,13 @@
+"""What `pytest --benchmark-only` collects: one item a case."""
+
+from typing import Any
+
+import pytest
+
+from bench.pytest_plugin import VIRTUAL_CLOCK, Case
+
+
+@pytest.mark.benchmark(timer=VIRTUAL_CLOCK)
+def test_kernel(km_case: Case, km_measure: Any, benchmark: Any) -> None:
+    """Right, then fast: the verdict decides, and pytest-benchmark shows the device's time."""
+    km_measure(km_case, benchmark)

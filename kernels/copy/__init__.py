@@ -1,0 +1,1 @@
+"""Copy: B = A, the bandwidth that transposition is set against."""

@@ -1,0 +1,47 @@
+"""Copy of an m x n matrix: the ceiling of every operation that only moves data."""
+
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from kernelmark import Array, Arrays, Dim, Operand, Problem, Verdict, compare, operation
+
+
+class CopyOperands(Protocol):
+    """What a copy kernel's set-up is handed: `a` (m x n, in) and `b` (m x n, out)."""
+
+    a: Any
+    b: Any
+    threads: int
+    stream: Any
+
+
+@operation("copy")
+class CopyProblem(Problem, frozen=True, kw_only=True):
+    """B = A, both m x n row-major."""
+
+    sizes: ClassVar[tuple[str, ...]] = ("m", "n")
+
+    m: Dim
+    n: Dim
+    dtype: Literal["f64", "f32", "f16", "bf16"]
+
+    def operands(self) -> tuple[Operand, ...]:
+        shape = (self.m, self.n)
+        return (Operand("a", shape, self.dtype, "in"), Operand("b", shape, self.dtype, "out"))
+
+    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Array:
+        return inputs["a"].copy()
+
+    def check(self, outputs: Arrays, reference: Array, numerics: str) -> Verdict:
+        if np.array_equal(outputs["b"], reference):
+            return Verdict(0.0, 0.0)
+        return compare("b", outputs["b"], reference.astype(np.float64), self.tolerance(numerics), self.dtype)
+
+    def tolerance(self, numerics: str) -> float:
+        """Nothing is computed, so nothing may differ."""
+        return 0.0
+
+    @property
+    def flop(self) -> int:
+        return 0

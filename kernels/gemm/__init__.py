@@ -1,0 +1,1 @@
+"""GEMM: C = alpha op(A) op(B) + beta C."""

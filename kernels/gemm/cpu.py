@@ -1,0 +1,145 @@
+"""GEMM on the CPU: NumPy, SciPy's BLAS, and the strategies for C = A x B^T of the founding text."""
+
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Launch, kernel
+from kernels.gemm.problem import GemmOperands, GemmProblem
+from kernels.transpose._openblas import imatcopy, omatcopy
+from kernels.transpose.cpu import imatcopy_scratch
+
+_CPU: dict[str, Any] = {"device": "cpu", "modules": ("numpy",), "threaded": True}
+_SCIPY: dict[str, Any] = {"device": "cpu", "provider": "scipy", "modules": ("scipy",), "threaded": True}
+_REAL = ("f32", "f64")
+
+
+def plain(problem: GemmProblem) -> str | None:
+    """Why a kernel for one dense product cannot take `problem`, or None."""
+    if problem.batch > 1:
+        return "has no batched path; take batch 1"
+    if problem.lda_pad or problem.ldb_pad or problem.ldc_pad:
+        return "would copy operands whose rows are padded; take lda, ldb and ldc without padding"
+    return None
+
+
+def _multiply(a: Any, b: Any, problem: GemmProblem, x: GemmOperands) -> Launch:
+    """C = alpha a b + beta C for a (m x k) and b (k x n); NumPy cannot accumulate, so beta needs a product apart."""
+    alpha, beta, c = problem.alpha, problem.beta, x.c
+    if alpha == 1 and beta == 0:
+        return lambda: np.matmul(a, b, out=c)
+    product = x.scratch(c.shape, problem.dtype)
+
+    def launch() -> None:
+        np.matmul(a, b, out=product)
+        if alpha != 1:
+            np.multiply(product, alpha, out=product)
+        if beta not in (0, 1):
+            np.multiply(c, beta, out=c)
+        np.add(product, c, out=c) if beta else np.copyto(c, product)
+
+    return launch
+
+
+@kernel("gemm", provider="numpy", dtypes=_REAL, **_CPU)
+def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """NumPy matmul into C, on the BLAS it was built with; beta by a product apart and an addition."""
+    a = np.swapaxes(x.a, -1, -2) if problem.op_a == "T" else x.a
+    b = np.swapaxes(x.b, -1, -2) if problem.op_b == "T" else x.b
+    return _multiply(a, b, problem, x)
+
+
+@kernel("gemm", provider="numpy", dtypes=_REAL, layouts=("NT",), supports=plain, **_CPU)
+def tnn(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """B transposed out of place by NumPy's copyto, then NumPy matmul as NN."""
+    b = x.scratch((problem.k, problem.n), problem.dtype)
+    multiply = _multiply(x.a, b, problem, x)
+
+    def launch() -> None:
+        np.copyto(b, x.b.T)
+        multiply()
+
+    return launch
+
+
+@kernel("gemm", provider="openblas", name="tnn", dtypes=_REAL, layouts=("NT",), supports=plain, **_CPU)
+def tnn_openblas(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """B transposed out of place by OpenBLAS omatcopy on all threads, then NumPy matmul as NN."""
+    b = x.scratch((problem.k, problem.n), problem.dtype)
+    transpose = omatcopy(x.b, b, problem.dtype, x.threads)
+    multiply = _multiply(x.a, b, problem, x)
+
+    def launch() -> None:
+        transpose()
+        multiply()
+
+    return launch
+
+
+@kernel(
+    "gemm",
+    provider="openblas",
+    dtypes=_REAL,
+    layouts=("NT",),
+    supports=plain,
+    library_scratch=lambda p: imatcopy_scratch(p.n, p.k, p.dtype),
+    **_CPU,
+)
+def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """B transposed in place by OpenBLAS imatcopy, NumPy matmul as NN, B transposed back."""
+    n, k = problem.n, problem.k
+    there = imatcopy(x.b.ctypes.data, n, k, problem.dtype)
+    back = imatcopy(x.b.ctypes.data, k, n, problem.dtype)
+    multiply = _multiply(x.a, x.b.reshape(k, n), problem, x)
+
+    def launch() -> None:
+        there()
+        multiply()
+        back()
+
+    return launch
+
+
+def _row_major(routine: Any, problem: GemmProblem, x: GemmOperands) -> Launch:
+    """Row-major C = op(A) op(B) as column-major C^T = op(B)^T op(A)^T: transposed views are Fortran-contiguous."""
+    alpha, beta, a, b, c = problem.alpha, problem.beta, x.a.T, x.b.T, x.c.T
+    trans_a, trans_b = problem.op_a == "T", problem.op_b == "T"
+    return lambda: routine(alpha, b, a, beta, c, trans_b, trans_a, 1)
+
+
+def _column_major(routine: Any, problem: GemmProblem, x: GemmOperands) -> Launch:
+    alpha, beta, a, b, c = problem.alpha, problem.beta, x.a, x.b, x.c
+    trans_a, trans_b = problem.op_a == "T", problem.op_b == "T"
+    return lambda: routine(alpha, a, b, beta, c, trans_a, trans_b, 1)
+
+
+@kernel("gemm", dtypes=("f32",), supports=plain, **_SCIPY)
+def sgemm(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """SciPy's sgemm with transposition flags, no copies, on the OpenBLAS that SciPy brings."""
+    from scipy.linalg import blas
+
+    return _row_major(blas.sgemm, problem, x)
+
+
+@kernel("gemm", dtypes=("f64",), supports=plain, **_SCIPY)
+def dgemm(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """SciPy's dgemm with transposition flags, no copies, on the OpenBLAS that SciPy brings."""
+    from scipy.linalg import blas
+
+    return _row_major(blas.dgemm, problem, x)
+
+
+@kernel("gemm", dtypes=("f32",), supports=plain, order="F", **_SCIPY)
+def sgemm_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """SciPy's sgemm on the same buffers read as column-major, so that NT is the literal (OP_N, OP_T)."""
+    from scipy.linalg import blas
+
+    return _column_major(blas.sgemm, problem, x)
+
+
+@kernel("gemm", dtypes=("f64",), supports=plain, order="F", **_SCIPY)
+def dgemm_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """SciPy's dgemm on the same buffers read as column-major, so that NT is the literal (OP_N, OP_T)."""
+    from scipy.linalg import blas
+
+    return _column_major(blas.dgemm, problem, x)

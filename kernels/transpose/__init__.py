@@ -1,0 +1,1 @@
+"""Transposition of a row-major matrix, out of place and in place."""

@@ -1,0 +1,60 @@
+"""OpenBLAS's transposition extensions, called by ctypes in the library that NumPy has already loaded."""
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, cast
+
+from kernelmark import Launch, Unsupported
+
+ROW_MAJOR, TRANS = 101, 112  # CBLAS_ORDER and CBLAS_TRANSPOSE
+_NAMES = (("scipy_cblas_", "64_", ctypes.c_int64), ("cblas_", "64_", ctypes.c_int64), ("cblas_", "", ctypes.c_int))
+
+
+@lru_cache
+def _library() -> ctypes.CDLL:
+    """The OpenBLAS under NumPy. Raises Unsupported where NumPy stands on another BLAS."""
+    import numpy as np  # noqa: F401  threadpoolctl sees loaded libraries only
+    import threadpoolctl
+
+    blas = [lib for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"]
+    paths = [lib["filepath"] for lib in blas if lib["internal_api"] == "openblas"]
+    # SciPy brings an OpenBLAS of its own; NumPy's wheel keeps its library in numpy.libs (numpy/.dylibs on macOS).
+    ours = [path for path in paths if "numpy" in path] or paths
+    if not ours:
+        found = ", ".join(lib["internal_api"] for lib in blas) or "none"
+        raise Unsupported(f"needs NumPy on OpenBLAS, found {found}; pip install numpy brings one")
+    return ctypes.CDLL(ours[0])
+
+
+@lru_cache
+def _function(name: str, dtype: str) -> Callable[..., None]:
+    library, letter = _library(), {"f32": "s", "f64": "d"}[dtype]
+    real = {"f32": ctypes.c_float, "f64": ctypes.c_double}[dtype]
+    for prefix, suffix, integer in _NAMES:
+        function: Any = getattr(library, f"{prefix}{letter}{name}{suffix}", None)
+        if function is not None:
+            out_of_place = (ctypes.c_void_p,) if name == "omatcopy" else ()
+            head = (ctypes.c_int, ctypes.c_int, integer, integer, real, ctypes.c_void_p, integer)
+            function.argtypes, function.restype = (*head, *out_of_place, integer), None
+            return cast(Callable[..., None], function)
+    raise Unsupported(f"OpenBLAS at {library._name} has no {name}")
+
+
+def omatcopy(a: Any, b: Any, dtype: str, threads: int = 1) -> Launch:
+    """A launch that writes a^T (n x m) into b for a (m x n), in bands of b's rows, one a thread."""
+    from kernels._threads import in_bands
+
+    function, (m, n), size = _function("omatcopy", dtype), a.shape, a.itemsize
+
+    def band(start: int, stop: int) -> Launch:
+        source, target = a.ctypes.data + start * size, b.ctypes.data + start * m * size
+        return lambda: function(ROW_MAJOR, TRANS, m, stop - start, 1.0, source, n, target, m)
+
+    return in_bands(n, threads, band)
+
+
+def imatcopy(address: int, m: int, n: int, dtype: str) -> Launch:
+    """A launch that transposes the m x n matrix at `address` in place, as far as its caller can see."""
+    function = _function("imatcopy", dtype)
+    return lambda: function(ROW_MAJOR, TRANS, m, n, 1.0, address, n, m)

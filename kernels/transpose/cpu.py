@@ -1,0 +1,53 @@
+"""Transpositions on the CPU: NumPy, and OpenBLAS's extensions."""
+
+from typing import Any
+
+import numpy as np
+
+from kernelmark import DTYPES, Launch, kernel
+from kernels.transpose._openblas import imatcopy as _imatcopy
+from kernels.transpose._openblas import omatcopy as _omatcopy
+from kernels.transpose.problem import TransposeOperands, TransposeProblem
+
+
+@kernel("transpose", provider="numpy", device="cpu", numerics="exact", modules=("numpy",), places=("out",))
+def out(problem: TransposeProblem, x: TransposeOperands) -> Launch:
+    """NumPy copyto from the transposed view, on one thread."""
+    return lambda: np.copyto(x.b, x.a.T)
+
+
+_OPENBLAS: dict[str, Any] = {
+    "provider": "openblas",
+    "device": "cpu",
+    "numerics": "exact",
+    "modules": ("numpy", "threadpoolctl"),
+    "dtypes": ("f32", "f64"),
+}
+
+
+@kernel("transpose", places=("out",), **_OPENBLAS)
+def omatcopy(problem: TransposeProblem, x: TransposeOperands) -> Launch:
+    """OpenBLAS omatcopy on one thread."""
+    return _omatcopy(x.a, x.b, problem.dtype)
+
+
+@kernel("transpose", places=("out",), threaded=True, **_OPENBLAS)
+def omatcopy_threaded(problem: TransposeProblem, x: TransposeOperands) -> Launch:
+    """OpenBLAS omatcopy in bands of the result's rows, one a thread."""
+    return _omatcopy(x.a, x.b, problem.dtype, x.threads)
+
+
+def imatcopy_scratch(m: int, n: int, dtype: str) -> int:
+    """Bytes that imatcopy allocates and touches: a full copy, unless the matrix is square."""
+    return 0 if m == n else m * n * DTYPES[dtype].itemsize
+
+
+@kernel(
+    "transpose",
+    places=("in",),
+    library_scratch=lambda p: imatcopy_scratch(p.m, p.n, p.dtype),
+    **_OPENBLAS,
+)
+def imatcopy(problem: TransposeProblem, x: TransposeOperands) -> Launch:
+    """OpenBLAS imatcopy on one thread; on a rectangle it copies out and back."""
+    return _imatcopy(x.a.ctypes.data, problem.m, problem.n, problem.dtype)
