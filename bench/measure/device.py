@@ -92,6 +92,7 @@ class Cuda:
         self.device_name = properties["name"].decode()
         self.llc_bytes = int(properties["l2CacheSize"])
         self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream.use()  # kernels written with CuPy's own functions then run where the events are
         self._eviction: Any = None
 
     def bytes(self, nbytes: int) -> Any:

@@ -5,6 +5,7 @@ import importlib.util
 import pkgutil
 import sys
 import traceback
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -17,16 +18,20 @@ _loaded: dict[Path, ModuleType] = {}
 
 def discover(plugins: tuple[str, ...] = ()) -> Registry:
     """Register everything that is to be found, once a process, and return the registry. Raises UsageError."""
-    if not REGISTRY.operations:
-        _import_kernels()
-        for entry in entry_points(group="kernelmark.kernels"):
-            try:
-                entry.load()
-            except Exception as error:
-                raise UsageError(f"entry point {entry.name} ({entry.value}): {_where(error)}") from None
+    _discover_installed()
     for plugin in plugins:
         load_plugin(Path(plugin))
     return REGISTRY
+
+
+@cache
+def _discover_installed() -> None:
+    _import_kernels()
+    for entry in entry_points(group="kernelmark.kernels"):
+        try:
+            entry.load()
+        except Exception as error:
+            raise UsageError(f"entry point {entry.name} ({entry.value}): {_where(error)}") from None
 
 
 def _import_kernels() -> None:

@@ -1,0 +1,99 @@
+"""Every CPU kernel is right on ragged shapes, in every layout, and honest about memory."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.worker import run_job
+
+OPTIONS = ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2")
+PROBLEMS = [
+    *(f"copy/m{m}n{n}/{dtype}" for m, n in ((1, 1), (31, 33), (257, 129)) for dtype in ("f64", "f32", "f16", "bf16")),
+    *(
+        f"transpose/m{m}n{n}/{dtype}/{place}"
+        for m, n in ((1, 7), (7, 1), (31, 33), (64, 64), (257, 129))
+        for dtype in ("f64", "f32", "f16", "bf16")
+        for place in ("out", "in")
+    ),
+    *(
+        f"gemm/m{m}n{n}k{k}/{dtype}/{layout}{options}"
+        for m, n, k in ((1, 1, 1), (31, 33, 17), (1, 64, 127), (65, 1, 3))
+        for dtype in ("f32", "f64")
+        for layout in ("NN", "NT", "TN", "TT")
+        for options in OPTIONS
+    ),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_cpu_kernel_is_right_or_says_why_not(problem: str) -> None:
+    registry = discover()
+    parsed = registry.problem(problem)
+    kernels = tuple(
+        k.id
+        for k in registry.kernels.values()
+        if k.op == parsed.op and k.device == "cpu" and k.provider in PROVIDERS and k.outside(parsed) is None
+    )
+    job = Job(problem, kernels, "hot", (), 0, Budget(), threads=2, timed=False)
+    for measured in run_job(job):
+        assert measured.status in ("ok", "unsupported"), f"{measured.kernel}: {measured.reason}"
+        if measured.status == "unsupported":
+            assert "batch" in measured.reason or "padding" in measured.reason
+
+
+PROVIDERS = ("numpy", "scipy", "openblas")
+
+PEAK = """
+import re, sys
+import numpy as np
+from kernels.transpose._openblas import imatcopy
+def resident(key):
+    return int(re.search(key + r":\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
+m, n = int(sys.argv[1]), int(sys.argv[2])
+a = np.random.default_rng(0).random((m, n), dtype=np.float32)
+launch = imatcopy(a.ctypes.data, m, n, "f32")
+open("/proc/self/clear_refs", "w").write("5")
+before = resident("VmRSS")
+launch()
+print(resident("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads peak memory from /proc")
+@pytest.mark.parametrize(("m", "n"), [(1024, 8192), (8192, 1024), (2048, 2048)])
+def test_imatcopy_declares_the_memory_that_it_touches(m: int, n: int) -> None:
+    from kernels.transpose.cpu import imatcopy_scratch
+
+    out = subprocess.run([sys.executable, "-c", PEAK, str(m), str(n)], check=True, capture_output=True, text=True)
+    assert int(out.stdout) == pytest.approx(imatcopy_scratch(m, n, "f32"), abs=2e6)
+
+
+@pytest.mark.parametrize("name", ["sgemm", "sgemm_colmajor"])
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+def test_scipy_gemm_makes_no_copies(name: str, layout: str) -> None:
+    # f2py copies what it cannot pass on: then the result would not land in C, and memory would grow by an operand.
+    import tracemalloc
+
+    import numpy as np
+
+    from bench.measure.device import Cpu
+    from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+
+    registry = discover()
+    problem, kernel = registry.problem(f"gemm/m300n200k400/f32/{layout}"), registry.kernels[f"gemm/scipy.{name}"]
+    operands, draw = OperandSet(problem, Cpu()), Draw(problem, 0)
+    draw.redraw()
+    operands.load(draw)
+    assert kernel.setup is not None
+    launch = kernel.setup(problem, Operands(operands, kernel.order, Cpu(), 1, Scratch(Cpu())))
+    launch()
+    operands.poison()
+    tracemalloc.start()
+    launch()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000
+    assert not np.isnan(operands.flat["c"]).any()

@@ -1,0 +1,114 @@
+"""GEMM's reference, tolerance and checks: what is right passes, what is wrong does not."""
+
+import numpy as np
+import pytest
+
+from bench.measure.operands import Draw
+from bench.plan.discovery import discover
+from bench.plan.dtypes import NUMERICS, numpy_dtype
+from kernels.gemm import problem as gemm
+
+
+def _inputs(text: str) -> tuple[gemm.GemmProblem, dict[str, np.ndarray]]:
+    problem = discover().problem(text)
+    assert isinstance(problem, gemm.GemmProblem)
+    draw = Draw(problem, 7)
+    draw.redraw()
+    return problem, draw.views("C")
+
+
+def _truth(problem: gemm.GemmProblem, x: dict[str, np.ndarray]) -> np.ndarray:
+    """C by its definition, an einsum over the stored axes."""
+    a = {"N": "...mk", "T": "...km"}[problem.op_a]
+    b = {"N": "...kn", "T": "...nk"}[problem.op_b]
+    c = problem.alpha * np.einsum(f"{a},{b}->...mn", x["a"].astype(float), x["b"].astype(float))
+    return c + problem.beta * x["c"].astype(float) if problem.beta else c
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize(
+    "options", ["", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2", "/beta1/batch2"]
+)
+def test_reference_is_the_definition(layout: str, options: str) -> None:
+    problem, x = _inputs(f"gemm/m31n33k17/f64/{layout}{options}")
+    reference = problem.reference(x, np.random.default_rng(0))
+    assert np.allclose(reference.values.reshape(_truth(problem, x).shape), _truth(problem, x), atol=1e-12)
+
+
+@pytest.mark.parametrize("options", ["", "/beta1", "/alpha3", "/batch2"])
+def test_sampled_check_accepts_the_truth(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm, "WHOLE_REFERENCE_MACS", 0)
+    problem, x = _inputs(f"gemm/m131n97k203/f32/NT{options}")
+    reference = problem.reference(x, np.random.default_rng(0))
+    right = _truth(problem, x).astype(np.float32)
+    assert problem.check({"c": right}, reference, "fp32").reason is None
+
+
+@pytest.mark.parametrize("error", [0.01, 1.0, np.nan])
+def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(
+    error: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemm, "WHOLE_REFERENCE_MACS", 0)
+    problem, x = _inputs("gemm/m531n497k203/f32/NT")
+    reference = problem.reference(x, np.random.default_rng(0))
+    wrong = _truth(problem, x).astype(np.float32)
+    row = next(i for i in range(531) if i not in reference.rows)
+    wrong[row, 5] += error
+    reason = problem.check({"c": wrong}, reference, "fp32").reason
+    assert reason is not None
+    assert f"checksum of c[{row}]" in reason
+
+
+@pytest.mark.parametrize("k", [1, 31, 1024, 26752])
+def test_a_dropped_product_exceeds_the_tolerance_and_sequential_rounding_does_not(k: int) -> None:
+    problem, x = _inputs(f"gemm/m64n64k{k}/f32/NT")
+    reference = problem.reference(x, np.random.default_rng(0))
+    sequential = np.zeros((64, 64), np.float32)
+    for p in range(k):
+        sequential += np.outer(x["a"][:, p], x["b"][:, p])
+    assert problem.check({"c": sequential}, reference, "fp32").reason is None
+    dropped = sequential - np.outer(x["a"][:, 0], x["b"][:, 0])
+    assert problem.check({"c": dropped}, reference, "fp32").reason is not None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numerics", "bits"),
+    [("f32", "tf32", 10), ("f32", "bf16", 7)],
+)
+@pytest.mark.parametrize("k", [16, 1000])
+def test_truncated_operands_pass_as_what_they_are_and_not_as_fp32(dtype: str, numerics: str, bits: int, k: int) -> None:
+    problem, x = _inputs(f"gemm/m128n128k{k}/{dtype}/NT")
+    mask = np.uint32((0xFFFFFFFF << (23 - bits)) & 0xFFFFFFFF)
+    a, b = ((x[name].copy().view(np.uint32) & mask).view(np.float32).astype(float) for name in "ab")
+    reference = problem.reference(x, np.random.default_rng(0))
+    result = (a @ b.T).astype(np.float32)
+    assert problem.check({"c": result}, reference, numerics).reason is None
+    assert problem.check({"c": result}, reference, "fp32").reason is not None
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_half_precision_storage_passes_when_rounded_once(dtype: str) -> None:
+    problem, x = _inputs(f"gemm/m64n64k500/{dtype}/NN")
+    reference = problem.reference(x, np.random.default_rng(0))
+    rounded = _truth(problem, x).astype(numpy_dtype(dtype))
+    assert problem.check({"c": rounded}, reference, "fp32").reason is None
+    assert problem.check({"c": np.nextafter(rounded.astype(np.float32), 99) + 0.5}, reference, "fp32").reason
+
+
+def test_tolerance_grows_with_reduction_length_and_roundoff() -> None:
+    small, large = (discover().problem(f"gemm/m8n8k{k}/f32/NN") for k in (100, 10_000))
+    for name in NUMERICS:
+        if name != "exact":
+            assert small.tolerance(name) < large.tolerance(name) < 1e4 * small.tolerance(name)
+    assert small.tolerance("fp64") < small.tolerance("fp32") < small.tolerance("tf32") < small.tolerance("bf16")
+
+
+def test_flop_and_traffic_of_the_founding_shape() -> None:
+    problem = discover().problem("gemm/m1024n2048k26752/f32/NT")
+    assert problem.flop == 2 * 1024 * 2048 * 26752
+    assert problem.traffic_bytes == 4 * (1024 * 26752 + 2048 * 26752 + 1024 * 2048)
+
+
+def test_an_accumulated_output_is_read_and_written() -> None:
+    plain, accumulated = (discover().problem(f"gemm/m8n8k8/f32/NN{beta}") for beta in ("", "/beta1"))
+    assert accumulated.traffic_bytes - plain.traffic_bytes == 8 * 8 * 4

@@ -1,0 +1,143 @@
+"""Operands: fresh, guarded, poisoned, restored, and laid out as the problem says."""
+
+import numpy as np
+import pytest
+
+from bench.measure.device import Cpu
+from bench.measure.operands import MAX_SETS, Draw, Operands, OperandSet, Scratch, logical, sets_for
+from bench.plan.discovery import discover
+from bench.plan.dtypes import DTYPES, bits_dtype
+from bench.plan.operation import Problem
+
+
+def _problem(text: str) -> Problem:
+    return discover().problem(text)
+
+
+def _loaded(text: str, seed: int = 1) -> tuple[Problem, Draw, OperandSet]:
+    problem = _problem(text)
+    draw, operands = Draw(problem, seed), OperandSet(problem, Cpu())
+    draw.redraw()
+    operands.load(draw)
+    return problem, draw, operands
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+def test_values_fill_minus_one_to_one_and_are_never_zero_throughout(dtype: str) -> None:
+    _, draw, _ = _loaded(f"copy/m301n33/{dtype}")
+    values = draw.flat["a"].astype(np.float64)
+    assert -1 <= values.min() < -0.9
+    assert 0.9 < values.max() <= 1
+    assert abs(values.mean()) < 0.05
+
+
+def test_the_same_seed_draws_the_same_values() -> None:
+    first, again, other = (_loaded("copy/m31n33/f32", seed)[1] for seed in (1, 1, 2))
+    assert np.array_equal(first.flat["a"], again.flat["a"])
+    assert not np.array_equal(first.flat["a"], other.flat["a"])
+
+
+def test_redraw_changes_every_input() -> None:
+    _, draw, _ = _loaded("gemm/m31n33k7/f32/NN/beta1")
+    before = {name: values.copy() for name, values in draw.flat.items()}
+    draw.redraw()
+    assert all((before[name] != draw.flat[name]).mean() > 0.99 for name in "abc")
+
+
+def test_padding_of_inputs_is_nan() -> None:
+    problem, draw, _ = _loaded("gemm/m5n6k7/f32/NN/lda+3")
+    rows = draw.flat["a"].reshape(5, 10)
+    assert np.isnan(rows[:, 7:]).all()
+    assert not np.isnan(rows[:, :7]).any()
+    assert draw.views("C")["a"].shape == problem.operands()[0].shape
+
+
+def test_column_major_views_read_the_buffer_column_by_column() -> None:
+    _, draw, _ = _loaded("gemm/m5n6k7/f32/NN")
+    assert np.array_equal(draw.views("F")["a"], draw.flat["a"].reshape((5, 7), order="F"))
+
+
+def test_batched_column_major_views_keep_the_batch_outermost() -> None:
+    problem, draw, _ = _loaded("gemm/m5n6k7/f32/NN/batch3")
+    spec = problem.operands()[0]
+    assert np.array_equal(logical(draw.flat["a"], spec, "F")[2], draw.flat["a"][2 * 35 :].reshape((5, 7), order="F"))
+
+
+def test_poison_marks_outputs_alone() -> None:
+    _, draw, operands = _loaded("gemm/m5n6k7/f16/NN")
+    operands.poison()
+    assert (operands.flat["c"].view(bits_dtype("f16")) == DTYPES["f16"].poison).all()
+    assert np.array_equal(operands.flat["a"], draw.flat["a"])
+
+
+@pytest.mark.parametrize("dtype", list(DTYPES))
+def test_poison_is_a_nan_of_its_storage_type(dtype: str) -> None:
+    _, _, operands = _loaded(f"copy/m3n4/{dtype}")
+    operands.poison()
+    assert np.isnan(operands.flat["b"].astype(np.float64)).all()
+
+
+def test_restore_gives_inouts_back() -> None:
+    _, draw, operands = _loaded("gemm/m5n6k7/f32/NN/beta1")
+    operands.flat["c"][:] = 7
+    operands.restore(draw)
+    assert np.array_equal(operands.flat["c"], draw.flat["c"])
+
+
+def test_refresh_changes_a_block_of_an_input_in_set_and_draw_alike() -> None:
+    _, draw, operands = _loaded("copy/m301n33/f32")
+    before = draw.flat["a"].copy()
+    operands.refresh(draw)
+    assert 0 < (before != draw.flat["a"]).sum() <= 1024
+    assert np.array_equal(operands.flat["a"], draw.flat["a"])
+
+
+@pytest.mark.parametrize(
+    ("write", "complaint"),
+    [
+        (lambda s: s.flat["a"].__setitem__(0, 5), "changed its input a"),
+        (lambda s: s._raw["c"].__setitem__(4095, 0), "wrote before the bounds of c"),
+        (lambda s: s._raw["c"].__setitem__(-4096, 0), "wrote beyond the bounds of c"),
+        (lambda s: s.flat["c"].__setitem__(6, 0), "wrote into the padding between the rows of c"),
+        (lambda s: s.flat["c"].__setitem__(5, 0), None),
+    ],
+)
+def test_damage_is_named(write: object, complaint: str | None) -> None:
+    _, draw, operands = _loaded("gemm/m5n6k7/f32/NN/ldc+1")
+    operands.poison()
+    write(operands)  # type: ignore[operator]
+    assert operands.damage(draw) == complaint
+
+
+def test_scratch_is_shared_by_set_ups_and_counted_once() -> None:
+    scratch = Scratch(Cpu())
+    first = scratch.take((4, 8), "f32")
+    scratch.rewind()
+    second = scratch.take((4, 8), "f32")
+    assert np.shares_memory(first, second)
+    assert scratch.nbytes == 128
+
+
+def test_operands_name_what_they_have() -> None:
+    _, _, operands = _loaded("copy/m3n4/f32")
+    x = Operands(operands, "C", Cpu(), 1, Scratch(Cpu()))
+    assert x.a.shape == (3, 4)
+    with pytest.raises(AttributeError, match="'d' is not an operand; there are a, b"):
+        _ = x.d
+
+
+def test_buffers_are_aligned_to_pages() -> None:
+    assert Cpu().bytes(100).ctypes.data % 4096 == 0
+
+
+@pytest.mark.parametrize(
+    ("problem", "mode", "sets"),
+    [
+        ("copy/m1024n1024/f32", "hot", 1),
+        ("copy/m1024n1024/f32", "cold", 9),  # 8 MiB a set: eight others between two uses of 64 MiB
+        ("copy/m2048n26752/f32", "cold", 2),
+        ("copy/m3n4/f32", "cold", MAX_SETS),
+    ],
+)
+def test_cold_rotates_over_twice_the_last_level_cache(problem: str, mode: str, sets: int) -> None:
+    assert sets_for(_problem(problem), mode, 32 * 2**20) == sets

@@ -1,0 +1,135 @@
+"""A job, from ids to measurements, with honest kernels, wrong ones and cheats."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.measure.measurement import Measurement
+from bench.plan.case import Budget, Job
+from bench.worker import run_job
+
+ADVERSARIES = str(Path(__file__).with_name("adversaries.py"))
+QUICK = Budget(max_time_s=0.02)
+
+
+def _run(problem: str, *kernels: str, mode: str = "hot", timed: bool = True, threads: int = 1) -> list[Measurement]:
+    job = Job(problem, kernels, mode, (ADVERSARIES,), 0, QUICK, threads, kernels[0], timed=timed)
+    return run_job(msgspec.json.decode(msgspec.json.encode(job), type=Job))  # data alone crosses to the worker
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "reason"),
+    [
+        ("wrong_element", "wrong", "b[30, 32] is "),
+        ("unwritten_element", "wrong", "b[1, 2] was not written"),
+        ("nan_element", "wrong", "b[0, 1] is nan"),
+        ("in_set_up", "wrong", "1023 of 1023 elements wrong"),
+        ("cached", "wrong", "of 1023 elements wrong"),
+        ("zeroes_input", "wrong", "changed its input a"),
+        ("out_of_bounds", "wrong", "wrote beyond the bounds of b"),
+        ("raises_in_set_up", "failed", "RuntimeError: no such thing"),
+        ("raises_in_run", "failed", "ValueError: cannot"),
+        ("raises_when_timed", "failed", "ArithmeticError: worn out"),
+        ("no_memory", "oom", "4 PB wanted"),
+        ("refuses", "unsupported", "takes no matrices on Saturdays"),
+    ],
+)
+def test_a_bad_kernel_gets_its_status_and_no_samples_and_harms_nobody(name: str, status: str, reason: str) -> None:
+    honest, bad, numpy = _run("copy/m31n33/f32", "copy/test.honest", f"copy/test.{name}", "copy/numpy.copyto")
+    assert (bad.status, bad.samples, bad.ratio) == (status, [], None)
+    assert reason in bad.reason
+    assert "\n" not in bad.reason
+    for good in (honest, numpy):
+        assert good.status == "ok"
+        assert len(good.samples) >= 6
+        assert good.interval is not None
+
+
+@pytest.mark.parametrize("mode", ["cold", "hot"])
+def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode: str) -> None:
+    base, other = _run("copy/m64n64/f32", "copy/numpy.copyto", "copy/numpy.threaded", mode=mode, threads=2)
+    assert base.ratio is None
+    assert other.ratio is not None
+    assert other.ratio.low <= other.ratio.median <= other.ratio.high
+    assert base.interval is not None
+    assert 0 < base.interval.low <= base.interval.median <= base.interval.high
+    assert (base.threads, other.threads) == (1, 2)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("mode", ["cold", "hot"])
+def test_accumulation_is_right_after_any_number_of_samples(dtype: str, mode: str) -> None:
+    name = "sgemm" if dtype == "f32" else "dgemm"
+    problem = f"gemm/m16n8k24/{dtype}/NT/beta1"
+    for measured in _run(problem, "gemm/numpy.matmul", f"gemm/scipy.{name}", mode=mode):
+        assert (measured.status, measured.reason) == ("ok", "")
+
+
+def test_accumulation_in_f16_is_right_after_any_number_of_samples(tmp_path: Path) -> None:
+    plugin = tmp_path / "f16.py"
+    plugin.write_text(
+        "import numpy as np\n"
+        "from kernelmark import kernel\n"
+        '@kernel("gemm", provider="f16test", device="cpu", dtypes=("f16",), layouts=("NN",))\n'
+        "def add(p, x):\n"
+        '    """C += A B in f32, stored in f16; 65504 is soon passed if C is not restored."""\n'
+        "    def launch():\n"
+        "        x.c[...] = (x.a.astype('f4') @ x.b.astype('f4') + x.c.astype('f4')).astype('f2')\n"
+        "    return launch\n"
+    )
+    job = Job("gemm/m16n8k400/f16/NN/beta1", ("gemm/f16test.add",), "hot", (str(plugin),), 0, Budget(0.05), 1)
+    (measured,) = run_job(job)
+    assert (measured.status, measured.reason) == ("ok", "")
+
+
+def test_verification_alone_takes_no_samples() -> None:
+    (measured,) = _run("gemm/m31n33k7/f32/TT", "gemm/numpy.matmul", timed=False)
+    assert (measured.status, measured.samples, measured.interval) == ("ok", [], None)
+    assert measured.max_error is not None
+    assert measured.error_bound is not None
+    assert 0 < measured.max_error <= measured.error_bound
+
+
+def test_outside_its_domain_a_kernel_is_unsupported_with_the_reason() -> None:
+    (measured,) = _run("gemm/m8n8k8/f64/NN", "gemm/scipy.sgemm")
+    assert (measured.status, measured.reason) == ("unsupported", "gemm/scipy.sgemm has no f64 path; it has f32")
+
+
+def test_scratch_is_reported_in_bytes() -> None:
+    tnn, inplace = _run("gemm/m8n16k32/f32/NT", "gemm/numpy.tnn", "gemm/openblas.inplace", timed=False)
+    assert tnn.scratch_bytes == 16 * 32 * 4
+    assert inplace.scratch_bytes == 16 * 32 * 4
+
+
+def test_operands_that_do_not_fit_are_oom_before_they_are_allocated() -> None:
+    (measured,) = _run("copy/m1000000n1000000/f64", "copy/numpy.copyto")
+    assert measured.status == "oom"
+    assert "GB of host memory" in measured.reason
+
+
+def test_the_row_names_the_blas_that_it_stands_on() -> None:
+    numpy, scipy = _run("gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", "gemm/scipy.sgemm", timed=False)
+    assert "openblas" in numpy.versions
+    assert "openblas" in scipy.versions
+    assert numpy.versions != scipy.versions
+
+
+def test_a_library_loaded_during_set_up_obeys_the_thread_count(tmp_path: Path) -> None:
+    import threadpoolctl
+
+    plugin = tmp_path / "spy.py"
+    plugin.write_text(
+        "import threadpoolctl\n"
+        "from kernelmark import kernel\n"
+        "seen = []\n"
+        '@kernel("gemm", provider="spy", device="cpu", modules=("scipy",), threaded=True)\n'
+        "def threads(p, x):\n"
+        '    """Notes how many threads each BLAS has."""\n'
+        "    seen.extend(lib['num_threads'] for lib in threadpoolctl.threadpool_info() if lib['user_api'] == 'blas')\n"
+        "    raise RuntimeError(','.join(map(str, seen)))\n"
+    )
+    job = Job("gemm/m8n8k8/f32/NN", ("gemm/spy.threads",), "hot", (str(plugin),), 0, QUICK, 1, timed=False)
+    (measured,) = run_job(job)
+    blas = [lib for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"]
+    assert measured.reason == "RuntimeError: " + ",".join("1" for _ in blas)

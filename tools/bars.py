@@ -1,0 +1,213 @@
+"""The figures that the project promises, measured on this machine: `make bars`. Exit status 1 where one is missed."""
+
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from tabulate import tabulate
+
+FOUNDING = "gemm/m1024n2048k26752/f32/NT"
+BARE_LOOP = """
+import time
+import numpy as np
+rng = np.random.default_rng(0)
+a = rng.random((1024, 26752), dtype=np.float32) * 2 - 1
+b = rng.random((2048, 26752), dtype=np.float32) * 2 - 1
+c = np.empty((1024, 2048), np.float32)
+np.matmul(a, b.T, out=c)
+for _ in range(7):
+    start = time.perf_counter()
+    np.matmul(a, b.T, out=c)
+    print(time.perf_counter() - start)
+"""
+MILLION = """
+import resource, time
+from bench.plan.case import Plan, jobs
+from bench.plan.discovery import discover
+from bench.plan.suites import load_suite
+from pathlib import Path
+registry = discover()
+start = time.perf_counter()
+suite = load_suite(Path("million.toml"), registry)
+cases = (kernel for job in jobs([suite], registry, Plan(devices=("cpu",))) for kernel in job.job.kernels)
+next(cases)
+first = time.perf_counter() - start
+print(first, 1 + sum(1 for _ in cases), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+MILLION_SUITE = """
+title = "A million cases"
+[[sweep]]
+op = "copy"
+dtype = ["f32"]
+kernels = ["copy/numpy.copyto"]
+m = {linear = [1, 1000, 1]}
+n = {linear = [1, 1000, 1]}
+"""
+SPIN = '''
+import time
+from kernelmark import kernel
+
+@kernel("copy", provider="spin", device="cpu", numerics="exact")
+def wait(problem, x):
+    """Copies, and returns 2.000 ms after it was called."""
+    def launch():
+        stop = time.perf_counter() + 2e-3
+        x.b[...] = x.a
+        while time.perf_counter() < stop:
+            pass
+    return launch
+'''
+
+
+class Bar(NamedTuple):
+    """A promise, what was found, and whether it holds."""
+
+    promise: str
+    found: str
+    holds: bool
+
+
+def bars() -> Iterator[Bar]:
+    """Every bar, quick ones first."""
+    yield list_answers()
+    yield million_cases()
+    yield known_duration()
+    yield overhead()
+    yield from bare_loop()
+
+
+def list_answers() -> Bar:
+    """`kernelmark list` as a process, start to end."""
+    command = [str(Path(sys.executable).parent / "kernelmark"), "list"]
+    times = []
+    for _ in range(9):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        times.append(time.perf_counter() - start)
+    return Bar("kernelmark list in at most 0.3 s", f"median of 9: {median(times):.3f} s", median(times) <= 0.3)
+
+
+def million_cases() -> Bar:
+    """Time to the first case from loading the suite, and peak memory over all of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "million.toml").write_text(MILLION_SUITE)
+        out = subprocess.run([sys.executable, "-c", MILLION], cwd=folder, check=True, capture_output=True, text=True)
+    first, count, peak = (float(word) for word in out.stdout.split())
+    found = f"{count:.0f} cases: first after {first * 1e3:.1f} ms, peak {peak / 1e6:.0f} MB"
+    holds = first <= 0.1 and peak < 100e6 and count == 1e6
+    return Bar("1,000,000 cases: the first in 0.1 s, under 100 MB", found, holds)
+
+
+def known_duration() -> Bar:
+    """A plug-in that waits exactly 2.000 ms."""
+    from bench.plan.case import Budget, Job
+    from bench.worker import run_job
+
+    with tempfile.TemporaryDirectory() as folder:
+        plugin = Path(folder, "spin.py")
+        plugin.write_text(SPIN)
+        job = Job("copy/m64n64/f32", ("copy/spin.wait",), "hot", (str(plugin),), 0, Budget(), threads=1)
+        (measured,) = run_job(job)
+    assert measured.interval is not None, measured.reason
+    error = measured.interval.median / 2e-3 - 1
+    return Bar("a 2.000 ms wait within 0.5 %", f"{error:+.3%}", abs(error) <= 0.005)
+
+
+def overhead() -> Bar:
+    """Wall time of a warm run less set-up, drawing, verifying and measuring, a case."""
+    from bench import runner, worker
+    from bench.plan.case import Plan
+    from bench.plan.discovery import discover
+    from bench.plan.suites import load_suite
+    from bench.record.store import Store
+
+    spent = 0.0
+
+    def counted(function):
+        def call(*args, **kwargs):
+            nonlocal spent
+            start = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                spent += time.perf_counter() - start
+
+        return call
+
+    registry = discover()
+    suite_text = MILLION_SUITE.replace("[1, 1000, 1]", "[1, 12, 1]")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "overhead.toml")
+        path.write_text(suite_text)
+        suite = load_suite(path, registry)
+        plan = Plan(devices=("cpu",), mode="hot", max_time_s=0.005)
+        store = Store(Path(folder, "results.db"))
+        session = runner.Session(store, [suite], plan)
+        runner.run_suites(session, [suite], registry, plan, lambda result: None)  # warm
+        originals = {name: getattr(worker, name) for name in ("_Bench", "_judge", "_time")}
+        set_up = worker.Contender.set_up
+        for name, original in originals.items():
+            setattr(worker, name, counted(original))
+        worker.Contender.set_up = counted(set_up)
+        try:
+            session = runner.Session(store, [suite], plan)
+            start = time.perf_counter()
+            runner.run_suites(session, [suite], registry, plan, lambda result: None)
+            total = time.perf_counter() - start
+        finally:
+            worker.Contender.set_up = set_up
+            for name, original in originals.items():
+                setattr(worker, name, original)
+            store.close()
+    cases = sum(session.tally.values())
+    each = (total - spent) / cases
+    return Bar("overhead of at most 5 ms a case", f"{each * 1e3:.2f} ms over {cases} cases", each <= 5e-3)
+
+
+def bare_loop() -> Iterator[Bar]:
+    """NumPy NT's hot median against bare loops in a process of their own, just before and after; best of three."""
+    from bench.plan.case import Budget, Job
+    from bench.worker import run_job
+
+    job = Job(FOUNDING, ("gemm/numpy.matmul",), "hot", (), 0, Budget(max_time_s=5.0), threads=_cpus())
+    tries = []
+    for _ in range(3):
+        before = _bare()
+        (measured,) = run_job(job)
+        bare = median(before + _bare())
+        assert measured.interval is not None, measured.reason
+        tries.append(measured.interval.median / bare - 1)
+        if abs(tries[-1]) <= 0.03:
+            break
+    found = ", ".join(f"{error:+.1%}" for error in tries)
+    holds = min(abs(error) for error in tries) <= 0.03
+    yield Bar("founding shape, NumPy NT hot, within 3 % of a bare loop", found, holds)
+
+
+def _bare() -> list[float]:
+    code = textwrap.dedent(BARE_LOOP)
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return [float(line) for line in out.stdout.split()]
+
+
+def _cpus() -> int:
+    from bench.measure.device import cpu_count
+
+    return cpu_count()
+
+
+def main() -> None:
+    """Print the table; it is also the exit status."""
+    found = list(bars())
+    print(tabulate([("holds" if bar.holds else "MISSED", bar.promise, bar.found) for bar in found], tablefmt="plain"))
+    sys.exit(0 if all(bar.holds for bar in found) else 1)
+
+
+if __name__ == "__main__":
+    main()
