@@ -34,5 +34,12 @@ lint: .venv/.installed
 bars: .venv/.installed
 	$(BIN)/python tools/bars.py
 
+# Uses the packages of a GPU machine and the wheels in .whl/, if there are any; no network.
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+gpu:
+	@if ls .whl/*.whl >/dev/null 2>&1; then \
+		$(GPU_PYTHON) -m pip install --quiet --no-index --no-deps --upgrade --target .whl/site .whl/*.whl; fi
+	PYTHONPATH=.:.whl/site $(GPU_PYTHON) tools/gpu.py
+
 clean:
 	rm -rf .venv reports/local

@@ -22,10 +22,13 @@ def _thread_counts(ctx: click.Context, param: click.Parameter, value: str | None
     return tuple(dict.fromkeys(int(text) for text in counts))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="kernelmark")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Microbenchmarks of GEMM, transposition and convolution kernels: proved right, then timed, with an interval."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def _db(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,9 +42,11 @@ def _plugins(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _selection(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
+    options = (
         click.argument("suites", nargs=-1, required=True, metavar="SUITE..."),
-        click.option("--kernels", multiple=True, metavar="GLOB", help="Only kernels whose whole id matches."),
+        click.option(
+            "--kernels", multiple=True, metavar="GLOB", help="Only kernels whose whole id matches; may be repeated."
+        ),
         click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True),
         click.option("--threads", metavar="N,..", callback=_thread_counts, help="CPU thread counts. [default: all]"),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the operands."),
@@ -54,7 +59,8 @@ def _selection(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         _plugins,
         _db,
-    ):
+    )
+    for option in reversed(options):
         function = option(function)
     return function
 
@@ -93,7 +99,13 @@ def doctor(as_json: bool) -> None:
 @click.option(
     "--max-time", type=click.FloatRange(min=0, min_open=True), help="Seconds a case. [default: 2, or the suite's]"
 )
-@click.option("--rel-ci", type=click.FloatRange(min=0), default=0.01, show_default=True, help="Stop at this width.")
+@click.option(
+    "--rel-ci",
+    type=click.FloatRange(min=0),
+    default=0.01,
+    show_default=True,
+    help="Stop when the 95 % interval, over the median, is this wide.",
+)
 def run(csv_path: Path | None, **options: Any) -> None:
     """Verify and time the kernels of each SUITE: a name, a TOML file or one problem id."""
     _measure(csv_path, timed=True, **options)
@@ -108,6 +120,7 @@ def verify(**options: Any) -> None:
 
 def _measure(csv_path: Path | None, suites: tuple[str, ...], db: Path | None, **options: Any) -> None:
     from bench import runner
+    from bench.plan.case import jobs
     from bench.plan.discovery import discover
     from bench.plan.suites import find_suite
     from bench.record.store import Store
@@ -117,6 +130,8 @@ def _measure(csv_path: Path | None, suites: tuple[str, ...], db: Path | None, **
     chosen = [find_suite(name, registry) for name in suites]
     if csv_path is not None:
         _writable(csv_path)
+    if next(jobs(chosen, registry, plan), None) is None:
+        raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names those that exist")
     store = Store(db or runner.default_store())
     try:
         session = runner.Session(store, chosen, plan)
@@ -129,8 +144,6 @@ def _measure(csv_path: Path | None, suites: tuple[str, ...], db: Path | None, **
         store.close()
     if not finished:
         sys.exit(INTERRUPTED)
-    if not session.tally:
-        raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names those that exist")
     sys.exit(AGAINST if session.against else OK)
 
 

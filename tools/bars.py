@@ -150,7 +150,7 @@ def overhead() -> Bar:
         store = Store(Path(folder, "results.db"))
         session = runner.Session(store, [suite], plan)
         runner.run_suites(session, [suite], registry, plan, lambda result: None)  # warm
-        originals = {name: getattr(worker, name) for name in ("_Bench", "_judge", "_time")}
+        originals = {name: getattr(worker, name) for name in ("Stock", "_judge", "_time")}
         set_up = worker.Contender.set_up
         for name, original in originals.items():
             setattr(worker, name, counted(original))

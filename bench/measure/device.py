@@ -32,6 +32,7 @@ class Device(Protocol):
     def evict(self) -> None: ...
     def synchronize(self) -> None: ...
     def state(self) -> dict[str, float]: ...
+    def release(self) -> None: ...
 
 
 class Cpu:
@@ -75,6 +76,9 @@ class Cpu:
             return {"clock_mhz": int(CPU_CLOCK.read_text()) / 1000}
         except (OSError, ValueError):
             return {}
+
+    def release(self) -> None:
+        """NumPy gives memory back by itself."""
 
 
 class Cuda:
@@ -123,6 +127,11 @@ class Cuda:
     def synchronize(self) -> None:
         """Wait for all streams of the device, those that a kernel may have made for itself too."""
         self._cupy.cuda.Device(0).synchronize()
+
+    def release(self) -> None:
+        """Give the memory of the last job back to the driver."""
+        self._eviction = None
+        self._cupy.get_default_memory_pool().free_all_blocks()
 
     def state(self) -> dict[str, float]:
         """SM clock in MHz, temperature in degrees Celsius and power in watts by NVML, where its bindings are."""

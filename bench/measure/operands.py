@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,12 +17,19 @@ REFRESH_ELEMENTS = 1024
 CHUNK = 2**18
 
 
-def sets_for(problem: Problem, mode: str, llc_bytes: int) -> int:
-    """How many sets of operands a mode rotates over: cold leaves at least two caches' worth between two uses."""
+class Rotation(NamedTuple):
+    """How many sets of operands are used in turn, and whether the cache must be emptied besides."""
+
+    sets: int
+    evict: bool
+
+
+def rotation(problem: Problem, mode: str, llc_bytes: int) -> Rotation:
+    """Cold leaves at least two last-level caches' worth between two uses of a set, or evicts where 32 are too few."""
     if mode != "cold":
-        return 1
-    between = -(-2 * llc_bytes // problem.footprint_bytes)
-    return min(MAX_SETS, 1 + between)
+        return Rotation(1, False)
+    wanted = 1 + -(-2 * llc_bytes // problem.footprint_bytes)
+    return Rotation(min(MAX_SETS, wanted), wanted > MAX_SETS)
 
 
 def logical(flat: Any, operand: Operand, order: str = "C") -> Any:

@@ -1,0 +1,133 @@
+"""A kernel on its way through a job: set up, judged, timed, concluded."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from bench.measure.device import Device
+from bench.measure.machine import unavailable, versions
+from bench.measure.measurement import Measurement
+from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.measure.stats import median_interval
+from bench.measure.timing import Clock, CpuClock, CudaClock, Series, call_overhead
+from bench.measure.verify import References, verify
+from bench.plan.case import Job
+from bench.plan.errors import Unsupported
+from bench.plan.operation import Problem, Verdict
+from bench.plan.registry import CudaKernel, Kernel, Launch
+
+
+class Contender:
+    """A kernel on its way through a job, with what its set-up made."""
+
+    def __init__(self, kernel: Kernel, problem: Problem, device: Device, job: Job) -> None:
+        self.kernel, self.problem, self.device = kernel, problem, device
+        self.launches: list[Launch] = []
+        self.scratch = Scratch(device)
+        self.series: Series | None = None
+        self.report = Measurement(
+            kernel=kernel.id,
+            device_name=device.device_name,
+            numerics=kernel.numerics_for(problem),
+            threads=job.threads if kernel.threaded else 1,
+            started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )
+        self._job = job
+
+    @property
+    def live(self) -> bool:
+        """Whether nothing has gone against it so far."""
+        return self.report.status == "ok"
+
+    def fail(self, error: Exception) -> None:
+        """Turn an exception of the kernel into a status and a reason."""
+        text = str(error).split("\n")[0] or "no message"
+        if isinstance(error, Unsupported):
+            self.report.status, self.report.reason = "unsupported", text
+        elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+            self.report.status, self.report.reason = "oom", text
+        else:
+            self.report.status, self.report.reason = "failed", f"{type(error).__name__}: {text}"
+
+    def set_up(self, sets: list[OperandSet]) -> None:
+        """One launch for each set of operands, with shared scratch."""
+        try:
+            if reason := unavailable(self.kernel) or self.kernel.refuses(self.problem):
+                raise Unsupported(reason)
+            for operands in sets:
+                self.scratch.rewind()
+                x = Operands(operands, self.kernel.order, self.device, self.report.threads, self.scratch)
+                self.launches.append(self._launch(x))
+            self.report.scratch_bytes = self.scratch.nbytes
+            if self.kernel.library_scratch:
+                self.report.scratch_bytes += self.kernel.library_scratch(self.problem)
+            self.report.versions = versions(self.kernel, self._launcher)
+        except Exception as error:  # a kernel may raise anything, and must not harm the others
+            self.fail(error)
+
+    @property
+    def _launcher(self) -> str | None:
+        return self._job.launcher if isinstance(self.kernel, CudaKernel) else None
+
+    def _launch(self, x: Operands) -> Launch:
+        if isinstance(self.kernel, CudaKernel):
+            from bench.measure.launch import cuda_launch
+
+            tile = self.kernel.tile_for(self.problem)
+            self.report.tunables = msgspec.json.encode(vars(tile)).decode() if tile and vars(tile) else ""
+            return cuda_launch(self.kernel, self.problem, x, self._job.launcher)
+        assert self.kernel.setup is not None
+        return self.kernel.setup(self.problem, x)
+
+    def judge(self, which: int, sets: list[OperandSet], draw: Draw, references: References) -> None:
+        """Verify the launch on one set; a wrong kernel loses its samples."""
+        try:
+            verdict = verify(
+                self.kernel,
+                self.problem,
+                self.launches[which],
+                sets[which],
+                draw,
+                references,
+                self.scratch,
+                self.device,
+            )
+        except Exception as error:
+            self.fail(error)
+            return
+        if verdict.reason:
+            self.report.status, self.report.reason = "wrong", verdict.reason
+        self._keep_worst(verdict)
+
+    def _keep_worst(self, verdict: Verdict) -> None:
+        known = self.report.max_error
+        if verdict.max_error is not None and (known is None or verdict.max_error > known):
+            self.report.max_error = verdict.max_error
+        self.report.error_bound = verdict.error_bound
+
+    def prepare(self, sets: list[OperandSet], draw: Draw, evict: bool) -> None:
+        """Warm up, ready for sampling."""
+        cold = self._job.mode == "cold"
+        try:
+            clock = self._clock()
+            self.report.call_overhead_s = call_overhead(clock)
+            self.series = Series(self.launches, sets, draw, self.device, clock, cold, evict)
+            self.series.warm_up()
+        except Exception as error:
+            self.fail(error)
+
+    def _clock(self) -> Clock:
+        if self.kernel.device == "cpu":
+            return CpuClock()
+        return CudaClock(self.device, hold=not self.kernel.synchronises)
+
+    def conclude(self) -> None:
+        """Samples and their interval, once both verdicts stand."""
+        if not self.live or self.series is None:
+            return
+        samples, clock = self.series.samples, self.series.clock
+        self.report.samples, self.report.stopped_by = samples, self.series.stopped_by or "time"
+        self.report.interval = median_interval(samples, self.series.alpha)
+        self.report.state = self.device.state()
+        if isinstance(clock, CudaClock) and (reason := clock.hidden_work(samples, self.series.batch)):
+            self.report.status, self.report.reason, self.report.samples = "mistrusted", reason, []

@@ -1,0 +1,117 @@
+"""The held stream and its watchdog, on a fake driver whose stream stands still until the flag is raised."""
+
+import sys
+import threading
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.measure.timing import CudaClock
+
+
+class FakeGpu:
+    """A stream on which events are stamped in microseconds, and a wait that a flag ends."""
+
+    def __init__(self) -> None:
+        self.flag = np.zeros(1, np.uint32)
+        self.now_ms = 0.0
+        self.holding = False
+        self.waits = 0
+        self.wait_status = "success"
+        self.after_stop_s = 0.0
+
+    def wait_value(self, stream: Any, address: int, value: int, flags: Any) -> tuple[str]:
+        self.waits += 1
+        assert self.flag[0] == 0, "held with the flag already up"
+        return (self.wait_status,)
+
+    def synchronising_call(self) -> None:
+        """Blocks the host until the stream is let go."""
+        while not self.flag[0]:
+            threading.Event().wait(0.001)
+        self.now_ms += 1.0
+
+    def call(self) -> None:
+        self.now_ms += 0.5
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    fake = FakeGpu()
+
+    class Event:
+        at_ms = 0.0
+
+        def record(self, stream: Any) -> None:
+            self.at_ms = fake.now_ms
+
+        def synchronize(self) -> None:
+            assert fake.flag[0] == 1 or not fake.waits, "would wait for ever behind the held stream"
+
+    class Pinned(np.ndarray):
+        ptr = 0x1000
+
+    memory = fake.flag.view(Pinned)
+    cuda = SimpleNamespace(
+        Event=Event, get_elapsed_time=lambda a, b: b.at_ms - a.at_ms, alloc_pinned_memory=lambda nbytes: memory
+    )
+    driver = ModuleType("cuda.bindings.driver")
+    vars(driver).update(
+        CUstreamWaitValue_flags=SimpleNamespace(CU_STREAM_WAIT_VALUE_GEQ=0),
+        CUresult=SimpleNamespace(CUDA_SUCCESS="success"),
+        cuStreamWaitValue32=fake.wait_value,
+    )
+    bindings = ModuleType("cuda.bindings")
+    vars(bindings)["driver"] = driver
+    cupy = ModuleType("cupy")
+    vars(cupy)["cuda"] = cuda
+    for name, module in (("cupy", cupy), ("cuda.bindings", bindings), ("cuda.bindings.driver", driver)):
+        monkeypatch.setitem(sys.modules, name, module)
+    return fake
+
+
+def _clock(hold: bool = True) -> CudaClock:
+    return CudaClock(SimpleNamespace(stream=SimpleNamespace(ptr=1), synchronize=lambda: None), hold)  # type: ignore[arg-type]
+
+
+def test_a_held_batch_is_timed_by_its_events(gpu: FakeGpu) -> None:
+    assert _clock().time([gpu.call] * 4) == pytest.approx(0.5e-3)
+    assert gpu.waits == 1
+    assert gpu.flag[0] == 1
+
+
+def test_a_call_that_synchronises_is_released_and_timed_again_without_holding(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CudaClock, "RELEASE_S", 0.05)
+    clock = _clock()
+    assert clock.time([gpu.synchronising_call]) == pytest.approx(1e-3)
+    assert not clock.held
+    clock.time([gpu.synchronising_call])
+    assert gpu.waits == 1
+
+
+def test_a_driver_without_stream_waits_is_timed_without_holding(gpu: FakeGpu) -> None:
+    gpu.wait_status = "not supported"
+    clock = _clock()
+    assert clock.time([gpu.call]) == pytest.approx(0.5e-3)
+    assert not clock.held
+
+
+def test_a_raising_call_lets_the_stream_go(gpu: FakeGpu) -> None:
+    def explode() -> None:
+        raise RuntimeError("launch failed")
+
+    with pytest.raises(RuntimeError, match="launch failed"):
+        _clock().time([explode])
+    assert gpu.flag[0] == 1
+
+
+def test_work_beyond_the_events_is_named(gpu: FakeGpu) -> None:
+    clock = _clock()
+    clock.unseen_s = [0.005] * 5
+    assert "beyond" in (clock.hidden_work([1e-3] * 5, batch=1) or "")
+    clock.unseen_s = [50e-6] * 5
+    assert clock.hidden_work([1e-3] * 5, batch=1) is None

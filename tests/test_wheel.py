@@ -1,0 +1,52 @@
+"""The wheel holds everything and runs outside the repository."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that a wheel of this checkout was unpacked into."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", folder, ROOT], check=True, capture_output=True, cwd=folder)
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        wheel.extractall(folder / "site")
+    return folder / "site"
+
+
+def _run(installed: Path, code: str) -> str:
+    env = {**os.environ, "PYTHONPATH": str(installed), "XDG_DATA_HOME": str(installed.parent / "data")}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=installed.parent, env=env).stdout
+
+
+def test_every_cu_file_travels_as_data_of_bench(installed: Path) -> None:
+    ours = {path.relative_to(ROOT / "cuda") for path in (ROOT / "cuda").rglob("*.cu*")}
+    theirs = {path.relative_to(installed / "bench/_cuda") for path in (installed / "bench/_cuda").rglob("*.cu*")}
+    assert theirs == ours
+    assert not (installed / "cuda").exists()
+
+
+def test_every_module_and_suite_travels(installed: Path) -> None:
+    for folder, pattern in (("bench", "*.py"), ("kernels", "*.py"), ("bench/plan/suites", "*.toml")):
+        ours = {path.relative_to(ROOT) for path in (ROOT / folder).rglob(pattern)}
+        assert ours
+        assert all((installed / path).is_file() for path in ours)
+
+
+def test_it_measures_outside_the_repository(installed: Path) -> None:
+    code = (
+        "import sys, bench; sys.argv = 'kernelmark run gemm/m8n8k8/f32/NT --max-time 0.02'.split();"
+        "print(bench.__file__); from bench.cli import main; main()"
+    )
+    out = _run(installed, code)
+    assert str(installed / "bench") in out
+    assert "numpy.matmul" in out

@@ -1,0 +1,88 @@
+"""A report of an NVIDIA GPU: `make gpu` verifies every CUDA kernel with both launchers, runs smoke and seed, publishes.
+
+Writes `reports/<device>-<date>/` with results.csv, environment.json and tables.md. Exit status 1 where a verdict went
+against a kernel, 2 where there is no GPU.
+"""
+
+import json
+import re
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench import runner
+from bench.measure.device import cpu_count, cuda_missing, get_device
+from bench.measure.machine import environment, machine, module_missing
+from bench.plan.case import Plan
+from bench.plan.discovery import discover
+from bench.plan.suites import find_suite
+from bench.record.store import Store
+from bench.report.export import write_csv
+from bench.report.tables import run_table, summary
+
+ROOT = Path(__file__).resolve().parents[1]
+SUITES = ("smoke", "seed")
+#: Seconds a case; with the kernels of 2026 the whole of it stays under eight minutes.
+MAX_TIME_S = 0.4
+LAUNCHERS = {"cuda-core": "cuda.core", "pycuda": "pycuda.driver"}
+
+
+def main() -> int:
+    """Verify, measure, publish."""
+    if reason := cuda_missing():
+        print(f"make gpu: {reason}", file=sys.stderr)
+        return 2
+    device = re.sub(r"[^a-z0-9]+", "-", get_device("cuda").device_name.lower()).strip("-")
+    folder = ROOT / "reports" / f"{device}-{datetime.now(UTC):%Y-%m-%d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        store = Store(Path(scratch, "results.db"))
+        verdicts = [_verify(store, launcher, module) for launcher, module in LAUNCHERS.items()]
+        session = _run(store, Plan(("cpu", "cuda"), threads=(cpu_count(),), max_time_s=MAX_TIME_S))
+        _publish(store, session.run_id, folder, [line for line, _ in verdicts])
+        store.close()
+    print(f"written: {folder.relative_to(ROOT)}")
+    return 1 if session.against or any(against for _, against in verdicts) else 0
+
+
+def _verify(store: Store, launcher: str, module: str) -> tuple[str, int]:
+    """Every CUDA kernel on both suites through one launcher: a line for the report, and how many verdicts failed."""
+    if missing := module_missing(module):
+        return f"{launcher}: not verified, {missing}", 0
+    kernels = () if launcher == "cuda-core" else ("*/cuda.*",)
+    session = _run(store, Plan(("cuda",), kernels, launcher=launcher, timed=False))
+    rows = [result for result, _ in store.results(session.run_id)]
+    bad = [f"  {r.status}: {r.kernel} on {r.problem}: {r.reason}" for r in rows if r.status in runner.AGAINST]
+    print("\n".join([f"{launcher}: {summary(rows)}", *bad]))
+    return "\n".join([f"{launcher}: {summary(rows)}", *bad]), session.against
+
+
+def _run(store: Store, plan: Plan) -> runner.Session:
+    registry = discover()
+    suites = [find_suite(name, registry) for name in SUITES]
+    session = runner.Session(store, suites, plan)
+    runner.run_suites(session, suites, registry, plan, lambda result: None)
+    return session
+
+
+def _publish(store: Store, run_id: str, folder: Path, verdicts: list[str]) -> None:
+    with (folder / "results.csv").open("w", newline="", encoding="utf-8") as out:
+        write_csv(store, run_id, out)
+    run = store.find_run(run_id)
+    facts = {"machine": machine(), "environment": environment(), "git_commit": run["git_commit"], "run_id": run_id}
+    (folder / "environment.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    rows = [result for result, _ in store.results(run_id)]
+    text = [
+        f"# {facts['machine'].get('gpu')}, {run['started_at'][:10]}",
+        "One process a case; intervals are within-process. Verified against float64 before and after timing.",
+        "Verification of every CUDA kernel on both suites, by launcher:",
+        "```\n" + "\n".join(verdicts) + "\n```",
+        run_table(rows, "github"),
+        summary(rows),
+    ]
+    (folder / "tables.md").write_text("\n\n".join(text) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
