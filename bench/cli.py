@@ -124,12 +124,13 @@ def _measure(csv_path: Path | None, suites: tuple[str, ...], db: Path | None, **
     from bench.plan.discovery import discover
     from bench.plan.suites import find_suite
     from bench.record.store import Store
+    from bench.report.export import check_writable, write_file
 
     registry = discover(options["plugins"])
     plan = _plan(**options)
     chosen = [find_suite(name, registry) for name in suites]
     if csv_path is not None:
-        _writable(csv_path)
+        check_writable(csv_path)
     if next(jobs(chosen, registry, plan), None) is None:
         raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names those that exist")
     store = Store(db or runner.default_store())
@@ -139,7 +140,7 @@ def _measure(csv_path: Path | None, suites: tuple[str, ...], db: Path | None, **
         finished = _with_progress(session, chosen, registry, plan)
         _show(store, session.run_id)
         if csv_path is not None:
-            _write(store, session.run_id, "csv", csv_path)
+            write_file(store, session.run_id, "csv", csv_path)
     finally:
         store.close()
     if not finished:
@@ -222,7 +223,7 @@ def _show(store: Any, run_id: str) -> None:
 def export(run_id: str | None, style: str, output: Path | None, db: Path | None) -> None:
     """The rows of a run for other programs and for papers; the latest run if RUN is left out."""
     from bench.record.store import Store
-    from bench.report.export import WRITERS
+    from bench.report.export import WRITERS, check_writable, write_file
     from bench.runner import default_store
 
     store = Store(db or default_store(), create=False)
@@ -230,27 +231,8 @@ def export(run_id: str | None, style: str, output: Path | None, db: Path | None)
     if output is None:
         WRITERS[style](store, found, sys.stdout)
     else:
-        _writable(output)
-        _write(store, found, style, output)
-
-
-def _writable(path: Path) -> None:
-    """Say now, and not after an hour of measuring, that a file cannot be written. Raises UsageError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("a").close()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _write(store: Any, run_id: str, style: str, path: Path) -> None:
-    from bench.report.export import WRITERS
-
-    try:
-        with path.open("w", newline="", encoding="utf-8") as out:
-            WRITERS[style](store, run_id, out)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+        check_writable(output)
+        write_file(store, found, style, output)
 
 
 def main() -> None:

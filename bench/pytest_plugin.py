@@ -81,9 +81,10 @@ class Bridge:
         from bench.plan.case import Plan
         from bench.plan.discovery import discover
         from bench.plan.suites import find_suite
+        from bench.report.export import check_writable
 
         self._db = config.getoption("km_db")
-        self._csv = config.getoption("km_csv")
+        self._csv = Path(config.getoption("km_csv")) if config.getoption("km_csv") else None
         self._plan = Plan(
             devices=choose_devices(config.getoption("km_device")),
             kernels=tuple(config.getoption("km_kernels")),
@@ -95,6 +96,8 @@ class Bridge:
         self.registry = discover(self._plan.plugins)
         names = config.getoption("km_suite") or DEFAULT_SUITES
         self._suites = [find_suite(name, self.registry) for name in names]
+        if self._csv is not None:
+            check_writable(self._csv)
         self._selected: dict[tuple[str, int], list[str]] = {}
         self._rows: dict[tuple[str, int], dict[str, Any]] = {}
         self.store: Any = None
@@ -138,38 +141,39 @@ class Bridge:
 
     def finish(self) -> None:
         """Write the CSV file and close the run."""
-        from bench.report.export import write_csv
+        from bench.report.export import write_file
 
         if self.session is not None:
             self.session.finish()
-            if self._csv:
-                path = Path(self._csv)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("w", newline="", encoding="utf-8") as out:
-                    write_csv(self.store, self.session.run_id, out)
+            if self._csv is not None:
+                write_file(self.store, self.session.run_id, "csv", self._csv)
 
 
 _BRIDGE = pytest.StashKey[Bridge]()
+_REFUSED = pytest.StashKey[UsageError]()
 
 
 def _bridge(config: pytest.Config) -> Bridge:
     if _BRIDGE not in config.stash:
-        try:
-            config.stash[_BRIDGE] = Bridge(config)
-        except UsageError as error:
-            raise pytest.UsageError(f"kernelmark: {error}") from None
+        config.stash[_BRIDGE] = Bridge(config)
     return config.stash[_BRIDGE]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One item a case, for whatever test takes `km_case`."""
     if "km_case" in metafunc.fixturenames:
-        cases = list(_bridge(metafunc.config).cases())
+        cases: list[Case] = []
+        try:
+            cases = list(_bridge(metafunc.config).cases())
+        except UsageError as error:  # raised from here, it would be shown with a traceback
+            metafunc.config.stash[_REFUSED] = error
         metafunc.parametrize("km_case", cases, ids=[case.id for case in cases])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Contenders that were deselected do not run."""
+    """Contenders that were deselected do not run; bad options end the session in one line."""
+    if _REFUSED in session.config.stash:
+        raise pytest.UsageError(f"kernelmark: {session.config.stash[_REFUSED]}")
     if _BRIDGE in session.config.stash:
         items = [item for item in session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
         params = [item.callspec.params.get("km_case") for item in items]

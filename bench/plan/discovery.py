@@ -30,14 +30,16 @@ def _discover_installed() -> None:
     for entry in entry_points(group="kernelmark.kernels"):
         try:
             entry.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UsageError(f"entry point {entry.name} ({entry.value}): {_where(error)}") from None
 
 
 def _import_kernels() -> None:
-    package = importlib.import_module("kernels")
+    # Looked for, not imported: another's package may raise, or be a module without a folder.
+    spec = importlib.util.find_spec("kernels")
+    places = spec.submodule_search_locations or [spec.origin or "nowhere"] if spec else []
     beside = Path(__file__).resolve().parents[2] / "kernels"
-    found = [Path(path).resolve() for path in package.__path__]
+    found = [Path(place).resolve() for place in places if place]
     if beside not in found:
         raise UsageError(
             f"kernels: found the package in {found[0] if found else 'nowhere'}, expected {beside}; "
@@ -47,7 +49,10 @@ def _import_kernels() -> None:
         if (folder / "problem.py").is_file():
             names = [m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_")]
             for name in ["problem", *sorted(set(names) - {"problem"})]:
-                importlib.import_module(f"kernels.{folder.name}.{name}")
+                try:
+                    importlib.import_module(f"kernels.{folder.name}.{name}")
+                except (Exception, SystemExit) as error:
+                    raise UsageError(_where(error, folder / f"{name}.py")) from None
 
 
 def load_plugin(path: Path) -> None:
@@ -66,14 +71,14 @@ def load_plugin(path: Path) -> None:
     known = dict(REGISTRY.kernels), dict(REGISTRY.operations)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         REGISTRY.kernels, REGISTRY.operations = known
         raise UsageError(f"plugin {_where(error, path)}") from None
     _loaded[path] = module
 
 
-def _where(error: Exception, path: Path | None = None) -> str:
+def _where(error: BaseException, path: Path | None = None) -> str:
     """`file, line N: Type: message`, the line being the deepest one inside `path`."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if path is None or f.filename == str(path)]
     if isinstance(error, SyntaxError):

@@ -4,6 +4,7 @@ import math
 import re
 import typing
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
 import msgspec
@@ -78,8 +79,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         if not match:
             expected = "".join(f"{name}<int>" for name in cls.sizes)
             raise UsageError(f"{subject}: sizes are {sizes!r}, expected {expected}")
-        values: dict[str, Any] = {name: int(value) for name, value in match.groupdict().items()}
         try:
+            values: dict[str, Any] = {name: int(value) for name, value in match.groupdict().items()}
             values |= {"dtype": dtype, **cls.parse_words(words)}
         except ValueError as error:
             raise UsageError(f"{subject}: {error}") from None
@@ -95,11 +96,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         if missing:
             raise UsageError(f"{subject}: {missing[0]} is missing; {cls.op} needs {', '.join(cls.axes())}")
         try:
-            return cls(**values)
+            return cls(**{name: msgspec.convert(value, cls.axes()[name]) for name, value in values.items()})
         except ValueError as error:
             raise UsageError(f"{subject}: {error}") from None
 
     @classmethod
+    @cache
     def axes(cls) -> dict[str, Any]:
         """Names and types of the fields, which are the axes a suite may sweep."""
         return {field.name: field.type for field in msgspec.structs.fields(cls)}

@@ -1,5 +1,6 @@
 """Suites: TOML files of named sweeps, checked when they are loaded and expanded one problem at a time."""
 
+import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -103,8 +104,9 @@ def load_suite(path: Path, registry: Registry) -> Suite:
     _known_keys(table, _SUITE_KEYS, str(path))
     max_time = table.get("max_time")
     _expect(
-        max_time is None or (isinstance(max_time, int | float) and not isinstance(max_time, bool) and max_time > 0),
-        f"{path}: max_time is {max_time!r}, expected seconds above 0",
+        max_time is None
+        or (isinstance(max_time, int | float) and not isinstance(max_time, bool) and 0 < max_time < math.inf),
+        f"{path}: max_time is {max_time!r}, expected a finite number of seconds above 0",
     )
     for key in ("title", "source"):
         value = table.get(key, "")
@@ -157,8 +159,7 @@ def _points(
     if "points" not in table:
         _expect("axes" not in table, f"{where}, key 'axes': goes with points, and there are none")
         return (), ((),)
-    tied, points = tuple(table.get("axes", problem_class.sizes)), table["points"]
-    _known_keys(dict.fromkeys(tied), set(problem_class.axes()), f"{where}, key 'axes'")
+    tied, points = _tied(table.get("axes", list(problem_class.sizes)), problem_class, where), table["points"]
     _expect(isinstance(points, list) and bool(points), f"{where}, key 'points': is {points!r}, expected a list of rows")
     for row in points:
         right = isinstance(row, list) and len(row) == len(tied)
@@ -166,6 +167,13 @@ def _points(
     for axis, values in zip(tied, zip(*points, strict=True), strict=True):
         _check(problem_class, axis, values, f"{where}, key 'points'")
     return tied, points
+
+
+def _tied(axes: Any, problem_class: type[Problem], where: str) -> tuple[str, ...]:
+    right = isinstance(axes, list) and all(isinstance(axis, str) for axis in axes) and len(set(axes)) == len(axes) > 0
+    _expect(right, f"{where}, key 'axes': is {axes!r}, expected a list of axes, each once")
+    _known_keys(dict.fromkeys(axes), set(problem_class.axes()), f"{where}, key 'axes'")
+    return tuple(axes)
 
 
 def _values(value: Any, where: str) -> Sequence[Any]:

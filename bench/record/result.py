@@ -99,8 +99,8 @@ def make_result(
         status=measured.status,
         reason=measured.reason,
         baseline=planned.job.baseline or "",
-        max_error=measured.max_error,
-        error_bound=measured.error_bound,
+        max_error=finite(measured.max_error),
+        error_bound=finite(measured.error_bound),
         scratch_bytes=measured.scratch_bytes,
         seed=planned.job.seed,
         call_overhead_s=measured.call_overhead_s,
@@ -133,9 +133,9 @@ def _add_times(result: Result, measured: Measurement, problem: Problem, interval
         result.speedup_ci95_high = finite(ratio.high)
 
 
-def finite(value: float) -> float | None:
+def finite(value: float | None) -> float | None:
     """None in the place of NaN and infinity: an unknown is empty, never a number."""
-    return value if math.isfinite(value) else None
+    return value if value is not None and math.isfinite(value) else None
 
 
 def row(result: Result, dims: dict[str, Any]) -> dict[str, Any]:

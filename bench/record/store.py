@@ -5,6 +5,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -82,29 +83,52 @@ class Store:
             raise UsageError(f"{path}: cannot be used as a store: {error}; --db names another") from None
 
     def _open(self) -> None:
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if version == 0 and tables == 0:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.executescript("BEGIN IMMEDIATE;" + _CREATE + "COMMIT;")
-        elif version != SCHEMA_VERSION:
-            what = (
-                "is no kernelmark store"
-                if version == 0
-                else f"has schema {version}, this kernelmark reads {SCHEMA_VERSION}"
-            )
+        if self._tables() == set() and self._version() == 0:
+            self._create()
+        version = self._version()
+        if version == 0 or not self._tables() >= {"machine", "run", "result", "ratio"}:
+            raise UsageError(f"{self.path}: is no kernelmark store; --db names another file")
+        if version != SCHEMA_VERSION:
+            what = f"has schema {version}, this kernelmark reads {SCHEMA_VERSION}"
             raise UsageError(f"{self.path}: {what}; --db names another file")
+        with suppress(sqlite3.OperationalError):  # locked by another that switches it, for which SQLite does not wait
+            self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")
+
+    def _create(self) -> None:
+        """Make the tables, unless another process was first."""
+        self._db.execute("BEGIN IMMEDIATE")
+        if self._tables():
+            self._db.rollback()
+        else:
+            for statement in _CREATE.split(";"):
+                self._db.execute(statement)
+            self._db.commit()
+
+    def _version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def _tables(self) -> set[str]:
+        return {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
 
     def close(self) -> None:
         """Give the file back."""
         self._db.close()
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One transaction. Raises UsageError for a full disk and the like; what was committed before stays."""
+        try:
+            with self._db:
+                yield
+        except sqlite3.OperationalError as error:
+            raise UsageError(f"{self.path}: cannot be written: {error}; rows recorded so far are safe") from None
+
     def begin(self, run: Run) -> None:
         """Record a run before its first result."""
         facts = json.dumps(run.machine, sort_keys=True)
         machine_id = hashlib.sha256(facts.encode()).hexdigest()[:16]
-        with self._db:
+        with self._writing():
             self._db.execute("INSERT OR IGNORE INTO machine VALUES (?, ?)", (machine_id, facts))
             self._db.execute(
                 "INSERT INTO run VALUES (?, ?, ?, NULL, ?, ?, ?, ?, ?)",
@@ -122,7 +146,7 @@ class Store:
 
     def finish(self, run_id: str, finished_at: str) -> None:
         """Note when a run ended."""
-        with self._db:
+        with self._writing():
             self._db.execute("UPDATE run SET finished_at = ? WHERE run_id = ?", (finished_at, run_id))
 
     def has(self, run_id: str, case: str) -> bool:
@@ -136,7 +160,7 @@ class Store:
         values |= {"dims": json.dumps(dims), "sample_blob": array.array("d", samples).tobytes()}
         names = ", ".join(f'"{name}"' for name in values)
         marks = ", ".join("?" * len(values))
-        with self._db:
+        with self._writing():
             cursor = self._db.execute(f"INSERT INTO result ({names}) VALUES ({marks})", tuple(values.values()))
             if ratio:
                 self._db.execute(

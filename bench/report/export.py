@@ -3,10 +3,12 @@
 import csv
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, Any
 
 from tabulate import tabulate
 
+from bench.plan.errors import UsageError
 from bench.record.result import COLUMNS, Result, row
 from bench.record.store import Store
 from bench.report.tables import HEADERS, run_table, seconds, spread
@@ -61,3 +63,21 @@ WRITERS: dict[str, Writer] = {
     "markdown": write_markdown,
     "latex": write_latex,
 }
+
+
+def check_writable(path: Path) -> None:
+    """Say now, and not after an hour of measuring, that a file cannot be written. Raises UsageError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
+    """A run in one of the styles of `WRITERS`. Raises UsageError."""
+    try:
+        with path.open("w", newline="", encoding="utf-8") as out:
+            WRITERS[style](store, run_id, out)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None

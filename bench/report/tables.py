@@ -30,7 +30,8 @@ def _group(problem: str, mode: str, rows: list[Result], style: str) -> str:
         f"  right: {r.kernel} (largest error {_small(r.max_error)}, bound {_small(r.error_bound)})" for r in right
     ]
     parts += [f"  {r.status}: {r.kernel}: {r.reason}" for r in rows if r.status != "ok"]
-    return "\n".join(parts)
+    # In Markdown a line right below a table would be another row of it.
+    return ("\n\n" if style == "github" else "\n").join(parts)
 
 
 def _filled(cells: list[Sequence[str]], style: str) -> str:

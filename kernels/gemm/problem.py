@@ -82,7 +82,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     def words(self) -> list[str]:
         words: list[str] = [self.layout]
-        words += [f"{name}{getattr(self, name):g}" for name, default in _SCALARS if getattr(self, name) != default]
+        words += [f"{name}{_shortest(getattr(self, name))}" for name, default in _SCALARS if getattr(self, name) != default]
         words += [f"batch{self.batch}"] if self.batch > 1 else []
         pads = {"lda": self.lda_pad, "ldb": self.ldb_pad, "ldc": self.ldc_pad}
         return words + [f"{name}+{pad}" for name, pad in pads.items() if pad]
@@ -179,6 +179,11 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
 
 _SCALARS = (("alpha", 1.0), ("beta", 0.0))
+
+
+def _shortest(value: float) -> str:
+    """The fewest digits that read back as the same number."""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e16 else repr(value)
 
 
 def _number(kind: type[int] | type[float], word: str, text: str) -> float:

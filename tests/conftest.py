@@ -1,0 +1,92 @@
+"""What many tests share: the registry, a store, and the console script run as a user runs it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.plan.discovery import discover
+from bench.plan.errors import UsageError
+from bench.plan.registry import Registry
+from bench.record.store import Store
+
+Finished = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """Everything that is discovered; what a test registers is forgotten after it."""
+    found = discover()
+    known = dict(found.kernels), dict(found.operations)
+    yield found
+    found.kernels, found.operations = known
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    opened = Store(tmp_path / "results.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def complaint() -> Callable[[Callable[[], object]], str]:
+    """The one line with which a call is refused."""
+
+    def of(call: Callable[[], object]) -> str:
+        with pytest.raises(UsageError) as caught:
+            call()
+        text = str(caught.value)
+        assert len(text.splitlines()) == 1
+        return text
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def python_in() -> Callable[..., Finished]:
+    """Python in a folder, with results kept there too."""
+
+    def run(folder: Path, *words: str, **variables: str) -> Finished:
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
+        return subprocess.run(
+            [sys.executable, *words],
+            env={**env, "XDG_DATA_HOME": str(folder / "data"), **variables},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def kernelmark_in(python_in: Callable[..., Finished]) -> Callable[..., Finished]:
+    """The console script in a folder."""
+    script = str(Path(sys.executable).with_name("kernelmark"))
+    return lambda folder, *words, **variables: python_in(folder, script, *words, **variables)
+
+
+@pytest.fixture
+def kernelmark(tmp_path: Path, kernelmark_in: Callable[..., Finished]) -> Callable[..., Finished]:
+    """The console script in this test's folder."""
+    return lambda *words, **variables: kernelmark_in(tmp_path, *words, **variables)
+
+
+@pytest.fixture
+def refused(kernelmark: Callable[..., Finished]) -> Callable[..., str]:
+    """The one line on standard error with which the console script exits 2."""
+
+    def run(*words: str, **variables: str) -> str:
+        done = kernelmark(*words, **variables)
+        assert done.returncode == 2, done.stderr
+        (line,) = done.stderr.splitlines()
+        return line
+
+    return run

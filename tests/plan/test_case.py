@@ -1,0 +1,135 @@
+"""Which kernels contend on which problem."""
+
+import pytest
+
+from bench.plan.case import Budget, Plan, WorkerKey, case_key, contenders, jobs
+from bench.plan.suites import Entry, find_suite, load_suite
+from kernelmark import kernel
+
+CPU = ("cpu",)
+NT = "gemm/m8n8k8/f32/NT"
+
+
+def ids(registry, problem, *globs, of_suite=(), devices=CPU):
+    entry = Entry(registry.problem(problem), kernels=of_suite)
+    return [k.id for k in contenders(entry, registry, devices, globs)]
+
+
+def only_job(registry, problem, **plan):
+    (planned,) = jobs([find_suite(problem, registry)], registry, Plan(**{"devices": CPU, **plan}))
+    return planned
+
+
+def test_kernels_outside_their_domain_do_not_contend(registry):
+    found = ids(registry, "gemm/m8n8k8/f64/NN")
+    assert "gemm/scipy.dgemm" in found
+    assert "gemm/scipy.sgemm" not in found
+    assert "gemm/numpy.tnn" not in found
+
+
+@pytest.mark.parametrize("glob", ["gemm/scipy.dg?mm", "gemm/scipy.*", "*"])
+def test_a_glob_does_not_make_a_kernel_outside_its_domain_contend(registry, glob):
+    assert "gemm/scipy.dgemm" not in ids(registry, NT, glob)
+
+
+def test_a_kernel_named_in_full_contends_outside_its_domain(registry):
+    assert ids(registry, NT, "gemm/scipy.dgemm") == ["gemm/scipy.dgemm"]
+
+
+@pytest.mark.parametrize("glob", ["numpy.matmul", "gemm/numpy", "matmul", "GEMM/NUMPY.MATMUL"])
+def test_a_glob_matches_whole_ids(registry, glob):
+    assert ids(registry, NT, glob) == []
+
+
+def test_several_globs_select_what_any_of_them_matches(registry):
+    assert set(ids(registry, NT, "*.matmul", "*.sgemm")) == {"gemm/numpy.matmul", "gemm/scipy.sgemm"}
+
+
+def test_the_suites_and_the_users_selection_both_hold(registry):
+    assert ids(registry, NT, "*.matmul", "*.sgemm", of_suite=("gemm/scipy.*",)) == ["gemm/scipy.sgemm"]
+
+
+def test_kernels_of_an_absent_device_do_not_contend_even_in_full(registry):
+    @kernel("gemm", provider="mine", device="cuda")
+    def away(problem, x):
+        """On a GPU."""
+
+    assert ids(registry, NT, "gemm/mine.away") == []
+    assert ids(registry, NT, "gemm/mine.away", devices=("cpu", "cuda")) == ["gemm/mine.away"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "baseline"),
+    [
+        (NT, "gemm/numpy.matmul"),
+        ("transpose/m8n8/f32/out", "transpose/numpy.out"),
+        ("transpose/m8n8/f32/in", "transpose/openblas.imatcopy"),
+    ],
+)
+def test_the_contracts_baselines_are_taken(registry, problem, baseline):
+    assert only_job(registry, problem).job.baseline == baseline
+
+
+def test_a_baseline_that_is_left_out_is_no_baseline(registry):
+    job = only_job(registry, NT, kernels=("gemm/scipy.*",)).job
+    assert job.baseline is None
+    assert "gemm/numpy.matmul" not in job.kernels
+
+
+def test_a_suites_own_baseline_goes_first(registry, tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(
+        "baseline = {transpose = 'transpose/numpy.out'}\n"
+        "[[sweep]]\nop = 'transpose'\ndtype = 'f32'\nplace = ['out', 'in']\npoints = [[3, 5]]\n"
+    )
+    planned = jobs([load_suite(path, registry)], registry, Plan(devices=CPU))
+    assert [p.job.baseline for p in planned] == ["transpose/numpy.out", None]
+
+
+def test_only_threaded_kernels_run_again_at_further_thread_counts(registry):
+    suite = find_suite("transpose/m8n8/f32/out", registry)
+    first, second = jobs([suite], registry, Plan(devices=CPU, threads=(1, 2)))
+    assert "transpose/numpy.out" in first.job.kernels
+    assert second.job.kernels == ("transpose/openblas.omatcopy_threaded",)
+    assert (first.job.threads, second.job.threads) == (1, 2)
+    assert (first.key, second.key) == (WorkerKey("cpu", 1), WorkerKey("cpu", 2))
+
+
+@pytest.mark.parametrize(
+    ("suites_own", "asked", "seconds"),
+    [("", None, 2.0), ("max_time = 0.5\n", None, 0.5), ("max_time = 0.5\n", 0.1, 0.1)],
+)
+def test_the_users_time_limit_goes_before_the_suites_and_that_before_two_seconds(
+    registry, tmp_path, suites_own, asked, seconds
+):
+    path = tmp_path / "s.toml"
+    path.write_text(f"{suites_own}[[sweep]]\nop = 'copy'\ndtype = 'f32'\npoints = [[3, 5]]\ncount = 7\n")
+    (planned,) = jobs([load_suite(path, registry)], registry, Plan(devices=CPU, max_time_s=asked, rel_ci=0.05))
+    assert planned.job.budget == Budget(seconds, 0.05)
+    assert (planned.suite, planned.count) == ("s", 7)
+
+
+def test_what_was_asked_for_reaches_the_job(registry):
+    plan = {"mode": "hot", "plugins": ("p.py",), "seed": 9, "launcher": "pycuda", "timed": False, "threads": (3,)}
+    job = only_job(registry, NT, **plan).job
+    assert (job.problem, job.mode, job.plugins, job.seed) == (NT, "hot", ("p.py",), 9)
+    assert (job.launcher, job.timed, job.threads) == ("pycuda", False, 3)
+
+
+def test_problems_without_a_contender_give_no_job(registry):
+    assert list(jobs([find_suite("gemm/m8n8k8/f16/NN", registry)], registry, Plan(devices=CPU))) == []
+
+
+def test_a_case_holds_kernel_problem_mode_threads_and_isa():
+    keys = {
+        case_key(*case)
+        for case in [
+            ("a", "p", "cold", 1),
+            ("b", "p", "cold", 1),
+            ("a", "q", "cold", 1),
+            ("a", "p", "hot", 1),
+            ("a", "p", "cold", 2),
+            ("a", "p", "cold", 1, "avx2"),
+        ]
+    }
+    assert len(keys) == 6

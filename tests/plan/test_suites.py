@@ -1,0 +1,217 @@
+"""Suites: checked when loaded, expanded one problem at a time."""
+
+import tracemalloc
+from itertools import islice
+
+import pytest
+
+from bench.plan.suites import find_suite, load_suite, suite_names
+
+GEMM = "op = 'gemm'\ndtype = 'f32'\nlayout = 'NT'\n"
+SIZES = "m = 8\nn = 8\nk = 8\n"
+GOOD = f"[[sweep]]\n{GEMM}{SIZES}"
+
+
+@pytest.fixture
+def load(registry, tmp_path):
+    path = tmp_path / "mine.toml"
+
+    def of(text):
+        path.write_text(text)
+        return load_suite(path, registry)
+
+    return of
+
+
+def problems(suite):
+    return [entry.problem.id for entry in suite.entries()]
+
+
+def test_axes_are_swept_with_the_last_one_running_fastest(load):
+    suite = load("[[sweep]]\nop = 'gemm'\nm = [1, 2]\nn = 3\nk = 5\ndtype = ['f32']\nlayout = ['NN', 'NT']\n")
+    assert problems(suite) == [f"gemm/m{m}n3k5/f32/{layout}" for m in (1, 2) for layout in ("NN", "NT")]
+
+
+def test_pow2_and_linear_include_both_ends(load):
+    suite = load("[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = {pow2 = [3, 5]}\nn = {linear = [10, 20, 5]}\n")
+    assert problems(suite) == [f"copy/m{m}n{n}/f32" for m in (8, 16, 32) for n in (10, 15, 20)]
+
+
+def test_a_linear_axis_stops_below_an_end_that_no_step_meets(load):
+    assert problems(load("[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = 1\nn = {linear = [1, 6, 2]}\n")) == [
+        "copy/m1n1/f32",
+        "copy/m1n3/f32",
+        "copy/m1n5/f32",
+    ]
+
+
+def test_points_tie_the_operations_sizes_in_their_order(load):
+    suite = load(f"[[sweep]]\n{GEMM}points = [[1, 2, 3], [4, 5, 6]]\ncount = [7, 9]\n")
+    assert problems(suite) == ["gemm/m1n2k3/f32/NT", "gemm/m4n5k6/f32/NT"]
+    assert [entry.count for entry in suite.entries()] == [7, 9]
+
+
+def test_points_tie_the_axes_that_are_named(load):
+    suite = load(f"[[sweep]]\n{GEMM}n = 5\naxes = ['k', 'm']\npoints = [[1, 2]]\n")
+    assert problems(suite) == ["gemm/m2n5k1/f32/NT"]
+
+
+def test_one_count_holds_for_every_point(load):
+    assert [e.count for e in load(f"[[sweep]]\n{GEMM}points = [[1, 2, 3], [4, 5, 6]]\ncount = 3\n").entries()] == [3, 3]
+
+
+def test_sweeps_follow_each_other_in_the_order_of_the_file(load):
+    suite = load(f"[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = 1\nn = 1\n{GOOD}kernels = ['gemm/numpy.*']\n")
+    assert problems(suite) == ["copy/m1n1/f32", "gemm/m8n8k8/f32/NT"]
+    assert [entry.kernels for entry in suite.entries()] == [(), ("gemm/numpy.*",)]
+
+
+BAD_SWEEPS = {
+    "unknown_key": (GEMM + SIZES + "colour = 'red'", "colour", "unknown"),
+    "unknown_axis_of_the_operation": (GEMM + SIZES + "place = 'out'", "place", "beta"),
+    "unknown_op": ("op = 'gem'", "op", "'gem'"),
+    "op_of_wrong_type": ("op = 3", "op", "'3'"),
+    "no_op": (SIZES, "op", "missing"),
+    "unknown_dtype": ("op = 'copy'\nm = 1\nn = 1\ndtype = ['f32', 'f31']", "dtype", "'f31'"),
+    "unknown_layout": ("op = 'gemm'\ndtype = 'f32'\nlayout = 'NX'\n" + SIZES, "layout", "'NX'"),
+    "size_zero": (GEMM + "m = [8, 0]\nn = 1\nk = 1", "m", "is 0, expected `int` >= 1"),
+    "size_below_zero": (GEMM + "m = -8\nn = 1\nk = 1", "m", "is -8"),
+    "size_that_is_a_float": (GEMM + "m = 8.0\nn = 1\nk = 1", "m", "is 8.0"),
+    "size_that_is_a_boolean": (GEMM + "m = true\nn = 1\nk = 1", "m", "is True"),
+    "size_that_is_a_list": (GEMM + "m = [[8]]\nn = 1\nk = 1", "m", "is [8]"),
+    "empty_axis": (GEMM + "m = []\nn = 1\nk = 1", "m", "empty list"),
+    "empty_points": (GEMM + "points = []", "points", "is []"),
+    "points_of_no_list": (GEMM + "points = 3", "points", "is 3"),
+    "short_point": (GEMM + "points = [[1, 2, 3], [1, 2]]", "points", "3 values (m, n, k)"),
+    "long_point": (GEMM + "points = [[1, 2, 3, 4]]", "points", "3 values (m, n, k)"),
+    "zero_in_a_point": (GEMM + "points = [[1, 2, 3], [1, 0, 3]]", "points", "key 'n': n is 0"),
+    "fewer_counts_than_points": (GEMM + "points = [[1, 2, 3], [4, 5, 6]]\ncount = [1]", "count", "2 points"),
+    "count_zero": (GEMM + SIZES + "count = 0", "count", "is 0"),
+    "count_of_wrong_type": (GEMM + SIZES + "count = 'two'", "count", "'two'"),
+    "axes_without_points": (GEMM + SIZES + "axes = ['m']", "axes", "points"),
+    "unknown_tied_axis": (GEMM + "axes = ['m', 'q']\npoints = [[1, 2]]", "axes", "'q'"),
+    "axes_of_no_list": (GEMM + "axes = 3\npoints = [[1, 2]]", "axes", "is 3"),
+    "axes_that_are_lists": (GEMM + "axes = [['m']]\npoints = [[1]]", "axes", "'m'"),
+    "axis_tied_twice": (GEMM + "n = 1\nk = 1\naxes = ['m', 'm']\npoints = [[1, 2]]", "axes", "'m'"),
+    "axis_given_twice": (GEMM + "m = 1\npoints = [[1, 2, 3]]", "m", "points"),
+    "missing_size": (GEMM + "m = 8\nn = 8", "k", "missing"),
+    "missing_dtype": ("op = 'copy'\n" + "m = 8\nn = 8", "dtype", "missing"),
+    "pow2_of_one_number": (GEMM + "m = {pow2 = [8]}\nn = 1\nk = 1", "m", "{pow2 = [first, last]}"),
+    "pow2_downwards": (GEMM + "m = {pow2 = [8, 4]}\nn = 1\nk = 1", "m", "{pow2 = [first, last]}"),
+    "pow2_of_no_list": (GEMM + "m = {pow2 = 8}\nn = 1\nk = 1", "m", "{pow2 = [first, last]}"),
+    "linear_without_step": (GEMM + "m = {linear = [1, 9]}\nn = 1\nk = 1", "m", "{linear = [start, stop, step]}"),
+    "linear_with_step_zero": (GEMM + "m = {linear = [1, 9, 0]}\nn = 1\nk = 1", "m", "{linear = [start, stop, step]}"),
+    "linear_from_zero": (GEMM + "m = {linear = [0, 8, 4]}\nn = 1\nk = 1", "m", "is 0, expected `int` >= 1"),
+    "unknown_range": (GEMM + "m = {log = [1, 9]}\nn = 1\nk = 1", "m", "'log'"),
+    "two_ranges": (GEMM + "m = {pow2 = [1, 2], linear = [1, 2, 1]}\nn = 1\nk = 1", "m", "pow2"),
+    "kernels_of_wrong_type": (GEMM + SIZES + "kernels = [3]", "kernels", "[3]"),
+}
+#: What the problem class alone knows, and says when the problem is made.
+BAD_PROBLEMS = {
+    "beta_that_is_not_finite": (GEMM + SIZES + "beta = nan", "beta", "nan"),
+    "padding_below_zero": (GEMM + SIZES + "lda_pad = -1", "lda_pad", "-1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SWEEPS)
+def test_a_bad_sweep_is_one_line_with_file_table_and_key(load, tmp_path, complaint, case):
+    text, key, found = BAD_SWEEPS[case]
+    line = complaint(lambda: load(f"{GOOD}\n[[sweep]]\n{text}\n"))
+    assert line.startswith(f"{tmp_path / 'mine.toml'}: [[sweep]] 2")
+    assert key in line
+    assert found in line
+
+
+@pytest.mark.parametrize("case", BAD_PROBLEMS)
+def test_a_problem_that_cannot_be_is_one_line_with_file_table_and_key(load, tmp_path, complaint, case):
+    text, key, found = BAD_PROBLEMS[case]
+    suite = load(f"{GOOD}\n[[sweep]]\n{text}\n")
+    assert complaint(lambda: list(suite.entries())).startswith(
+        f"{tmp_path / 'mine.toml'}: [[sweep]] 2: {key} is {found}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("title = \n", "is not TOML: Invalid value (at line 1, column 9)"),
+        ("", "no [[sweep]]"),
+        ("[sweep]\nop = 'gemm'\n", "no [[sweep]]"),
+        ("sweep = []\n", "no [[sweep]]"),
+        ("sweep = [3]\n", "[[sweep]] 1: is 3, expected a table"),
+        ("colour = 'red'\n" + GOOD, "key 'colour': is unknown; expected one of baseline, max_time, source"),
+        ("title = 3\n" + GOOD, "title is 3, expected a string"),
+        ("max_time = 0\n" + GOOD, "max_time is 0, expected a finite number of seconds above 0"),
+        ("max_time = 'long'\n" + GOOD, "max_time is 'long'"),
+        ("max_time = true\n" + GOOD, "max_time is True"),
+        ("max_time = nan\n" + GOOD, "max_time is nan"),
+        ("max_time = inf\n" + GOOD, "max_time is inf"),
+        ("baseline = 'gemm/numpy.matmul'\n" + GOOD, "baseline: is 'gemm/numpy.matmul', expected a table"),
+        ("baseline = {gem = 'gemm/numpy.matmul'}\n" + GOOD, "'gem' is not an operation"),
+        ("baseline = {gemm = 'gemm/numpy.matmull'}\n" + GOOD, "'gemm/numpy.matmull', which is no kernel"),
+        ("baseline = {gemm = ['x']}\n" + GOOD, "gemm is ['x'], which is no kernel"),
+    ],
+)
+def test_a_bad_file_is_one_line_that_names_it(load, tmp_path, complaint, text, found):
+    line = complaint(lambda: load(text))
+    assert line.startswith(str(tmp_path / "mine.toml"))
+    assert found in line
+
+
+def test_a_file_that_is_not_utf8_is_no_toml(registry, tmp_path, complaint):
+    path = tmp_path / "latin.toml"
+    path.write_bytes(b"title = '\xe9'\n")
+    assert complaint(lambda: load_suite(path, registry)).startswith(f"{path}: is not TOML")
+
+
+@pytest.mark.parametrize("name", ["absent.toml", "folder.toml"])
+def test_a_file_that_cannot_be_read_is_named(registry, tmp_path, complaint, name):
+    (tmp_path / "folder.toml").mkdir()
+    assert complaint(lambda: find_suite(str(tmp_path / name), registry)).startswith(
+        f"{tmp_path / name}: cannot be read"
+    )
+
+
+@pytest.mark.parametrize("text", ["smokey", "", "matmul/m8n8k8/f32/NT"])
+def test_what_is_no_suite_is_told_the_three_forms(registry, complaint, text):
+    line = complaint(lambda: find_suite(text, registry))
+    assert line.startswith(f"suite {text!r}")
+    for form in ("smoke", ".toml", "gemm/m64n64k64/f32/NT"):
+        assert form in line
+
+
+def test_a_problem_id_is_a_suite_of_one(registry):
+    suite = find_suite("gemm/m8n8k8/f32/NT", registry)
+    assert (suite.name, problems(suite)) == ("gemm/m8n8k8/f32/NT", ["gemm/m8n8k8/f32/NT"])
+
+
+def test_every_suite_that_comes_along_loads_and_expands_with_title_and_source(registry):
+    assert {"founding", "seed", "smoke"} <= set(suite_names())
+    for name in suite_names():
+        suite = find_suite(name, registry)
+        assert suite.title
+        assert suite.source
+        assert len(set(problems(suite))) >= 1
+
+
+def test_the_founding_suite_holds_the_founding_shape(registry):
+    assert "gemm/m1024n2048k26752/f32/NT" in problems(find_suite("founding", registry))
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        "m = {linear = [1, 1000000, 1]}\nn = 1\nk = 1\n",
+        "m = {linear = [1, 100, 1]}\nn = {linear = [1, 100, 1]}\nk = {linear = [1, 100, 1]}\n",
+    ],
+)
+def test_a_million_problems_are_not_expanded_for_the_first(load, axes):
+    tracemalloc.start()
+    try:
+        entries = load(f"[[sweep]]\n{GEMM}{axes}").entries()
+        first = [entry.problem.id for entry in islice(entries, 3)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert first[0] == "gemm/m1n1k1/f32/NT"
+    assert peak < 1_000_000

@@ -1,0 +1,119 @@
+"""A row: made from a measurement, and empty where nothing is known."""
+
+import math
+
+import pytest
+
+from bench.measure.measurement import Measurement
+from bench.measure.stats import Interval, Ratio
+from bench.plan.case import Budget, Job, PlannedJob, WorkerKey
+from bench.record.result import COLUMNS, Result, make_result, row
+
+#: The contract of DESIGN.md, word for word.
+CONTRACT = (
+    "schema, run_id, suite, op, problem, kernel, provider, device, device_name, mode, dtype, numerics, "
+    "layout, threads, status, reason, samples, time_s_median, time_s_min, time_s_mean, time_s_std, "
+    "time_s_ci95_low, time_s_ci95_high, call_overhead_s, gflop_per_s, gbyte_per_s, roofline_pct, "
+    "baseline, speedup, speedup_ci95_low, speedup_ci95_high, max_error, error_bound, scratch_bytes, seed, "
+    "clock_mhz, temperature_c, power_w, energy_j, versions, git_commit, started_at, processes, isa, "
+    "stopped_by, disturbed, tunables, count"
+)
+TIMES = [name for name in CONTRACT.split(", ") if name.startswith("time_s_")]
+RATES = ["gflop_per_s", "gbyte_per_s", "roofline_pct", "speedup", "speedup_ci95_low", "speedup_ci95_high"]
+
+
+@pytest.fixture
+def made(registry):
+    def of(problem="gemm/m10n20k30/f32/NT", timed=True, **measured):
+        problem = registry.problem(problem)
+        kernel = next(k for k in registry.kernels.values() if k.op == problem.op)
+        job = Job(problem.id, (kernel.id,), "cold", (), 5, Budget(), 2, baseline="gemm/x.base", timed=timed)
+        planned = PlannedJob(job, WorkerKey("cpu", 2), "suite", 7)
+        samples = {"samples": [2e-6, 1e-6, 6e-6], "interval": Interval(2e-6, 1e-6, 6e-6)}
+        return make_result(
+            Measurement(**{"kernel": kernel.id, **samples, **measured}), kernel, problem, planned, "r", "c"
+        )
+
+    return of
+
+
+def test_columns_are_the_contracts_in_its_order():
+    assert ", ".join(COLUMNS) == CONTRACT
+
+
+def test_times_are_those_of_the_samples_in_seconds(made):
+    r = made()
+    assert (r.samples, r.time_s_median, r.time_s_min) == (3, 2e-6, 1e-6)
+    assert r.time_s_mean == pytest.approx(3e-6)
+    assert r.time_s_std == pytest.approx(math.sqrt(7) * 1e-6)  # (1 + 4 + 9) / (3 - 1) = 7
+    assert (r.time_s_ci95_low, r.time_s_ci95_high) == (1e-6, 6e-6)
+
+
+def test_rates_are_nominal_flop_and_compulsory_bytes_over_the_median(made):
+    r = made()
+    assert r.gflop_per_s == pytest.approx(2 * 10 * 20 * 30 / 2e-6 / 1e9)
+    assert r.gbyte_per_s == pytest.approx(4 * (10 * 30 + 20 * 30 + 10 * 20) / 2e-6 / 1e9)
+
+
+@pytest.mark.parametrize("problem", ["copy/m10n20/f32", "transpose/m10n20/f32/in", "transpose/m10n20/f32/out"])
+def test_what_only_moves_data_has_bytes_and_no_flop(made, problem):
+    r = made(problem)
+    assert r.gflop_per_s is None
+    assert r.gbyte_per_s == pytest.approx(2 * 4 * 10 * 20 / 2e-6 / 1e9)
+
+
+def test_a_speedup_comes_with_its_interval(made):
+    r = made(ratio=Ratio(2.0, 1.5, 2.5, "paired"))
+    assert (r.speedup, r.speedup_ci95_low, r.speedup_ci95_high, r.baseline) == (2.0, 1.5, 2.5, "gemm/x.base")
+
+
+@pytest.mark.parametrize("status", ["unsupported", "wrong", "oom", "timeout", "crashed", "failed", "mistrusted"])
+def test_what_is_not_ok_has_neither_times_nor_rates_nor_speedup(made, status):
+    r = made(status=status, reason="because", ratio=Ratio(2.0, 1.5, 2.5, "paired"))
+    assert (r.status, r.reason, r.samples) == (status, "because", 0)
+    assert [name for name in (*TIMES, *RATES) if getattr(r, name) is not None] == []
+
+
+def test_what_was_only_verified_is_ok_without_a_time(made):
+    r = made(timed=False, samples=[], interval=None, max_error=0.0, error_bound=1e-6)
+    assert (r.mode, r.status, r.samples, r.max_error, r.error_bound) == ("verify", "ok", 0, 0.0, 1e-6)
+    assert [name for name in (*TIMES, *RATES) if getattr(r, name) is not None] == []
+
+
+@pytest.mark.parametrize("unknown", [math.nan, math.inf])
+def test_what_is_not_a_number_is_empty(made, unknown):
+    r = made(
+        interval=Interval(2e-6, unknown, unknown),
+        ratio=Ratio(2.0, unknown, unknown, "paired"),
+        max_error=unknown,
+        error_bound=unknown,
+    )
+    names = ["time_s_ci95_low", "time_s_ci95_high", "speedup_ci95_low", "speedup_ci95_high", "max_error", "error_bound"]
+    assert [name for name in names if getattr(r, name) is not None] == []
+    assert (r.time_s_median, r.speedup) == (2e-6, 2.0)
+
+
+def test_one_sample_has_no_standard_deviation(made):
+    assert made(samples=[2e-6]).time_s_std is None
+
+
+def test_what_nobody_measured_is_empty_and_never_zero(made):
+    r = made()
+    unknown = ["roofline_pct", "clock_mhz", "temperature_c", "power_w", "energy_j", "scratch_bytes", "call_overhead_s"]
+    assert [getattr(r, name) for name in unknown] == [None] * len(unknown)
+
+
+def test_a_row_tells_its_suite_seed_count_and_device_state(made):
+    r = made(state={"clock_mhz": 3000.0}, scratch_bytes=0, device_name="cpu x", threads=2)
+    assert (r.suite, r.seed, r.count, r.clock_mhz, r.scratch_bytes) == ("suite", 5, 7, 3000.0, 0)
+    assert (r.dtype, r.layout, r.threads, r.run_id, r.git_commit) == ("f32", "NT", 2, "r", "c")
+
+
+def test_dimensions_follow_the_columns(made):
+    assert list(row(made(), {"m": 10, "place": "in"})) == [*COLUMNS, "m", "place"]
+
+
+def test_the_case_of_a_row_is_that_of_the_plan(made):
+    r = made(threads=2)
+    assert r.case == f"{r.kernel} {r.problem} cold t2"
+    assert Result(**{**row(r, {}), "isa": "avx2"}).case.endswith(" avx2")

@@ -1,0 +1,226 @@
+"""The store: what it acknowledged it keeps, and what it cannot use it refuses in one line."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.measure.stats import Ratio
+from bench.record.result import Result
+from bench.record.store import Run, Store
+
+RUN = Run("r1", {"cpu": "some"}, "2026-01-01T00:00:00", ("smoke",), "kernelmark run smoke", {"blas": []}, "c0ffee", {})
+
+
+def result(**values):
+    identity = {"run_id": "r1", "suite": "smoke", "op": "gemm", "problem": "gemm/m8n8k8/f32/NT", "kernel": "gemm/a.b"}
+    device = {"provider": "a", "device": "cpu", "device_name": "some", "mode": "cold", "threads": 1}
+    kind = {"dtype": "f32", "numerics": "fp32", "layout": "NT", "status": "ok", "reason": ""}
+    return Result(**{**identity, **device, **kind, **values})
+
+
+@pytest.fixture
+def begun(store):
+    store.begin(RUN)
+    return store
+
+
+def test_a_row_comes_back_as_it_went_in(begun):
+    row = result(samples=2, time_s_median=1.25e-6, scratch_bytes=0, reason="a, b\n'c'", count=3, started_at="now")
+    dims = {"m": 8, "beta": 0.5, "place": "in"}
+    begun.add(row, dims, [1e-6, 1.5e-6], None)
+    assert list(begun.results("r1")) == [(row, dims)]
+
+
+def test_samples_come_back_bit_for_bit_in_their_order(begun):
+    samples = [3e-9, 1 / 3, 5e-324, 1.7976931348623157e308, 0.1]
+    begun.add(result(), {}, samples, None)
+    assert begun.samples("r1", result().case) == samples
+
+
+def test_a_case_without_samples_has_none(begun):
+    begun.add(result(status="wrong"), {}, [], None)
+    assert begun.samples("r1", result().case) == []
+    assert begun.samples("r1", "no such case") == []
+
+
+def test_a_ratio_is_kept_beside_its_result(begun):
+    row = result(baseline="gemm/numpy.matmul", speedup=2.0, speedup_ci95_low=1.5)
+    begun.add(row, {}, [1.0], Ratio(2.0, 1.5, float("inf"), "paired"))
+    with sqlite3.connect(begun.path) as db:
+        found = db.execute('SELECT "case", ratio.* FROM ratio JOIN result USING (result_id)').fetchall()
+    assert [(f[0], *f[2:]) for f in found] == [(row.case, "gemm/numpy.matmul", 2.0, 1.5, None, "paired")]
+
+
+@pytest.mark.parametrize("change", [{"threads": 2}, {"isa": "avx2"}, {"mode": "hot"}, {"kernel": "gemm/a.c"}])
+def test_threads_isa_mode_and_kernel_make_another_case(begun, change):
+    begun.add(result(), {}, [], None)
+    begun.add(result(**change), {}, [], None)
+    assert len(list(begun.results("r1"))) == 2
+
+
+def test_a_case_stands_once_in_a_run_and_the_first_row_stays(begun):
+    begun.add(result(), {}, [], None)
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+        begun.add(result(status="wrong"), {}, [], None)
+    assert [row.status for row, _ in begun.results("r1")] == ["ok"]
+
+
+def test_has_knows_the_cases_of_its_own_run_alone(begun):
+    begun.add(result(), {}, [], None)
+    assert begun.has("r1", result().case)
+    assert not begun.has("r2", result().case)
+
+
+def test_runs_on_one_machine_share_its_row(begun):
+    begun.begin(Run("r2", *(getattr(RUN, name) for name in RUN.__struct_fields__[1:])))
+    with sqlite3.connect(begun.path) as db:
+        assert db.execute("SELECT count(*) FROM machine").fetchone() == (1,)
+
+
+def test_dimensions_are_those_of_all_operations_each_once(begun):
+    begun.add(result(), {"m": 1, "n": 2, "k": 3}, [], None)
+    begun.add(result(op="transpose", kernel="transpose/a.b"), {"m": 1, "n": 2, "place": "in"}, [], None)
+    assert begun.dimensions("r1") == ["m", "n", "k", "place"]
+
+
+def test_the_latest_run_is_found_without_an_id_and_any_by_its_beginning(begun):
+    for name in ("x-1", "x-2"):
+        begun.begin(Run(name, *(getattr(RUN, field) for field in RUN.__struct_fields__[1:])))
+    assert begun.find_run(None)["run_id"] == "x-2"
+    assert begun.find_run("r")["run_id"] == "r1"
+    assert begun.find_run("x-1")["run_id"] == "x-1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("zzz", "is not a run"), ("x-", "begins more than one"), ("%", "is not a run"), ("_1", "not a")],
+)
+def test_an_unknown_run_is_one_line_with_the_latest_ids(begun, complaint, asked, found):
+    for name in ("x-1", "x-2"):
+        begun.begin(Run(name, *(getattr(RUN, field) for field in RUN.__struct_fields__[1:])))
+    line = complaint(lambda: begun.find_run(asked))
+    assert line.startswith(f"run {asked!r}: ")
+    assert found in line
+    assert str(begun.path) in line
+    assert "x-2, x-1, r1" in line
+
+
+def test_a_store_without_a_run_says_how_to_make_one(store, complaint):
+    assert complaint(lambda: store.find_run(None)).endswith("holds no run yet; `kernelmark run SUITE` makes one")
+    assert "none" in complaint(lambda: store.find_run("r1"))
+
+
+def test_a_store_that_must_exist_is_not_made(tmp_path, complaint):
+    path = tmp_path / "absent.db"
+    assert str(path) in complaint(lambda: Store(path, create=False))
+    assert not path.exists()
+
+
+def foreign_text(path):
+    path.write_text("these are no pages of a database\n" * 40)
+
+
+def foreign_database(path):
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE customers (name)")
+
+
+def foreign_database_of_the_same_version(path):
+    foreign_database(path)
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 1")
+
+
+@pytest.mark.parametrize("make", [foreign_text, foreign_database, foreign_database_of_the_same_version])
+def test_a_foreign_file_is_refused_by_name_and_left_alone(tmp_path, complaint, make):
+    path = tmp_path / "foreign.db"
+    make(path)
+    before = path.read_bytes()
+    line = complaint(lambda: Store(path))
+    assert line.startswith(f"{path}: ")
+    assert "--db names another" in line
+    assert path.read_bytes() == before
+
+
+def test_a_newer_schema_is_refused_with_both_versions(store, complaint):
+    with sqlite3.connect(store.path) as db:
+        db.execute("PRAGMA user_version = 99")
+    assert "has schema 99, this kernelmark reads 1" in complaint(lambda: Store(store.path))
+
+
+@pytest.mark.parametrize("below", ["", "file/results.db", "file/deep/results.db"])
+def test_a_place_where_no_file_can_be_made_is_named(tmp_path, complaint, below):
+    (tmp_path / "file").write_text("")
+    assert complaint(lambda: Store(tmp_path / below)).startswith(f"{tmp_path / below}: cannot be used as a store")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write in a folder that is read-only")
+def test_a_read_only_folder_is_named(tmp_path, complaint):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    path = tmp_path / "locked" / "results.db"
+    assert complaint(lambda: Store(path)).startswith(f"{path}: cannot be used as a store")
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from test_store import RUN, result
+from bench.record.store import Store
+
+store = Store(Path(sys.argv[1]))
+store.begin(RUN)
+for i in range(10**9):
+    store.add(result(threads=i), {"m": i}, [float(i)] * 100, None)
+    sys.stdout.write(f"{i}\\n")
+    sys.stdout.flush()
+"""
+
+
+def python(*words):
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    return subprocess.Popen([sys.executable, "-c", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+
+
+@pytest.mark.parametrize("rows", [1, 50, 500])
+def test_every_acknowledged_row_outlives_a_writer_that_is_killed(tmp_path, rows):
+    path = tmp_path / "results.db"
+    with python(WRITER, str(path)) as writer:
+        for _ in range(rows):
+            writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+        acknowledged = rows + sum(line.endswith(b"\n") for line in writer.stdout)
+    found = list(Store(path, create=False).results("r1"))
+    assert writer.returncode == -signal.SIGKILL
+    assert len(found) in (acknowledged, acknowledged + 1)
+    assert [row.threads for row, _ in found] == [dims["m"] for _, dims in found] == list(range(len(found)))
+    assert Store(path).samples("r1", found[-1][0].case) == [len(found) - 1.0] * 100
+
+
+OPENER = """
+import sys
+from pathlib import Path
+from bench.record.store import Store
+
+sys.stdout.write("ready\\n")
+sys.stdout.flush()
+sys.stdin.readline()
+for i in range(20):
+    Store(Path(sys.argv[1]) / f"{i}.db")
+"""
+
+
+def test_processes_that_make_one_store_at_once_all_get_it(tmp_path):
+    openers = [python(OPENER, str(tmp_path)) for _ in range(4)]
+    for opener in openers:
+        opener.stdout.readline()
+    for opener in openers:
+        opener.stdin.write(b"go\n")
+        opener.stdin.flush()
+    for opener in openers:
+        opener.communicate()
+    assert [opener.returncode for opener in openers] == [0] * 4

@@ -1,0 +1,127 @@
+"""Rows for other programs and for papers."""
+
+import csv
+import io
+import json
+
+import pandas as pd
+import pytest
+
+from bench.record.result import Result
+from bench.record.store import Run
+from bench.report.export import WRITERS
+
+#: The contract of DESIGN.md, word for word.
+CONTRACT = (
+    "schema,run_id,suite,op,problem,kernel,provider,device,device_name,mode,dtype,numerics,layout,threads,"
+    "status,reason,samples,time_s_median,time_s_min,time_s_mean,time_s_std,time_s_ci95_low,time_s_ci95_high,"
+    "call_overhead_s,gflop_per_s,gbyte_per_s,roofline_pct,baseline,speedup,speedup_ci95_low,speedup_ci95_high,"
+    "max_error,error_bound,scratch_bytes,seed,clock_mhz,temperature_c,power_w,energy_j,versions,git_commit,"
+    "started_at,processes,isa,stopped_by,disturbed,tunables,count"
+)
+REASON = 'c[0, 1] is 2, expected "1"'
+IDENTITY = {"run_id": "r", "suite": "s", "provider": "a", "device": "cpu", "device_name": "d", "mode": "cold"}
+KIND = {"dtype": "f32", "numerics": "fp32", "threads": 1}
+GEMM = {"op": "gemm", "problem": "gemm/m8n9k7/f32/NT", "layout": "NT"}
+MOVE = {"op": "transpose", "problem": "transpose/m8n9/f32/in", "layout": ""}
+MEDIAN = 1 / 3 * 1e-3
+
+
+@pytest.fixture
+def written(store):
+    store.begin(Run("r", {"cpu": "some"}, "2026", ("s",), "kernelmark run s", {"blas": []}, "c0ffee", {"seed": 0}))
+    ok = {"status": "ok", "reason": "", "samples": 2, "time_s_median": MEDIAN, "gflop_per_s": 12.5, "scratch_bytes": 0}
+    spread = {"time_s_ci95_low": MEDIAN * 0.9, "time_s_ci95_high": MEDIAN * 1.2, "stopped_by": "ci"}
+    fast = Result(**IDENTITY, **KIND, **GEMM, **ok, **spread, kernel="gemm/a.fast_one")
+    bad = Result(**IDENTITY, **KIND, **MOVE, status="wrong", reason=REASON, kernel="transpose/a.bad")
+    store.add(fast, {"m": 8, "n": 9, "k": 7, "beta": 0.0}, [MEDIAN, 4e-4], None)
+    store.add(bad, {"m": 8, "n": 9, "place": "in"}, [], None)
+
+    def of(style):
+        out = io.StringIO()
+        WRITERS[style](store, "r", out)
+        return out.getvalue()
+
+    return of
+
+
+def test_csv_begins_with_the_contracts_columns_and_ends_with_the_dimensions(written):
+    assert written("csv").splitlines()[0] == f"{CONTRACT},m,n,k,beta,place"
+
+
+def test_csv_is_empty_where_nothing_is_known(written):
+    fast, bad = csv.DictReader(io.StringIO(written("csv")))
+    assert (fast["roofline_pct"], fast["power_w"], fast["speedup"], fast["place"]) == ("",) * 4
+    assert (fast["scratch_bytes"], fast["beta"]) == ("0", "0.0")
+    assert (bad["time_s_median"], bad["gflop_per_s"], bad["k"], bad["scratch_bytes"]) == ("",) * 4
+    assert (bad["status"], bad["reason"], bad["place"]) == ("wrong", REASON, "in")
+
+
+def test_csv_loads_in_pandas_with_numbers_as_numbers(written):
+    frame = pd.read_csv(io.StringIO(written("csv")))
+    assert list(frame.columns) == [*CONTRACT.split(","), "m", "n", "k", "beta", "place"]
+    assert frame.time_s_median[0] == MEDIAN
+    assert frame[["time_s_median", "gflop_per_s", "k", "roofline_pct"]].dtypes.astype(str).tolist() == ["float64"] * 4
+    assert frame.loc[1, ["time_s_median", "gflop_per_s", "speedup"]].isna().all()
+    assert list(frame.m) == [8, 8]
+
+
+def test_csv_keeps_every_digit_of_a_time(written):
+    assert float(next(csv.DictReader(io.StringIO(written("csv"))))["time_s_median"]) == MEDIAN
+
+
+def strict(text):
+    def refuse(constant):
+        raise ValueError(f"{constant} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_json_holds_the_run_and_its_rows_with_their_samples(written):
+    found = strict(written("json"))
+    assert found["run"] == {
+        "run_id": "r",
+        "started_at": "2026",
+        "finished_at": None,
+        "command": "kernelmark run s",
+        "git_commit": "c0ffee",
+        "suites": ["s"],
+        "environment": {"blas": []},
+        "plan": {"seed": 0},
+        "machine": {"cpu": "some"},
+    }
+    fast, bad = found["results"]
+    assert list(fast) == [*CONTRACT.split(","), "m", "n", "k", "beta", "samples_s"]
+    assert (fast["samples_s"], bad["samples_s"]) == ([MEDIAN, 4e-4], [])
+    assert (fast["roofline_pct"], bad["time_s_median"], bad["reason"]) == (None, None, REASON)
+
+
+def test_markdown_holds_the_table_and_the_failures(written):
+    lines = written("markdown").splitlines()
+    assert lines[1] == ""
+    assert [cell.strip() for cell in lines[2].strip("|").split("|")] == ["kernel", "time", "95 %", "GFLOP/s", "by"]
+    assert [cell.strip() for cell in lines[4].strip("|").split("|")] == [
+        "a.fast_one",
+        "333 us",
+        "-10.0 +20.0 %",
+        "12.5",
+        "ci, 2",
+    ]
+    assert (lines[-2], lines[-1].strip()) == ("", f"wrong: transpose/a.bad: {REASON}")
+
+
+def test_latex_holds_every_row_and_escapes_what_latex_would_read(written):
+    text = written("latex")
+    assert text.startswith("\\begin{tabular}")
+    rows = [[cell.strip() for cell in line.split("&")] for line in text.splitlines() if "/a." in line]
+    assert rows[0][:5] == ["gemm/m8n9k7/f32/NT", "gemm/a.fast\\_one", "333 us", "-10.0 +20.0 \\%", "12.5"]
+    assert rows[1][:4] == ["transpose/m8n9/f32/in", "transpose/a.bad", "wrong", ""]
+    assert "95 \\%" in text
+
+
+@pytest.mark.parametrize("style", ["csv", "json", "markdown", "latex"])
+def test_a_run_without_rows_can_be_exported(store, style):
+    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
+    out = io.StringIO()
+    WRITERS[style](store, "r", out)
+    assert out.getvalue().endswith("\n")

@@ -1,0 +1,201 @@
+"""pytest-benchmark's side: a case is an item, and its time is the device's."""
+
+import json
+import statistics
+
+import pytest
+
+NT = "gemm/m8n8k8/f32/NT"
+BENCH = ("-m", "pytest", "--pyargs", "bench", "-p", "no:cacheprovider", "-q", "-rA", "--tb=short")
+ONLY = (*BENCH, "--benchmark-only", "--km-max-time", "0.02", "--km-db", "results.db")
+WRONG = """\
+from kernelmark import kernel
+
+@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",))
+def zeros(problem, x):
+    '''Zeros.'''
+    def launch():
+        x.c[...] = 0
+    return launch
+"""
+
+
+@pytest.fixture
+def bench(python_in, tmp_path):
+    """Benchmarks by pytest in this test's folder."""
+    return lambda *words: python_in(tmp_path, *ONLY, *words)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory, python_in):
+    """One session with right, wrong and unsupported kernels: its folder, its output, its JSON by kernel."""
+    folder = tmp_path_factory.mktemp("session")
+    (folder / "wrong.py").write_text(WRONG)
+    kernels = ("gemm/numpy.matmul", "gemm/scipy.sgemm", "gemm/scipy.dgemm", "gemm/mine.zeros")
+    selection = [word for kernel in kernels for word in ("--km-kernels", kernel)]
+    files = ("--km-csv", "deep/rows.csv", "--benchmark-json", "b.json")
+    done = python_in(folder, *ONLY, "--km-suite", NT, "--km-plugin", "wrong.py", *selection, *files)
+    found = json.loads((folder / "b.json").read_text())["benchmarks"]
+    return folder, done, {b["extra_info"]["kernel"]: b for b in found}
+
+
+def outcomes(done):
+    """The outcome of each kernel's item."""
+    found = {}
+    for line in done.stdout.splitlines():
+        outcome, _, rest = line.partition(" ")
+        if outcome in ("PASSED", "FAILED") and "[" in rest:
+            found[rest.partition("[")[2].partition("|")[0]] = outcome
+    return found
+
+
+def test_a_wrong_kernel_is_a_failed_test_with_its_reason_and_the_others_pass(session):
+    _, done, _ = session
+    assert done.returncode == 1
+    assert outcomes(done) == {
+        "gemm/numpy.matmul": "PASSED",
+        "gemm/scipy.sgemm": "PASSED",
+        "gemm/mine.zeros": "FAILED",
+    }
+    assert f"wrong: gemm/mine.zeros on {NT}: c[0, 0] is 0, expected " in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_what_a_kernel_cannot_take_is_a_skip_with_the_reason(session):
+    assert "unsupported: gemm/scipy.dgemm has no f32 path; it has f64" in session[1].stdout
+    assert "1 skipped" in session[1].stdout
+
+
+def test_only_right_kernels_have_a_benchmark(session):
+    assert set(session[2]) == {"gemm/numpy.matmul", "gemm/scipy.sgemm"}
+
+
+def test_pytest_benchmarks_statistics_are_those_of_the_devices_samples(session):
+    for benchmark in session[2].values():
+        stats, row = benchmark["stats"], benchmark["extra_info"]
+        assert stats["median"] == pytest.approx(row["time_s_median"], rel=1e-6)
+        assert stats["min"] == pytest.approx(row["time_s_min"], rel=1e-6)
+        assert stats["mean"] == pytest.approx(row["time_s_mean"], rel=1e-6)
+        assert stats["rounds"] == len(stats["data"]) == row["samples"] >= 6
+        assert statistics.median(stats["data"]) == stats["median"]
+        assert stats["iterations"] == 1
+
+
+def test_extra_info_is_the_row(session):
+    row = session[2]["gemm/scipy.sgemm"]["extra_info"]
+    assert (row["problem"], row["status"], row["mode"]) == (NT, "ok", "cold")
+    assert row["gflop_per_s"] == pytest.approx(2 * 8**3 / row["time_s_median"] / 1e9)
+    assert row["baseline"] == "gemm/numpy.matmul"
+    assert row["speedup"] > 0
+    assert row["roofline_pct"] is None
+
+
+def test_contenders_on_a_problem_are_one_group(session):
+    assert {b["group"] for b in session[2].values()} == {f"{NT} cold"}
+
+
+def test_the_clock_says_whose_time_it_tells(session):
+    assert {b["options"]["timer"] for b in session[2].values()} == {"kernelmark.device_time"}
+
+
+def test_the_terminal_summary_holds_rate_speedup_and_every_failure(session):
+    summary = session[1].stdout.partition("kernelmark run ")[2]
+    assert "GFLOP/s" in summary
+    assert f"{NT}   cold, " in summary
+    assert "baseline" in summary
+    assert "wrong: gemm/mine.zeros: c[0, 0] is 0" in summary
+    assert "4 rows: 2 ok, 1 wrong, 1 unsupported" in summary or "4 rows: 2 ok, 1 unsupported, 1 wrong" in summary
+
+
+def test_rows_are_in_the_store_and_in_the_csv_file_too(session, kernelmark_in):
+    exported = kernelmark_in(session[0], "export", "--db", "results.db")
+    assert exported.stdout == (session[0] / "deep" / "rows.csv").read_text()
+    assert len(exported.stdout.splitlines()) == 5
+
+
+def doctored(session, factor):
+    """The session's JSON with every time multiplied."""
+    folder, *_ = session
+    saved = json.loads((folder / "b.json").read_text())
+    for benchmark in saved["benchmarks"]:
+        stats = benchmark["stats"]
+        stats["data"] = [factor * time for time in stats["data"]]
+        for name in ("min", "max", "mean", "median", "stddev", "q1", "q3", "iqr", "total", "hd15iqr", "ld15iqr"):
+            stats[name] *= factor
+    return json.dumps(saved)
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1e-3, 1), (1e3, 0)])
+def test_a_median_that_is_slower_than_the_compared_one_fails_the_session(session, bench, tmp_path, factor, code):
+    (tmp_path / "0001_before.json").write_text(doctored(session, factor))
+    compare = ("--benchmark-compare=0001_before.json", "--benchmark-compare-fail=median:5%")
+    done = bench("--km-suite", NT, "--km-kernels", "gemm/numpy.matmul", *compare)
+    text = done.stdout + done.stderr
+    assert ("Performance has regressed" in text) == bool(code)
+    assert (done.returncode != 0) == bool(code), text
+
+
+def test_k_selects_contenders_and_the_others_are_not_run(bench, kernelmark_in, tmp_path):
+    done = bench("--km-suite", NT, "-k", "scipy.sgemm and not colmajor")
+    assert (done.returncode, outcomes(done)) == (0, {"gemm/scipy.sgemm": "PASSED"})
+    assert len(kernelmark_in(tmp_path, "export", "--db", "results.db").stdout.splitlines()) == 2
+
+
+def test_mode_and_several_suites_are_taken(bench):
+    words = (
+        "--km-suite",
+        "copy/m3n5/f32",
+        "--km-suite",
+        "transpose/m3n5/f32/in",
+        "--km-mode",
+        "hot",
+        "--km-device",
+        "cpu",
+    )
+    done = bench(*words, "--km-kernels", "*numpy.copyto", "--km-kernels", "*imatcopy")
+    assert done.returncode == 0
+    assert "copy/m3n5/f32   hot" in done.stdout
+    assert "transpose/m3n5/f32/in   hot" in done.stdout
+    assert len(outcomes(done)) == 2
+
+
+def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
+    done = python_in(tmp_path, *BENCH)
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "no tests ran" in done.stdout
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--km-suite", "smokey"), "suite 'smokey': is not a suite"),
+        (("--km-suite", NT, "--km-plugin", "absent.py"), "there is no such file"),
+        (("--km-suite", "gemm/m0n8k8/f32/NT"), "m is 0"),
+        (("--km-suite", NT, "--km-db", "file/x.db"), "cannot be used as a store"),
+        (("--km-suite", NT, "--km-csv", "file/x.csv"), "file/x.csv: cannot be written"),
+        (("--km-suite", NT, "--km-device", "tpu"), "'tpu'"),
+        (("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1"),
+    ],
+)
+def test_bad_usage_is_told_in_one_line_without_a_traceback(bench, tmp_path, words, found):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "late.toml").write_text("[[sweep]]\nop = 'gemm'\ndtype = 'f32'\npoints = [[1, 1, 1]]\nlda_pad = -1\n")
+    done = bench(*words)
+    text = done.stdout + done.stderr
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in text.splitlines() if found in line]
+    assert "kernelmark: " in line or "argument --km-" in line
+    assert "Traceback" not in text
+    assert "plugin.py" not in text
+
+
+def test_kernelmark_is_inert_in_another_projects_tests(python_in, tmp_path):
+    (tmp_path / "test_mine.py").write_text(
+        "import sys\n\ndef test_mine(benchmark):\n    benchmark(sum, [1])\n"
+        "    assert not {'bench.worker', 'bench.plan.discovery'} & set(sys.modules)\n"
+    )
+    done = python_in(tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--benchmark-only")
+    assert done.returncode == 0
+    assert "1 passed" in done.stdout
+    assert "kernelmark run" not in done.stdout

@@ -1,0 +1,198 @@
+"""A run: jobs to the worker, rows to the store."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from bench.plan.case import Plan
+from bench.plan.suites import find_suite
+from bench.record.store import Store
+from bench.runner import Session, default_store, run_suites
+from kernelmark import Unsupported, kernel
+
+SMALL = "copy/m3n5/f32"
+
+
+@pytest.fixture
+def measured(registry, store):
+    """The rows of a run of these kernels on these problems, and its session."""
+
+    def of(*problems, kernels=(), notify=lambda result: None, **plan):
+        plan = Plan(**{"devices": ("cpu",), "kernels": kernels, "max_time_s": 0.005, **plan})
+        suites = [find_suite(problem, registry) for problem in problems]
+        session = Session(store, suites, plan)
+        done = run_suites(session, suites, registry, plan, notify)
+        return [row for row, _ in store.results(session.run_id)], session, done
+
+    return of
+
+
+def declare(name, set_up, **options):
+    kernel("copy", name=name, **{"provider": "mine", "device": "cpu", "numerics": "exact", **options})(set_up)
+
+
+def copy(problem, x):
+    def launch():
+        x.b[...] = x.a
+
+    return launch
+
+
+def nothing(problem, x):
+    return lambda: None
+
+
+def raises(problem, x):
+    raise ValueError("no luck\nat all")
+
+
+def refuses(problem, x):
+    raise Unsupported("takes even m")
+
+
+def out_of_memory(problem, x):
+    raise MemoryError("too large")
+
+
+@pytest.mark.parametrize(
+    ("set_up", "status", "reason", "against"),
+    [
+        (nothing, "wrong", "was not written", 1),
+        (raises, "failed", "ValueError: no luck", 1),
+        (refuses, "unsupported", "takes even m", 0),
+        (out_of_memory, "oom", "too large", 0),
+    ],
+)
+def test_a_kernel_that_does_not_succeed_is_a_row_and_harms_no_other(measured, set_up, status, reason, against):
+    declare("bad", set_up)
+    declare("good", copy)
+    rows, session, done = measured(SMALL, "copy/m4n5/f32", kernels=("copy/mine.*",))
+    bad, good = rows[::2], rows[1::2]
+    assert [(r.kernel, r.status) for r in bad] == [("copy/mine.bad", status)] * 2
+    assert [(r.kernel, r.status) for r in good] == [("copy/mine.good", "ok")] * 2
+    assert all(reason in r.reason and "\n" not in r.reason and r.time_s_median is None for r in bad)
+    assert all(r.time_s_median > 0 and r.gbyte_per_s > 0 and r.samples >= 6 for r in good)
+    assert (done, session.against) == (True, 2 * against)
+
+
+def test_a_kernel_named_in_full_outside_its_domain_is_an_unsupported_row(measured):
+    rows, session, _ = measured("gemm/m8n8k8/f32/NT", kernels=("gemm/scipy.dgemm",))
+    assert [(r.status, r.reason) for r in rows] == [("unsupported", "gemm/scipy.dgemm has no f32 path; it has f64")]
+    assert session.against == 0
+
+
+def test_a_case_that_two_suites_share_is_measured_once(measured):
+    calls = []
+
+    def counted(problem, x):
+        calls.append(problem.id)
+        return copy(problem, x)
+
+    declare("counted", counted)
+    rows, session, _ = measured(SMALL, SMALL, "copy/m4n5/f32", kernels=("copy/mine.*",), mode="hot")
+    assert [r.problem for r in rows] == [SMALL, "copy/m4n5/f32"]
+    assert session.tally == {"ok": 2}
+    assert calls.count(SMALL) == calls.count("copy/m4n5/f32")
+
+
+def test_the_same_case_in_another_run_is_measured_again(measured, store):
+    first, *_ = measured(SMALL, kernels=("copy/numpy.copyto",))
+    second, *_ = measured(SMALL, kernels=("copy/numpy.copyto",))
+    assert len(first) == len(second) == 1
+    assert first[0].run_id != second[0].run_id
+    assert store.find_run(None)["run_id"] == second[0].run_id
+
+
+def test_samples_are_kept_and_the_row_is_made_of_them(measured, store):
+    (r,), *_ = measured(SMALL, kernels=("copy/numpy.copyto",))
+    samples = store.samples(r.run_id, r.case)
+    assert len(samples) == r.samples >= 6
+    assert min(samples) == r.time_s_min <= r.time_s_median <= max(samples)
+    assert r.time_s_ci95_low <= r.time_s_median <= r.time_s_ci95_high
+
+
+def test_contenders_have_a_speedup_over_the_baseline_with_an_interval(measured):
+    declare("good", copy)
+    rows, *_ = measured(SMALL, kernels=("copy/mine.good", "copy/numpy.copyto"))
+    speedups = {r.kernel: (r.baseline, r.speedup, r.speedup_ci95_low) for r in rows}
+    assert speedups["copy/numpy.copyto"] == ("copy/numpy.copyto", None, None)
+    baseline, speedup, low = speedups["copy/mine.good"]
+    assert baseline == "copy/numpy.copyto"
+    assert 0 < low <= speedup
+
+
+def test_a_baseline_that_is_wrong_gives_nobody_a_speedup(measured, tmp_path):
+    declare("base", nothing)
+    declare("good", copy)
+    path = tmp_path / "s.toml"
+    path.write_text("baseline = {copy = 'copy/mine.base'}\n[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = 3\nn = 5\n")
+    rows, *_ = measured(str(path), kernels=("copy/mine.*",))
+    assert [(r.kernel, r.status, r.speedup) for r in rows] == [
+        ("copy/mine.base", "wrong", None),
+        ("copy/mine.good", "ok", None),
+    ]
+
+
+def test_what_is_verified_only_is_not_timed(measured):
+    (r,), *_ = measured(SMALL, kernels=("copy/numpy.copyto",), timed=False)
+    assert (r.mode, r.status, r.samples, r.time_s_median, r.max_error) == ("verify", "ok", 0, None, 0.0)
+
+
+def test_a_run_tells_what_was_asked_for_on_which_machine_and_when_it_ended(measured, store):
+    measured(SMALL, kernels=("copy/numpy.copyto",), seed=3)
+    run = store.find_run(None)
+    assert '"seed": 3' in run["plan"]
+    assert '"cpus_usable"' in run["facts"]
+    assert '"versions"' in run["environment"]
+    assert run["suites"] == f'["{SMALL}"]'
+    assert run["started_at"] <= run["finished_at"]
+
+
+def test_sigint_finishes_the_job_in_hand_and_starts_no_other(measured, store):
+    before = signal.getsignal(signal.SIGINT)
+    rows, _, done = measured(
+        SMALL,
+        "copy/m4n5/f32",
+        kernels=("copy/numpy.*",),
+        notify=lambda result: signal.raise_signal(signal.SIGINT) if result.kernel == "copy/numpy.copyto" else None,
+    )
+    assert not done
+    assert {r.problem for r in rows} == {SMALL}
+    assert {r.kernel for r in rows} == {"copy/numpy.copyto", "copy/numpy.threaded"}
+    assert signal.getsignal(signal.SIGINT) is before
+    assert store.find_run(None)["finished_at"]
+
+
+def test_a_second_sigint_stops_at_once_and_keeps_what_was_committed(measured, store):
+    def interrupted(problem, x):
+        if problem.m == 4:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return copy(problem, x)
+
+    declare("interrupted", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measured(SMALL, "copy/m4n5/f32", kernels=("copy/mine.*",))
+    assert [r.problem for r, _ in store.results(store.find_run(None)["run_id"])] == [SMALL]
+
+
+@pytest.mark.parametrize("set_to", ["/somewhere", "", None])
+def test_results_are_kept_in_the_users_data_folder(monkeypatch, set_to):
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    if set_to is not None:
+        monkeypatch.setenv("XDG_DATA_HOME", set_to)
+    expected = Path(set_to) if set_to else Path.home() / ".local" / "share"
+    assert default_store() == expected / "kernelmark" / "results.db"
+
+
+def test_rows_are_readable_by_another_while_the_run_goes_on(measured, store):
+    seen = []
+
+    def look(result):
+        other = Store(store.path, create=False)
+        seen.append(len(list(other.results(result.run_id))))
+        other.close()
+
+    measured(SMALL, "copy/m4n5/f32", kernels=("copy/numpy.copyto",), notify=look)
+    assert seen == [1, 2]
