@@ -8,12 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from bench.measure.device import cuda_missing
+from bench.measure.machine import module_missing
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.record.store import Store
 
 Finished = subprocess.CompletedProcess[str]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `gpu` are skipped where no GPU answers, with the driver's reason."""
+    if reason := cuda_missing() or module_missing("cupy"):
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture

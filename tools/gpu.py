@@ -13,9 +13,14 @@ from pathlib import Path
 
 from bench import runner
 from bench.measure.device import cpu_count, cuda_missing, get_device
+from bench.measure.launch import cuda_launch
 from bench.measure.machine import environment, machine, module_missing
+from bench.measure.operands import Operands, OperandSet, Scratch
+from bench.measure.stats import median_interval
+from bench.measure.timing import CpuClock
 from bench.plan.case import Plan
 from bench.plan.discovery import discover
+from bench.plan.registry import CudaKernel
 from bench.plan.suites import find_suite
 from bench.record.store import Store
 from bench.report.export import write_csv
@@ -25,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("smoke", "seed")
 #: Seconds a case; with the kernels of 2026 the whole of it stays under eight minutes.
 MAX_TIME_S = 0.4
+TINY = "transpose/m32n32/f32/out"
 LAUNCHERS = {"cuda-core": "cuda.core", "pycuda": "pycuda.driver"}
 
 
@@ -66,6 +72,29 @@ def _run(store: Store, plan: Plan) -> runner.Session:
     return session
 
 
+def _launch_latency() -> str:
+    """Host time of a launch by each launcher, on a kernel that does next to nothing; a held stream keeps it out of rows."""
+    registry = discover()
+    problem, kernel = registry.problem(TINY), registry.kernels["transpose/cuda.naive"]
+    assert isinstance(kernel, CudaKernel)
+    lines = []
+    for launcher, module in LAUNCHERS.items():
+        if missing := module_missing(module):
+            lines.append(f"{launcher}: not measured, {missing}")
+            continue
+        device = get_device("cuda")
+        operands = Operands(OperandSet(problem, device), "C", device, 1, Scratch(device))
+        launch = cuda_launch(kernel, problem, operands, launcher)
+        launch()
+        samples = []
+        for _ in range(50):
+            device.synchronize()
+            samples.append(CpuClock().time([launch] * 200))
+        found = median_interval(samples)
+        lines.append(f"{launcher}: {found.median * 1e6:.2f} us [{found.low * 1e6:.2f}, {found.high * 1e6:.2f}]")
+    return "\n".join(lines)
+
+
 def _publish(store: Store, run_id: str, folder: Path, verdicts: list[str]) -> None:
     with (folder / "results.csv").open("w", newline="", encoding="utf-8") as out:
         write_csv(store, run_id, out)
@@ -78,6 +107,8 @@ def _publish(store: Store, run_id: str, folder: Path, verdicts: list[str]) -> No
         "One process a case; intervals are within-process. Verified against float64 before and after timing.",
         "Verification of every CUDA kernel on both suites, by launcher:",
         "```\n" + "\n".join(verdicts) + "\n```",
+        f"Host time of one launch of transpose/cuda.naive on {TINY}, 200 at a time:",
+        f"```\n{_launch_latency()}\n```",
         run_table(rows, "github"),
         summary(rows),
     ]

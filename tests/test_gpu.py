@@ -1,0 +1,57 @@
+"""What only a GPU can show: every CUDA kernel right on the device by both launchers. Skipped, with why, elsewhere."""
+
+import pytest
+
+from bench.measure.machine import module_missing
+from bench.measure.stats import MIN_SAMPLES
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.worker import run_job
+
+pytestmark = pytest.mark.gpu
+
+PROBLEMS = [
+    *(f"copy/m31n33/{dtype}" for dtype in ("f64", "f32", "f16", "bf16")),
+    *(
+        f"transpose/m{m}n{n}/{dtype}/{place}"
+        for m, n in ((1, 7), (31, 33), (64, 64), (257, 129))
+        for dtype in ("f64", "f32", "f16", "bf16")
+        for place in ("out", "in")
+    ),
+    *(
+        f"gemm/m{m}n{n}k{k}/{dtype}/{layout}{options}"
+        for m, n, k in ((1, 1, 1), (31, 33, 17), (128, 64, 96))
+        for dtype in ("f64", "f32", "f16", "bf16", "f16.f32", "bf16.f32")
+        for layout in ("NN", "NT", "TN", "TT")
+        for options in ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2")
+    ),
+]
+
+
+def _cuda_kernels(problem: str, pattern: str = "") -> tuple[str, ...]:
+    registry = discover()
+    parsed = registry.problem(problem)
+    of_op = [k for k in registry.kernels.values() if k.op == parsed.op and k.device == "cuda"]
+    return tuple(k.id for k in of_op if k.outside(parsed) is None and pattern in k.id)
+
+
+@pytest.mark.parametrize("launcher", ["cuda-core", "pycuda"])
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_cuda_kernel_is_right_on_the_device(problem: str, launcher: str) -> None:
+    if launcher == "pycuda" and (missing := module_missing("pycuda.driver")):
+        pytest.skip(missing)
+    kernels = _cuda_kernels(problem, "cuda." if launcher == "pycuda" else "")
+    job = Job(problem, kernels, "hot", (), 0, Budget(), threads=1, launcher=launcher, timed=False)
+    for measured in run_job(job):
+        assert measured.status in ("ok", "unsupported"), f"{measured.kernel}: {measured.reason}"
+
+
+@pytest.mark.parametrize("mode", ["cold", "hot"])
+def test_cuda_kernels_and_the_cpu_baseline_are_timed_in_turn(mode: str) -> None:
+    problem = "gemm/m256n256k256/f32/NT"
+    kernels = ("gemm/numpy.matmul", *_cuda_kernels(problem))
+    job = Job(problem, kernels, mode, (), 0, Budget(max_time_s=0.2), threads=2, baseline=kernels[0])
+    for measured in run_job(job):
+        assert measured.status == "ok", f"{measured.kernel}: {measured.reason}"
+        assert len(measured.samples) >= MIN_SAMPLES
+        assert measured.kernel == kernels[0] or measured.ratio is not None
