@@ -1,6 +1,7 @@
 # make bench   measure what this machine has; CSV in reports/local/
 # make test    the whole test suite        make lint    ruff, mypy, import-linter
 # make bars    the figures that the project promises, measured      make gpu    a report of an NVIDIA GPU
+# make mutants   what the emulator does not notice when cuda/ is broken on purpose
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -34,12 +35,16 @@ lint: .venv/.installed
 bars: .venv/.installed
 	$(BIN)/python tools/bars.py
 
+# Removes barriers and guards, shifts bounds, swaps leading dimensions in cuda/, one at a time; prints what survives.
+mutants: .venv/.installed
+	$(BIN)/python tools/mutants.py
+
 # Uses the packages of a GPU machine and the wheels in .whl/, if there are any; no network.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 gpu:
 	@if ls .whl/*.whl >/dev/null 2>&1; then \
 		$(GPU_PYTHON) -m pip install --quiet --no-index --no-deps --upgrade --target .whl/site .whl/*.whl; fi
-	PYTHONPATH=.:.whl/site $(GPU_PYTHON) tools/gpu.py
+	PYTHONPATH=.:tests:tools:.whl/site $(GPU_PYTHON) tools/gpu.py
 
 clean:
 	rm -rf .venv reports/local

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bench.plan.errors import UsageError
+from bench.plan.errors import Unsupported, UsageError
 
 OK, AGAINST, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -90,6 +90,21 @@ def doctor(as_json: bool) -> None:
     from bench.report import doctor as diagnosis
 
     click.echo(diagnosis.render(diagnosis.examine(), as_json))
+
+
+@cli.command()
+@click.option("--kernels", default="*", metavar="GLOB", show_default=True, help="Only kernels whose whole id matches.")
+@click.option("--arch", "archs", metavar="sm_90a,..", help="Architectures. [default: all that kernels are built for]")
+@click.option("--format", "style", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@_plugins
+def inspect(kernels: str, archs: str | None, style: str, plugins: tuple[str, ...]) -> None:
+    """Registers, shared memory, spills and occupancy of hand-written kernels; needs no GPU."""
+    from bench.measure.compile import ARCHS
+    from bench.plan.discovery import discover
+    from bench.report.inspect import inspect_rows, render
+
+    rows = inspect_rows(discover(plugins), kernels, archs.split(",") if archs else ARCHS)
+    click.echo(render(rows, style), nl=style != "csv")
 
 
 @cli.command()
@@ -239,7 +254,7 @@ def main() -> None:
     """Entry point: every complaint is one line on standard error and exit status 2."""
     try:
         cli.main(standalone_mode=False)
-    except UsageError as error:
+    except (UsageError, Unsupported) as error:
         _complain(str(error))
     except click.ClickException as error:
         _complain(error.format_message().replace("\n", " "))

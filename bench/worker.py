@@ -123,6 +123,8 @@ def _contender(registry: Registry, name: str, problem: Problem, job: Job) -> Con
 
 def _measure(job: Job, problem: Problem, contenders: list[Contender]) -> None:
     live = [c for c in contenders if c.live]
+    if not live:
+        return
     try:
         stock = Stock(job, problem, live)
     except MemoryError as error:

@@ -246,7 +246,7 @@ def test_list_imports_nothing_heavy(python_in, tmp_path, words):
 def test_list_says_what_can_run_here_and_filters(kernelmark):
     found = json.loads(kernelmark("list", "--op", "gemm", "--device", "cpu", "--json").stdout)
     kernels = {r["kernel"]: r for r in found}
-    assert kernels["gemm/numpy.matmul"]["here"] == "usable"
+    assert kernels["gemm/numpy.matmul"]["here"] == "yes"
     assert all(name.startswith("gemm/") and r["device"] == "cpu" and r["label"] for name, r in kernels.items())
 
 
@@ -266,3 +266,35 @@ def test_doctor_says_what_is_usable_and_how_to_mend_the_rest(kernelmark):
 def test_the_version_is_told(kernelmark):
     done = kernelmark("--version")
     assert (done.returncode, done.stdout.split()[-1].count(".")) == (0, 2)
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+def test_inspect_tells_resources_and_occupancy_without_a_gpu(kernelmark):
+    rows = json.loads(
+        kernelmark("inspect", "--kernels", "gemm/cuda.tiled", "--arch", "sm_90a", "--format", "json").stdout
+    )
+    by_tile = {row["tunables"]: row for row in rows}
+    found = by_tile['{"T":32}']
+    # Two tiles of 32 x 33 floats; 1024 threads of at most 32 registers: two blocks fill the 64 warps.
+    assert (found["static_shared_bytes"], found["spill_bytes"], found["threads"]) == (2 * 32 * 33 * 4, 0, 1024)
+    assert (found["blocks_per_sm"], found["occupancy"]) == (2, 1.0)
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+@pytest.mark.parametrize("style", ["table", "csv"])
+def test_inspect_shows_every_hand_written_kernel(kernelmark, style):
+    out = kernelmark("inspect", "--arch", "sm_80,sm_90a", "--format", style).stdout
+    listed = json.loads(kernelmark("list", "--device", "cuda", "--json").stdout)
+    for name in (row["kernel"] for row in listed if "/cuda." in row["kernel"] and "memcpy" not in row["kernel"]):
+        assert out.count(name) >= 2
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--arch", "sm_1"], "arch 'sm_1': its limits are not known"),
+        (["--kernels", "none*"], "kernels 'none*': matches no hand-written kernel"),
+    ],
+)
+def test_inspect_refuses_in_one_line(refused, words, line):
+    assert line in refused("inspect", *words)

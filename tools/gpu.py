@@ -11,6 +11,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from agreement import compare_all
 from bench import runner
 from bench.measure.device import cpu_count, cuda_missing, get_device
 from bench.measure.launch import cuda_launch
@@ -45,6 +46,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         store = Store(Path(scratch, "results.db"))
         verdicts = [_verify(store, launcher, module) for launcher, module in LAUNCHERS.items()]
+        verdicts.append(_agreement())
         session = _run(store, Plan(("cpu", "cuda"), threads=(cpu_count(),), max_time_s=MAX_TIME_S))
         _publish(store, session.run_id, folder, [line for line, _ in verdicts])
         store.close()
@@ -64,6 +66,15 @@ def _verify(store: Store, launcher: str, module: str) -> tuple[str, int]:
     return "\n".join([f"{launcher}: {summary(rows)}", *bad]), session.against
 
 
+def _agreement() -> tuple[str, int]:
+    """Every emulated test case on the device too: a line for the report, and how many verdicts differ."""
+    lines = list(compare_all())
+    differing = [line for line in lines if line]
+    text = "\n".join([f"emulator and device: {len(lines)} test cases, {len(differing)} disagree", *differing])
+    print(text)
+    return text, len(differing)
+
+
 def _run(store: Store, plan: Plan) -> runner.Session:
     registry = discover()
     suites = [find_suite(name, registry) for name in SUITES]
@@ -73,7 +84,7 @@ def _run(store: Store, plan: Plan) -> runner.Session:
 
 
 def _launch_latency() -> str:
-    """Host time of a launch by each launcher, on a kernel that does next to nothing; a held stream keeps it out of rows."""
+    """Host time of a launch by each launcher, on a kernel that does next to nothing; rows do not hold it."""
     registry = discover()
     problem, kernel = registry.problem(TINY), registry.kernels["transpose/cuda.naive"]
     assert isinstance(kernel, CudaKernel)

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections import Counter
 from typing import Any
 
 from tabulate import tabulate
@@ -14,7 +15,7 @@ Rows = list[dict[str, Any]]
 
 
 def kernels(registry: Registry, op: str | None = None, device: str | None = None) -> Rows:
-    """A row a kernel: id, device, domain, numerics, label, and why it cannot run here (empty: it can)."""
+    """A row a kernel: id, device, domain, numerics, whether it can run here, label, and why it cannot."""
     rows = []
     for kernel in sorted(registry.kernels.values(), key=lambda kernel: kernel.id):
         if op in (None, kernel.op) and device in (None, kernel.device):
@@ -26,8 +27,9 @@ def kernels(registry: Registry, op: str | None = None, device: str | None = None
                     "device": kernel.device,
                     "domain": " ".join("|".join(values) for values in kernel.domain.values()) or "all",
                     "numerics": shown,
-                    "here": unavailable(kernel) or "usable",
+                    "here": "no" if (reason := unavailable(kernel)) else "yes",
                     "label": kernel.label,
+                    "reason": reason or "",
                 }
             )
     return rows
@@ -43,8 +45,10 @@ def suites(registry: Registry) -> Rows:
 
 
 def render(rows: Rows, as_json: bool) -> str:
-    """A table, or JSON."""
+    """A table with the reasons below it, or JSON."""
     if as_json:
         return json.dumps(rows, indent=2)
-    shown = [{key: value for key, value in row.items() if key != "label"} for row in rows]
-    return tabulate(shown, headers="keys") if shown else "nothing matches"
+    shown = [{key: value for key, value in row.items() if key != "reason"} for row in rows]
+    reasons = Counter(row["reason"] for row in rows if row.get("reason"))
+    below = [f"{count} cannot run here: {reason}" for reason, count in reasons.items()]
+    return "\n".join([tabulate(shown, headers="keys"), *below]) if shown else "nothing matches"

@@ -1,0 +1,155 @@
+"""What hand-written kernels take of a multiprocessor, by compiler and arithmetic alone: no GPU is needed."""
+
+import csv
+import io
+import json
+import math
+import typing
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import msgspec
+from tabulate import tabulate
+
+from bench.measure.compile import ARCHS, compile_cubin
+from bench.measure.occupancy import Limiter, capability, occupancy
+from bench.plan.errors import UsageError
+from bench.plan.operation import Problem
+from bench.plan.registry import CudaKernel, Registry, Tile
+
+#: Sizes tried for the sample problem, the first that the kernel takes; its resources do not depend on them.
+SAMPLE_SIZES = (1024, 512, 64, 7, 3, 1)
+
+
+class InspectRow(msgspec.Struct, frozen=True):
+    """One kernel, tile and architecture. spill_bytes: stores and loads; occupancy: share of the warps, 0 to 1."""
+
+    kernel: str
+    tunables: str
+    arch: str
+    registers: int
+    static_shared_bytes: int
+    dynamic_shared_bytes: int
+    spill_bytes: int
+    stack_bytes: int
+    threads: int
+    blocks_per_sm: int
+    occupancy: float
+    limiter: Limiter
+    entry: str
+    problem: str
+    compiler: str
+
+
+def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARCHS) -> list[InspectRow]:
+    """A row for each hand-written kernel that `glob` matches, each tile, each architecture that it supports.
+
+    Raises UsageError where nothing matches or an architecture is unknown, CompileError (a UsageError, too) where a .cu
+    does not compile, Unsupported where there is no compiler.
+    """
+    capabilities = {arch: capability(arch) for arch in archs}
+    kernels = [k for k in registry.kernels.values() if isinstance(k, CudaKernel) and fnmatchcase(k.id, glob)]
+    if not kernels:
+        raise UsageError(
+            f"kernels {glob!r}: matches no hand-written kernel; `kernelmark list --device cuda` names them"
+        )
+    rows = []
+    for kernel in sorted(kernels, key=lambda k: k.id):
+        problem = sample_problem(kernel, registry.problem_class(kernel.op, kernel.id))
+        tiles = [tile for tile in kernel.tiles() if not (kernel.valid and kernel.valid(problem, tile))]
+        supported = [arch for arch in archs if capabilities[arch] >= kernel.min_arch]
+        rows += [row for tile in tiles for arch in supported for row in _rows(kernel, problem, tile, arch)]
+    return rows
+
+
+def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:
+    """A problem inside the kernel's domain: first values of its axes, all sizes equal. Raises UsageError."""
+    axes = {axis: values[0] for axis, values in kernel.domain.items()}
+    for field in msgspec.structs.fields(problem_class):
+        if field.required and field.name not in (*axes, *problem_class.sizes):
+            axes[field.name] = _first_choice(field.type)
+    for size in SAMPLE_SIZES:
+        problem = problem_class.make({**dict.fromkeys(problem_class.sizes, size), **axes}, kernel.id)
+        if kernel.refuses(problem) is None:
+            return problem
+    raise UsageError(f"{kernel.id}: takes no problem with all sizes equal, of {', '.join(map(str, SAMPLE_SIZES))}")
+
+
+def _first_choice(kind: Any) -> Any:
+    return typing.get_args(kind)[0] if typing.get_origin(kind) is Literal else 1
+
+
+def _rows(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str) -> list[InspectRow]:
+    calls = dict(kernel.calls(problem, tile))
+    cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)
+    rows = []
+    for entry, call in calls.items():
+        used = cubin.resources[entry]
+        threads = math.prod(call.block if isinstance(call.block, tuple) else (call.block,))
+        shared = used.static_shared_bytes + call.shared_bytes
+        fits = occupancy(arch, threads, used.registers, shared)
+        rows.append(
+            InspectRow(
+                kernel=kernel.id,
+                tunables=msgspec.json.encode(vars(tile)).decode() if vars(tile) else "",
+                arch=arch,
+                registers=used.registers,
+                static_shared_bytes=used.static_shared_bytes,
+                dynamic_shared_bytes=call.shared_bytes,
+                spill_bytes=used.spill_bytes,
+                stack_bytes=used.stack_bytes,
+                threads=threads,
+                blocks_per_sm=fits.blocks_per_sm,
+                occupancy=fits.occupancy,
+                limiter=fits.limiter,
+                entry=entry,
+                problem=problem.id,
+                compiler=cubin.compiler,
+            )
+        )
+    return rows
+
+
+def render(rows: Sequence[InspectRow], style: str) -> str:
+    """The rows as a `table`, as `csv` or as `json`."""
+    values = [msgspec.to_builtins(row) for row in rows]
+    if style == "json":
+        return json.dumps(values, indent=2)
+    if style == "csv":
+        out = io.StringIO()
+        writer = csv.DictWriter(out, InspectRow.__struct_fields__, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(values)
+        return out.getvalue()
+    cells = [(*(getattr(row, name) for name in _SHOWN), f"{row.occupancy:.0%}", row.limiter) for row in rows]
+    table: str = tabulate(cells, _HEADERS, disable_numparse=True)
+    return table
+
+
+_SHOWN = (
+    "kernel",
+    "tunables",
+    "arch",
+    "registers",
+    "static_shared_bytes",
+    "dynamic_shared_bytes",
+    "spill_bytes",
+    "stack_bytes",
+    "threads",
+    "blocks_per_sm",
+)
+_HEADERS = (
+    "kernel",
+    "tunables",
+    "arch",
+    "registers",
+    "static",
+    "dynamic",
+    "spill",
+    "stack",
+    "threads",
+    "blocks/SM",
+    "occupancy",
+    "limited by",
+)

@@ -1,0 +1,234 @@
+"""cuBLAS, in both conventions.
+
+The plain kernels serve the row-major problem through the transposed column-major call, C^T = op(B)^T op(A)^T, without
+a copy; the `_colmajor` ones read the same buffers as column-major and make the literal call of their layout (NT is
+OP_N, OP_T). Called through nvmath's bindings or, where those are absent, by ctypes in the library that CuPy uses:
+CuPy's own wrappers set the stream at every call, which drops the workspace and forbids graph capture.
+"""
+
+import ctypes
+import importlib.util
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelmark import Launch, Unsupported, kernel, split_dtype
+from kernels.gemm.problem import GemmOperands, GemmProblem
+
+WORKSPACE_BYTES = 32 * 2**20  # what cuBLAS advises for Hopper
+INT_LIMIT = 2**31 - 1
+# Values of cublas_api.h and library_types.h.
+_OP = {"N": 0, "T": 1}
+_CUDA_R = {"f32": 0, "f64": 1, "f16": 2, "bf16": 14}
+_COMPUTE_32F, _COMPUTE_32F_FAST_TF32 = 68, 77
+_DEFAULT_ALGO = -1
+#: No TF32 in sgemm, and no 16-bit partial sums in GemmEx: CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION.
+_MATH_MODE = 16
+
+
+class _Ctypes:
+    """The routines of nvmath.bindings.cublas that are used here, by their names there."""
+
+    def __init__(self) -> None:
+        import cuda.pathfinder as pathfinder
+
+        try:
+            self._library = ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublas").abs_path)
+        except pathfinder.DynamicLibNotFoundError:
+            raise Unsupported(
+                "found no libcublas; pip install 'kernelmark[gpu]', or install a CUDA 13 toolkit"
+            ) from None
+        p, i, s, z = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong, ctypes.c_size_t
+        head, matrix, typed = (p, i, i, i, i, i, p), (p, i), (p, i, i)
+        self.set_stream = self._routine("cublasSetStream_v2", p, p)
+        self.set_workspace = self._routine("cublasSetWorkspace_v2", p, p, z)
+        self.set_math_mode = self._routine("cublasSetMathMode", p, i)
+        for name in ("sgemm", "dgemm"):
+            routine = self._routine(f"cublas{name.capitalize()}_v2", *head, *matrix, *matrix, p, *matrix)
+            batched = self._routine(
+                f"cublas{name.capitalize()}StridedBatched", *head, *matrix, s, *matrix, s, p, *matrix, s, i
+            )
+            setattr(self, name, routine)
+            setattr(self, f"{name}_strided_batched", batched)
+        self.gemm_ex = self._routine("cublasGemmEx", *head, *typed, *typed, p, *typed, i, i)
+        self.gemm_strided_batched_ex = self._routine(
+            "cublasGemmStridedBatchedEx", *head, *typed, s, *typed, s, p, *typed, s, i, i, i
+        )
+
+    def create(self) -> int:
+        handle = ctypes.c_void_p()
+        self._routine("cublasCreate_v2", ctypes.c_void_p)(ctypes.byref(handle))
+        return handle.value or 0
+
+    def _routine(self, name: str, *argtypes: Any) -> Any:
+        routine = getattr(self._library, name)
+        routine.argtypes, routine.restype, routine.errcheck = argtypes, ctypes.c_int, _check
+        return routine
+
+
+def _check(status: int, routine: Any, arguments: tuple[Any, ...]) -> None:
+    if status:
+        raise RuntimeError(f"{routine.__name__} returned cuBLAS status {status}, expected 0")
+
+
+class _CuBlas(NamedTuple):
+    """The bindings, the process's handle, and its workspace (kept alive here)."""
+
+    api: Any
+    handle: int
+    workspace: Any
+
+
+def binding() -> str:
+    """`nvmath` or `ctypes`: through what cuBLAS is called here."""
+    return "nvmath" if importlib.util.find_spec("nvmath") else "ctypes"
+
+
+@lru_cache
+def _cublas() -> _CuBlas:
+    import cupy
+
+    if binding() == "nvmath":
+        from nvmath.bindings import cublas as api
+    else:
+        api = _Ctypes()
+    handle = api.create()
+    api.set_math_mode(handle, _MATH_MODE)
+    return _CuBlas(api, handle, cupy.empty(WORKSPACE_BYTES, cupy.uint8))
+
+
+def _handle(x: GemmOperands) -> _CuBlas:
+    """The handle on the stream of `x`; cuBLAS forgets the workspace when the stream is set."""
+    blas = _cublas()
+    blas.api.set_stream(blas.handle, x.stream.ptr)
+    blas.api.set_workspace(blas.handle, blas.workspace.data.ptr, WORKSPACE_BYTES)
+    return blas
+
+
+@lru_cache
+def _scalar(value: float, dtype: str) -> Any:
+    """A host scalar that lives as long as the process, since launches hold its address only."""
+    return np.array(value, dtype)
+
+
+class _Matrix(NamedTuple):
+    """An operand as cuBLAS sees it: operation, address, leading dimension, batch stride, all in elements."""
+
+    op: int
+    pointer: int
+    ld: int
+    stride: int
+
+
+def _matrices(problem: GemmProblem, x: GemmOperands, order: str) -> dict[str, _Matrix]:
+    ops = {"a": _OP[problem.op_a], "b": _OP[problem.op_b], "c": _OP["N"]}
+    found = {}
+    for operand in problem.operands():
+        pointer, rows = getattr(x, operand.name).data.ptr, operand.shape[-2]
+        ld = operand.ld if order == "C" else rows
+        found[operand.name] = _Matrix(ops[operand.name], int(pointer), ld, rows * operand.ld)
+    return found
+
+
+def _arguments(problem: GemmProblem, x: GemmOperands, order: str, scalar: str, types: bool) -> list[Any]:
+    """Arguments behind the handle: row-major C (m x n) is column-major C^T (n x m), with A and B in turned places."""
+    matrices, batched = _matrices(problem, x, order), problem.batch > 1
+    first, second = (matrices["b"], matrices["a"]) if order == "C" else (matrices["a"], matrices["b"])
+    m, n = (problem.n, problem.m) if order == "C" else (problem.m, problem.n)
+    stored, result = (_CUDA_R[dtype] for dtype in split_dtype(problem.dtype))
+
+    def matrix(which: _Matrix, kind: int) -> list[int]:
+        return [which.pointer, *([kind] if types else []), which.ld, *([which.stride] if batched else [])]
+
+    alpha, beta = (_scalar(value, scalar).ctypes.data for value in (problem.alpha, problem.beta))
+    inputs = [*matrix(first, stored), *matrix(second, stored)]
+    outputs = [*matrix(matrices["c"], result), *([problem.batch] if batched else [])]
+    return [first.op, second.op, m, n, problem.k, alpha, *inputs, beta, *outputs]
+
+
+def _gemm(name: str, scalar: str, problem: GemmProblem, x: GemmOperands, order: str) -> Launch:
+    blas = _handle(x)
+    routine = getattr(blas.api, f"{name}_strided_batched" if problem.batch > 1 else name)
+    return partial(routine, blas.handle, *_arguments(problem, x, order, scalar, types=False))
+
+
+def _gemm_ex(compute: int, problem: GemmProblem, x: GemmOperands, order: str) -> Launch:
+    blas = _handle(x)
+    routine = blas.api.gemm_strided_batched_ex if problem.batch > 1 else blas.api.gemm_ex
+    arguments = _arguments(problem, x, order, "f4", types=True)
+    return partial(routine, blas.handle, *arguments, compute, _DEFAULT_ALGO)
+
+
+def fits_ints(problem: GemmProblem) -> str | None:
+    """Why a call with 32-bit sizes cannot take `problem`, or None."""
+    largest = max(problem.m, problem.n, problem.k, problem.batch, *(operand.ld for operand in problem.operands()))
+    return None if largest <= INT_LIMIT else f"{largest} does not fit cuBLAS's int, expected at most {INT_LIMIT}"
+
+
+def unpadded(problem: GemmProblem) -> str | None:
+    """Why a column-major reading cannot take `problem`, or None."""
+    if problem.lda_pad or problem.ldb_pad or problem.ldc_pad:
+        return "reads the buffers column by column, which have no padding that way; take lda, ldb and ldc without it"
+    return fits_ints(problem)
+
+
+_CUBLAS: dict[str, Any] = {
+    "provider": "cublas",
+    "device": "cuda",
+    "modules": ("cupy",),
+    "layouts": ("NN", "NT", "TN", "TT"),
+    "library_scratch": lambda problem: WORKSPACE_BYTES,
+}
+_ROWS: dict[str, Any] = {**_CUBLAS, "supports": fits_ints}
+_COLUMNS: dict[str, Any] = {**_CUBLAS, "supports": unpadded, "order": "F"}
+_HALF: dict[str, Any] = {"dtypes": ("f16", "bf16", "f16.f32", "bf16.f32"), "numerics": "fp32"}
+_TF32: dict[str, Any] = {"dtypes": ("f32",), "numerics": "tf32"}
+
+
+@kernel("gemm", dtypes=("f32",), numerics="fp32", **_ROWS)
+def sgemm(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """SGEMM of cuBLAS in FP32 throughout, row-major through the transposed call."""
+    return _gemm("sgemm", "f4", problem, x, "C")
+
+
+@kernel("gemm", dtypes=("f64",), numerics="fp64", **_ROWS)
+def dgemm(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """DGEMM of cuBLAS, row-major through the transposed call."""
+    return _gemm("dgemm", "f8", problem, x, "C")
+
+
+@kernel("gemm", **_HALF, **_ROWS)
+def gemmex(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """GemmEx of cuBLAS on 16-bit operands with COMPUTE_32F, row-major through the transposed call."""
+    return _gemm_ex(_COMPUTE_32F, problem, x, "C")
+
+
+@kernel("gemm", **_TF32, **_ROWS)
+def gemmex_tf32(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """GemmEx of cuBLAS on FP32 operands with COMPUTE_32F_FAST_TF32, row-major through the transposed call."""
+    return _gemm_ex(_COMPUTE_32F_FAST_TF32, problem, x, "C")
+
+
+@kernel("gemm", dtypes=("f32",), numerics="fp32", **_COLUMNS)
+def sgemm_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """SGEMM of cuBLAS on the same buffers read as column-major, so that NT is the literal (OP_N, OP_T)."""
+    return _gemm("sgemm", "f4", problem, x, "F")
+
+
+@kernel("gemm", dtypes=("f64",), numerics="fp64", **_COLUMNS)
+def dgemm_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """DGEMM of cuBLAS on the same buffers read as column-major, so that NT is the literal (OP_N, OP_T)."""
+    return _gemm("dgemm", "f8", problem, x, "F")
+
+
+@kernel("gemm", **_HALF, **_COLUMNS)
+def gemmex_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """GemmEx of cuBLAS with COMPUTE_32F on the same buffers read as column-major: NT is the literal (OP_N, OP_T)."""
+    return _gemm_ex(_COMPUTE_32F, problem, x, "F")
+
+
+@kernel("gemm", **_TF32, **_COLUMNS)
+def gemmex_tf32_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """GemmEx of cuBLAS with COMPUTE_32F_FAST_TF32 on the same buffers read as column-major: NT is (OP_N, OP_T)."""
+    return _gemm_ex(_COMPUTE_32F_FAST_TF32, problem, x, "F")

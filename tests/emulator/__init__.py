@@ -1,0 +1,20 @@
+"""Runs CUDA C++ kernels on the CPU and judges every access; see docs/emulator.md.
+
+`program` compiles a .cu, `run` executes launches of it, `sweep` takes a registered kernel through its shapes.
+"""
+
+from emulator.build import CompileError, missing_tool, program
+from emulator.report import Report
+from emulator.worker import Buffer, Launch, Outcome, WorkerError, run
+
+__all__ = [
+    "Buffer",
+    "CompileError",
+    "Launch",
+    "Outcome",
+    "Report",
+    "WorkerError",
+    "missing_tool",
+    "program",
+    "run",
+]

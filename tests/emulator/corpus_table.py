@@ -1,0 +1,58 @@
+"""The corpus: files with bugs that `-DBUG=n` plants, each described in the head of its file; BUG=0 is correct."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from emulator.build import HERE, program
+from emulator.planted import SETUPS, Setup
+from emulator.report import Report, unwaived
+from emulator.worker import run
+
+#: `// bug 3 (out-of-bounds): the row guard lets row == m through`
+BUG = re.compile(r"^// bug (\d+) \(([\w, -]+)\): (.*)$", re.MULTILINE)
+LIMIT_S = 1
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug: what it is, and the kinds of report of which at least one has to name it."""
+
+    file: str
+    number: int
+    kinds: tuple[str, ...]
+    title: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.file}.cu/{self.number}-{self.title.replace(' ', '-')}"
+
+
+def planted() -> Iterator[Planted]:
+    """Every bug of the corpus."""
+    for name in SETUPS:
+        for number, kinds, title in BUG.findall((HERE / "corpus" / f"{name}.cu").read_text()):
+            yield Planted(name, int(number), tuple(kinds.split(", ")), title)
+
+
+def findings(name: str, bug: int) -> list[Report | str]:
+    """Reports and wrong results of a file with this bug, under all orders; a wrong result is the word `wrong`."""
+    setup = SETUPS[name]()
+    source = HERE / "corpus" / f"{name}.cu"
+    worker = program(source, [setup.entry], defines=[f"BUG={bug}"])
+    found: list[Report | str] = []
+    outcomes = run(worker, setup.buffers, [setup.launch], constants=setup.constants, limit_s=LIMIT_S)
+    for outcome in outcomes:
+        found += unwaived(outcome.reports)
+        if not _right(setup, outcome.outputs):
+            found.append("wrong")
+    return found
+
+
+def _right(setup: Setup, outputs: dict[str, np.ndarray]) -> bool:
+    return all(
+        np.allclose(outputs[name].reshape(want.shape), want, rtol=0, atol=error)
+        for name, (want, error) in setup.want.items()
+    )

@@ -1,0 +1,44 @@
+"""Running one kernel of a test's own .cu: arrays in, arrays out."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from emulator.build import HERE, program, source_folder
+from emulator.report import Report
+from emulator.worker import Buffer, Launch, Outcome, run
+
+Array = np.ndarray[Any, Any]
+
+
+def read(array: Array) -> Buffer:
+    """An input."""
+    return Buffer("in", np.ascontiguousarray(array).ravel())
+
+
+def written(count: int, dtype: Any = np.float32) -> Buffer:
+    """An output, full of ones' bits until it is written."""
+    return Buffer("out", np.frombuffer(b"\xff" * (count * np.dtype(dtype).itemsize), dtype).copy())
+
+
+def intrinsic(file: str, launch: Launch, buffers: Mapping[str, Buffer], **options: Any) -> dict[str, Array]:
+    """Outputs of a kernel in intrinsics/, equal under all orders and without a report."""
+    worker = program(HERE / "intrinsics" / file, [launch.entry])
+    outcomes = run(worker, buffers, [launch], **options)
+    for outcome in outcomes:
+        assert not outcome.reports, "\n".join(map(str, outcome.reports))
+        for name, value in outcome.outputs.items():
+            assert value.tobytes() == outcomes[0].outputs[name].tobytes(), f"{name} differs under {outcome.order}"
+    return outcomes[0].outputs
+
+
+def outcomes_of(text: str, launch: Launch, buffers: Mapping[str, Buffer], **options: Any) -> list[Outcome]:
+    """The runs of a kernel written down in the test itself."""
+    source = source_folder({"kernel.cu": text}) / "kernel.cu"
+    return run(program(source, [launch.entry]), buffers, [launch], **options)
+
+
+def reports_of(text: str, launch: Launch, buffers: Mapping[str, Buffer]) -> Sequence[Report]:
+    """The reports of its run in forward order."""
+    return outcomes_of(text, launch, buffers, orders=("forward",))[0].reports

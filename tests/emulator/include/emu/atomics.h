@@ -1,0 +1,41 @@
+// Atomics: plain operations, since one OS thread runs every fiber; the checker is told that they are atomic.
+#pragma once
+#include "keywords.h"
+
+namespace emu {
+
+// The plain update behind an atomic, out of the checker's sight.
+template <class T, class Update> EMU_UNCHECKED T update(T *address, Update change) {
+  const T old = *address;
+  *address = change(old);
+  return old;
+}
+
+}  // namespace emu
+
+#define EMU_ATOMIC(name, expression)                                                     \
+  template <class T> EMU_INLINE T name(T *address, std::type_identity_t<T> value) {      \
+    emu::note_atomic((void *)address, sizeof(T));                                        \
+    const auto change = [value](T old) EMU_UNCHECKED_LAMBDA -> T { return expression; }; \
+    return emu::update(address, change);                                                 \
+  }
+EMU_ATOMIC(atomicAdd, old + value)
+EMU_ATOMIC(atomicSub, old - value)
+EMU_ATOMIC(atomicExch, value)
+EMU_ATOMIC(atomicMin, value < old ? value : old)
+EMU_ATOMIC(atomicMax, value > old ? value : old)
+EMU_ATOMIC(atomicAnd, old &value)
+EMU_ATOMIC(atomicOr, old | value)
+EMU_ATOMIC(atomicXor, old ^ value)
+EMU_ATOMIC(atomicInc, old >= value ? T(0) : T(old + 1))
+EMU_ATOMIC(atomicDec, old == 0 || old > value ? value : T(old - 1))
+#undef EMU_ATOMIC
+
+template <class T>
+EMU_INLINE T atomicCAS(T *address, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
+  emu::note_atomic((void *)address, sizeof(T));
+  const auto change = [=](T now) EMU_UNCHECKED_LAMBDA -> T { return now == expected ? value : now; };
+  const T old = emu::update(address, change);
+  if (!(old == expected)) emu::yield();  // somebody else holds the lock: let him finish
+  return old;
+}

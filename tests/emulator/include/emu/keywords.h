@@ -1,0 +1,61 @@
+// CUDA's keywords and built-in variables, for g++.
+#pragma once
+#include "runtime.h"
+
+// All static shared variables of a program, those inside templates included, land in its TLS segment: one range to
+// poison and to shadow. constinit: no dynamic initialiser, as CUDA demands.
+#define __shared__ constinit thread_local
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __maxnreg__(registers)
+#define __align__(n) __attribute__((aligned(n)))
+// With restrict, g++ may keep values in registers across a barrier.
+#define __restrict__
+
+// Always inlined, so that the line of an access is that of the kernel and not of the header.
+#define EMU_INLINE inline __attribute__((always_inline))
+// The function's own accesses are the emulator's and not the kernel's. Never inlined into instrumented code.
+#define EMU_UNCHECKED __attribute__((no_sanitize("thread"), noinline))
+#define EMU_UNCHECKED_LAMBDA __attribute__((no_sanitize("thread")))
+#define EMU_SITE emu::Site site = emu::Site::current()
+
+// The runtime sets these at each switch. They are const here because they are, for each thread: g++ then neither
+// reloads nor instruments them.
+extern const uint3 threadIdx, blockIdx;
+extern const dim3 blockDim, gridDim;
+constexpr int warpSize = 32;
+
+namespace emu {
+
+template <class T> EMU_UNCHECKED T load_argument(void *from) { return *static_cast<T *>(from); }
+
+template <auto kernel> struct Call;
+template <class... Args, void (*kernel)(Args...)> struct Call<kernel> {
+  template <size_t... I> static void apply(void **arguments, std::index_sequence<I...>) {
+    kernel(load_argument<Args>(arguments[I])...);
+  }
+  __attribute__((no_sanitize("thread"))) static void call(void **arguments) {
+    void *copies[sizeof...(Args) + 1];
+    for (size_t i = 0; i < sizeof...(Args); ++i) copies[i] = arguments[i];
+    apply(copies, std::index_sequence_for<Args...>{});
+  }
+  static const void *address() { return reinterpret_cast<const void *>(kernel); }
+  __attribute__((no_sanitize("thread"))) static int sizes(int *out) {
+    int count = 0;
+    ((out[count++] = std::is_pointer_v<Args> ? -1 : int(sizeof(Args))), ...);
+    return count;
+  }
+};
+
+}  // namespace emu
+
+// The entry for a name expression, as nvrtcAddNameExpression takes it.
+#define EMU_ENTRY(...) \
+  { #__VA_ARGS__, emu::Call<(__VA_ARGS__)>::call, emu::Call<(__VA_ARGS__)>::sizes, emu::Call<(__VA_ARGS__)>::address() }

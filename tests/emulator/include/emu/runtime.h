@@ -1,0 +1,59 @@
+// What compiled kernels call in the runtime (tests/emulator/runtime). Test code only: no .cu names any of it, except
+// `emu::dyn_smem` behind DYN_SHARED.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+
+#include "vector_types.h"
+
+namespace emu {
+
+using Site = std::source_location;
+
+// Run once for a warp collective, by the last lane to arrive: `lanes[i]` is lane i's payload where bit i is present.
+using Combine = void (*)(void **lanes, unsigned present);
+
+enum class Reduction { count, all, any };
+
+void *dyn_smem();
+void block_barrier(Site site);
+int block_reduce(Reduction reduction, bool predicate, Site site);
+void grid_barrier(Site site);
+void warp_collective(unsigned mask, void *payload, Combine combine, bool orders_memory, Site site);
+
+// Let the other threads go first: a spinning thread calls it, so that the one it waits for can run.
+void yield();
+
+unsigned lane();
+unsigned live_lanes();
+[[noreturn]] void trap(Site site);
+void misuse(const char *kind, const char *message, Site site);
+
+// Accesses that the compiler does not instrument. The return address is what the report names.
+void note_read(const void *address, size_t bytes);
+void note_write(void *address, size_t bytes);
+void note_atomic(void *address, size_t bytes);
+
+// The 32-bit window of shared memory that PTX addresses.
+unsigned shared_address(const void *pointer, Site site);
+void *shared_pointer(unsigned address);
+
+// cp.async: the bytes move no earlier than the wait that covers them; of `bytes`, those past `source_bytes` are zeros.
+void copy_async(void *destination, const void *source, unsigned bytes, unsigned source_bytes, Site site);
+void commit_copies();
+void wait_copies(unsigned pending, Site site);
+
+// One kernel of the translation unit: the name expression it was asked for by, and how to call it.
+struct Entry {
+  const char *name;
+  void (*call)(void **arguments);
+  int (*sizes)(int *out);  // bytes of each argument, -1 for a pointer; returns how many
+  const void *kernel;
+};
+
+// Defined at the end of the generated translation unit.
+extern const Entry entries[];
+extern const int entry_count;
+
+}  // namespace emu

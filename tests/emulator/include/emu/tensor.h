@@ -1,0 +1,32 @@
+// What tensor cores compute, shared by wmma and mma.sync: products of rounded operands, summed in double.
+#pragma once
+#include "../cuda_bf16.h"
+#include "../cuda_fp16.h"
+#include "sync.h"
+
+namespace emu {
+
+// A float as a tensor core reads a TF32 operand: the low 13 bits of the mantissa are not there.
+EMU_INLINE float tf32_truncate(float x) {
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, x) & 0xffffe000u);
+}
+// cvt.rna.tf32.f32: to the nearest, ties away from zero.
+EMU_INLINE float tf32_round(float x) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+  if ((bits & 0x7fffffff) >= 0x7f800000) return x;
+  return __builtin_bit_cast(float, (bits + 0x1000) & 0xffffe000u);
+}
+
+// D = A B + C for one M x N x K product, all lanes' elements gathered.
+template <int M, int N, int K> struct Product {
+  float a[M][K], b[K][N];
+  double c[M][N];
+
+  void multiply() {
+    for (int i = 0; i < M; ++i)
+      for (int k = 0; k < K; ++k)
+        for (int j = 0; j < N; ++j) c[i][j] += double(a[i][k]) * double(b[k][j]);
+  }
+};
+
+}  // namespace emu

@@ -1,0 +1,169 @@
+// The twins of cuda/ptx.cuh: what each instruction does, after the figures of the PTX ISA ("Matrix fragments for
+// mma.m16n8k16", "ldmatrix", "cp.async").
+#pragma once
+#include "emu/tensor.h"
+
+namespace ptx {
+
+EMU_INLINE unsigned smem_address(const void *pointer, EMU_SITE) { return emu::shared_address(pointer, site); }
+
+template <int bytes>
+EMU_INLINE void cp_async_ca(unsigned destination, const void *source, unsigned source_bytes = bytes, EMU_SITE) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16, "cp.async.ca copies 4, 8 or 16 bytes");
+  emu::copy_async(emu::shared_pointer(destination), source, bytes, source_bytes, site);
+}
+EMU_INLINE void cp_async_cg(unsigned destination, const void *source, unsigned source_bytes = 16, EMU_SITE) {
+  emu::copy_async(emu::shared_pointer(destination), source, 16, source_bytes, site);
+}
+EMU_INLINE void cp_async_commit() { emu::commit_copies(); }
+template <int pending> EMU_INLINE void cp_async_wait(EMU_SITE) { emu::wait_copies(pending, site); }
+EMU_INLINE void cp_async_wait_all(EMU_SITE) {
+  emu::commit_copies();
+  emu::wait_copies(0, site);
+}
+
+namespace twins {
+
+struct Rows {
+  const uint16_t *row;
+  unsigned *registers;
+};
+
+// Matrix m's row i comes from the address of lane 8 m + i; lane t receives the elements (t/4, 2(t%4)) and its right
+// neighbour, or, transposed, (2(t%4), t/4) and its lower neighbour.
+template <int matrices, bool transposed> struct LoadMatrix {
+  static void run(emu::Lanes<Rows> warp) {
+    for (unsigned m = 0; m < matrices; ++m)
+      for (unsigned lane = 0; lane < 32; ++lane) {
+        const unsigned i = lane / 4, j = lane % 4 * 2;
+        const unsigned low = transposed ? at(warp, m, j, i) : at(warp, m, i, j);
+        const unsigned high = transposed ? at(warp, m, j + 1, i) : at(warp, m, i, j + 1);
+        warp[lane].registers[m] = low | high << 16;
+      }
+  }
+  static unsigned at(emu::Lanes<Rows> &warp, unsigned m, unsigned i, unsigned j) {
+    return warp[m * 8 + i].row[j];
+  }
+};
+
+template <int matrices, bool transposed>
+EMU_INLINE void load_matrix(unsigned *registers, unsigned address, emu::Site site) {
+  Rows payload{static_cast<const uint16_t *>(emu::shared_pointer(address)), registers};
+  if (emu::lane() < 8 * matrices) emu::note_read(payload.row, 16);
+  emu::collective<LoadMatrix<matrices, transposed>>(EMU_FULL_WARP, payload, site);
+}
+
+// Element `half` of a register that packs two.
+template <class T> EMU_INLINE float unpack(unsigned reg, int half) {
+  return float(T::from_bits(uint16_t(half ? reg >> 16 : reg)));
+}
+
+// The fragments of m16n8k16 with 16-bit operands of type T.
+template <class T> struct Packed {
+  static constexpr int k = 16;
+  using Product = emu::Product<16, 8, k>;
+
+  static void gather(Product &p, unsigned lane, const unsigned *a,
+                                                            const unsigned *b) {
+    const unsigned row = lane / 4, col = lane % 4 * 2;
+    for (unsigned h = 0; h < 2; ++h) {
+      for (unsigned r = 0; r < 4; ++r) p.a[row + r % 2 * 8][col + r / 2 * 8 + h] = unpack<T>(a[r], int(h));
+      for (unsigned r = 0; r < 2; ++r) p.b[col + r * 8 + h][row] = unpack<T>(b[r], int(h));
+    }
+  }
+};
+
+// The fragments of m16n8k8 with TF32 operands.
+struct Tf32 {
+  static constexpr int k = 8;
+  using Product = emu::Product<16, 8, k>;
+
+  static void gather(Product &p, unsigned lane, const unsigned *a,
+                                                            const unsigned *b) {
+    const unsigned row = lane / 4, col = lane % 4;
+    for (unsigned r = 0; r < 4; ++r) p.a[row + r % 2 * 8][col + r / 2 * 4] = element(a[r]);
+    for (unsigned r = 0; r < 2; ++r) p.b[col + r * 4][row] = element(b[r]);
+  }
+  EMU_INLINE static float element(unsigned reg) { return emu::tf32_truncate(__builtin_bit_cast(float, reg)); }
+};
+
+// Accumulators of 32 bits.
+struct Wide {
+  using Register = float;
+  EMU_INLINE static float get(const float *d, unsigned e) { return d[e]; }
+  EMU_INLINE static void set(float *d, unsigned e, double value) { d[e] = float(value); }
+};
+
+// Accumulators of 16 bits, two to a register.
+struct Halves {
+  using Register = unsigned;
+  EMU_INLINE static float get(const unsigned *d, unsigned e) { return unpack<__half>(d[e / 2], int(e % 2)); }
+  EMU_INLINE static void set(unsigned *d, unsigned e, double value) {
+    const unsigned shift = e % 2 * 16;
+    d[e / 2] = (d[e / 2] & ~(0xffffu << shift)) | unsigned(__half(value).bits) << shift;
+  }
+};
+
+template <class Operands, class Accumulator> struct Multiply {
+  struct Payload {
+    typename Accumulator::Register *d;
+    const unsigned *a, *b;
+  };
+  static void run(emu::Lanes<Payload> warp) {
+    static typename Operands::Product product;
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      Operands::gather(product, lane, warp[lane].a, warp[lane].b);
+      for (unsigned e = 0; e < 4; ++e) element(product, lane, e) = Accumulator::get(warp[lane].d, e);
+    }
+    product.multiply();
+    for (unsigned lane = 0; lane < 32; ++lane)
+      for (unsigned e = 0; e < 4; ++e) Accumulator::set(warp[lane].d, e, element(product, lane, e));
+  }
+  // Element e of a lane's accumulators lies in row lane/4 + 8 (e/2), column 2 (lane%4) + e%2.
+  static double &element(typename Operands::Product &product, unsigned lane, unsigned e) {
+    return product.c[lane / 4 + e / 2 * 8][lane % 4 * 2 + e % 2];
+  }
+};
+
+template <class Operands, class Accumulator>
+inline void multiply(typename Accumulator::Register *d, const unsigned *a, const unsigned *b, emu::Site site) {
+  typename Multiply<Operands, Accumulator>::Payload payload{d, a, b};
+  emu::collective<Multiply<Operands, Accumulator>>(EMU_FULL_WARP, payload, site);
+}
+
+}  // namespace twins
+
+EMU_INLINE void ldmatrix_x1(unsigned (&r)[1], unsigned address, EMU_SITE) {
+  twins::load_matrix<1, false>(r, address, site);
+}
+EMU_INLINE void ldmatrix_x2(unsigned (&r)[2], unsigned address, EMU_SITE) {
+  twins::load_matrix<2, false>(r, address, site);
+}
+EMU_INLINE void ldmatrix_x4(unsigned (&r)[4], unsigned address, EMU_SITE) {
+  twins::load_matrix<4, false>(r, address, site);
+}
+EMU_INLINE void ldmatrix_x1_trans(unsigned (&r)[1], unsigned address, EMU_SITE) {
+  twins::load_matrix<1, true>(r, address, site);
+}
+EMU_INLINE void ldmatrix_x2_trans(unsigned (&r)[2], unsigned address, EMU_SITE) {
+  twins::load_matrix<2, true>(r, address, site);
+}
+EMU_INLINE void ldmatrix_x4_trans(unsigned (&r)[4], unsigned address, EMU_SITE) {
+  twins::load_matrix<4, true>(r, address, site);
+}
+
+EMU_INLINE void mma_m16n8k16_f16_f32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_SITE) {
+  twins::multiply<twins::Packed<__half>, twins::Wide>(d, a, b, site);
+}
+EMU_INLINE void mma_m16n8k16_f16_f16(unsigned (&d)[2], const unsigned (&a)[4], const unsigned (&b)[2], EMU_SITE) {
+  twins::multiply<twins::Packed<__half>, twins::Halves>(d, a, b, site);
+}
+EMU_INLINE void mma_m16n8k16_bf16_f32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_SITE) {
+  twins::multiply<twins::Packed<__nv_bfloat16>, twins::Wide>(d, a, b, site);
+}
+EMU_INLINE void mma_m16n8k8_tf32_f32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_SITE) {
+  twins::multiply<twins::Tf32, twins::Wide>(d, a, b, site);
+}
+EMU_INLINE unsigned to_tf32(float x) { return __builtin_bit_cast(unsigned, emu::tf32_round(x)); }
+
+}  // namespace ptx

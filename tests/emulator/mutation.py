@@ -1,0 +1,145 @@
+"""Mutants of a .cu: one deliberate mistake each, of the kinds that the emulator has to notice."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+BARRIER = re.compile(r"__sync(?:threads(?:_count|_and|_or)?|warp)\s*\(|\b(?:[\w:]+\(\)|\w+)\.sync\s*\(")
+COPY_WAIT = re.compile(r"\bptx::cp_async_wait\w*(?:<[^>]*>)?\s*\(")
+#: A comparison as it stands in a guard or a loop; templates have no blanks around their brackets.
+COMPARISON = re.compile(r"(?<=[\w)\]]) (<=|>=|<|>) (?=[\w(])")
+CONNECTIVES = ("&&", "||", "?", ";", ",", "=", ":", "return")
+#: Where a leading dimension stands: last in a call of `offset`, a factor of an index, an argument named ld, lda, ...
+OFFSET = re.compile(r"\boffset<[^>]*>\(")
+FACTOR = re.compile(r"(?<=\* )[a-z]\w*\b(?=[ )\]])|\b[a-z]\w*(?= \* \w)")
+ARGUMENT = re.compile(r"(?<=, )ld\w?(?=[,)])")
+#: A function's head, and the integers it takes; strides and coordinates are no leading dimensions.
+HEAD = re.compile(r"\b\w+\s*\(([^;{}]*?)\)\s*\{")
+INTEGER = re.compile(r"\b(?:unsigned|int|long long|size_t)\s+(?!stride)([a-z]+)(?=\s*(?:,|$))")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A changed source: what was done to it, and on which line."""
+
+    kind: str
+    line: int
+    change: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.kind}: {self.change}"
+
+
+@dataclass(frozen=True)
+class _Edit:
+    kind: str
+    begin: int
+    end: int
+    into: str
+
+
+def mutants(text: str) -> Iterator[Mutant]:
+    """Every mutant of a source, in the order of its lines."""
+    code = _blank_comments(text)
+    edits = [*_removed_calls(code), *_comparisons(code), *_leading_dimensions(code)]
+    seen = set()
+    for edit in sorted(edits, key=lambda edit: (edit.begin, edit.end, edit.kind, edit.into)):
+        changed = text[: edit.begin] + edit.into + text[edit.end :]
+        if changed == text or changed in seen:
+            continue
+        seen.add(changed)
+        line = text.count("\n", 0, edit.begin) + 1
+        was = " ".join(text[edit.begin : edit.end].split())
+        yield Mutant(edit.kind, line, f"`{was}` -> `{edit.into}`", changed)
+
+
+def _blank_comments(text: str) -> str:
+    """The text with blanks in place of comments, strings and preprocessor lines, so that positions stay."""
+    pattern = r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"|^[ \t]*#[^\n]*"
+    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL | re.MULTILINE)
+
+
+def _removed_calls(code: str) -> Iterator[_Edit]:
+    """Barriers and waits for copies, gone; a barrier whose value is used leaves its predicate behind."""
+    for kind, pattern in (("no barrier", BARRIER), ("no wait for copies", COPY_WAIT)):
+        for match in pattern.finditer(code):
+            close = _closing(code, match.end() - 1)
+            before, behind = code[: match.start()].rstrip(), code[close + 1 :].lstrip()
+            statement = before.endswith((";", "{", "}", ")")) and behind.startswith(";")
+            predicate = code[match.end() : close] or "0"
+            yield _Edit(kind, match.start(), close + 1, "" if statement else f"({predicate})")
+
+
+def _comparisons(code: str) -> Iterator[_Edit]:
+    """Each comparison shifted by one both ways, and, outside of loops' heads, taken to hold."""
+    for match in COMPARISON.finditer(code):
+        left, right = _operand_before(code, match.start()), _operand_after(code, match.end())
+        bound = code[match.end() : right].strip()
+        for shifted in (f"{bound} + 1", f"int({bound}) - 1"):
+            yield _Edit("bound shifted by one", left, right, code[left : match.end()] + shifted)
+        if not _in_loop_head(code, match.start()):
+            # A guard that is a reason to leave never holds, one that is a condition to act always does.
+            leaving = re.match(r"[^;{]*\)\s*(?:return|continue|break)\b", code[right:])
+            yield _Edit("no guard", left, right, "false" if leaving else "true")
+
+
+def _leading_dimensions(code: str) -> Iterator[_Edit]:
+    """Each leading dimension replaced by each other integer that the function takes."""
+    places = [_last_argument(code, match.end() - 1) for match in OFFSET.finditer(code)]
+    places += [match.span() for pattern in (FACTOR, ARGUMENT) for match in pattern.finditer(code)]
+    for begin, end in places:
+        heads = [head[1] for head in HEAD.finditer(code, 0, begin)]
+        sizes = INTEGER.findall(heads[-1]) if heads else []
+        if code[begin:end] in sizes:
+            for other in sizes:
+                yield _Edit("other leading dimension", begin, end, other)
+
+
+def _closing(code: str, opening: int) -> int:
+    """The position of the bracket that closes the one at `opening`."""
+    depth = 0
+    for at in range(opening, len(code)):
+        depth += code[at] in "([{"
+        depth -= code[at] in ")]}"
+        if depth == 0:
+            return at
+    raise ValueError("brackets do not match")
+
+
+def _last_argument(code: str, opening: int) -> tuple[int, int]:
+    close = _closing(code, opening)
+    begin = code.rfind(",", opening, close) + 1
+    inner = code[begin:close]
+    return begin + len(inner) - len(inner.lstrip()), close
+
+
+def _operand_after(code: str, at: int) -> int:
+    """Where the right operand of a comparison ends: at a connective or at a bracket that it did not open."""
+    depth = 0
+    while at < len(code):
+        if depth == 0 and (code.startswith(CONNECTIVES, at) or code[at] in ")]}"):
+            break
+        depth += code[at] in "([{"
+        depth -= code[at] in ")]}"
+        at += 1
+    return len(code[:at].rstrip())
+
+
+def _operand_before(code: str, at: int) -> int:
+    """Where the left operand begins."""
+    depth = 0
+    while at > 0:
+        before = code[at - 1]
+        if depth == 0 and (before in "([{?;,=:&|\n" or code.endswith("return", 0, at)):
+            break
+        depth += before in ")]}"
+        depth -= before in "([{"
+        at -= 1
+    return at + len(code[at:]) - len(code[at:].lstrip())
+
+
+def _in_loop_head(code: str, at: int) -> bool:
+    """Whether the position is inside the brackets of a `for` or `while`."""
+    heads = re.finditer(r"\b(?:for|while) ?\(", code[:at])
+    return any(_closing(code, head.end() - 1) > at for head in heads)

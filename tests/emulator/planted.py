@@ -1,0 +1,198 @@
+"""How each file of the corpus is launched, and what comes out of it where it is right."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from emulator.worker import Buffer, Launch
+
+Array = np.ndarray[Any, Any]
+F32 = np.float32
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Launches of one kernel, and the right result: each output with the error it may have."""
+
+    entry: str
+    buffers: Mapping[str, Buffer]
+    launch: Launch
+    want: Mapping[str, tuple[Array, float]]
+    constants: Mapping[str, Array] = field(default_factory=dict)
+
+
+def _given(*shape: int) -> Array:
+    """Small multiples of 1/4: sums of a few hundred products are exact in float."""
+    return (np.random.default_rng(7).integers(-8, 9, shape) / 4).astype(F32)
+
+
+def _in(array: Array) -> Buffer:
+    return Buffer("in", array.ravel())
+
+
+def _out(count: int, dtype: Any = F32) -> Buffer:
+    return Buffer("out", np.frombuffer(b"\xff" * (count * np.dtype(dtype).itemsize), dtype).copy())
+
+
+def _zeros(count: int, dtype: Any = F32) -> Buffer:
+    return Buffer("inout", np.zeros(count, dtype))
+
+
+def sgemm_tiled() -> Setup:
+    m, n, k = 40, 44, 36
+    a, b = _given(m, k), _given(k, n)
+    launch = Launch("sgemm", (3, 3), (16, 16), ("a", "b", "c", m, n, k))
+    return Setup("sgemm", {"a": _in(a), "b": _in(b), "c": _out(m * n)}, launch, {"c": (a @ b, 0)})
+
+
+def sgemm_pipelined() -> Setup:
+    entry, m, n, k = "sgemm<32, 32, 8, 4, 4>", 64, 64, 32
+    a, b = _given(m, k), _given(k, n)
+    launch = Launch(entry, (2, 2), 64, ("a", "b", "c", n, k), shared_bytes=2 * 8 * 64 * 4)
+    return Setup(entry, {"a": _in(a), "b": _in(b), "c": _out(m * n)}, launch, {"c": (a @ b, 0)})
+
+
+def transpose_tiled() -> Setup:
+    m, n = 70, 50
+    a = _given(m, n)
+    launch = Launch("transpose<float>", (2, 3), (32, 8), ("a", "b", m, n))
+    return Setup("transpose<float>", {"a": _in(a), "b": _out(m * n)}, launch, {"b": (a.T, 0)})
+
+
+def transpose_inplace() -> Setup:
+    n = 40
+    a = _given(n, n)
+    launch = Launch("transpose_inplace", (3, 3), (16, 16), ("a", n))
+    return Setup("transpose_inplace", {"a": Buffer("inout", a.ravel())}, launch, {"a": (a.T, 0)})
+
+
+def reduce() -> Setup:
+    x = _given(1000)
+    launch = Launch("reduce", 3, 128, ("x", "out", x.size))
+    return Setup("reduce", {"x": _in(x), "out": _zeros(1)}, launch, {"out": (x.sum(keepdims=True), 0)})
+
+
+def reduce_warp() -> Setup:
+    x = _given(64)
+    launch = Launch("reduce", 1, 64, ("x", "out"))
+    return Setup("reduce", {"x": _in(x), "out": _out(1)}, launch, {"out": (x.sum(keepdims=True), 0)})
+
+
+def signs() -> Setup:
+    rows, cols = 3, 100
+    x = _given(rows, cols)
+    bits = np.zeros((rows, 128), np.uint32)
+    bits[:, :cols] = x >= 0
+    words = (bits.reshape(rows, 4, 32) << np.arange(32, dtype=np.uint32)).sum(2).astype(np.uint32)
+    launch = Launch("signs", rows, 64, ("x", "bits", cols))
+    return Setup("signs", {"x": _in(x), "bits": _out(rows * 4, np.uint32)}, launch, {"bits": (words, 0)})
+
+
+def histogram() -> Setup:
+    x = np.random.default_rng(3).integers(0, 256, 500, np.uint8)
+    counts = np.bincount(x % 16, minlength=16)
+    launch = Launch("histogram", 2, 64, ("x", "counts", x.size))
+    return Setup("histogram", {"x": _in(x), "counts": _zeros(16, np.uint32)}, launch, {"counts": (counts, 0)})
+
+
+def conv3x3() -> Setup:
+    h, w = 20, 45
+    x, taps = _given(h, w), _given(9)
+    padded = np.pad(x, 1)
+    want = sum(taps[i] * padded[i // 3 : i // 3 + h, i % 3 : i % 3 + w] for i in range(9))
+    launch = Launch("conv3x3", (2, 3), (32, 8), ("in", "out", h, w))
+    buffers = {"in": _in(x), "out": _out(h * w)}
+    return Setup("conv3x3", buffers, launch, {"out": (np.asarray(want), 0)}, {"filter": taps})
+
+
+def hgemm_pipelined() -> Setup:
+    m, n, k = 32, 32, 64
+    a, b = _given(m, k).astype(np.float16), _given(k, n).astype(np.float16)
+    launch = Launch("hgemm", (n // 8, m // 16), 32, ("a", "b", "c", n, k))
+    want = a.astype(F32) @ b.astype(F32)
+    return Setup("hgemm", {"a": _in(a), "b": _in(b), "c": _out(m * n)}, launch, {"c": (want, 0)})
+
+
+def hgemm_wmma() -> Setup:
+    m, n, k = 32, 48, 64
+    a, b = _given(m, k).astype(np.float16), _given(k, n).astype(np.float16)
+    launch = Launch("hgemm", (n // 16, m // 16), 32, ("a", "b", "c", n, k))
+    want = 2 * (a.astype(F32) @ b.astype(F32))
+    return Setup("hgemm", {"a": _in(a), "b": _in(b), "c": _out(m * n)}, launch, {"c": (want, 0)})
+
+
+def softmax_grid() -> Setup:
+    x = np.abs(_given(150)) + 1
+    launch = Launch("normalise", 3, 64, ("x", "partial", "out", x.size), cooperative=True)
+    buffers = {"x": _in(x), "partial": Buffer("scratch", np.zeros(3, F32)), "out": _out(x.size)}
+    return Setup("normalise", buffers, launch, {"out": (x / x.sum(), 1e-7)})
+
+
+def last_block() -> Setup:
+    x = _given(300)
+    launch = Launch("sum", 4, 32, ("x", "partial", "ticket", "out", x.size))
+    scratch = Buffer("scratch", np.zeros(4, F32))
+    buffers = {"x": _in(x), "partial": scratch, "ticket": _zeros(1, np.uint32), "out": _out(1)}
+    return Setup("sum", buffers, launch, {"out": (x.sum(keepdims=True), 0)})
+
+
+def scan() -> Setup:
+    x = _given(64)
+    launch = Launch("scan", 1, 64, ("x", "out"))
+    return Setup("scan", {"x": _in(x), "out": _out(64)}, launch, {"out": (np.cumsum(x), 0)})
+
+
+def shift() -> Setup:
+    x = _given(96)
+    launch = Launch("shift", 1, 96, ("x", "out", 96))
+    return Setup("shift", {"x": _in(x), "out": _out(96)}, launch, {"out": (np.append(F32(0), x[:-1]), 0)})
+
+
+def halves() -> Setup:
+    n, a = 301, np.float16(0.5)
+    x, y = _given(2, n).astype(np.float16)
+    launch = Launch("haxpy", 3, 64, (a, "x", "y", n))
+    return Setup("haxpy", {"x": _in(x), "y": Buffer("inout", y)}, launch, {"y": (a * x + y, 0)})
+
+
+def stencil3d() -> Setup:
+    depth, height, width = 5, 9, 11
+    x = _given(depth, height, width)
+    p = np.pad(x, 1)
+    core = slice(1, -1)
+    want = p[:-2, core, core] + p[2:, core, core] + p[core, :-2, core] + p[core, 2:, core]
+    want = want + p[core, core, :-2] + p[core, core, 2:]
+    launch = Launch("stencil", (2, 3, 3), (8, 4, 2), ("in", "out", depth, height, width))
+    return Setup("stencil", {"in": _in(x), "out": _out(x.size)}, launch, {"out": (want, 0)})
+
+
+def split_k() -> Setup:
+    m, k = 50, 61
+    a, x = _given(m, k), _given(k)
+    launch = Launch("gemv", (2, 3), 32, ("a", "x", "y", m, k))
+    return Setup("gemv", {"a": _in(a), "x": _in(x), "y": _zeros(m)}, launch, {"y": (a @ x, 0)})
+
+
+def pyramid() -> Setup:
+    x = _given(32)
+    launch = Launch("pyramid", 1, 32, ("x", "out"))
+    return Setup("pyramid", {"x": _in(x), "out": _out(32)}, launch, {"out": (np.full(32, x.sum()), 0)})
+
+
+def lock() -> Setup:
+    x = _given(6)
+    launch = Launch("total", 6, 32, ("x", "lock", "out"), cooperative=True)
+    buffers = {"x": _in(x), "lock": _zeros(1, np.uint32), "out": _zeros(1)}
+    return Setup("total", buffers, launch, {"out": (x.sum(keepdims=True), 0)})
+
+
+SETUPS: dict[str, Callable[[], Setup]] = {
+    f.__name__: f
+    for f in (
+        *(sgemm_tiled, sgemm_pipelined, transpose_tiled, transpose_inplace, reduce, reduce_warp, signs, histogram),
+        *(conv3x3, hgemm_pipelined, hgemm_wmma, softmax_grid, last_block, scan, shift, halves, stencil3d, split_k),
+        *(pyramid, lock),
+    )
+}

@@ -1,0 +1,124 @@
+"""What the checker found, with the line of the .cu it happened at, and the waivers that a .cu may hold."""
+
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from emulator.build import HERE
+
+Index = tuple[int, int, int]
+
+#: `// emulator: allow race: last block reads what the fence before the ticket published`
+WAIVER = re.compile(r"//\s*emulator:\s*allow\s+([\w-]+)\s*:?\s*(.*)")
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A thread of a launch, by the indices of its block and its own."""
+
+    block: Index
+    thread: Index
+
+    def __str__(self) -> str:
+        return f"block {self.block} thread {self.thread}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """One kind of trouble at one line. `other` is the second thread of a race or divergence, `count` how often."""
+
+    kind: str
+    message: str
+    file: str
+    line: int
+    who: Thread
+    count: int = 1
+    other: Thread | None = None
+    other_line: int = 0
+
+    def __str__(self) -> str:
+        where = f"{Path(self.file).name}:{self.line}" if self.file else "(no line)"
+        at_line = f" (line {self.other_line})" if self.other_line else ""
+        against = f" against {self.other}{at_line}" if self.other else ""
+        return f"{where}: {self.kind}: {self.message}; {self.who}{against}, {self.count} times"
+
+
+@dataclass(frozen=True)
+class RawReport:
+    """A report as the worker writes it: addresses of instructions instead of lines."""
+
+    report: Report
+    pc: str
+    other_pc: str
+
+
+def parse(line: str) -> RawReport:
+    """The worker's line for one report."""
+    _, kind, message, pc, other_pc, file, number, count, who, other = line.split("\t")
+    report = Report(kind, message, file, int(number), _thread(who), int(count), _thread(other) if other else None)
+    return RawReport(report, pc, other_pc)
+
+
+def _thread(text: str) -> Thread:
+    a, b, c, x, y, z = map(int, text.split())
+    return Thread((a, b, c), (x, y, z))
+
+
+def locate(program: Path, raw: Sequence[RawReport]) -> list[Report]:
+    """Put lines in place of addresses, and merge reports that then are the same."""
+    if not raw:
+        return []
+    wanted = {pc for r in raw for pc in (r.pc, r.other_pc) if pc != "0"}
+    lines = _addr2line(program, sorted(wanted))
+    merged: dict[tuple[str, str, int], Report] = {}
+    for r in raw:
+        file, line = lines.get(r.pc, (r.report.file, r.report.line))
+        report = replace(r.report, file=file, line=line, other_line=lines.get(r.other_pc, ("", 0))[1])
+        same = merged.get((report.kind, file, line))
+        merged[report.kind, file, line] = replace(same, count=same.count + report.count) if same else report
+    return list(merged.values())
+
+
+def _addr2line(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
+    """File and line of each address: the innermost inlined call that is not one of the emulator's headers."""
+    if not addresses:
+        return {}
+    command = ["addr2line", "-a", "-i", "-e", str(program), *addresses]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found: dict[str, tuple[str, int]] = {}
+    address = ""
+    for line in answer.splitlines():
+        if line.startswith("0x"):
+            address = f"{int(line, 16):x}"
+        elif address not in found and not line.startswith((str(HERE / "include"), "?")):
+            file, _, number = line.split(" (")[0].rpartition(":")
+            found[address] = (file, int(number) if number.isdigit() else 0)
+    return found
+
+
+def unwaived(reports: Iterable[Report]) -> list[Report]:
+    """The reports that no waiver allows. Raises ValueError for a waiver that gives no reason.
+
+    A waiver is a comment on the reported line or alone on the line above: `// emulator: allow KIND: reason`.
+    """
+    return [report for report in reports if not _is_waived(report)]
+
+
+def _is_waived(report: Report) -> bool:
+    path = Path(report.file)
+    if not report.file or not path.is_file():
+        return False
+    lines = path.read_text().splitlines()
+    own = lines[report.line - 1] if 0 < report.line <= len(lines) else ""
+    above = lines[report.line - 2] if 2 <= report.line <= len(lines) else ""
+    candidates = [own, above if above.lstrip().startswith("//") else ""]
+    for match in filter(None, map(WAIVER.search, candidates)):
+        if not match[2].strip():
+            raise ValueError(
+                f"{path.name}:{report.line}: the waiver gives no reason; write it behind `allow {match[1]}:`"
+            )
+        if match[1] == report.kind:
+            return True
+    return False

@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "scheduler.hpp"
+
+namespace emu {
+
+namespace {
+
+bool same_place(const Site &a, const Site &b) {
+  return a.line() == b.line() && a.column() == b.column() && !std::strcmp(a.file_name(), b.file_name());
+}
+
+// Everybody waits; whether everybody waits for the same thing is another question.
+void judge_barrier(Block &block) {
+  const auto waits = [](const Thread &t) { return t.state != State::done; };
+  const auto first = std::find_if(block.threads.begin(), block.threads.end(), waits);
+  const auto odd = std::find_if(first, block.threads.end(), [&](const Thread &t) {
+    return waits(t) && !same_place(t.site, first->site);
+  });
+  if (odd != block.threads.end()) {
+    machine.make_current(uint32_t(odd - block.threads.begin()));
+    const std::string lines =
+        "line " + std::to_string(first->site.line()) + " and line " + std::to_string(odd->site.line());
+    Report *report = machine.reports.add(
+        "barrier-divergence", "threads of one block wait at different barriers: " + lines, 0, &odd->site);
+    if (report) report->has_other = true, report->other = {block.index, first->index};
+  }
+  if (block.live == block.threads.size()) return;
+  machine.make_current(uint32_t(first - block.threads.begin()));
+  const auto gone = std::find_if_not(block.threads.begin(), block.threads.end(), waits);
+  const std::string what = std::to_string(block.threads.size() - block.live) + " of " +
+                           std::to_string(block.threads.size()) + " threads had exited when the others synchronised";
+  Report *report = machine.reports.add("early-exit", what, 0, &first->site);
+  if (report) report->has_other = true, report->other = {block.index, gone->index};
+}
+
+void arrive(State state, Site site) {
+  Thread &thread = machine.thread();
+  thread.state = state;
+  thread.site = site;
+  machine.wait();
+}
+
+}  // namespace
+
+void release_block_barrier(Block &block) {
+  judge_barrier(block);
+  int count = 0;
+  for (const Thread &thread : block.threads) count += thread.state == State::at_block_barrier && thread.predicate;
+  for (Thread &thread : block.threads) {
+    if (thread.state != State::at_block_barrier) continue;
+    thread.state = State::ready;
+    thread.result = thread.reduction == Reduction::count ? count
+                    : thread.reduction == Reduction::all ? count == int(block.live)
+                                                         : count > 0;
+  }
+  block.at_barrier = 0;
+  block.synchronised = ++machine.time;
+}
+
+void release_grid_barrier(std::vector<Block> &blocks) {
+  for (Block &block : blocks) {
+    if (!block.live) continue;
+    machine.block = &block;
+    judge_barrier(block);
+    for (Thread &thread : block.threads)
+      if (thread.state == State::at_grid_barrier) thread.state = State::ready;
+    block.at_grid = 0;
+  }
+  machine.grid_synchronised = ++machine.time;
+}
+
+void block_barrier(Site site) { block_reduce(Reduction::count, false, site); }
+
+int block_reduce(Reduction reduction, bool predicate, Site site) {
+  Thread &thread = machine.thread();
+  thread.reduction = reduction;
+  thread.predicate = predicate;
+  ++machine.block->at_barrier;
+  arrive(State::at_block_barrier, site);
+  return thread.result;
+}
+
+void grid_barrier(Site site) {
+  ++machine.block->at_grid;
+  arrive(State::at_grid_barrier, site);
+}
+
+void yield() {
+  machine.thread().yielded = true;
+  machine.wait();
+}
+
+void trap(Site site) {
+  machine.reports.add("trap", "__trap()", 0, &site);
+  machine.abort_run();
+}
+
+void misuse(const char *kind, const char *message, Site site) { machine.reports.add(kind, message, 0, &site); }
+
+}  // namespace emu

@@ -1,0 +1,136 @@
+#include "checker.hpp"
+
+#include "machine.hpp"
+
+namespace emu {
+
+namespace {
+
+const char *verb(Access kind) { return kind == Access::read ? "read" : "write"; }
+
+std::string place(const Region &region, uintptr_t at) {
+  const auto offset = ptrdiff_t(at - region.begin);
+  return region.name + (offset < 0 ? "" : "+") + std::to_string(offset);
+}
+
+}  // namespace
+
+void Checker::access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc) {
+  if (!machine.running) return;
+  last_pc_ = pc;
+  ++accesses_;
+  if (machine.stacks.holds(address)) return;
+  Region *region = machine.memory.find(address);
+  if (!region || address + bytes > region->end) out_of_bounds(region, address, bytes, kind, pc);
+  if (region->space == Space::program) return;
+  if (bytes <= 16 && (bytes & (bytes - 1)) == 0 && address % bytes) {
+    machine.reports.add("misaligned", std::to_string(bytes) + "-byte access at " + place(*region, address), pc);
+    machine.abort_run();
+  }
+  if (region->read_only) {
+    if (kind == Access::read) return;
+    machine.reports.add("write-to-input", "write to input " + place(*region, address), pc);
+    machine.abort_run();  // the input is what every later thread and order reads
+  }
+  if (kind != Access::read && region->is_padding(address))
+    machine.reports.add("write-to-padding", "write behind the end of a row at " + place(*region, address), pc);
+  shadow_access(*region, address, bytes, kind, uint32_t(pc));
+}
+
+void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t pc) {
+  const uint32_t me = machine.me;
+  const uintptr_t granule = region.granule(), end = address + bytes;
+  for (uintptr_t at = address & ~(granule - 1); at < end; at += granule) {
+    uint8_t mask = 0xff;
+    if (at < address || at + granule > end) {
+      mask = 0;
+      for (unsigned b = 0; b < granule; ++b) mask |= uint8_t((at + b >= address && at + b < end) << b);
+    }
+    mask &= uint8_t((1u << granule) - 1);
+    Cell &cell = region.cell(at);
+    if (cell.flag == Cell::in_flight && kind != Access::copy_done) {
+      const std::string what = std::string(verb(kind)) + " of " + place(region, at);
+      machine.reports.add("copy-in-flight", what + ", the destination of a cp.async that nobody has waited for", pc);
+      cell.flag = Cell::plain;
+    }
+    if (kind == Access::read || kind == Access::atomic) {
+      if ((cell.initialised & mask) != mask)
+        machine.reports.add("uninitialised-read", "read of " + place(region, at) + " before any write", pc);
+    }
+    if (kind == Access::read)
+      read_cell(region, cell, mask, at, me, pc);
+    else
+      write_cell(region, cell, mask, at, me, kind, pc);
+  }
+}
+
+void Checker::read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t me, uint32_t pc) {
+  if ((cell.written & mask) && !machine.ordered(cell.write, region.space))
+    race("read after write", region, at, cell.write, pc);
+  const Event now{me, machine.time, pc};
+  if (!cell.was_read) {
+    cell.near_read = cell.far_read = now;
+  } else if (cell.read.thread / 32 != me / 32) {
+    cell.far_read = cell.read;
+    cell.near_read = now;
+  } else if (cell.read.thread != me) {
+    cell.near_read = cell.read;
+  }
+  cell.read = now;
+  cell.was_read |= mask;
+}
+
+void Checker::write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t me, Access kind,
+                         uint32_t pc) {
+  const bool both_atomic = kind == Access::atomic && cell.flag == Cell::atomic;
+  if ((cell.written & mask) && !both_atomic && !machine.ordered(cell.write, region.space))
+    race("write after write", region, at, cell.write, pc);
+  if (cell.was_read & mask) {
+    for (const Event *read : {&cell.read, &cell.near_read, &cell.far_read}) {
+      if (machine.ordered(*read, region.space)) continue;
+      race("write after read", region, at, *read, pc);
+      break;
+    }
+  }
+  const bool again = cell.write.thread == me && cell.write.time == machine.time;
+  cell.written = again ? uint8_t(cell.written | mask) : mask;
+  cell.write = {me, machine.time, pc};
+  cell.flag = kind == Access::atomic ? Cell::atomic : kind == Access::copy_issued ? Cell::in_flight : Cell::plain;
+  cell.initialised |= mask;
+  cell.was_read &= uint8_t(~mask);
+}
+
+void Checker::race(const char *what, const Region &region, uintptr_t at, const Event &earlier, uint32_t pc) {
+  Report *report = machine.reports.add("race", std::string(what) + " on " + place(region, at), pc);
+  if (!report) return;
+  report->other = machine.who(earlier.thread);
+  report->other_pc = earlier.pc;
+  report->has_other = true;
+}
+
+void Checker::out_of_bounds(const Region *region, uintptr_t address, size_t bytes, Access kind, uintptr_t pc) {
+  const Region *near = region ? region : machine.memory.nearest(address);
+  std::string what = std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes ";
+  what += near ? "at " + place(*near, address) + ", whose size is " + std::to_string(near->size())
+               : std::string("at an address in no buffer");
+  machine.reports.add("out-of-bounds", what, pc);
+  machine.abort_run();
+}
+
+void Checker::report_unwritten() {
+  for (auto &region : machine.memory.regions()) {
+    if (region->space != Space::global || region->read_only || region->pitch == 0) continue;
+    size_t missing = 0, first = 0;
+    for (size_t offset = 0; offset < region->size(); ++offset) {
+      const uintptr_t at = region->begin + offset;
+      const unsigned bit = unsigned(offset & (region->granule() - 1));
+      if (region->is_padding(at) || region->cell(at).initialised >> bit & 1) continue;
+      if (!missing++) first = offset;
+    }
+    if (!missing) continue;
+    const std::string what = std::to_string(missing) + " bytes of " + region->name + " never written, the first at +";
+    machine.reports.add("not-written", what + std::to_string(first), 0);
+  }
+}
+
+}  // namespace emu

@@ -1,0 +1,33 @@
+// Judges each access of a kernel against the shadow of the memory it touches.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "memory.hpp"
+
+namespace emu {
+
+enum class Access : uint8_t { read, write, atomic, copy_issued, copy_done };
+
+class Checker {
+ public:
+  // The access of the running thread to `bytes` bytes. Does not return where it would corrupt memory.
+  void access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc);
+  // Bytes of outputs that nobody wrote.
+  void report_unwritten();
+  uintptr_t last_pc() const { return last_pc_; }
+  uint64_t accesses() const { return accesses_; }
+  void reset() { accesses_ = 0, last_pc_ = 0; }
+
+ private:
+  void shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t pc);
+  void read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t me, uint32_t pc);
+  void write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t me, Access kind, uint32_t pc);
+  void race(const char *what, const Region &region, uintptr_t at, const Event &earlier, uint32_t pc);
+  [[noreturn]] void out_of_bounds(const Region *region, uintptr_t address, size_t bytes, Access kind, uintptr_t pc);
+
+  uintptr_t last_pc_ = 0;
+  uint64_t accesses_ = 0;
+};
+
+}  // namespace emu

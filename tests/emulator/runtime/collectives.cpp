@@ -1,0 +1,106 @@
+// Warp collectives: lanes meet, the last to arrive does the work for all.
+#include <algorithm>
+
+#include "scheduler.hpp"
+
+namespace emu {
+
+namespace {
+
+// The lanes that wait with lane `leader`, if none that its mask names is still on the way.
+struct Group {
+  unsigned present = 0, missing = 0;
+  void *lanes[32] = {};
+};
+
+// False if a lane that has to come has not come yet.
+bool gather(Block &block, uint32_t warp, const Thread &leader, Group &group) {
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    if (!(leader.mask >> lane & 1)) continue;
+    const uint32_t i = warp * 32 + lane;
+    if (i >= block.threads.size() || block.threads[i].state == State::done) {
+      group.missing |= 1u << lane;
+      continue;
+    }
+    Thread &thread = block.threads[i];
+    if (thread.state != State::in_warp || thread.mask != leader.mask || thread.combine != leader.combine) return false;
+    group.present |= 1u << lane;
+    group.lanes[lane] = thread.payload;
+  }
+  return true;
+}
+
+// What any lane of the group knew to have happened before, all of them know now.
+void join_clocks(Block &block, uint32_t warp, unsigned present) {
+  uint32_t latest[32] = {};
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    if (!(present >> lane & 1)) continue;
+    const uint32_t *clock = &block.clocks[size_t(warp * 32 + lane) * 32];
+    for (uint32_t other = 0; other < 32; ++other) latest[other] = std::max(latest[other], clock[other]);
+  }
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    if (present >> lane & 1) latest[lane] = machine.time;
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    if (present >> lane & 1) std::copy_n(latest, 32, &block.clocks[size_t(warp * 32 + lane) * 32]);
+}
+
+void finish(Block &block, uint32_t warp, uint32_t leader, Group &group) {
+  Thread &first = block.threads[leader];
+  if (group.missing) {
+    const std::string what = "the mask names " + std::to_string(__builtin_popcount(group.missing)) +
+                             " lanes that have exited or do not exist";
+    machine.reports.add("warp-mask", what, 0, &first.site);
+  }
+  machine.running = false;  // what the combination reads are the lanes' payloads, not the kernel's memory
+  first.combine(group.lanes, group.present);
+  machine.running = true;
+  ++machine.time;
+  if (first.orders_memory) join_clocks(block, warp, group.present);
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    if (group.present >> lane & 1) block.threads[warp * 32 + lane].state = State::ready;
+}
+
+}  // namespace
+
+bool release_warp(Block &block, uint32_t warp) {
+  const uint32_t current = machine.current;
+  const uint32_t end = std::min<uint32_t>(warp * 32 + 32, uint32_t(block.threads.size()));
+  bool released = false;
+  for (uint32_t i = warp * 32; i < end; ++i) {
+    if (block.threads[i].state != State::in_warp) continue;
+    Group group;
+    if (!gather(block, warp, block.threads[i], group)) continue;
+    machine.make_current(i);
+    finish(block, warp, i, group);
+    released = true;
+  }
+  machine.make_current(current);
+  return released;
+}
+
+void warp_collective(unsigned mask, void *payload, Combine combine, bool orders_memory, Site site) {
+  Thread &me = machine.thread();
+  const uint32_t lane = machine.current % 32;
+  if (!(mask >> lane & 1)) misuse("warp-mask", "the calling lane is not in its own mask", site);
+  me.mask = mask | 1u << lane;
+  me.payload = payload;
+  me.combine = combine;
+  me.orders_memory = orders_memory;
+  me.state = State::in_warp;
+  me.site = site;
+  release_warp(*machine.block, machine.current / 32);
+  if (me.state == State::in_warp) machine.wait();
+}
+
+unsigned lane() { return machine.current % 32; }
+
+unsigned live_lanes() {
+  const Block &block = *machine.block;
+  const uint32_t begin = machine.current / 32 * 32;
+  const uint32_t end = std::min<uint32_t>(begin + 32, uint32_t(block.threads.size()));
+  unsigned mask = 0;
+  for (uint32_t i = begin; i < end; ++i) mask |= unsigned(block.threads[i].state != State::done) << (i - begin);
+  return mask;
+}
+
+}  // namespace emu

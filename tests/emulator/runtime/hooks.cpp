@@ -1,0 +1,71 @@
+// What compiled kernels call for each access. They are built with -fsanitize=thread and linked without libtsan: these
+// are its entry points, with the checker behind them.
+#include <cstring>
+
+#include "machine.hpp"
+
+#define EMU_CALLER (uintptr_t(__builtin_return_address(0)) - 1)
+
+namespace {
+
+inline void read(const void *p, size_t bytes, uintptr_t pc) {
+  emu::machine.checker.access(uintptr_t(p), bytes, emu::Access::read, pc);
+}
+inline void write(const void *p, size_t bytes, uintptr_t pc) {
+  emu::machine.checker.access(uintptr_t(p), bytes, emu::Access::write, pc);
+}
+
+}  // namespace
+
+#define EMU_HOOKS(bytes)                                                            \
+  void __tsan_read##bytes(void *p) { read(p, bytes, EMU_CALLER); }                  \
+  void __tsan_write##bytes(void *p) { write(p, bytes, EMU_CALLER); }                \
+  void __tsan_unaligned_read##bytes(void *p) { read(p, bytes, EMU_CALLER); }        \
+  void __tsan_unaligned_write##bytes(void *p) { write(p, bytes, EMU_CALLER); }      \
+  void __tsan_volatile_read##bytes(void *p) { read(p, bytes, EMU_CALLER); }         \
+  void __tsan_volatile_write##bytes(void *p) { write(p, bytes, EMU_CALLER); }       \
+  void __tsan_read_write##bytes(void *p) {                                          \
+    read(p, bytes, EMU_CALLER);                                                     \
+    write(p, bytes, EMU_CALLER);                                                    \
+  }
+
+extern "C" {
+
+EMU_HOOKS(1)
+EMU_HOOKS(2)
+EMU_HOOKS(4)
+EMU_HOOKS(8)
+EMU_HOOKS(16)
+void __tsan_read_range(void *p, size_t bytes) { read(p, bytes, EMU_CALLER); }
+void __tsan_write_range(void *p, size_t bytes) { write(p, bytes, EMU_CALLER); }
+void __tsan_init() {}
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void **, void *) {}
+void __tsan_vptr_read(void **) {}
+
+// The memory functions that the compiler calls for copies of whole objects; build.py renames the kernel's calls.
+void *emu_memcpy(void *to, const void *from, size_t bytes) {
+  read(from, bytes, EMU_CALLER);
+  write(to, bytes, EMU_CALLER);
+  return std::memcpy(to, from, bytes);
+}
+void *emu_memmove(void *to, const void *from, size_t bytes) {
+  read(from, bytes, EMU_CALLER);
+  write(to, bytes, EMU_CALLER);
+  return std::memmove(to, from, bytes);
+}
+void *emu_memset(void *to, int value, size_t bytes) {
+  write(to, bytes, EMU_CALLER);
+  return std::memset(to, value, bytes);
+}
+
+}  // extern "C"
+
+namespace emu {
+
+void note_read(const void *p, size_t bytes) { read(p, bytes, EMU_CALLER); }
+void note_write(void *p, size_t bytes) { write(p, bytes, EMU_CALLER); }
+void note_atomic(void *p, size_t bytes) { machine.checker.access(uintptr_t(p), bytes, Access::atomic, EMU_CALLER); }
+
+}  // namespace emu

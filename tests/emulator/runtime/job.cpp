@@ -1,0 +1,75 @@
+#include "job.hpp"
+
+#include <sstream>
+#include <stdexcept>
+
+namespace emu {
+
+namespace {
+
+std::vector<char> read_bytes(std::istream &in, size_t count) {
+  std::vector<char> bytes(count);
+  in.read(bytes.data(), std::streamsize(count));
+  return bytes;
+}
+
+Buffer read_buffer(std::istream &words, std::istream &in) {
+  Buffer buffer;
+  std::string role;
+  size_t bytes = 0;
+  words >> buffer.name >> role >> bytes >> buffer.row >> buffer.pitch >> buffer.granule_shift;
+  buffer.role = role == "in" ? Role::in : role == "out" ? Role::out : role == "inout" ? Role::inout : Role::scratch;
+  buffer.contents = read_bytes(in, bytes);
+  return buffer;
+}
+
+Constant read_constant(std::istream &words, std::istream &in) {
+  Constant constant;
+  size_t bytes = 0;
+  words >> constant.symbol >> bytes;
+  constant.contents = read_bytes(in, bytes);
+  return constant;
+}
+
+Argument read_argument(std::istream &words, std::istream &in) {
+  std::string kind;
+  size_t number = 0;
+  words >> kind >> number;
+  if (kind == "pointer") return {int(number), {}};
+  return {-1, read_bytes(in, number)};
+}
+
+// The name expression may hold spaces and ends the line.
+PlannedLaunch read_launch(std::istream &words) {
+  PlannedLaunch launch{};
+  words >> launch.grid.x >> launch.grid.y >> launch.grid.z >> launch.block.x >> launch.block.y >> launch.block.z;
+  words >> launch.shared_bytes >> launch.cooperative >> std::ws;
+  std::getline(words, launch.entry);
+  return launch;
+}
+
+}  // namespace
+
+Job read_job(std::istream &in) {
+  Job job;
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string verb;
+    words >> verb;
+    if (verb == "limit") words >> job.limit_s;
+    else if (verb == "buffer") job.buffers.push_back(read_buffer(words, in));
+    else if (verb == "constant") job.constants.push_back(read_constant(words, in));
+    else if (verb == "launch") job.launches.push_back(read_launch(words));
+    else if (verb == "argument") job.launches.back().arguments.push_back(read_argument(words, in));
+    else if (verb == "run") {
+      unsigned order = 0;
+      Run run{};
+      words >> order >> run.seed;
+      run.order = Order(order);
+      job.runs.push_back(run);
+    } else throw std::runtime_error("job: " + line + ": expected limit, buffer, constant, launch, argument or run");
+  }
+  return job;
+}
+
+}  // namespace emu

@@ -1,0 +1,59 @@
+// What the worker is told to do: buffers, then launches, then under which thread orders to run them.
+#pragma once
+#include <istream>
+#include <string>
+#include <vector>
+
+#include "machine.hpp"
+
+namespace emu {
+
+enum class Role : uint8_t { in, out, inout, scratch };
+
+// An operand or a scratch buffer. `contents` is what it holds before each run.
+struct Buffer {
+  std::string name;
+  Role role;
+  size_t row, pitch;  // bytes; 0 for scratch
+  unsigned granule_shift;
+  std::vector<char> contents;
+  char *data = nullptr;
+};
+
+// A `__constant__` variable and its value.
+struct Constant {
+  std::string symbol;
+  std::vector<char> contents;
+};
+
+// An argument is a buffer's index or a value's bytes.
+struct Argument {
+  int buffer = -1;
+  std::vector<char> value;
+};
+
+struct PlannedLaunch {
+  std::string entry;
+  dim3 grid, block;
+  size_t shared_bytes;
+  bool cooperative;
+  std::vector<Argument> arguments;
+};
+
+struct Run {
+  Order order;
+  uint64_t seed;
+};
+
+struct Job {
+  unsigned limit_s = 0;
+  std::vector<Buffer> buffers;
+  std::vector<Constant> constants;
+  std::vector<PlannedLaunch> launches;
+  std::vector<Run> runs;
+};
+
+// Lines of words, each followed by the raw bytes that it announces; worker.py writes them. Throws std::runtime_error.
+Job read_job(std::istream &in);
+
+}  // namespace emu

@@ -1,0 +1,96 @@
+#include "layout.hpp"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace emu {
+
+namespace {
+
+// How the symbols of variables inside a function begin.
+std::string scope_of(const Entry &entry) {
+  Dl_info info{};
+  if (!dladdr(entry.kernel, &info) || !info.dli_sname) return "";
+  const std::string function = info.dli_sname;
+  if (function.starts_with("_Z")) return "_ZZ" + function.substr(2) + "E";
+  return "_ZZ" + std::to_string(function.size()) + function + "E";  // extern "C"
+}
+
+// Variables of other kernels in the same program are not there for this one.
+bool is_foreign(const SharedVariable &variable, const Entry &entry) {
+  const std::string own = scope_of(entry);
+  if (own.empty() || variable.symbol.starts_with(own)) return false;
+  return std::any_of(entries, entries + entry_count, [&](const Entry &other) {
+    const std::string scope = scope_of(other);
+    return !scope.empty() && variable.symbol.starts_with(scope);
+  });
+}
+
+// `smem_a` of `_ZZ5sgemmE6smem_a`.
+std::string plain_name(const std::string &symbol) {
+  char *demangled = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr);
+  std::string name = demangled ? demangled : symbol;
+  std::free(demangled);
+  const size_t scope = name.rfind("::");
+  return scope == std::string::npos ? name : name.substr(scope + 2);
+}
+
+void add_shared(char *begin, size_t bytes, unsigned granule_shift, std::string name) {
+  machine.shared_regions.push_back(&machine.memory.add(
+      {.begin = uintptr_t(begin), .end = uintptr_t(begin) + bytes, .space = Space::shared,
+       .granule_shift = granule_shift, .name = std::move(name), .shadow = nullptr}));
+}
+
+}  // namespace
+
+// Room for a buffer in the middle of nothing: whoever misses it by less than a gap hits no other buffer.
+void place(Buffer &buffer) {
+  constexpr size_t gap = size_t(1) << 28;
+  const size_t page = size_t(getpagesize()), bytes = (buffer.contents.size() + page) / page * page;
+  void *reserved = mmap(nullptr, bytes + 2 * gap, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) throw std::runtime_error("no address space for buffer " + buffer.name);
+  buffer.data = static_cast<char *>(reserved) + gap;
+  mprotect(buffer.data, bytes, PROT_READ | PROT_WRITE);
+}
+
+void restore_buffers(Job &job) {
+  for (Buffer &buffer : job.buffers) std::copy(buffer.contents.begin(), buffer.contents.end(), buffer.data);
+}
+
+void map_memory(const Job &job, const Image &image) {
+  machine.memory.clear();
+  for (const Buffer &buffer : job.buffers) {
+    Region region{.begin = uintptr_t(buffer.data), .end = uintptr_t(buffer.data) + buffer.contents.size(),
+                  .space = Space::global, .read_only = buffer.role == Role::in, .granule_shift = buffer.granule_shift,
+                  .row = buffer.row, .pitch = buffer.pitch, .name = buffer.name, .shadow = nullptr};
+    if (!region.read_only) region.forget(buffer.role == Role::inout);
+    machine.memory.add(std::move(region));
+  }
+  machine.memory.add({.begin = image.begin, .end = image.end, .name = "program", .shadow = nullptr});
+}
+
+void map_shared(const Job &job, const Image &image, const Entry &entry, size_t dynamic_bytes) {
+  machine.memory.remove_shared();
+  machine.shared_regions.clear();
+  unsigned finest = 2;
+  for (const Buffer &buffer : job.buffers) finest = std::min(finest, buffer.granule_shift);
+  machine.static_shared = image.shared;
+  machine.static_bytes = image.shared_bytes;
+  for (const SharedVariable &variable : image.variables)
+    if (!is_foreign(variable, entry))
+      add_shared(image.shared + variable.offset, variable.size, finest, plain_name(variable.symbol));
+  std::free(machine.dynamic_shared);
+  machine.dynamic_bytes = dynamic_bytes;
+  machine.dynamic_shared = nullptr;
+  if (!dynamic_bytes) return;
+  machine.dynamic_shared = static_cast<char *>(std::aligned_alloc(1024, (dynamic_bytes + 1023) / 1024 * 1024));
+  add_shared(machine.dynamic_shared, dynamic_bytes, finest, "dynamic shared memory");
+}
+
+}  // namespace emu

@@ -1,0 +1,41 @@
+// What went wrong, where, and between whom.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../include/emu/runtime.h"
+
+namespace emu {
+
+// A thread of the launch, for a report.
+struct Who {
+  uint3 block{}, thread{};
+};
+
+// `pc` locates an access; `file` and `line` a call. `other` is the second thread of a race.
+struct Report {
+  std::string kind, message;
+  uintptr_t pc = 0, other_pc = 0;
+  std::string file;
+  unsigned line = 0;
+  Who who, other;
+  bool has_other = false;
+  uint64_t count = 1;
+};
+
+// Reports of one run. The first of a kind at a place is kept, later ones are counted.
+class Reports {
+ public:
+  static constexpr size_t limit = 64;
+
+  // The report to fill in, or nullptr where it is only counted (or there are too many).
+  Report *add(const char *kind, std::string message, uintptr_t pc, const Site *site = nullptr);
+  void clear() { all_.clear(); }
+  const std::vector<Report> &all() const { return all_; }
+
+ private:
+  std::vector<Report> all_;
+};
+
+}  // namespace emu

@@ -1,0 +1,169 @@
+// The program that a .cu becomes: reads a job from standard input, runs it, writes what it found to standard output.
+// A process of its own, so that a hang or a wild store fails one test and not the run.
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <stdexcept>
+#include <tuple>
+
+#include "job.hpp"
+#include "layout.hpp"
+#include "scheduler.hpp"
+
+namespace emu {
+
+namespace {
+
+FILE *reply;
+std::chrono::steady_clock::time_point began;
+
+void write_report(const Report &r) {
+  const auto &[block, thread] = r.who;
+  std::fprintf(reply, "report\t%s\t%s\t%zx\t%zx\t%s\t%u\t%llu\t%u %u %u %u %u %u\t", r.kind.c_str(), r.message.c_str(),
+               size_t(r.pc), size_t(r.other_pc), r.file.c_str(), r.line, (unsigned long long)r.count, block.x, block.y,
+               block.z, thread.x, thread.y, thread.z);
+  const auto &[other_block, other] = r.other;
+  if (r.has_other)
+    std::fprintf(reply, "%u %u %u %u %u %u", other_block.x, other_block.y, other_block.z, other.x, other.y, other.z);
+  std::fputc('\n', reply);
+}
+
+void write_run(const Job &job) {
+  for (const Report &report : machine.reports.all()) write_report(report);
+  for (const Buffer &buffer : job.buffers) {
+    if (buffer.role != Role::out && buffer.role != Role::inout) continue;
+    std::fprintf(reply, "buffer\t%s\t%zu\n", buffer.name.c_str(), buffer.contents.size());
+    std::fwrite(buffer.data, 1, buffer.contents.size(), reply);
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - began;
+  std::fprintf(reply, "done\t%llu\t%llu\t%.6f\n", (unsigned long long)machine.switches,
+               (unsigned long long)machine.checker.accesses(), spent.count());
+  std::fflush(reply);
+}
+
+const Job *current_job;
+
+// A signal ends the process, but not before the reports are out: where the kernel was is what is wanted.
+void on_signal(int number) {
+  alarm(2);  // the heap may be what is broken: then the report is not to be had, and the end must come all the same
+  const bool late = number == SIGPROF;
+  std::string what = late ? "still running after " + std::to_string(current_job->limit_s) + " s" : strsignal(number);
+  machine.reports.add(late ? "timeout" : "crash", what + "; the last access before", machine.checker.last_pc());
+  write_run(*current_job);
+  _exit(0);
+}
+
+void catch_signals(unsigned limit_s) {
+  static char stack[64 * 1024];
+  const stack_t alternate{.ss_sp = stack, .ss_flags = 0, .ss_size = sizeof stack};
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_ONSTACK;
+  for (int number : {SIGPROF, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(number, &action, nullptr);
+  // Processor time, so that a busy machine fails no test; kernels do not sleep.
+  const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = time_t(limit_s), .tv_usec = 0}};
+  setitimer(ITIMER_PROF, &limit, nullptr);
+}
+
+void set_constant(const Constant &constant) {
+  void *address = dlsym(RTLD_DEFAULT, constant.symbol.c_str());
+  if (!address) throw std::runtime_error("the .cu has no constant " + constant.symbol);
+  std::memcpy(address, constant.contents.data(), constant.contents.size());
+}
+
+const Entry &find_entry(const std::string &name) {
+  for (int i = 0; i < entry_count; ++i)
+    if (name == entries[i].name) return entries[i];
+  throw std::runtime_error("the .cu was compiled without the entry " + name);
+}
+
+void check_arguments(const PlannedLaunch &plan, const Entry &entry) {
+  int sizes[64];
+  const auto count = size_t(entry.sizes(sizes));
+  if (count != plan.arguments.size())
+    throw std::runtime_error(plan.entry + " takes " + std::to_string(count) + " arguments, the plan has " +
+                             std::to_string(plan.arguments.size()));
+  for (size_t i = 0; i < count; ++i) {
+    const int given = plan.arguments[i].buffer >= 0 ? -1 : int(plan.arguments[i].value.size());
+    if (given == sizes[i]) continue;
+    const auto name = [](int size) { return size < 0 ? std::string("a pointer") : std::to_string(size) + " bytes"; };
+    throw std::runtime_error(plan.entry + ", argument " + std::to_string(i) + ": is " + name(sizes[i]) +
+                             ", the plan gives " + name(given));
+  }
+}
+
+void check_limits(const PlannedLaunch &plan) {
+  const auto &[grid, block] = std::tie(plan.grid, plan.block);
+  const bool grid_fits = grid.x && grid.y && grid.z && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535;
+  const size_t threads = size_t(block.x) * block.y * block.z;
+  if (!grid_fits) throw std::runtime_error(plan.entry + ": no device takes this grid; at most 2^31-1 x 65535 x 65535");
+  if (!threads || threads > 1024 || block.z > 64)
+    throw std::runtime_error(plan.entry + ": no device takes this block; at most 1024 threads, 64 along z");
+  if (plan.shared_bytes > 227 * 1024)
+    throw std::runtime_error(plan.entry + ": no device has " + std::to_string(plan.shared_bytes) +
+                             " bytes of shared memory for a block");
+}
+
+void run_launch(Job &job, PlannedLaunch &plan, const Run &run, const Image &image) {
+  const Entry &entry = find_entry(plan.entry);
+  check_arguments(plan, entry);
+  check_limits(plan);
+  void *arguments[64];
+  for (size_t i = 0; i < plan.arguments.size(); ++i) {
+    Argument &argument = plan.arguments[i];
+    arguments[i] = argument.buffer >= 0 ? static_cast<void *>(&job.buffers[size_t(argument.buffer)].data)
+                                        : argument.value.data();
+  }
+  map_shared(job, image, entry, plan.shared_bytes);
+  machine.launch = {&entry, arguments, plan.grid, plan.block, plan.shared_bytes, plan.cooperative, run.order, run.seed};
+  machine.threads_per_block = plan.block.x * plan.block.y * plan.block.z;
+  Scheduler(machine.launch).run();
+  machine.grid_synchronised = ++machine.time;  // the next launch sees all of this one
+}
+
+void run_job(Job &job, const Run &run, const Image &image) {
+  began = std::chrono::steady_clock::now();
+  machine.reports.clear();
+  machine.checker.reset();
+  machine.aborted = false;
+  machine.switches = 0;
+  restore_buffers(job);
+  map_memory(job, image);
+  for (PlannedLaunch &plan : job.launches)
+    if (!machine.aborted) run_launch(job, plan, run, image);
+  if (!machine.aborted && machine.reports.all().empty()) machine.checker.report_unwritten();
+  write_run(job);
+}
+
+int serve() {
+  // Kernels that print must not print into the reply.
+  reply = fdopen(dup(STDOUT_FILENO), "wb");
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  try {
+    Job job = read_job(std::cin);
+    current_job = &job;
+    for (Buffer &buffer : job.buffers) place(buffer);
+    for (const Constant &constant : job.constants) set_constant(constant);
+    catch_signals(job.limit_s);
+    const Image image = find_image();
+    for (const Run &run : job.runs) run_job(job, run, image);
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+
+}  // namespace emu
+
+int main() { return emu::serve(); }

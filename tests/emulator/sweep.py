@@ -1,0 +1,115 @@
+"""Takes a registered CUDA kernel through the emulator: the plans that a GPU would launch, checked access by access."""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
+from bench.plan.operation import Operand, Problem
+from bench.plan.registry import CudaKernel, Registry, Scratch, TensorMap, Tile
+from emulator.build import CUDA, CompileError, program
+from emulator.report import unwaived
+from emulator.shapes import is_whole, problems
+from emulator.worker import LIMIT_S, ORDERS, Buffer, Launch, Outcome, run
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel, problem and tile: what one worker process runs under every order of threads."""
+
+    kernel: CudaKernel
+    problem: Problem
+    tile: Tile
+
+    @property
+    def id(self) -> str:
+        """`tiled.cu/gemm/m33n31k17/f32/NT/T16`: the file's base name first."""
+        tile = "".join(f"{name}{value}" for name, value in vars(self.tile).items())
+        return "/".join(filter(None, [Path(self.kernel.source).name, self.problem.id, tile]))
+
+
+def cases(registry: Registry, kernel: CudaKernel) -> list[Case]:
+    """All problems under the default tile; under each other tile the ragged ones, so that no tile goes unseen."""
+    first, *others = list(kernel.tiles())
+    taken = problems(kernel, registry.operations[kernel.op])
+    default = [Case(kernel, problem, first) for problem in taken if not _refused(kernel, problem, first)]
+    more = [Case(kernel, p, tile) for tile in others for p in _few(kernel, taken, tile)]
+    return default + more
+
+
+def _refused(kernel: CudaKernel, problem: Problem, tile: Tile) -> bool:
+    return kernel.valid is not None and kernel.valid(problem, tile) is not None
+
+
+def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Problem]:
+    """Of each storage type and layout the largest ragged problem that the tile takes, or the largest at all."""
+    groups: dict[tuple[Any, ...], list[Problem]] = {}
+    for problem in taken:
+        if not _refused(kernel, problem, tile):
+            groups.setdefault((problem.dtype, getattr(problem, "layout", None)), []).append(problem)
+    for group in groups.values():
+        yield max(group, key=lambda problem: (not is_whole(problem), problem.footprint_bytes))
+
+
+def entries(all_cases: list[Case]) -> tuple[str, ...]:
+    """The name expressions that the cases need, so that one compilation serves them all."""
+    names = (name for case in all_cases for name, _ in case.kernel.calls(case.problem, case.tile))
+    return tuple(dict.fromkeys(names))
+
+
+def complaints(case: Case, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[str]:
+    """What is wrong with the kernel in this case: reports and wrong results, each named with its order. Raises
+    CompileError and WorkerError.
+
+    names: all entries to compile the source with. cuda: the folder of the sources.
+    """
+    rng = np.random.default_rng(zlib.crc32(case.problem.id.encode()))
+    operands = case.problem.operands()
+    buffers = {operand.name: _buffer(operand, rng) for operand in operands}
+    reference = case.problem.reference({o.name: _view(o, buffers[o.name].data) for o in operands}, rng)
+    launches = list(_launches(case, buffers))
+    try:
+        worker = program(cuda / case.kernel.source, names, include=cuda)
+    except CompileError as error:
+        raise CompileError(f"{case.kernel.id}: {error}") from None
+    for outcome in run(worker, buffers, launches, orders=ORDERS, limit_s=limit_s):
+        yield from (f"{case.id} {outcome.order}: {report}" for report in unwaived(outcome.reports))
+        if reason := _verdict(case, outcome, operands, reference):
+            yield f"{case.id} {outcome.order}: wrong: {reason}"
+
+
+def _verdict(case: Case, outcome: Outcome, operands: tuple[Operand, ...], reference: Any) -> str | None:
+    outputs = {o.name: _view(o, outcome.outputs[o.name]) for o in operands if o.role != "in"}
+    return case.problem.check(outputs, reference, case.kernel.numerics_for(case.problem)).reason
+
+
+def _buffer(operand: Operand, rng: np.random.Generator) -> Buffer:
+    """Inputs uniform in [-1, 1], NaN in the padding behind each row and wherever an output is not yet written."""
+    data = np.full(operand.elements, DTYPES[operand.dtype].poison, bits_dtype(operand.dtype))
+    data = data.view(numpy_dtype(operand.dtype))
+    if operand.role != "out":
+        _view(operand, data)[...] = rng.uniform(-1.0, 1.0, operand.shape).astype(data.dtype)
+    return Buffer(operand.role, data, operand.shape[-1], operand.pad)
+
+
+def _view(operand: Operand, data: Array) -> Array:
+    """The elements without the padding."""
+    return data.reshape(*operand.shape[:-1], operand.ld)[..., : operand.shape[-1]]
+
+
+def _launches(case: Case, buffers: dict[str, Buffer]) -> Iterator[Launch]:
+    """The plan's launches; scratch that they name joins the buffers."""
+    for name, call in case.kernel.calls(case.problem, case.tile):
+        for arg in call.args:
+            if isinstance(arg, TensorMap):
+                raise TypeError(f"{case.kernel.id}: tensor maps are not emulated; declare `emulated=` with the reason")
+            if isinstance(arg, Scratch):
+                buffers[arg.name] = Buffer("scratch", np.full(arg.nbytes, 0xFF, np.uint8))
+        args = tuple(arg.name if isinstance(arg, Scratch) else arg for arg in call.args)
+        yield Launch(name, call.grid, call.block, args, call.shared_bytes, case.kernel.cooperative)

@@ -1,0 +1,160 @@
+"""Runs launches in a worker process of their own, under a time limit, and reads back outputs and reports."""
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from emulator.report import RawReport, Report, locate, parse
+
+Array = np.ndarray[Any, Any]
+Role = Literal["in", "out", "inout", "scratch"]
+
+ORDERS = ("forward", "reverse", "random")
+#: Seconds of processor time that one worker may take. Launches of the tests take milliseconds; this is for the hung.
+LIMIT_S = 10
+#: The worker ends itself; should it be unable to, it is killed after this many times its limit by the wall clock.
+PATIENCE = 20
+
+
+class WorkerError(AssertionError):
+    """The worker refused the job: the plan does not fit the kernel, or no device would take the launch."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that a launch is handed: `data` is its content before the run, `pad` elements follow each row of `row`.
+
+    `in` may not be written, every element of `out` has to be; `scratch` starts uninitialised and is not read back.
+    """
+
+    role: Role
+    data: Array
+    row: int = 0
+    pad: int = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch. An argument is a buffer's name, an int (C `int`), a float (C `float`) or a NumPy scalar."""
+
+    entry: str
+    grid: int | tuple[int, ...]
+    block: int | tuple[int, ...]
+    args: tuple[Any, ...]
+    shared_bytes: int = 0
+    cooperative: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of the launches under one order of threads and blocks."""
+
+    order: str
+    outputs: dict[str, Array]
+    reports: list[Report]
+    switches: int = 0
+    accesses: int = 0
+    time_s: float = 0.0
+
+
+@dataclass
+class _Reply:
+    raw: list[RawReport] = field(default_factory=list)
+    outputs: dict[str, bytes] = field(default_factory=dict)
+
+
+def run(
+    program: Path,
+    buffers: Mapping[str, Buffer],
+    launches: Sequence[Launch],
+    *,
+    orders: Sequence[str] = ORDERS,
+    constants: Mapping[str, Array] | None = None,
+    seed: int = 0,
+    limit_s: int = LIMIT_S,
+) -> list[Outcome]:
+    """Run the launches one after another, once for each order, each time from the same contents. Raises WorkerError.
+
+    constants: values of `__constant__` variables. A run that ends in a crash or at the time limit is the last.
+    """
+    job = b"".join(_job(buffers, launches, orders, constants or {}, seed, limit_s))
+    done = subprocess.run([str(program)], input=job, capture_output=True, timeout=limit_s * PATIENCE)
+    outcomes = list(_outcomes(done.stdout, program, buffers, orders))
+    if done.returncode or not outcomes:
+        said = done.stderr.decode(errors="replace").strip()
+        raise WorkerError(said or f"the worker ended with status {done.returncode} and said nothing")
+    return outcomes
+
+
+def _job(
+    buffers: Mapping[str, Buffer],
+    launches: Sequence[Launch],
+    orders: Sequence[str],
+    constants: Mapping[str, Array],
+    seed: int,
+    limit_s: int,
+) -> Iterator[bytes]:
+    """The job as the worker reads it (runtime/job.cpp)."""
+    yield _line("limit", limit_s)
+    for name, buffer in buffers.items():
+        size = buffer.data.itemsize
+        row = buffer.row or (buffer.data.size if buffer.role != "scratch" else 0)
+        granule = min(size, 4).bit_length() - 1
+        yield _line("buffer", name, buffer.role, buffer.data.nbytes, row * size, (row + buffer.pad) * size, granule)
+        yield buffer.data.tobytes()
+    for symbol, value in constants.items():
+        yield _line("constant", symbol, value.nbytes) + value.tobytes()
+    names = list(buffers)
+    for launch in launches:
+        sizes = (*_three(launch.grid), *_three(launch.block), launch.shared_bytes, int(launch.cooperative))
+        yield _line("launch", *sizes, launch.entry)
+        for arg in launch.args:
+            yield _argument(arg, names)
+    for order in orders:
+        yield _line("run", ORDERS.index(order), seed)
+
+
+def _line(*words: object) -> bytes:
+    return (" ".join(map(str, words)) + "\n").encode()
+
+
+def _three(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    sizes = (size,) if isinstance(size, int) else size
+    return (*sizes, 1, 1)[:3]
+
+
+def _argument(arg: Any, names: list[str]) -> bytes:
+    if isinstance(arg, str):
+        return _line("argument", "pointer", names.index(arg))
+    if isinstance(arg, np.generic):
+        value = arg.tobytes()
+    elif isinstance(arg, int):
+        value = np.int32(arg).tobytes()
+    elif isinstance(arg, float):
+        value = np.float32(arg).tobytes()
+    else:
+        raise WorkerError(f"argument {arg!r}: the emulator takes buffers and scalars, not {type(arg).__name__}")
+    return _line("argument", "value", len(value)) + value
+
+
+def _outcomes(stdout: bytes, program: Path, buffers: Mapping[str, Buffer], orders: Sequence[str]) -> Iterator[Outcome]:
+    """The runs in the worker's reply, which is lines of words, some followed by raw bytes."""
+    reply, at, left = _Reply(), 0, iter(orders)
+    while at < len(stdout):
+        end = stdout.index(b"\n", at)
+        line, at = stdout[at:end].decode(errors="replace"), end + 1
+        verb, *words = line.split("\t")
+        if verb == "report":
+            reply.raw.append(parse(line))
+        elif verb == "buffer":
+            size = int(words[1])
+            reply.outputs[words[0]], at = stdout[at : at + size], at + size
+        else:
+            outputs = {n: np.frombuffer(b, buffers[n].data.dtype) for n, b in reply.outputs.items()}
+            switches, accesses, time_s = int(words[0]), int(words[1]), float(words[2])
+            yield Outcome(next(left), outputs, locate(program, reply.raw), switches, accesses, time_s)
+            reply = _Reply()

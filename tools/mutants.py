@@ -1,0 +1,82 @@
+"""Proves the emulated tests: makes one mistake at a time in every .cu and shows which of them nobody notices.
+
+    python tools/mutants.py [PART OF A PATH ...]
+
+Removes each barrier, boundary guard and wait for copies, shifts each bound by one, puts another size in place of each
+leading dimension, and runs that kernel's sweep. Survivors are printed; one that docs/emulator.md does not explain
+makes the exit status 1.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from bench.plan.discovery import discover  # noqa: E402
+from emulator.build import CUDA, missing_tool  # noqa: E402
+from emulator.mutation import mutants  # noqa: E402
+from emulator.proof import Fate, fates, kernels_by_source, plan  # noqa: E402
+
+DOCS = ROOT / "docs" / "emulator.md"
+
+
+def main(parts: list[str]) -> int:
+    """The script: exit status 0 where every survivor is explained, 1 where not, 2 where nothing can be compiled."""
+    if reason := missing_tool():
+        print(reason, file=sys.stderr)
+        return 2
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as cache:  # thousands of programs that nobody will ask for again
+        os.environ["XDG_CACHE_HOME"] = cache
+        found = [fate for source in _sources(parts) for fate in _run(source)]
+    survivors = [fate for fate in found if fate.complaint is None]
+    unexplained = _unexplained(survivors)
+    for fate in unexplained:
+        print(f"not explained in {DOCS.relative_to(ROOT)}: {fate.source} {fate.mutant}")
+    stillborn = sum(not fate.compiles for fate in found)
+    print(
+        f"{len(found)} mutants in {time.monotonic() - began:.0f} s: {len(found) - len(survivors) - stillborn} caught, "
+        f"{stillborn} do not compile, {len(survivors)} survived, {len(unexplained)} of them unexplained"
+    )
+    return 1 if unexplained else 0
+
+
+def _sources(parts: list[str]) -> list[str]:
+    """The sources of emulated kernels whose path holds one of the parts."""
+    sources = sorted(kernels_by_source(discover()))
+    return [source for source in sources if not parts or any(part in source for part in parts)]
+
+
+def _run(source: str) -> list[Fate]:
+    plans = plan(discover(), source)
+    all_mutants = list(mutants((CUDA / source).read_text()))
+    found = []
+    for fate in fates(source, all_mutants, plans, os.cpu_count() or 1):
+        found.append(fate)
+        if fate.complaint is None:
+            print(f"SURVIVED {source} {fate.mutant}", flush=True)
+    caught = sum(fate.complaint is not None for fate in found)
+    print(f"{source}: {caught} of {len(found)} mutants caught", flush=True)
+    return found
+
+
+def _unexplained(survivors: list[Fate]) -> list[Fate]:
+    """Survivors that the page does not name, as `gemm/tiled.cu`: `i < k` -> `i < k + 1`; a mention explains one."""
+    page = DOCS.read_text() if DOCS.is_file() else ""
+    seen: Counter[str] = Counter()
+    left = []
+    for fate in survivors:
+        mention = f"`{fate.source}`: {fate.mutant.change}"
+        seen[mention] += 1
+        if seen[mention] > page.count(mention):
+            left.append(fate)
+    return left
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
