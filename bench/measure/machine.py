@@ -51,6 +51,8 @@ def versions(kernel: Kernel, launcher: str | None = None) -> str:
     """`numpy 2.4.6; openblas 0.3.31 Haswell pthreads (numpy.libs)`: what the numbers of a row stand on."""
     parts = [f"{module} {version}" for module in kernel.modules if (version := module_version(module))]
     parts += [build for module in kernel.modules for build in _blas_of(module)]
+    if kernel.library_version:
+        parts += [kernel.library_version()]
     if kernel.device == "cuda":
         parts += [f"driver {_driver_version()}"]
     if launcher:

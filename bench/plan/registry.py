@@ -30,6 +30,8 @@ class Kernel:
     modules: what must be importable. threaded: whether it uses more than one CPU thread.
     order: `F` for kernels that read the same buffers as column-major matrices.
     library_scratch: bytes that the library allocates by itself, as a function of the problem.
+    library_version: what `versions` says beside the modules, asked once the kernel is set up.
+    synchronises: its calls block the host, so that no stream may be held back behind them.
     """
 
     op: str
@@ -45,6 +47,7 @@ class Kernel:
     threaded: bool = False
     order: str = "C"
     library_scratch: Callable[[Any], int] | None = None
+    library_version: Callable[[], str] | None = None
     synchronises: bool = False
 
     @property
@@ -111,6 +114,7 @@ class CudaKernel(Kernel):
     source: path below `cuda/`. entry: C++ name expression in which `{BM}` is a tunable and `{op_a}` an attribute of
     the problem. min_arch: compute capability times ten. valid: why a tile cannot take a problem, or None.
     emulated: None where the tests run it on the CPU; otherwise why they cannot (wgmma, TMA), which they report.
+    spills: why it may spill registers or use stack; without a reason the tests forbid it.
     """
 
     source: str
@@ -121,6 +125,7 @@ class CudaKernel(Kernel):
     valid: Callable[[Any, Any], str | None] | None = None
     cooperative: bool = False
     emulated: str | None = None
+    spills: str = ""
 
     def tiles(self) -> Iterator[Tile]:
         """Every combination of the tunables, the defaults (first values) first."""
@@ -204,9 +209,9 @@ def operation(name: str) -> Callable[[type[P]], type[P]]:
     return register
 
 
-def _common(op: str, function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Split the decorator's keywords into the kernel's own fields and the axes of its domain."""
-    own = {key: options.pop(key) for key in list(options) if key in Kernel.__dataclass_fields__ or key in _CUDA_ONLY}
+def _fields(kind: type[Kernel], op: str, function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Split the decorator's keywords into the fields of `kind` and the axes of its domain."""
+    own = {key: options.pop(key) for key in list(options) if key in kind.__dataclass_fields__}
     domain = {}
     for plural, values in options.items():
         if not plural.endswith("s") or not isinstance(values, tuple):
@@ -216,9 +221,6 @@ def _common(op: str, function: Callable[..., Any], options: dict[str, Any]) -> d
         domain[plural.removesuffix("s")] = values
     doc = (function.__doc__ or "").strip().split("\n")[0]
     return {"op": op, "name": own.pop("name", function.__name__), "label": doc, "domain": domain, **own}
-
-
-_CUDA_ONLY = {"source", "entry", "min_arch", "tunables", "valid", "cooperative", "emulated"}
 
 
 def kernel(op: str, *, provider: str, device: str, **options: Any) -> Callable[[F], F]:
@@ -231,7 +233,7 @@ def kernel(op: str, *, provider: str, device: str, **options: Any) -> Callable[[
     """
 
     def register(function: F) -> F:
-        REGISTRY.add(Kernel(provider=provider, device=device, setup=function, **_common(op, function, options)))
+        REGISTRY.add(Kernel(provider=provider, device=device, setup=function, **_fields(Kernel, op, function, options)))
         return function
 
     return register
@@ -246,7 +248,7 @@ def cuda_kernel(op: str, *, source: str, entry: str, **options: Any) -> Callable
 
     def register(function: F) -> F:
         options_ = {"modules": ("cupy", "cuda.core"), **options, "source": source, "entry": entry}
-        fields = _common(op, function, options_)
+        fields = _fields(CudaKernel, op, function, options_)
         REGISTRY.add(CudaKernel(provider="cuda", device="cuda", plan=function, **fields))
         return function
 

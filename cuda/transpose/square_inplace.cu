@@ -18,15 +18,16 @@ __global__ void __launch_bounds__(TILE *ROWS) transpose_square_inplace(T *a, uns
   const unsigned row0 = TILE * (standing ? blockIdx.x - even : tiles - 1 - blockIdx.x);
   const unsigned col0 = TILE * (standing ? blockIdx.y : tiles - even - blockIdx.y);
   const unsigned x = threadIdx.x;
+  // Off the diagonal the tile's smaller index, col0, begins a whole tile; only row0's tile can be cut off by the edge.
 #pragma unroll
   for (unsigned y = threadIdx.y; y < TILE; y += ROWS) {
     if (row0 + y < n && col0 + x < n) lower[y][x] = a[offset<Op::N>(row0 + y, col0 + x, n)];
-    if (row0 != col0 && col0 + y < n && row0 + x < n) upper[y][x] = a[offset<Op::N>(col0 + y, row0 + x, n)];
+    if (row0 != col0 && row0 + x < n) upper[y][x] = a[offset<Op::N>(col0 + y, row0 + x, n)];
   }
   __syncthreads();  // both tiles are read whole before either is written
 #pragma unroll
   for (unsigned y = threadIdx.y; y < TILE; y += ROWS) {
     if (col0 + y < n && row0 + x < n) a[offset<Op::N>(col0 + y, row0 + x, n)] = lower[x][y];
-    if (row0 != col0 && row0 + y < n && col0 + x < n) a[offset<Op::N>(row0 + y, col0 + x, n)] = upper[x][y];
+    if (row0 != col0 && row0 + y < n) a[offset<Op::N>(row0 + y, col0 + x, n)] = upper[x][y];
   }
 }

@@ -56,6 +56,11 @@ class _Ctypes:
             "cublasGemmStridedBatchedEx", *head, *typed, s, *typed, s, p, *typed, s, i, i, i
         )
 
+    def get_version(self, handle: int) -> int:
+        version = ctypes.c_int()
+        self._routine("cublasGetVersion_v2", ctypes.c_void_p, ctypes.c_void_p)(handle, ctypes.byref(version))
+        return version.value
+
     def create(self) -> int:
         handle = ctypes.c_void_p()
         self._routine("cublasCreate_v2", ctypes.c_void_p)(ctypes.byref(handle))
@@ -83,6 +88,14 @@ class _CuBlas(NamedTuple):
 def binding() -> str:
     """`nvmath` or `ctypes`: through what cuBLAS is called here."""
     return "nvmath" if importlib.util.find_spec("nvmath") else "ctypes"
+
+
+@lru_cache
+def described() -> str:
+    """`cublas 13.0.2 by nvmath`: the library's version and how it is called."""
+    blas = _cublas()
+    version = blas.api.get_version(blas.handle)
+    return f"cublas {version // 10000}.{version // 100 % 100}.{version % 100} by {binding()}"
 
 
 @lru_cache
@@ -179,6 +192,7 @@ _CUBLAS: dict[str, Any] = {
     "modules": ("cupy",),
     "layouts": ("NN", "NT", "TN", "TT"),
     "library_scratch": lambda problem: WORKSPACE_BYTES,
+    "library_version": described,
 }
 _ROWS: dict[str, Any] = {**_CUBLAS, "supports": fits_ints}
 _COLUMNS: dict[str, Any] = {**_CUBLAS, "supports": unpadded, "order": "F"}

@@ -82,7 +82,8 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     def words(self) -> list[str]:
         words: list[str] = [self.layout]
-        words += [f"{name}{_shortest(getattr(self, name))}" for name, default in _SCALARS if getattr(self, name) != default]
+        scalars = ((name, getattr(self, name), default) for name, default in _SCALARS)
+        words += [f"{name}{_shortest(value)}" for name, value, default in scalars if value != default]
         words += [f"batch{self.batch}"] if self.batch > 1 else []
         pads = {"lda": self.lda_pad, "ldb": self.ldb_pad, "ldc": self.ldc_pad}
         return words + [f"{name}+{pad}" for name, pad in pads.items() if pad]

@@ -1,0 +1,234 @@
+"""Launching hand-written kernels: the same cubin by cuda-core (the default) or by PyCUDA.
+
+Everything is resolved at set-up; the closure only launches. The operands must outlive it.
+"""
+
+import atexit
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from bench.measure.compile import Cubin, compile_cubin
+from bench.plan.errors import Unsupported, UsageError
+from bench.plan.operation import Problem
+from bench.plan.registry import CudaKernel, KernelCall, Launch, Scratch, TensorMap, Tile
+
+INT_RANGE = range(-(2**31), 2**31)
+FLOAT_MAX = float(np.finfo(np.float32).max)
+STATIC_LIMIT = 48 * 1024  # dynamic shared memory beyond this must be asked for
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+
+
+def cuda_launch(
+    kernel: CudaKernel, problem: Problem, x: Any, launcher: str = "cuda-core", tile: Tile | None = None
+) -> Launch:
+    """Compile for the present device, load, resolve the arguments and return what launches the plan on `x.stream`.
+
+    Raises Unsupported where device or launcher cannot, CompileError where the .cu does not compile, UsageError where
+    an argument fits no C type.
+    """
+    if launcher not in _LAUNCHERS:
+        raise UsageError(f"launcher {launcher!r}; expected one of {', '.join(_LAUNCHERS)}")
+    tile = tile or kernel.tile_for(problem)
+    if tile is None:
+        raise Unsupported(kernel.refuses(problem) or f"{kernel.id}: no tile is valid")
+    calls = kernel.calls(problem, tile)
+    entries = tuple(dict.fromkeys(entry for entry, _ in calls))
+    cubin = compile_cubin(kernel.source, entries, _arch(kernel), kernel.id)
+    scratch: dict[str, Any] = {}
+    launches = []
+    for entry, call in calls:
+        _check(kernel, call, cubin, entry)
+        arguments = [_argument(kernel, value, x, scratch) for value in call.args]
+        launches.append(_LAUNCHERS[launcher](kernel, cubin, cubin.symbols[entry], call, arguments, x.stream))
+    return launches[0] if len(launches) == 1 else partial(_in_turn, tuple(launches))
+
+
+def _in_turn(launches: tuple[Launch, ...]) -> None:
+    for launch in launches:
+        launch()
+
+
+def _arch(kernel: CudaKernel) -> str:
+    """The present device's architecture; on Hopper with its own instructions."""
+    import cupy
+
+    capability = cupy.cuda.Device().compute_capability
+    if int(capability) < kernel.min_arch:
+        raise Unsupported(
+            f"{kernel.id} needs compute capability {kernel.min_arch / 10}, this is {int(capability) / 10}"
+        )
+    return f"sm_{capability}a" if capability == "90" else f"sm_{capability}"
+
+
+def _check(kernel: CudaKernel, call: KernelCall, cubin: Cubin, entry: str) -> None:
+    """Refuse what the driver would refuse with `invalid argument`."""
+    import cupy
+
+    resources, threads = cubin.resources[entry], math.prod(_three(call.block))
+    if threads > resources.max_threads:
+        raise UsageError(
+            f"{kernel.id}: {entry} is launched with {threads} threads a block, its bound is {resources.max_threads}"
+        )
+    limit = cupy.cuda.Device().attributes.get("MaxSharedMemoryPerBlockOptin")
+    wanted = resources.static_shared_bytes + call.shared_bytes
+    if limit and wanted > limit:
+        raise Unsupported(f"{kernel.id} needs {wanted} bytes of shared memory a block, the device has {limit}")
+
+
+def _argument(kernel: CudaKernel, value: Any, x: Any, scratch: dict[str, Any]) -> Any:
+    """A device address as int, a scalar as the NumPy scalar of its C type, or a tensor map."""
+    if isinstance(value, str):
+        return int(getattr(x, value).data.ptr)
+    if isinstance(value, Scratch):
+        if value.name not in scratch:
+            scratch[value.name] = x.scratch((-(-value.nbytes // 2),), "f16")
+        return int(scratch[value.name].data.ptr)
+    if isinstance(value, TensorMap):
+        return _tensor_map(value, x)
+    return c_scalar(value, kernel.id)
+
+
+def c_scalar(value: Any, subject: str) -> Any:
+    """An int as C `int`, a float as C `float`, NumPy scalars as they are. Raises UsageError where it does not fit."""
+    if isinstance(value, np.generic):
+        return value
+    if isinstance(value, int):
+        if value not in INT_RANGE:
+            raise UsageError(f"{subject}: argument {value} does not fit a C int; pass numpy.int64 and take long long")
+        return np.int32(value)
+    if isinstance(value, float):
+        if abs(value) > FLOAT_MAX:
+            raise UsageError(f"{subject}: argument {value} does not fit a C float; pass numpy.float64 and take double")
+        return np.float32(value)
+    raise UsageError(f"{subject}: argument {value!r}; expected an operand's name, a number, Scratch or TensorMap")
+
+
+def _tensor_map(wanted: TensorMap, x: Any) -> Any:
+    from cuda.core._tensor_map import TensorMapSwizzle  # public as an option, not yet as a name (cuda-core 1.2)
+    from cuda.core.utils import StridedMemoryView
+
+    swizzle = (
+        TensorMapSwizzle.NONE if wanted.swizzle == "none" else getattr(TensorMapSwizzle, f"SWIZZLE_{wanted.swizzle}")
+    )
+    view = StridedMemoryView.from_any_interface(getattr(x, wanted.operand), stream_ptr=-1)
+    return view.as_tensor_map(wanted.box, swizzle=swizzle)
+
+
+def _three(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    sizes = size if isinstance(size, tuple) else (size,)
+    return (*sizes, 1, 1)[:3]
+
+
+def _with_cuda_core(
+    kernel: CudaKernel, cubin: Cubin, symbol: str, call: KernelCall, arguments: list[Any], stream: Any
+) -> Launch:
+    import cuda.core as core
+
+    core.Device(_device_id()).set_current()
+    function = _cuda_core_kernel(cubin.code, symbol)
+    if call.shared_bytes > STATIC_LIMIT:
+        _allow_shared(function, call.shared_bytes)
+    cooperative = {"is_cooperative": True} if kernel.cooperative else {}
+    config = core.LaunchConfig(
+        grid=_three(call.grid), block=_three(call.block), shmem_size=call.shared_bytes, **cooperative
+    )
+    return partial(core.launch, core.Stream.from_handle(stream.ptr), config, function, *arguments)
+
+
+@lru_cache(maxsize=256)
+def _cuda_core_kernel(code: bytes, symbol: str) -> Any:
+    """The loaded kernel; the operand sets of a case share it."""
+    from cuda.core import ObjectCode
+
+    return ObjectCode.from_cubin(code).get_kernel(symbol)
+
+
+def _allow_shared(function: Any, nbytes: int) -> None:
+    from cuda.bindings import driver
+
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    (status,) = driver.cuKernelSetAttribute(attribute, nbytes, function.handle, driver.CUdevice(_device_id()))
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise Unsupported(f"the driver gives no {nbytes} bytes of dynamic shared memory: {status.name}")
+
+
+def _with_pycuda(
+    kernel: CudaKernel, cubin: Cubin, symbol: str, call: KernelCall, arguments: list[Any], stream: Any
+) -> Launch:
+    if kernel.cooperative or any(isinstance(value, TensorMap) for value in call.args):
+        what = "cooperative kernels" if kernel.cooperative else "tensor maps"
+        raise Unsupported(f"PyCUDA launches no {what}; take --launcher cuda-core")
+    own = pycuda_stream(_device_id())
+    function = _pycuda_function(cubin.code, symbol)
+    function.prepare("".join(value.dtype.char if isinstance(value, np.generic) else "P" for value in arguments))
+    if call.shared_bytes > STATIC_LIMIT:
+        from pycuda.driver import function_attribute
+
+        function.set_attribute(function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, call.shared_bytes)
+    grid, block = _three(call.grid), _three(call.block)
+    run = partial(function.prepared_async_call, grid, block, own, *arguments, shared_size=call.shared_bytes)
+    return run if stream.ptr == own.handle else _bridged(run, own.handle, stream)
+
+
+def _bridged(run: Launch, own: int, stream: Any) -> Launch:
+    """PyCUDA cannot adopt a stream: its own is forked from `stream` and joined to it again, by events."""
+    import cupy
+
+    side = cupy.cuda.ExternalStream(own)
+    fork, join = cupy.cuda.Event(disable_timing=True), cupy.cuda.Event(disable_timing=True)
+
+    def launch() -> None:
+        fork.record(stream)
+        side.wait_event(fork)
+        run()
+        join.record(side)
+        stream.wait_event(join)
+
+    return launch
+
+
+@lru_cache
+def pycuda_stream(device: int) -> Any:
+    """PyCUDA's stream in the device's primary context, one a process.
+
+    Where measuring runs on `cupy.cuda.ExternalStream(pycuda_stream(0).handle)`, launches need no bridge of events.
+    Raises Unsupported where PyCUDA is not installed.
+    """
+    try:
+        import pycuda.driver as driver
+    except ImportError as error:
+        raise Unsupported(f"PyCUDA is not usable ({error}); pip install 'kernelmark[pycuda]'") from None
+    driver.init()
+    context = driver.Device(device).retain_primary_context()
+    context.push()
+    stream = driver.Stream(NON_BLOCKING)
+    atexit.register(_leave_pycuda, context)
+    return stream
+
+
+def _leave_pycuda(context: Any) -> None:
+    """PyCUDA aborts the process where a context is still pushed at exit."""
+    _pycuda_function.cache_clear()
+    pycuda_stream.cache_clear()
+    context.pop()
+
+
+@lru_cache(maxsize=256)
+def _pycuda_function(code: bytes, symbol: str) -> Any:
+    from pycuda.driver import module_from_buffer
+
+    return module_from_buffer(code).get_function(symbol)
+
+
+def _device_id() -> int:
+    import cupy
+
+    return int(cupy.cuda.Device().id)
+
+
+_Launcher = Callable[[CudaKernel, Cubin, str, KernelCall, list[Any], Any], Launch]
+_LAUNCHERS: Mapping[str, _Launcher] = {"cuda-core": _with_cuda_core, "pycuda": _with_pycuda}

@@ -1,0 +1,261 @@
+"""Every hand-written kernel: plans are pure and cover the output, the .cu compiles everywhere, nothing spills."""
+
+import itertools
+import os
+import sys
+from collections import Counter
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.measure.compile import ARCHS, compile_cubin, compiler, cuda_sources
+from bench.measure.launch import c_scalar, cuda_launch
+from bench.measure.occupancy import capability
+from bench.plan.discovery import discover
+from bench.plan.errors import Unsupported, UsageError
+from bench.plan.registry import CudaKernel, KernelCall
+from bench.report.inspect import inspect_rows, sample_problem
+
+REGISTRY = discover()
+KERNELS = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
+LAYOUTS = ("NN", "NT", "TN", "TT")
+SHAPES = ((1, 1, 1), (31, 33, 17), (32, 64, 8), (1000, 257, 3))
+TRANSPOSED = ((1, 1), (31, 33), (32, 64), (257, 1000))
+
+
+@pytest.fixture
+def needs_compiler() -> None:
+    """Skips where there is no compiler, which in CI is an error."""
+    try:
+        compiler()
+    except Unsupported as reason:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(reason))
+
+
+def plans(op: str, name: str, problem: str) -> list[KernelCall]:
+    """The launches of each tile for a problem; each of our kernels makes one."""
+    kernel, parsed = KERNELS[f"{op}/cuda.{name}"], REGISTRY.problem(f"{op}/{problem}")
+    calls = [kernel.plan(parsed, tile) for tile in kernel.tiles()]
+    assert all(len(made) == 1 for made in calls)
+    return [made[0] for made in calls]
+
+
+def extents(call: KernelCall) -> tuple[int, int, int]:
+    """Blocks along x, y and z."""
+    grid = call.grid if isinstance(call.grid, tuple) else (call.grid,)
+    x, y, z = (*grid, 1, 1)[:3]
+    return x, y, z
+
+
+def spans(width: int, blocks: int, length: int) -> bool:
+    """Whether that many blocks cover `length`, and one less does not."""
+    return (blocks - 1) * width < length <= blocks * width
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_plan_is_pure(name: str) -> None:
+    kernel = KERNELS[name]
+    problem = sample_problem(kernel, REGISTRY.problem_class(kernel.op, name))
+    loaded = set(sys.modules)
+    for tile in kernel.tiles():
+        assert kernel.calls(problem, tile) == kernel.calls(problem, tile)
+    assert not {"cupy", "cuda.core", "pycuda"} & (set(sys.modules) - loaded)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+def test_gemm_plans_cover_c_and_no_block_is_idle(m: int, n: int, k: int) -> None:
+    for layout in LAYOUTS:
+        problem = f"m{m}n{n}k{k}/f32/{layout}/batch3"
+        for call in plans("gemm", "naive", problem):
+            x, y, z = extents(call)
+            assert (spans(32, x, m), spans(8, y, n), z) == (True, True, 3)
+        for call in plans("gemm", "coalesced", problem):
+            x, y, z = extents(call)
+            assert (spans(32, x, n), spans(8, y, m), z) == (True, True, 3)
+        for call, width in zip(plans("gemm", "tiled", problem), (32, 16), strict=True):
+            x, y, z = extents(call)
+            assert (spans(width, x, n), spans(width, y, m), z) == (True, True, 3)
+
+
+def test_gemm_arguments_are_sizes_then_scalars_then_leading_dimensions_then_strides() -> None:
+    (call,) = plans("gemm", "naive", "m5n7k3/f32/TN/alpha0.5/beta2/batch2/lda+1/ldc+4")
+    assert call.args == ("a", "b", "c", 5, 7, 3, 0.5, 2.0, 6, 7, 11, 3 * 6, 3 * 7, 5 * 11)
+    assert all(isinstance(stride, np.int64) for stride in call.args[-3:])
+
+
+@pytest.mark.parametrize(("m", "n"), TRANSPOSED)
+def test_transposition_plans_cover_the_matrix_and_no_block_is_idle(m: int, n: int) -> None:
+    for name, height in (("naive", 8), ("tiled", 32)):
+        for call in plans("transpose", name, f"m{m}n{n}/f32/out"):
+            x, y, _ = extents(call)
+            assert (spans(32, x, n), spans(height, y, m)) == (True, True)
+
+
+@pytest.mark.parametrize("tiles", range(1, 12))
+def test_the_folded_grid_owns_each_pair_of_tiles_once(tiles: int) -> None:
+    for call in plans("transpose", "tiled_inplace", f"m{32 * tiles}n{32 * tiles}/f32/in"):
+        width, height, _ = extents(call)
+        even = 1 - tiles % 2  # as in square_inplace.cu
+        owned = Counter(
+            (x - even, y) if x >= y + even else (tiles - 1 - x, tiles - even - y)
+            for x, y in itertools.product(range(width), range(height))
+        )
+        assert owned == Counter((row, col) for row in range(tiles) for col in range(row + 1))
+
+
+def test_in_place_on_a_rectangle_says_why_not() -> None:
+    reason = KERNELS["transpose/cuda.tiled_inplace"].refuses(REGISTRY.problem("transpose/m5n7/f32/in"))
+    assert reason == "transposes square matrices only; m is 5 and n is 7"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "axis"),
+    [
+        ("gemm/cuda.naive", "gemm/m1n524281k1/f32/NN", "n"),
+        ("gemm/cuda.coalesced", "gemm/m524281n1k1/f32/NN", "m"),
+        ("gemm/cuda.tiled", "gemm/m1n1k1/f32/NN/batch65536", "batch"),
+        ("transpose/cuda.naive", "transpose/m524281n1/f32/out", "m"),
+    ],
+)
+def test_what_no_grid_can_cover_is_refused(name: str, problem: str, axis: str) -> None:
+    reason = KERNELS[name].refuses(REGISTRY.problem(problem))
+    assert reason is not None
+    assert reason.startswith(f"{axis} is ")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_source_of_every_kernel_is_there(name: str) -> None:
+    assert (cuda_sources() / KERNELS[name].source).is_file()
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.usefixtures("needs_compiler")
+def test_every_kernel_compiles_without_spills_or_stack(name: str, arch: str) -> None:
+    kernel = KERNELS[name]
+    if capability(arch) < kernel.min_arch:
+        pytest.skip(f"{name} needs compute capability {kernel.min_arch / 10}")
+    for row in inspect_rows(REGISTRY, name, (arch,)):
+        if not kernel.spills:  # a declaration that allows it says why
+            assert (row.spill_bytes, row.stack_bytes) == (0, 0), row.entry
+        assert row.blocks_per_sm > 0, row.entry
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.usefixtures("needs_compiler")
+def test_gemm_compiles_in_every_layout(layout: str) -> None:
+    problem = REGISTRY.problem(f"gemm/m5n7k3/f32/{layout}")
+    for name in ("naive", "coalesced", "tiled"):
+        kernel = KERNELS[f"gemm/cuda.{name}"]
+        entries = [entry for tile in kernel.tiles() for entry, _ in kernel.calls(problem, tile)]
+        assert set(compile_cubin(kernel.source, entries, "sm_90a").symbols) == set(entries)
+
+
+@pytest.mark.usefixtures("needs_compiler")
+def test_transpositions_compile_for_every_storage_type() -> None:
+    for dtype in ("f64", "f32", "f16", "bf16"):
+        for name, place in (("naive", "out"), ("tiled", "out"), ("tiled_inplace", "in")):
+            kernel = KERNELS[f"transpose/cuda.{name}"]
+            problem = REGISTRY.problem(f"transpose/m8n8/{dtype}/{place}")
+            entries = [entry for tile in kernel.tiles() for entry, _ in kernel.calls(problem, tile)]
+            assert set(compile_cubin(kernel.source, entries, "sm_90a").symbols) == set(entries)
+
+
+def test_scalars_have_their_c_types() -> None:
+    assert [type(c_scalar(value, "k")) for value in (3, 0.5, np.int64(2**40))] == [np.int32, np.float32, np.int64]
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 1e39, None])
+def test_a_scalar_that_fits_no_c_type_is_refused(value: Any) -> None:
+    with pytest.raises(UsageError, match=r"^k: argument"):
+        c_scalar(value, "k")
+
+
+class Gpu:
+    """Stands for cupy and cuda.core: a device that keeps a record of what was loaded and launched."""
+
+    def __init__(self, capability_: str) -> None:
+        self.loaded: list[bytes] = []
+        self.launched: list[tuple[Any, ...]] = []
+        device = SimpleNamespace(id=0, compute_capability=capability_, attributes={}, set_current=lambda: None)
+        cupy, core = ModuleType("cupy"), ModuleType("cuda.core")
+        cupy.cuda = SimpleNamespace(Device=lambda: device)  # type: ignore[attr-defined]
+        core.Device = lambda number: device  # type: ignore[attr-defined]
+        core.LaunchConfig = lambda **options: options  # type: ignore[attr-defined]
+        core.Stream = SimpleNamespace(from_handle=lambda pointer: pointer)  # type: ignore[attr-defined]
+        core.ObjectCode = SimpleNamespace(from_cubin=self.load)  # type: ignore[attr-defined]
+        core.launch = lambda *arguments: self.launched.append(arguments)  # type: ignore[attr-defined]
+        self.modules = {"cupy": cupy, "cuda.core": core}
+
+    def load(self, code: bytes) -> Any:
+        self.loaded.append(code)
+        return SimpleNamespace(get_kernel=lambda symbol: symbol)
+
+
+def operands(**pointers: int) -> Any:
+    """Operands at these addresses, on stream 99."""
+    arrays = {name: SimpleNamespace(data=SimpleNamespace(ptr=pointer)) for name, pointer in pointers.items()}
+    return SimpleNamespace(stream=SimpleNamespace(ptr=99), **arrays)
+
+
+@pytest.fixture
+def hopper(needs_compiler: None, monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    from bench.measure import launch
+
+    compiler()  # while cuda.core is the real one
+    problem = REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
+    kernel = KERNELS["gemm/cuda.tiled"]
+    compile_cubin(kernel.source, [kernel.calls(problem, next(kernel.tiles()))[0][0]], "sm_90a")
+    gpu = Gpu("90")
+    for name, module in gpu.modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    import cuda
+
+    monkeypatch.setattr(cuda, "core", gpu.modules["cuda.core"], raising=False)
+    launch._cuda_core_kernel.cache_clear()
+    return gpu
+
+
+def test_the_closure_launches_what_the_plan_says(hopper: Gpu) -> None:
+    kernel, problem = KERNELS["gemm/cuda.tiled"], REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
+    run = cuda_launch(kernel, problem, operands(a=1000, b=2000, c=3000))
+    assert hopper.launched == []
+    run()
+    run()
+    stream, config, symbol, *arguments = hopper.launched[0]
+    assert (stream, symbol) == (99, "_Z11sgemm_tiledILi32EL2Op0ELS0_1EEvPKfS2_Pfjjjffjjjxxx")
+    assert config == {"grid": (2, 2, 1), "block": (32, 32, 1), "shmem_size": 0}
+    assert arguments == [1000, 2000, 3000, 40, 50, 60, 1.0, 0.0, 60, 64, 50, 2400, 3200, 2000]
+    assert hopper.launched[1] == hopper.launched[0]
+
+
+def test_the_operand_sets_of_a_case_share_one_loaded_kernel(hopper: Gpu) -> None:
+    kernel, problem = KERNELS["gemm/cuda.tiled"], REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
+    for base in (0, 10**6):
+        cuda_launch(kernel, problem, operands(a=base + 1, b=base + 2, c=base + 3))
+    assert len(hopper.loaded) == 1
+
+
+def test_a_device_below_the_kernels_architecture_is_unsupported(hopper: Gpu) -> None:
+    from dataclasses import replace
+
+    kernel = replace(KERNELS["gemm/cuda.tiled"], min_arch=100)
+    with pytest.raises(Unsupported, match=r"needs compute capability 10\.0, this is 9\.0"):
+        cuda_launch(kernel, REGISTRY.problem("gemm/m4n5k6/f32/NT"), operands(a=1, b=2, c=3))
+
+
+def test_pycuda_refuses_cooperative_kernels(hopper: Gpu) -> None:
+    from dataclasses import replace
+
+    kernel = replace(KERNELS["gemm/cuda.tiled"], cooperative=True)
+    with pytest.raises(Unsupported, match="PyCUDA launches no cooperative kernels"):
+        cuda_launch(kernel, REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4"), operands(a=1, b=2, c=3), "pycuda")
+
+
+def test_a_launcher_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="launcher 'opencl'; expected one of cuda-core, pycuda"):
+        cuda_launch(KERNELS["gemm/cuda.tiled"], REGISTRY.problem("gemm/m4n5k6/f32/NT"), operands(), "opencl")

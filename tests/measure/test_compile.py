@@ -1,0 +1,208 @@
+"""Compiling .cu files without a GPU: cubins, their resources, the cache, and what is said when it fails."""
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.measure import compile as compiling
+from bench.measure.compile import CompileError, Cubin, compile_cubin, cuda_sources
+from bench.measure.elf import elf_attributes, elf_sections
+from bench.plan.errors import Unsupported, UsageError
+
+SOURCE = """
+#include "width.cuh"
+__constant__ float weights[10];
+template <int T> __global__ void __launch_bounds__(T * 4) stage(float *a, int n) {
+  __shared__ float tile[T * WIDTH];
+  tile[threadIdx.x] = a[threadIdx.x];
+  __syncthreads();
+  a[threadIdx.x] = tile[T - 1 - threadIdx.x] + weights[n];
+}
+__global__ void __launch_bounds__(1024) spills(float *a, int n) {
+  float held[200];
+#pragma unroll
+  for (int i = 0; i < 200; ++i) held[i] = a[i * n + threadIdx.x];
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 200; ++i) a[threadIdx.x * n + i] = held[i] * held[199 - i];
+}
+extern "C" __global__ void indexed(float *a, int n) {
+  float held[512];
+  for (int i = 0; i < 512; ++i) held[i] = a[i];
+  a[0] = held[n];
+  a[1] = held[n * 7];
+}
+"""
+ENTRIES = ("stage<32>", "spills", "indexed")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cold cache for each test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def compiler_present() -> None:
+    """Skips where there is no compiler, which in CI is an error."""
+    try:
+        compiling.compiler()
+    except Unsupported as reason:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "width.cuh").write_text("#define WIDTH 1\n")
+    file = tmp_path / "k.cu"
+    file.write_text(SOURCE)
+    return file
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The architectures for which NVRTC or nvcc really ran."""
+    ran: list[str] = []
+    for name in ("_nvrtc", "_nvcc"):
+        real = getattr(compiling, name)
+
+        def counted(*args: object, real: object = real) -> object:
+            ran.append(str(args[3]))
+            return real(*args)  # type: ignore[operator]
+
+        monkeypatch.setattr(compiling, name, counted)
+    return ran
+
+
+def test_every_name_expression_has_its_symbol_and_code(source: Path) -> None:
+    cubin = compile_cubin(str(source), ENTRIES, "sm_90a")
+    assert cubin.code[:4] == b"\x7fELF"
+    assert cubin.symbols == {"stage<32>": "_Z5stageILi32EEvPfi", "spills": "_Z6spillsPfi", "indexed": "indexed"}
+    assert all(f".text.{symbol}" in elf_sections(cubin.code) for symbol in cubin.symbols.values())
+
+
+def test_resources_are_those_of_the_source(source: Path) -> None:
+    found = compile_cubin(str(source), ENTRIES, "sm_90a").resources
+    stage, spills, indexed = (found[entry] for entry in ENTRIES)
+    assert (stage.static_shared_bytes, stage.max_threads, stage.spill_bytes, stage.stack_bytes) == (128, 128, 0, 0)
+    assert stage.constant_bytes == 40
+    assert spills.registers <= 64  # 65536 registers over the 1024 threads of its bound
+    assert spills.spill_bytes > 0
+    assert indexed.stack_bytes >= 2048  # 512 floats, which no thread has registers for
+    assert (indexed.spill_bytes, indexed.max_threads) == (0, 1024)
+
+
+@pytest.mark.parametrize("arch", compiling.ARCHS)
+def test_the_log_and_the_elf_tell_the_same_resources(source: Path, arch: str) -> None:
+    cubin = compile_cubin(str(source), ENTRIES, arch)
+    for entry, symbol in cubin.symbols.items():
+        used = cubin.resources[entry]
+        assert used.registers == _by_symbol(cubin, symbol, eiattr=0x2F), entry  # EIATTR_REGCOUNT
+        assert used.stack_bytes == _by_symbol(cubin, symbol, eiattr=0x12), entry  # EIATTR_MIN_STACK_SIZE
+        shared = elf_sections(cubin.code).get(f".nv.shared.{symbol}")
+        reserved = 1024 if shared and int(arch.strip("sm_a")) >= 90 else 0  # the linker counts it in
+        assert used.static_shared_bytes == (shared.size if shared else 0) - reserved, entry
+
+
+def _by_symbol(cubin: Cubin, symbol: str, eiattr: int) -> int:
+    """An attribute of `.nv.info`, which holds one for each symbol by its index."""
+    sections = elf_sections(cubin.code)
+    table, strings, info = sections[".symtab"], sections[".strtab"], sections[".nv.info"]
+    names = [struct.unpack_from("<I", cubin.code, table.offset + i)[0] for i in range(0, table.size, 24)]
+    position = info.offset
+    while position < info.offset + info.size:
+        form, attribute, size = struct.unpack_from("<BBH", cubin.code, position)
+        if form == 4 and attribute == eiattr:
+            index, value = struct.unpack_from("<II", cubin.code, position + 4)
+            start = strings.offset + names[index]
+            if cubin.code[start : start + len(symbol) + 1] == symbol.encode() + b"\0":
+                return int(value)
+        position += 4 + (size if form == 4 else 0)
+    raise AssertionError(f"{symbol} has no attribute {eiattr:#x}")
+
+
+def test_launch_bounds_stand_in_the_elf(source: Path) -> None:
+    code = compile_cubin(str(source), ENTRIES, "sm_80").code
+    assert struct.unpack("<III", elf_attributes(code, ".nv.info._Z5stageILi32EEvPfi")[0x05]) == (128, 1, 1)
+
+
+def test_nvcc_finds_the_same_symbols(source: Path) -> None:
+    if not compiling.find_nvcc():
+        pytest.skip("needs nvcc; install the CUDA toolkit 13.0")
+    for arch in ("sm_75", "sm_90a"):
+        expected = compile_cubin(str(source), ENTRIES, arch)
+        code, symbols, log = compiling._nvcc(source, source.name, ENTRIES, arch)
+        assert symbols == expected.symbols
+        assert compiling._resources(code, "_Z5stageILi32EEvPfi", log).static_shared_bytes == 128
+
+
+def test_a_second_compilation_reads_the_cache(source: Path, builds: list[str]) -> None:
+    first = compile_cubin(str(source), ENTRIES, "sm_80")
+    assert compile_cubin(str(source), ENTRIES, "sm_80") == first
+    assert builds == ["sm_80"]
+
+
+def test_a_changed_header_compiles_anew(source: Path, builds: list[str]) -> None:
+    first = compile_cubin(str(source), ENTRIES, "sm_80")
+    (source.parent / "width.cuh").write_text("#define WIDTH 2\n")
+    second = compile_cubin(str(source), ENTRIES, "sm_80")
+    assert (first.resources["stage<32>"].static_shared_bytes, second.resources["stage<32>"].static_shared_bytes) == (
+        128,
+        256,
+    )
+    assert builds == ["sm_80", "sm_80"]
+
+
+def test_another_architecture_or_entry_compiles_anew(source: Path, builds: list[str]) -> None:
+    compile_cubin(str(source), ENTRIES, "sm_80")
+    compile_cubin(str(source), ENTRIES, "sm_86")
+    compile_cubin(str(source), ("stage<64>",), "sm_86")
+    assert builds == ["sm_80", "sm_86", "sm_86"]
+
+
+def test_a_torn_cache_file_compiles_anew(source: Path, builds: list[str], tmp_path: Path) -> None:
+    first = compile_cubin(str(source), ENTRIES, "sm_80")
+    (file,) = (tmp_path / "cache" / "kernelmark").iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    again = compile_cubin(str(source), ENTRIES, "sm_80")
+    assert (again.code, again.resources) == (first.code, first.resources)
+    assert len(builds) == 2
+
+
+def test_a_cache_that_cannot_be_written_only_costs_time(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file, not a folder")
+    assert compile_cubin(str(source), ("indexed",), "sm_80").symbols == {"indexed": "indexed"}
+
+
+def test_a_broken_source_gives_the_log_under_one_line(source: Path) -> None:
+    source.write_text('#include "width.cuh"\n__global__ void k(float *a) { a[0] = undeclared; }\n')
+    with pytest.raises(CompileError) as caught:
+        compile_cubin(str(source), ("k",), "sm_90a", "gemm/cuda.broken")
+    first, *log = str(caught.value).splitlines()
+    assert first.startswith(f"gemm/cuda.broken: {source} does not compile for sm_90a (")
+    assert any('identifier "undeclared" is undefined' in line for line in log)
+
+
+def test_an_entry_that_the_file_lacks_is_told_by_name(source: Path) -> None:
+    with pytest.raises(CompileError, match="absent"):
+        compile_cubin(str(source), ("absent<3>",), "sm_90a")
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(UsageError, match=r"^gemm/cuda.x: there is no file .*nowhere\.cu"):
+        compile_cubin("gemm/nowhere.cu", ("k",), "sm_90a", "gemm/cuda.x")
+
+
+@pytest.mark.parametrize("arch", ["90", "compute_90", "sm_9", "hopper"])
+def test_an_architecture_that_is_none_is_refused(source: Path, arch: str) -> None:
+    with pytest.raises(UsageError, match="expected sm_"):
+        compile_cubin(str(source), ("indexed",), arch)
+
+
+def test_sources_stand_beside_bench() -> None:
+    assert (cuda_sources() / "gemm" / "tiled.cu").is_file()
