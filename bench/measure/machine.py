@@ -6,7 +6,6 @@ import platform
 import sys
 from collections.abc import Iterable
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +62,8 @@ def versions(kernel: Kernel, launcher: str | None = None) -> str:
 @lru_cache
 def module_version(module: str) -> str | None:
     """The installed version of the distribution that holds `module`, or None."""
+    from importlib import metadata
+
     try:
         return metadata.version(DISTRIBUTIONS.get(module, module))
     except metadata.PackageNotFoundError:

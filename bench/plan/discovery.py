@@ -5,14 +5,16 @@ import importlib.util
 import pkgutil
 import sys
 import traceback
+from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from bench.plan.errors import UsageError
 from bench.plan.registry import REGISTRY, Registry
 
+ENTRY_POINTS = "kernelmark.kernels"
 _loaded: dict[Path, ModuleType] = {}
 
 
@@ -27,11 +29,25 @@ def discover(plugins: tuple[str, ...] = ()) -> Registry:
 @cache
 def _discover_installed() -> None:
     _import_kernels()
-    for entry in entry_points(group="kernelmark.kernels"):
+    for entry in _entry_points():
         try:
             entry.load()
         except (Exception, SystemExit) as error:
             raise UsageError(f"entry point {entry.name} ({entry.value}): {_where(error)}") from None
+
+
+def _entry_points() -> Iterable[Any]:
+    """What installed packages offer under `kernelmark.kernels`.
+
+    Importing importlib.metadata is a tenth of `kernelmark list`, so the files that it would read are looked at first.
+    """
+    folders = [Path(folder) for folder in sys.path if Path(folder).is_dir()]
+    files = (file for folder in folders for file in folder.glob("*-info/entry_points.txt"))
+    if not any(ENTRY_POINTS in file.read_text(encoding="utf-8") for file in files):
+        return ()
+    from importlib.metadata import entry_points
+
+    return entry_points(group=ENTRY_POINTS)
 
 
 def _import_kernels() -> None:
