@@ -83,7 +83,9 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
     for suite in suites:
         budget = Budget(plan.max_time_s or suite.max_time or Budget().max_time_s, plan.rel_ci)
         for entry in suite.entries():
-            for threads, kernels in _by_threads(contenders(entry, registry, plan.devices, plan.kernels), plan):
+            chosen = contenders(entry, registry, plan.devices, plan.kernels)
+            baseline = _baseline(entry, chosen, suite.baseline)
+            for threads, kernels in _by_threads(chosen, plan, baseline):
                 job = Job(
                     problem=entry.problem.id,
                     kernels=tuple(kernel.id for kernel in kernels),
@@ -92,7 +94,7 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                     seed=plan.seed,
                     budget=budget,
                     threads=threads,
-                    baseline=_baseline(entry, kernels, suite.baseline),
+                    baseline=baseline,
                     launcher=plan.launcher,
                     timed=plan.timed,
                 )
@@ -120,12 +122,16 @@ def _matches(kernel: str, globs: tuple[str, ...]) -> bool:
     return not globs or any(fnmatchcase(kernel, glob) for glob in globs)
 
 
-def _by_threads(kernels: list[Kernel], plan: Plan) -> Iterator[tuple[int, list[Kernel]]]:
-    """Threaded CPU kernels run at every thread count; the others once, beside those of the first."""
+def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iterator[tuple[int, list[Kernel]]]:
+    """Threaded CPU kernels run at every thread count; the others once, beside those of the first.
+
+    A baseline that is not threaded is measured with each, so that all have a speedup; its first row is the one kept.
+    """
     for i, threads in enumerate(plan.threads):
         chosen = [kernel for kernel in kernels if kernel.threaded or i == 0]
         if chosen:
-            yield threads, chosen
+            missing = [kernel for kernel in kernels if kernel.id == baseline and kernel not in chosen]
+            yield threads, missing + chosen
 
 
 def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> str | None:

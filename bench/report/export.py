@@ -44,17 +44,17 @@ def write_markdown(store: Store, run_id: str, out: IO[str]) -> None:
 
 
 def write_latex(store: Store, run_id: str, out: IO[str]) -> None:
-    """One table in booktabs style: problem, kernel, time, interval, rates, speedup."""
-    headers = ("problem", "kernel", "time", HEADERS[2], HEADERS[3], HEADERS[4], "speedup")
+    """One table in booktabs style: problem, kernel, threads, time, interval, rates, speedup."""
+    headers = ("problem", "kernel", "threads", "time", HEADERS[2], HEADERS[3], HEADERS[4], "speedup")
     rows = [_latex_cells(result) for result, _ in store.results(run_id)]
     out.write(tabulate(rows, headers, tablefmt="latex_booktabs", disable_numparse=True) + "\n")
 
 
 def _latex_cells(r: Result) -> tuple[str, ...]:
     if r.status != "ok":
-        return (r.problem, r.kernel, r.status, "", "", "", "")
+        return (r.problem, r.kernel, str(r.threads), r.status, "", "", "", "")
     rates = tuple("" if rate is None else f"{rate:.4g}" for rate in (r.gflop_per_s, r.gbyte_per_s, r.speedup))
-    return (r.problem, r.kernel, seconds(r.time_s_median), spread(r), *rates)
+    return (r.problem, r.kernel, str(r.threads), seconds(r.time_s_median), spread(r), *rates)
 
 
 WRITERS: dict[str, Writer] = {

@@ -1,0 +1,55 @@
+"""What the emulator promises of its speed, measured: rows of (promise, found, holds) for `make bars`."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+SGEMM = "gemm/m128n128k64/f32/NN"
+SWEEP = ("tests/emulator/test_kernels.py", "tests/emulator/test_corpus.py")
+
+
+def emulator_bars() -> Iterator[tuple[str, str, bool]]:
+    """The checked SGEMM, and sweep and corpus with a cold and with a warm cache of compiled kernels."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    yield checked_sgemm()
+    with tempfile.TemporaryDirectory() as cache:
+        cold, warm = _sweep(cache), _sweep(cache)
+    yield "emulated sweep and corpus, cold cache, in at most 180 s", f"{cold:.0f} s", cold <= 180
+    yield "emulated sweep and corpus, warm cache, in at most 60 s", f"{warm:.1f} s", warm <= 60
+
+
+def checked_sgemm() -> tuple[str, str, bool]:
+    """Run time of one tiled SGEMM under the checker, without compiling and without starting the process."""
+    from bench.plan.discovery import discover
+    from bench.plan.registry import CudaKernel
+    from emulator.build import CUDA, program
+    from emulator.worker import Buffer, Launch, run
+
+    registry = discover()
+    problem, kernel = registry.problem(SGEMM), registry.kernels["gemm/cuda.tiled"]
+    assert isinstance(kernel, CudaKernel)
+    ((entry, call),) = kernel.calls(problem, next(kernel.tiles()))
+    rng = np.random.default_rng(0)
+    shapes = {operand.name: (operand.role, operand.elements) for operand in problem.operands()}
+    buffers = {name: Buffer(role, rng.random(count, np.float32)) for name, (role, count) in shapes.items()}
+    worker = program(CUDA / kernel.source, (entry,))
+    launches = [Launch(entry, call.grid, call.block, call.args, call.shared_bytes)]
+    times = [outcome.time_s for _ in range(5) for outcome in run(worker, buffers, launches, orders=("forward",))]
+    found = f"median of 5: {median(times) * 1e3:.0f} ms"
+    return "128x128x64 tiled SGEMM under the checker in at most 60 ms", found, median(times) <= 0.06
+
+
+def _sweep(cache: str) -> float:
+    """Wall time of sweep and corpus, seconds."""
+    command = [sys.executable, "-m", "pytest", "--quiet", *SWEEP]
+    start = time.perf_counter()
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": cache}, check=True, capture_output=True)
+    return time.perf_counter() - start
