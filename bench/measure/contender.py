@@ -131,3 +131,5 @@ class Contender:
         self.report.state = self.device.state()
         if isinstance(clock, CudaClock) and (reason := clock.hidden_work(samples, self.series.batch)):
             self.report.status, self.report.reason, self.report.samples = "mistrusted", reason, []
+        if isinstance(clock, CudaClock) and not clock.held:
+            self.report.disturbed = "timed without holding the stream: what a launch costs the host may be in it"

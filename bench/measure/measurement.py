@@ -21,6 +21,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     interval: Interval | None = None
     ratio: Ratio | None = None
     stopped_by: str = ""
+    disturbed: str = ""
     call_overhead_s: float | None = None
     max_error: float | None = None
     error_bound: float | None = None

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, Protocol
 
+import numpy as np
+
 from bench import SPIN_TIMEOUT_SET
 from bench.measure.device import Device
 from bench.measure.operands import Draw, OperandSet
@@ -89,8 +91,6 @@ class CudaClock:
         self._start, self._stop = cupy.cuda.Event(), cupy.cuda.Event()
         self._elapsed_ms: Callable[[Any, Any], float] = cupy.cuda.get_elapsed_time
         self._memory = cupy.cuda.alloc_pinned_memory(4)
-        import numpy as np
-
         self._flag = np.frombuffer(self._memory, np.uint32, 1)
         self.held = hold
         self.unseen_s: list[float] = []

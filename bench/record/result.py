@@ -121,7 +121,7 @@ def make_result(
 def _add_times(result: Result, measured: Measurement, problem: Problem, interval: Interval) -> None:
     times = measured.samples
     mean = math.fsum(times) / len(times)
-    result.samples, result.stopped_by = len(times), measured.stopped_by
+    result.samples, result.stopped_by, result.disturbed = len(times), measured.stopped_by, measured.disturbed
     result.time_s_median, result.time_s_min, result.time_s_mean = interval.median, min(times), mean
     if len(times) > 1:
         result.time_s_std = math.sqrt(math.fsum((t - mean) ** 2 for t in times) / (len(times) - 1))
