@@ -10,8 +10,8 @@ from bench.measure.device import available_bytes, get_device
 from bench.measure.machine import unavailable
 from bench.measure.measurement import Measurement
 from bench.measure.operands import Draw, OperandSet, Rotation, rotation
+from bench.measure.series import interleave
 from bench.measure.stats import speedup
-from bench.measure.timing import interleave
 from bench.measure.verify import References
 from bench.plan.case import Job
 from bench.plan.discovery import discover

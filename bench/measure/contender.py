@@ -8,8 +8,9 @@ from bench.measure.device import Device
 from bench.measure.machine import unavailable, versions
 from bench.measure.measurement import Measurement
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.measure.series import Series
 from bench.measure.stats import median_interval
-from bench.measure.timing import Clock, CpuClock, CudaClock, Series, call_overhead
+from bench.measure.timing import Clock, CpuClock, CudaClock, call_overhead
 from bench.measure.verify import References, verify
 from bench.plan.case import Job
 from bench.plan.errors import Unsupported

@@ -7,7 +7,8 @@ import pytest
 from bench.measure import timing
 from bench.measure.device import Cpu
 from bench.measure.operands import Draw, OperandSet
-from bench.measure.timing import CpuClock, Series, call_overhead, interleave
+from bench.measure.series import Series, interleave
+from bench.measure.timing import CpuClock, call_overhead
 from bench.plan.case import Budget
 from bench.plan.discovery import discover
 
