@@ -40,7 +40,7 @@ class Kernel:
     device: str
     label: str
     setup: Callable[[Any, Any], Launch] | None = None
-    domain: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    domain: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     numerics: str | Mapping[str, str] | None = None
     supports: Predicate | None = None
     modules: tuple[str, ...] = ()
@@ -67,7 +67,8 @@ class Kernel:
         for axis, values in self.domain.items():
             value = getattr(problem, axis)
             if value not in values:
-                return f"{self.id} has no {value} path; it has {', '.join(values)}"
+                value = value if isinstance(value, str) else f"{axis} {value:g}"
+                return f"{self.id} has no {value} path; it has {', '.join(map(str, values))}"
         return None
 
     def refuses(self, problem: Problem) -> str | None:

@@ -25,7 +25,7 @@ def kernels(registry: Registry, op: str | None = None, device: str | None = None
                 {
                     "kernel": kernel.id,
                     "device": kernel.device,
-                    "domain": " ".join("|".join(values) for values in kernel.domain.values()) or "all",
+                    "domain": " ".join("|".join(map(str, values)) for values in kernel.domain.values()) or "all",
                     "numerics": shown,
                     "here": "no" if (reason := unavailable(kernel)) else "yes",
                     "label": kernel.label,
