@@ -8,9 +8,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tabulate import tabulate
+
+from emulator_bars import emulator_bars
 
 FOUNDING = "gemm/m1024n2048k26752/f32/NT"
 BARE_LOOP = """
@@ -79,7 +81,9 @@ def bars() -> Iterator[Bar]:
     yield million_cases()
     yield known_duration()
     yield overhead()
+    yield from transpositions()
     yield from bare_loop()
+    yield from (Bar(*found) for found in emulator_bars())
 
 
 def list_answers() -> Bar:
@@ -188,6 +192,48 @@ def bare_loop() -> Iterator[Bar]:
     found = ", ".join(f"{error:+.1%}" for error in tries)
     holds = min(abs(error) for error in tries) <= 0.03
     yield Bar("founding shape, NumPy NT hot, within 3 % of a bare loop", found, holds)
+
+
+def transpositions() -> Iterator[Bar]:
+    """Our CPU transpositions on the founding operands, hot on 2 threads: a run of the worker for each bar and shape.
+
+    In place OpenBLAS's imatcopy shares the job, so its ratio comes from samples taken in turn. A copy is another
+    operation: its median is taken just before and just after, as for the bare loop. Hot, since 110 and 220 MB are
+    beyond most last-level caches anyway.
+    """
+    ours, theirs = "transpose/numba.tiles", "transpose/openblas.imatcopy"
+    for m in (1024, 2048):
+        full = "transpose/openblas.omatcopy_and_back"
+        rows = _hot(f"transpose/m{m}n26752/f32/in", theirs, ours, full)
+        tiles = rows[1]
+        assert tiles.ratio is not None
+        times = ", ".join(f"{row.kernel} {row.interval.median * 1e3:.1f} ms" for row in rows)
+        share = tiles.scratch_bytes / (m * 26752 * 4)
+        found = (
+            f"{tiles.ratio.median:.2f}x [{tiles.ratio.low:.2f}, {tiles.ratio.high:.2f}], {share:.1%} scratch; {times}"
+        )
+        holds = tiles.ratio.median >= 2 and share <= 0.1
+        yield Bar(f"{m}x26752 f32 in place, 10 % scratch: 2x imatcopy", found, holds)
+    for m in (1024, 2048):
+        copies = [_hot(f"copy/m{m}n26752/f32", "copy/numpy.threaded")[0]]
+        blocked, openblas = _hot(
+            f"transpose/m{m}n26752/f32/out", "transpose/numba.blocked", "transpose/openblas.omatcopy_threaded"
+        )
+        copies += _hot(f"copy/m{m}n26752/f32", "copy/numpy.threaded")
+        copy = sum(row.interval.median for row in copies) / 2
+        shares = [copy / row.interval.median for row in (blocked, openblas)]
+        found = f"{shares[0]:.0%} of copy ({copy * 1e3:.1f} ms); omatcopy on 2 threads {shares[1]:.0%}"
+        yield Bar(f"{m}x26752 f32 out of place: 60 % of the threaded copy", found, shares[0] >= 0.6)
+
+
+def _hot(problem: str, *kernels: str) -> list[Any]:
+    from bench.plan.case import Budget, Job
+    from bench.worker import run_job
+
+    rows = run_job(Job(problem, kernels, "hot", (), 0, Budget(max_time_s=3.0), threads=2, baseline=kernels[0]))
+    for row in rows:
+        assert row.status == "ok", f"{row.kernel}: {row.reason}"
+    return rows
 
 
 def _bare() -> list[float]:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, Launch, kernel
+from kernels._threads import in_bands
 from kernels.transpose._openblas import imatcopy as _imatcopy
 from kernels.transpose._openblas import omatcopy as _omatcopy
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
@@ -51,3 +52,17 @@ def imatcopy_scratch(m: int, n: int, dtype: str) -> int:
 def imatcopy(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """OpenBLAS imatcopy on one thread; on a rectangle it copies out and back."""
     return _imatcopy(x.a.ctypes.data, problem.m, problem.n, problem.dtype)
+
+
+@kernel("transpose", places=("in",), threaded=True, **_OPENBLAS)
+def omatcopy_and_back(problem: TransposeProblem, x: TransposeOperands) -> Launch:
+    """OpenBLAS omatcopy into a full copy on all threads, then copied back on all threads."""
+    b = x.scratch((problem.n, problem.m), problem.dtype)
+    result, there = x.a.reshape(b.shape), _omatcopy(x.a, b, problem.dtype, x.threads)
+    back = in_bands(problem.n, x.threads, lambda i, j: lambda: np.copyto(result[i:j], b[i:j]))
+
+    def launch() -> None:
+        there()
+        back()
+
+    return launch

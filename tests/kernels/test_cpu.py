@@ -44,7 +44,7 @@ def test_every_cpu_kernel_is_right_or_says_why_not(problem: str) -> None:
             assert "batch" in measured.reason or "padding" in measured.reason
 
 
-PROVIDERS = ("numpy", "scipy", "openblas")
+PROVIDERS = ("numba", "numpy", "scipy", "openblas")
 
 PEAK = """
 import re, sys

@@ -1,0 +1,71 @@
+"""A V x V block transposed in vector registers, for Numba functions; LLVM lowers it to whatever the CPU has."""
+
+from typing import Any, cast
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
+
+LINE = 64  # bytes of a cache line
+
+
+def width(itemsize: int) -> int:
+    """Elements a side of a block: a cache line of them, at most 16, since a row is a register and 32 are many."""
+    return min(16, LINE // itemsize)
+
+
+def _interleave(builder: Any, rows: list[Any]) -> list[Any]:
+    """One of log2(V) rounds: row i and row i + V/2, element by element; after the last the block is transposed."""
+    side, i32 = len(rows), ir.IntType(32)
+    half, shuffled = side // 2, []
+    for low, high in zip(rows[:half], rows[half:], strict=True):
+        for start in (0, half):
+            picks = [start + k // 2 + (k % 2) * side for k in range(side)]
+            mask = ir.Constant(ir.VectorType(i32, side), [i32(pick) for pick in picks])
+            shuffled.append(builder.shuffle_vector(low, high, mask))
+    return shuffled
+
+
+def _block(streaming: bool) -> Any:
+    def typed(_context: Any, target: Any, d: Any, ldd: Any, source: Any, s: Any, lds: Any) -> Any:
+        return types.void(target, types.int64, types.int64, source, types.int64, types.int64), _generate
+
+    def _generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, d, ldd, source, s, lds = args
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        side = width(itemsize)
+        vector = ir.VectorType(ir.IntType(8 * itemsize), side)
+
+        def pointer(kind: Any, array: Any, start: Any, stride: Any, i: int) -> Any:
+            data = context.make_array(kind)(context, builder, array).data
+            place = builder.gep(data, [builder.add(start, builder.mul(stride, ir.IntType(64)(i)))])
+            return builder.bitcast(place, vector.as_pointer())
+
+        rows = [builder.load(pointer(signature.args[3], source, s, lds, i), align=itemsize) for i in range(side)]
+        for _ in range(side.bit_length() - 1):
+            rows = _interleave(builder, rows)
+        for i, row in enumerate(rows):
+            store = builder.store(row, pointer(signature.args[0], target, d, ldd, i), align=itemsize)
+            if streaming:
+                store.align = itemsize * side
+                store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        return context.get_dummy_value()
+
+    return intrinsic(typed)
+
+
+#: `block(target, d, ldd, source, s, lds)`: target[d + j * ldd + i] = source[s + i * lds + j] for i, j < V.
+block = cast(Any, _block(streaming=False))
+#: The same with stores past the caches; each row of the target must start on a multiple of V elements in memory.
+block_streaming = cast(Any, _block(streaming=True))
+
+
+@intrinsic
+def fence(_context: Any) -> Any:
+    """Streaming stores are ordered before what follows."""
+
+    def generate(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate

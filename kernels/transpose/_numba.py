@@ -1,0 +1,172 @@
+"""Numba functions that move the elements of flat arrays of unsigned integers; serial, they release the GIL.
+
+`side` is the width of the block that is transposed in registers (`_blocks.width`), `start:stop` what one thread does.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+
+from kernelmark import Launch
+from kernels.transpose._blocks import block, block_streaming, fence
+
+F = TypeVar("F", bound=Callable[..., Any])
+TILE = 128  # elements a side of what is read and written before moving on: pages stay in the TLB
+PIECE = 2048  # elements moved at a time through a buffer in the first-level cache
+SEGMENT = 256  # moves of a cycle that one thread does in turn
+
+
+def _jit(function: F) -> F:
+    return cast(F, numba.njit(nogil=True, cache=True)(function))
+
+
+def bind(function: Callable[..., None], *args: Any) -> Launch:
+    """A launch of `function(*args)`, compiled (or read from the cache) now."""
+    cast(Any, function).compile(tuple(cast(Any, numba).typeof(arg) for arg in args))
+    return lambda: function(*args)
+
+
+@_jit
+def transpose(b, a, m, n, side, skip, streaming, start, stop):  # type: ignore[no-untyped-def]
+    """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one."""
+    end, last = skip + (m - skip) // side * side, start + (stop - start) // side * side
+    for jj in range(start, last, TILE):
+        for ii in range(skip, end, TILE):
+            for j in range(jj, min(last, jj + TILE), side):
+                for i in range(ii, min(end, ii + TILE), side):
+                    if streaming:
+                        block_streaming(b, j * m + i, m, a, i * n + j, n)
+                    else:
+                        block(b, j * m + i, m, a, i * n + j, n)
+    for j in range(start, last):
+        for i in range(skip):
+            b[j * m + i] = a[i * n + j]
+        for i in range(end, m):
+            b[j * m + i] = a[i * n + j]
+    for j in range(last, stop):
+        for i in range(m):
+            b[j * m + i] = a[i * n + j]
+    if streaming:
+        fence()  # type: ignore[call-arg]
+
+
+@_jit
+def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
+    """The n x n matrix x in place, rows of blocks first, first + step, ...: pairs across the diagonal."""
+    whole = n // side * side
+    for i in range(first * side, whole, step * side):
+        for j in range(i, whole, side):
+            block(s, 0, side, x, i * n + j, n)
+            if i != j:
+                block(x, i * n + j, n, x, j * n + i, n)
+            for k in range(side):
+                for q in range(side):
+                    x[(j + k) * n + i + q] = s[k * side + q]
+    for j in range(whole + first, n, step):
+        for i in range(j):
+            x[i * n + j], x[j * n + i] = x[j * n + i], x[i * n + j]
+
+
+@_jit
+def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
+    """Each of the m x n matrices start:stop that lie one behind the other in x, transposed through s."""
+    whole_m, whole_n = m // side * side, n // side * side
+    for g in range(start, stop):
+        o = g * m * n
+        for i in range(0, whole_m, side):
+            for j in range(0, whole_n, side):
+                block(s, j * m + i, m, x, o + i * n + j, n)
+        for i in range(m):
+            for j in range(whole_n if i < whole_m else 0, n):
+                s[j * m + i] = x[o + i * n + j]
+        x[o : o + m * n] = s[: m * n]
+
+
+@_jit
+def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
+    """The permutation that transposes a grid of chunks, as segments of its cycles, at most `longest` moves each.
+
+    Place q of the result receives place q % rows * columns + q // rows. A segment starts at `starts`, makes `moves`
+    moves, and ends with the chunk saved under `ends`, or with the one it began with where that is -1: a whole cycle.
+    `saved` are the chunks to be saved before any segment starts.
+    """
+    seen = np.zeros(rows * columns, np.bool_)
+    starts, moves, ends, saved = [0][:0], [0][:0], [0][:0], [0][:0]
+    for leader in range(rows * columns):
+        length, q = 0, leader
+        while not seen[q]:
+            seen[q] = True
+            length, q = length + 1, q % rows * columns + q // rows
+        first, left = len(saved), length
+        while left > 0 and length > 1:
+            count = min(longest, left)
+            starts.append(q)
+            moves.append(count - 1)
+            if length > longest:
+                saved.append(q)
+            for _ in range(count):
+                q = q % rows * columns + q // rows
+            left -= count
+            ends.append(-1 if length <= longest else len(saved) if left > 0 else first)
+    return np.array(starts), np.array(moves), np.array(ends), np.array(saved)
+
+
+@_jit
+def save(x, kept, saved, chunk, start, stop):  # type: ignore[no-untyped-def]
+    """Chunks that one segment overwrites and another one wants."""
+    for e in range(start, stop):
+        kept[e * chunk : (e + 1) * chunk] = x[saved[e] * chunk : (saved[e] + 1) * chunk]
+
+
+@_jit
+def follow(x, s, kept, starts, moves, ends, rows, columns, chunk, start, stop):  # type: ignore[no-untyped-def]
+    """Segments start:stop of the cycles of a rows x columns grid of chunks."""
+    for e in range(start, stop):
+        q = starts[e]
+        if ends[e] < 0:
+            s[:chunk] = x[q * chunk : (q + 1) * chunk]
+        for _ in range(moves[e]):
+            p = q % rows * columns + q // rows
+            # Views, since LLVM vectorises the loop only where it knows the length of both.
+            to, off = x[q * chunk : (q + 1) * chunk], x[p * chunk : (p + 1) * chunk]
+            for k in range(chunk):
+                to[k] = off[k]
+            q = p
+        last = s[:chunk] if ends[e] < 0 else kept[ends[e] * chunk : (ends[e] + 1) * chunk]
+        x[q * chunk : (q + 1) * chunk] = last
+
+
+@_jit
+def cut(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
+    """The last `rest` columns of x (m x n) into border (rest x m), the others moved together."""
+    for i in range(m):
+        for k in range(rest):
+            border[k * m + i] = x[(i + 1) * n - rest + k]
+        for k in range(0, n - rest, len(piece)):
+            count = min(len(piece), n - rest - k)
+            piece[:count] = x[i * n + k : i * n + k + count]
+            to = i * (n - rest) + k
+            x[to : to + count] = piece[:count]
+
+
+@_jit
+def widen(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
+    """The inverse: x (m x n - rest) moved apart to rows of n, which end in those of border (m x rest)."""
+    for i in range(m - 1, -1, -1):
+        end = n - rest
+        while end > 0:
+            count = min(len(piece), end)
+            off, to = i * (n - rest) + end - count, i * n + end - count
+            piece[:count] = x[off : off + count]
+            x[to : to + count] = piece[:count]
+            end -= count
+        for k in range(rest):
+            x[(i + 1) * n - rest + k] = border[i * rest + k]
+
+
+@_jit
+def move(to, off):  # type: ignore[no-untyped-def]
+    """A copy."""
+    to[:] = off

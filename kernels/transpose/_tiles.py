@@ -1,0 +1,110 @@
+"""In-place transposition of a rectangle on the CPU, any m x n, in two passes over memory.
+
+The longer dimension is cut into strips of T. With m <= n the matrix is an m x n/T grid of chunks of T elements: the
+grid is transposed by following its cycles, and leaves n/T strips (m x T, contiguous) that are transposed one by one in
+cache. With m > n the same is done backwards. What T leaves over of the longer dimension waits in scratch, and the rows
+are moved together (or apart) for it. After the stages of Sung, Gomez-Luna et al., "In-place transposition of
+rectangular matrices on accelerators", PPoPP 2014; chunks instead of tiles spare the third one. Cycles are cut into
+segments, so that threads share even a grid that is one single cycle.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, NamedTuple
+
+from kernelmark import Launch
+from kernels._threads import in_bands
+from kernels.transpose import _numba as moves
+from kernels.transpose._blocks import width
+from kernels.transpose.problem import TransposeOperands, TransposeProblem
+
+CACHED = 2**20  # bytes of a strip that is worth cutting longer than 32: in the second-level cache, or nearly
+SHARE = 0.08  # of the matrix, for strips and what is left over; chunks saved from long cycles are below half a per cent
+
+
+class Strips(NamedTuple):
+    """T, the number of threads that have a strip in scratch, and what T leaves over of the longer dimension."""
+
+    size: int
+    workers: int
+    rest: int
+
+
+def strips(longer: int, line_bytes: int, threads: int) -> Strips:
+    """The largest T that leaves every thread a strip within SHARE, one that is cached where T is above 32.
+
+    From 16 down long chunks matter more than threads, and one strip is enough.
+    """
+    for size in (128, 64, 32, 16, 8, 4, 2):
+        if size > 32 and size * line_bytes > CACHED:
+            continue
+        rest = longer % size
+        workers = min(threads, (int(SHARE * longer) - rest) // size)
+        if workers == threads or (workers > 0 and size <= 16):
+            return Strips(size, workers, rest)
+    return Strips(1, threads, 0)
+
+
+def split(length: int, workers: int, run: Callable[[int, int, int], Launch]) -> list[Launch]:
+    """`run(worker, start, stop)` in bands, or nothing where there is nothing to do."""
+    worker = count()
+    return [in_bands(length, workers, lambda start, stop: run(next(worker), start, stop))] if length else []
+
+
+def square(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[Launch]:
+    """Blocks swapped across the diagonal; threads take rows of blocks in turn, since the rows get shorter."""
+    n, side = problem.n, width(flat.itemsize)
+    buffers = x.scratch((x.threads, side * side), problem.dtype).view(flat.dtype)
+
+    def run(worker: int, start: int, stop: int) -> Launch:
+        return moves.bind(moves.swap, flat, buffers[worker], n, side, start, x.threads)
+
+    return split(x.threads, x.threads, run)
+
+
+def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[Launch]:
+    """The stages, each a launch on all threads but for the moving of rows, which is serial."""
+    m, n, shorter, kind = problem.m, problem.n, min(problem.m, problem.n), flat.dtype
+    size, workers, rest = strips(max(m, n), shorter * flat.itemsize, x.threads)
+    many = max(m, n) // size
+    buffers = x.scratch((workers, size * shorter), problem.dtype).view(kind)
+    border = x.scratch((rest * shorter,), problem.dtype).view(kind) if rest else None
+    rows, columns = (m, many) if m <= n else (many, n)
+    starts, lengths, ends, saved = moves.cycles(rows, columns, moves.SEGMENT)  # type: ignore[no-untyped-call]
+    kept = x.scratch((max(1, len(saved)), size), problem.dtype).view(kind).reshape(-1)
+    inner = (m, size) if m <= n else (size, n)
+    side = width(flat.itemsize)
+
+    def keep(_: int, start: int, stop: int) -> Launch:
+        return moves.bind(moves.save, flat, kept, saved, size, start, stop)
+
+    def grid(worker: int, start: int, stop: int) -> Launch:
+        table = (starts, lengths, ends, rows, columns, size)
+        return moves.bind(moves.follow, flat, buffers[worker], kept, *table, start, stop)
+
+    def strip(worker: int, start: int, stop: int) -> Launch:
+        return moves.bind(moves.bands, flat, buffers[worker], *inner, side, start, stop)
+
+    chunks = split(len(saved), x.threads, keep) + split(len(starts), workers, grid)
+    whole = split(many, workers, strip) if size > 1 else []
+    if m <= n:
+        return _cut(flat, border, buffers[0], m, n, rest) + chunks + whole + _append(flat, border)
+    return _stash(flat, border, m, n, rest, side) + whole + chunks + _widen(flat, border, buffers[0], n, m, rest)
+
+
+def _cut(flat: Any, border: Any, buffer: Any, m: int, n: int, rest: int) -> list[Launch]:
+    return [moves.bind(moves.cut, flat, border, buffer[: moves.PIECE], m, n, rest)] if rest else []
+
+
+def _append(flat: Any, border: Any) -> list[Launch]:
+    return [moves.bind(moves.move, flat[flat.size - border.size :], border)] if border is not None else []
+
+
+def _stash(flat: Any, border: Any, m: int, n: int, rest: int, side: int) -> list[Launch]:
+    """The last `rest` rows, transposed: they become the last columns."""
+    tail = flat[(m - rest) * n :]
+    return [moves.bind(moves.transpose, border, tail, rest, n, side, 0, False, 0, n)] if rest else []
+
+
+def _widen(flat: Any, border: Any, buffer: Any, m: int, n: int, rest: int) -> list[Launch]:
+    return [moves.bind(moves.widen, flat, border, buffer[: moves.PIECE], m, n, rest)] if rest else []

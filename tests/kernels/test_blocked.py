@@ -1,0 +1,131 @@
+"""Our CPU transpositions: right on every shape, in place with little scratch, and never compiling while timed."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from bench.measure.device import Cpu
+from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.worker import run_job
+from kernels.transpose import _numba, _tiles
+from kernels.transpose._blocks import width
+
+AWKWARD = [(1, 1), (1, 97), (97, 1), (2, 3), (3, 2), (13, 7), (31, 33), (97, 101), (101, 97), (509, 64), (64, 509)]
+COMMON = [(48, 36), (36, 48), (96, 160), (160, 96), (257, 129), (250, 1000), (1000, 250), (17, 3001), (3001, 17)]
+WHOLE = [(16, 2048), (2048, 16), (128, 4096), (4096, 128), (64, 64), (33, 33), (1, 2), (257, 257)]
+DTYPES = ("f64", "f32", "f16", "bf16")
+LARGE = [(1024, 2048), (2047, 1031), (40, 40000), (39999, 41), (1500, 1500), (5, 100003)]
+
+
+def run(problem: str, name: str, threads: int):
+    kernel = f"transpose/numba.{name}"
+    (measured,) = run_job(Job(problem, (kernel,), "hot", (), 0, Budget(), threads=threads, timed=False))
+    return measured
+
+
+def set_up(problem: str, name: str, threads: int = 2):
+    registry = discover()
+    parsed, kernel = registry.problem(problem), registry.kernels[f"transpose/numba.{name}"]
+    operands, scratch = OperandSet(parsed, Cpu()), Scratch(Cpu())
+    draw = Draw(parsed, 0)
+    draw.redraw()
+    operands.load(draw)
+    return kernel.setup(parsed, Operands(operands, "C", Cpu(), threads, scratch)), operands, draw, scratch
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("m", "n"), AWKWARD + COMMON + WHOLE)
+@pytest.mark.parametrize(("place", "name"), [("out", "blocked"), ("in", "tiles")])
+def test_every_shape_and_storage_type_is_transposed(m: int, n: int, dtype: str, place: str, name: str) -> None:
+    for threads in (1, 3):
+        measured = run(f"transpose/m{m}n{n}/{dtype}/{place}", name, threads)
+        assert measured.status == "ok", measured.reason
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f16"])
+@pytest.mark.parametrize(("m", "n"), LARGE)
+def test_in_place_needs_at_most_a_tenth_of_the_matrix(m: int, n: int, dtype: str) -> None:
+    for threads in (1, 2, 16):
+        *_, scratch = set_up(f"transpose/m{m}n{n}/{dtype}/in", "tiles", threads)
+        assert scratch.nbytes <= 0.1 * m * n * np.dtype(f"f{2 if dtype == 'f16' else 8}").itemsize
+
+
+def test_scratch_grows_with_threads_by_one_strip_each() -> None:
+    def nbytes(threads: int) -> int:
+        return set_up("transpose/m512n4099/f32/in", "tiles", threads)[-1].nbytes
+
+    strip = _tiles.strips(4099, 512 * 4, 2)
+    assert strip == _tiles.strips(4099, 512 * 4, 1)._replace(workers=2)
+    assert nbytes(2) - nbytes(1) == strip.size * 512 * 4
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7, 64, 500])
+def test_strips_of_any_length_stay_within_their_share(threads: int) -> None:
+    for longer in (*range(2, 300), 1009, 26752, 100003):
+        size, workers, rest = _tiles.strips(longer, 4096, threads)
+        assert longer == longer // size * size + rest
+        assert 1 <= workers <= threads
+        assert size == 1 or workers * size + rest <= _tiles.SHARE * longer
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 3), (4, 4), (7, 5), (12, 18), (31, 40), (1, 9)])
+@pytest.mark.parametrize("longest", [2, 3, 10, 10**6])
+def test_segments_are_the_cycles_of_the_transposed_grid(rows: int, columns: int, longest: int) -> None:
+    grid = np.arange(rows * columns)
+    starts, lengths, ends, saved = _numba.cycles(rows, columns, longest)
+    found = grid.copy()
+    for start, length, end in zip(starts, lengths, ends, strict=True):
+        q = start
+        for _ in range(length):
+            p = grid.reshape(rows, columns).T.flat[q]
+            found[q], q = grid[p], p
+        assert length < longest
+        found[q] = grid[start] if end < 0 else grid[saved[end]]
+    assert np.array_equal(found, grid.reshape(rows, columns).T.reshape(-1))
+    moved = np.count_nonzero(found != grid)
+    assert sum(lengths) + len(starts) == moved
+    assert len(saved) <= 2 * moved / longest + 1
+
+
+@pytest.mark.parametrize(("m", "n"), [(96, 1000), (1000, 96)])
+def test_a_grid_that_is_one_long_cycle_is_cut_for_the_threads(m: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_numba, "SEGMENT", 5)
+    launch, operands, draw, _ = set_up(f"transpose/m{m}n{n}/f32/in", "tiles")
+    launch()
+    assert np.array_equal(operands.flat["a"].reshape(n, m), draw.flat["a"].reshape(m, n).T)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8"])
+def test_a_block_is_transposed_in_registers_wherever_it_lies(dtype: str) -> None:
+    side = width(np.dtype(dtype).itemsize)
+    for m, n in itertools.product((side, side + 3), repeat=2):
+        a = np.arange(m * n).astype(dtype)
+        b = np.zeros_like(a)
+        _numba.bind(_numba.transpose, b, a, m, n, side, 0, False, 0, n)()
+        assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
+
+
+@pytest.mark.parametrize("offset", range(0, 64, 4))
+def test_streaming_stores_reach_every_element_at_any_alignment(offset: int) -> None:
+    m, n, side = 64, 37, 16
+    raw = np.zeros(m * n + 32, np.uint32)
+    start = (-raw.ctypes.data % 64 + offset) // 4
+    a, b = np.arange(m * n, dtype=np.uint32), raw[start : start + m * n]
+    _numba.bind(_numba.transpose, b, a, m, n, side, -b.ctypes.data % 64 // 4, True, 0, n)()
+    assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
+
+
+@pytest.mark.parametrize(("place", "name"), [("out", "blocked"), ("in", "tiles")])
+@pytest.mark.parametrize(("m", "n"), [(96, 1003), (1003, 96), (100, 100)])
+def test_nothing_is_compiled_after_set_up(place: str, name: str, m: int, n: int) -> None:
+    from numba.core import event
+
+    launch, *_ = set_up(f"transpose/m{m}n{n}/f64/{place}", name)
+    with event.install_recorder("numba:compile") as compiled:
+        launch()
+    assert not compiled.buffer
