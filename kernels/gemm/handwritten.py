@@ -8,16 +8,17 @@ import numpy as np
 from kernelmark import KernelCall, Tile, cuda_kernel
 from kernels.gemm.problem import GemmProblem
 
-_F32: dict[str, Any] = {"dtypes": ("f32",), "layouts": ("NN", "NT", "TN", "TT"), "numerics": "fp32"}
+F32: dict[str, Any] = {"dtypes": ("f32",), "layouts": ("NN", "NT", "TN", "TT"), "numerics": "fp32"}
 GRID_LIMIT = 65535  # blocks along y and z, on every compute capability
 INT_LIMIT = 2**31 - 1
 
 
-def _ceil_div(a: int, b: int) -> int:
+def ceil_div(a: int, b: int) -> int:
+    """`a / b`, rounded up."""
     return -(-a // b)
 
 
-def _within_grid(along_y: str, width: int) -> Callable[[GemmProblem], str | None]:
+def within_grid(along_y: str, width: int) -> Callable[[GemmProblem], str | None]:
     """The predicate for kernels whose blocks cover `width` rows or columns along the grid's y, and a batch along z."""
 
     def supports(p: GemmProblem) -> str | None:
@@ -36,7 +37,7 @@ def _within_grid(along_y: str, width: int) -> Callable[[GemmProblem], str | None
     return supports
 
 
-def _arguments(p: GemmProblem) -> tuple[Any, ...]:
+def arguments(p: GemmProblem) -> tuple[Any, ...]:
     """What all of them take: a, b, c, m, n, k, alpha, beta, the leading dimensions, the strides of a batch."""
     operands = p.operands()
     strides = (np.int64(operand.shape[-2] * operand.ld) for operand in operands)
@@ -47,24 +48,24 @@ def _arguments(p: GemmProblem) -> tuple[Any, ...]:
     "gemm",
     source="gemm/naive.cu",
     entry="sgemm_naive<Op::{op_a}, Op::{op_b}>",
-    supports=_within_grid("n", 8),
-    **_F32,
+    supports=within_grid("n", 8),
+    **F32,
 )
 def naive(p: GemmProblem, t: Tile) -> list[KernelCall]:
     """One thread an element of C, a warp down a column."""
-    return [KernelCall((_ceil_div(p.m, 32), _ceil_div(p.n, 8), p.batch), (32, 8), _arguments(p))]
+    return [KernelCall((ceil_div(p.m, 32), ceil_div(p.n, 8), p.batch), (32, 8), arguments(p))]
 
 
 @cuda_kernel(
     "gemm",
     source="gemm/coalesced.cu",
     entry="sgemm_coalesced<Op::{op_a}, Op::{op_b}>",
-    supports=_within_grid("m", 8),
-    **_F32,
+    supports=within_grid("m", 8),
+    **F32,
 )
 def coalesced(p: GemmProblem, t: Tile) -> list[KernelCall]:
     """One thread an element of C, a warp along a row."""
-    return [KernelCall((_ceil_div(p.n, 32), _ceil_div(p.m, 8), p.batch), (32, 8), _arguments(p))]
+    return [KernelCall((ceil_div(p.n, 32), ceil_div(p.m, 8), p.batch), (32, 8), arguments(p))]
 
 
 @cuda_kernel(
@@ -72,9 +73,9 @@ def coalesced(p: GemmProblem, t: Tile) -> list[KernelCall]:
     source="gemm/tiled.cu",
     entry="sgemm_tiled<{T}, Op::{op_a}, Op::{op_b}>",
     tunables={"T": (32, 16)},
-    supports=_within_grid("m", 16),
-    **_F32,
+    supports=within_grid("m", 16),
+    **F32,
 )
 def tiled(p: GemmProblem, t: Tile) -> list[KernelCall]:
     """One thread an element of C, tiles of A and B staged through shared memory."""
-    return [KernelCall((_ceil_div(p.n, t.T), _ceil_div(p.m, t.T), p.batch), (t.T, t.T), _arguments(p))]
+    return [KernelCall((ceil_div(p.n, t.T), ceil_div(p.m, t.T), p.batch), (t.T, t.T), arguments(p))]

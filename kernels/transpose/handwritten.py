@@ -3,15 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from kernelmark import KernelCall, Tile, cuda_kernel
+from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
 from kernels.transpose.problem import TransposeProblem
 
-_BITS: dict[str, Any] = {"dtypes": ("f64", "f32", "f16", "bf16"), "numerics": "exact"}
+BITS: dict[str, Any] = {"dtypes": ("f64", "f32", "f16", "bf16"), "numerics": "exact"}
 _TILE = {"TILE": (32,), "ROWS": (8, 4, 16)}
 GRID_LIMIT = 65535  # blocks along y, on every compute capability
 
 
-def _ceil_div(a: int, b: int) -> int:
+def ceil_div(a: int, b: int) -> int:
+    """The quotient, rounded up."""
     return -(-a // b)
 
 
@@ -32,17 +33,41 @@ def _square(p: TransposeProblem) -> str | None:
     return _rows_within_grid(2 * 32)(p)  # the grid is folded: two tiles for each of its rows
 
 
+def _vector_tile(p: TransposeProblem) -> int:
+    """Width of vectorised.cu's tile: 16 vectors of 16 bytes."""
+    return 16 * (16 // DTYPES[p.dtype].itemsize)
+
+
+def _vectors_within_grid(p: TransposeProblem) -> str | None:
+    return _rows_within_grid(_vector_tile(p))(p)
+
+
 @cuda_kernel(
     "transpose",
     source="transpose/naive.cu",
     entry="transpose_naive<bits::{dtype}>",
     places=("out",),
     supports=_rows_within_grid(8),
-    **_BITS,
+    **BITS,
 )
 def naive(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     """One thread an element, coalesced reads and strided writes."""
-    return [KernelCall((_ceil_div(p.n, 32), _ceil_div(p.m, 8)), (32, 8), ("a", "b", p.m, p.n))]
+    return [KernelCall((ceil_div(p.n, 32), ceil_div(p.m, 8)), (32, 8), ("a", "b", p.m, p.n))]
+
+
+@cuda_kernel(
+    "transpose",
+    source="transpose/unpadded.cu",
+    entry="transpose_unpadded<bits::{dtype}, {TILE}, {ROWS}>",
+    places=("out",),
+    tunables=_TILE,
+    supports=_rows_within_grid(32),
+    **BITS,
+)
+def unpadded(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+    """Through a tile in shared memory whose columns each lie in one bank."""
+    grid = (ceil_div(p.n, t.TILE), ceil_div(p.m, t.TILE))
+    return [KernelCall(grid, (t.TILE, t.ROWS), ("a", "b", p.m, p.n))]
 
 
 @cuda_kernel(
@@ -52,12 +77,26 @@ def naive(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     places=("out",),
     tunables=_TILE,
     supports=_rows_within_grid(32),
-    **_BITS,
+    **BITS,
 )
 def tiled(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     """Through a padded tile in shared memory, coalesced on both sides."""
-    grid = (_ceil_div(p.n, t.TILE), _ceil_div(p.m, t.TILE))
+    grid = (ceil_div(p.n, t.TILE), ceil_div(p.m, t.TILE))
     return [KernelCall(grid, (t.TILE, t.ROWS), ("a", "b", p.m, p.n))]
+
+
+@cuda_kernel(
+    "transpose",
+    source="transpose/vectorised.cu",
+    entry="transpose_vectorised<bits::{dtype}>",
+    places=("out",),
+    supports=_vectors_within_grid,
+    **BITS,
+)
+def vectorised(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+    """128-bit accesses on both sides, through an XOR-swizzled tile."""
+    width = _vector_tile(p)
+    return [KernelCall((ceil_div(p.n, width), ceil_div(p.m, width)), (16, 16), ("a", "b", p.m, p.n))]
 
 
 @cuda_kernel(
@@ -67,9 +106,9 @@ def tiled(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     places=("in",),
     tunables=_TILE,
     supports=_square,
-    **_BITS,
+    **BITS,
 )
 def tiled_inplace(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     """Square matrices in place: a block swaps two tiles across the diagonal."""
-    tiles = _ceil_div(p.n, t.TILE)
-    return [KernelCall((tiles | 1, _ceil_div(tiles, 2)), (t.TILE, t.ROWS), ("a", p.n))]
+    tiles = ceil_div(p.n, t.TILE)
+    return [KernelCall((tiles | 1, ceil_div(tiles, 2)), (t.TILE, t.ROWS), ("a", p.n))]

@@ -16,6 +16,8 @@ from bench.plan.registry import CudaKernel
 _SIZES = ((1,), (5, 3, 7), (33, 31, 17), (17, 34, 1), (64, 128, 32), (67, 37, 33), (33, 33, 33))
 #: Only where the kernel has taken none of the whole tiles above: it wants a square, or larger tiles.
 _LARGE = ((64, 64, 64), (128, 128, 32), (128, 256, 64), (256, 256, 64))
+#: More for kernels that work in place, whose permutations follow from the sizes: vectors, common divisors, coprimes.
+_IN_PLACE = ((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6))
 #: Operations of more than three dimensions (convolution) would become too large with those.
 _SMALL_SIZES = ((1,), (2, 3, 7, 5, 4, 3, 3), (1, 4, 9, 8, 8, 3, 3), (2, 16, 8, 8, 32, 1, 1))
 
@@ -29,6 +31,8 @@ def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
     if count <= 3 and not any(is_whole(problem) for problem in found):
         large = [_repeat(pattern, count) for pattern in _LARGE]
         found += itertools.islice(_all_taken(kernel, problem_class, large, variants), len(variants))
+    in_place = [variant for variant in variants if variant.get("place") == "in"]
+    found += _all_taken(kernel, problem_class, list(_IN_PLACE), in_place)
     return found + list(_with_options(kernel, problem_class, found))
 
 

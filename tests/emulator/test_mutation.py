@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -37,7 +36,7 @@ def _barriers() -> Iterator[ParameterSet]:
 def test_kernel_without_a_barrier_is_reported_with_file_and_line(source: str, mutant: Mutant) -> None:
     complaint = fate(source, mutant, plan(discover(), source)).complaint
     assert complaint is not None, f"nobody misses the barrier: {mutant}"
-    assert f": {Path(source).name}:" in complaint, complaint
+    assert re.search(r": [\w.]+\.cuh?:\d+: ", complaint), complaint  # the line may stand in a header of the source
     assert re.search(r"block \(\d+, \d+, \d+\) thread \(\d+, \d+, \d+\)", complaint), complaint
 
 

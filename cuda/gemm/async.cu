@@ -1,0 +1,23 @@
+// C = alpha op(A) op(B) + beta C: panels are copied to shared memory behind the threads' backs, STAGES - 1 steps ahead,
+// and cost no registers, which go to larger fragments.
+//
+// Tile: a block owns BM x BN elements of C, a warp WM x WN of them, a lane TM x TN (fragment.cuh); blockIdx.z counts
+// the products of a strided batch. The main loop stands in pipeline.cuh: one barrier a step.
+// Preconditions: compute capability 8.0. W = 4 wants the leading dimensions and the lengths of all stored rows to be
+// multiples of 4, and pointers aligned to 16 bytes; W = 1 takes every problem. Which, the plan decides before launch.
+// Limit: FFMA issue, as long as there are enough tiles to fill the device; gemm/splitk.cu is for those with few.
+#include "gemm/pipeline.cuh"
+
+template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b>
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), RESIDENT<TM, TN>)
+    sgemm_async(const float *__restrict__ a, const float *__restrict__ b, float *c, unsigned m,
+                unsigned n, unsigned k, float alpha, float beta, unsigned lda, unsigned ldb, unsigned ldc,
+                long long stride_a, long long stride_b, long long stride_c) {
+  using Loop = Pipeline<BM, BN, BK, WM, WN, TM, TN, STAGES, W, op_a, op_b>;
+  DYN_SHARED(float, smem);
+  const unsigned row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+  const Loop loop{a + blockIdx.z * stride_a, b + blockIdx.z * stride_b, m, n, lda, ldb};
+  typename Loop::Tile tile;
+  loop.accumulate(tile, smem, row0, col0, k);
+  tile.template store<W>(c + blockIdx.z * stride_c, row0, col0, m, n, ldc, alpha, beta);
+}

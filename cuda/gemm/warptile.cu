@@ -1,0 +1,44 @@
+// C = alpha op(A) op(B) + beta C: a tile for each warp, and shared memory twice over, so that the next panels travel
+// from memory while the present ones are multiplied.
+//
+// Tile: a block owns BM x BN elements of C, a warp WM x WN of them, a lane TM x TN (fragment.cuh); blockIdx.z counts
+// the products of a strided batch. In each step along k a thread fetches its part of the next panels into registers,
+// multiplies, and stashes what has arrived in the other half of shared memory: one barrier a step.
+// Preconditions: W = 4 wants the leading dimensions and the lengths of all stored rows to be multiples of 4, and
+// pointers aligned to 16 bytes; W = 1 takes every problem. Which, the plan decides before launch.
+// Limit: one step is fetched ahead, through registers that the product could use. gemm/async.cu needs none.
+#include "gemm/fragment.cuh"
+
+template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int W, Op op_a, Op op_b>
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN))
+    sgemm_warptile(const float *__restrict__ a, const float *__restrict__ b, float *c, unsigned m,
+                   unsigned n, unsigned k, float alpha, float beta, unsigned lda, unsigned ldb, unsigned ldc,
+                   long long stride_a, long long stride_b, long long stride_c) {
+  using Tile = Fragment<BM, BN, BK, WM, WN, TM, TN>;
+  __shared__ __align__(16) float smem_a[2][BK][BM + PAD];
+  __shared__ __align__(16) float smem_b[2][BK][BN + PAD];
+  const unsigned row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+  a += blockIdx.z * stride_a;
+  b += blockIdx.z * stride_b;
+  c += blockIdx.z * stride_c;
+  Panel<BK, BM, Tile::THREADS, W, flipped<op_a>> panel_a;
+  Panel<BK, BN, Tile::THREADS, W, op_b> panel_b;
+  Tile tile;
+  panel_a.fetch(a, 0, row0, k, m, lda);
+  panel_b.fetch(b, 0, col0, k, n, ldb);
+  panel_a.stash(smem_a[0]);
+  panel_b.stash(smem_b[0]);
+  __syncthreads();  // the first panels are whole
+  unsigned half = 0;
+  for (unsigned k0 = 0; k0 < k; k0 += BK) {
+    // Behind the last step lie zeros, for which nothing is read.
+    panel_a.fetch(a, k0 + BK, row0, k, m, lda);
+    panel_b.fetch(b, k0 + BK, col0, k, n, ldb);
+    tile.multiply(smem_a[half], smem_b[half]);
+    half ^= 1;
+    panel_a.stash(smem_a[half]);
+    panel_b.stash(smem_b[half]);
+    __syncthreads();  // the next panels are whole, and the present ones free
+  }
+  tile.template store<W>(c, row0, col0, m, n, ldc, alpha, beta);
+}

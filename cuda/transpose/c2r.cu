@@ -1,0 +1,66 @@
+// A = A^T in place (any m x n, row-major, without padding) by permuting columns, rows and columns, each as a whole:
+// C2R of Catanzaro, Keller, Garland, "A Decomposition for In-place Matrix Transposition", PPoPP 2014.
+//
+// The buffer is seen as rows x cols, the longer side along the rows: A itself where m <= n, which C2R transposes, and
+// where m > n the matrix that A is the transposition of, to which the same steps lead BACK, inverted and in reverse.
+// With c = gcd(rows, cols), a = rows / c, b = cols / c:
+//   1. column j: X[i] <- X[(i + j / b) mod rows], so that no two elements of a row want the same column; void if c = 1
+//   2. row i: X[((i + j / b) mod rows + j * rows) mod cols] <- X[j]
+//   3. column j: X[i] <- X[(i * cols + j - i / a) mod rows]
+// Tile: a block owns a row, or a stripe of W columns; it copies that to its stage, and back in the other order. Global
+// memory is only walked in order: what is scattered is the stage. Quotients and remainders are carried along.
+// Stage: shared memory, or, where that is too small, a block's part of a scratch buffer of at most a tenth of A, which
+// then bounds the blocks, so that each takes many rows or stripes in turn.
+// Preconditions: rows <= cols. T is any type of the element's width.
+// Limit: three times each element read and written (two where c = 1), so at best a third of a copy's rate (a half).
+// Stripes narrower than a line of 128 bytes waste part of it; a stage of over half the multiprocessor's shared memory
+// leaves one block on it, which then reads and writes by turns.
+#include "transpose/c2r.cuh"
+
+namespace {
+
+template <bool BACK, bool SPREAD, class T>
+__device__ __forceinline__ void permute_rows(T *x, T *stage, unsigned rows, unsigned cols, unsigned b) {
+  const Walk start(threadIdx.x, blockDim.x, b, rows, cols);
+  const auto kept = [](unsigned j) { return SPREAD ? spread(j) : j; };
+  for (unsigned i = blockIdx.x; i < rows; i += gridDim.x) {
+    T *row = x + size_t(i) * cols;
+    const auto target = [&](const Walk &at) { return row_target(i, at, rows, cols); };
+    Walk at = start;
+    const auto load = [&](unsigned j) { return row[j]; };
+    read_ahead<T>(threadIdx.x, blockDim.x, cols, load, [&](unsigned j, T element) {
+      stage[kept(BACK ? j : target(at))] = element;
+      at.advance();
+    });
+    __syncthreads();  // the row is staged whole
+    at = start;
+    for (unsigned j = threadIdx.x; j < cols; j += blockDim.x, at.advance()) row[j] = stage[kept(BACK ? target(at) : j)];
+    __syncthreads();  // the stage is free for the next row
+  }
+}
+
+}  // namespace
+
+template <class T, bool BACK>
+__global__ void __launch_bounds__(512) c2r_rows(T *x, unsigned rows, unsigned cols, unsigned b) {
+  DYN_SHARED(T, stage);
+  permute_rows<BACK, true>(x, stage, rows, cols, b);
+}
+
+template <class T, bool BACK>
+__global__ void __launch_bounds__(512)
+    c2r_rows_by_scratch(T *x, T *scratch, unsigned rows, unsigned cols, unsigned b) {
+  permute_rows<BACK, false>(x, scratch + size_t(blockIdx.x) * cols, rows, cols, b);
+}
+
+template <class T, unsigned W, Step STEP, bool BACK>
+__global__ void __launch_bounds__(512) c2r_columns(T *x, unsigned rows, unsigned cols, unsigned a, unsigned b) {
+  DYN_SHARED(T, stage);
+  permute_columns<W, STEP, BACK>(x, stage, rows, cols, a, b);
+}
+
+template <class T, unsigned W, Step STEP, bool BACK>
+__global__ void __launch_bounds__(512)
+    c2r_columns_by_scratch(T *x, T *scratch, unsigned rows, unsigned cols, unsigned a, unsigned b) {
+  permute_columns<W, STEP, BACK>(x, scratch + size_t(blockIdx.x) * rows * W, rows, cols, a, b);
+}

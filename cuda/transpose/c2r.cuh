@@ -1,0 +1,99 @@
+// The parts of C2R (transpose/c2r.cu tells the algorithm, its steps and its letters): index arithmetic without division,
+// staging with several loads under way, and the steps that permute columns.
+#pragma once
+#include "common.cuh"
+
+enum class Step { ROTATE, PERMUTE };
+
+namespace {
+
+constexpr unsigned AHEAD = 8;  // loads of a thread under way at once
+
+// sum mod modulus, for sums of two remainders.
+__device__ __forceinline__ unsigned wrapped(unsigned sum, unsigned modulus) {
+  return sum < modulus ? sum : sum - modulus;
+}
+
+// Carries x / divisor and (x * factor) mod modulus along, from `x` on in steps of `step`.
+class Walk {
+ public:
+  __device__ Walk(unsigned x, unsigned step, unsigned divisor, unsigned factor, unsigned modulus)
+      : quotient(x / divisor), product(size_t(x) * factor % modulus), remainder(x % divisor), divisor_(divisor),
+        modulus_(modulus), quotient_step(step / divisor), remainder_step(step % divisor),
+        product_step(size_t(step) * factor % modulus) {}
+
+  __device__ __forceinline__ void advance() {
+    quotient += quotient_step;
+    remainder += remainder_step;
+    if (remainder >= divisor_) {
+      remainder -= divisor_;
+      ++quotient;
+    }
+    product = wrapped(product + product_step, modulus_);
+  }
+
+  unsigned quotient, product, remainder;
+
+ private:
+  unsigned divisor_, modulus_, quotient_step, remainder_step, product_step;
+};
+
+// Hands load(i) to keep(i, .) for i = first, first + step, ... below `length`. Several loads are under way at once: the
+// last ones repeat the end rather than branch, which would have them wait for each other.
+template <class T, class Load, class Keep>
+__device__ __forceinline__ void read_ahead(unsigned first, unsigned step, unsigned length, Load load, Keep keep) {
+  for (unsigned i = first, next = first; i < length;) {
+    T batch[AHEAD];
+#pragma unroll
+    for (T &element : batch) {
+      element = load(min(next, length - 1));
+      next += step;
+    }
+#pragma unroll
+    for (const T &element : batch) {
+      if (i < length) keep(i, element);
+      i += step;
+    }
+  }
+}
+
+// Where a staged row keeps element j. Step 2 goes through it in strides of `rows`, which is often a power of two: the
+// higher bits are folded into the bank, within each 32 elements, so that such strides find different banks.
+__device__ __forceinline__ unsigned spread(unsigned j) { return j ^ ((j >> 5 ^ j >> 10 ^ j >> 15) & 31); }
+
+// Step 2: which column of row i the element goes to that `at` stands on.
+__device__ __forceinline__ unsigned row_target(unsigned i, const Walk &at, unsigned rows, unsigned cols) {
+  return wrapped(wrapped(i + at.quotient, rows) + at.product, cols);
+}
+
+// Step 1 or 3: which row of a column comes to row i. shift: column / b, or column mod rows; at: the walk that is at i.
+template <Step STEP>
+__device__ __forceinline__ unsigned source(unsigned i, unsigned shift, const Walk &at, unsigned rows) {
+  if (STEP == Step::ROTATE) return wrapped(i + shift, rows);
+  return wrapped(wrapped(at.product + shift, rows) + (rows - at.quotient), rows);
+}
+
+template <unsigned W, Step STEP, bool BACK, class T>
+__device__ __forceinline__ void permute_columns(T *x, T *stage, unsigned rows, unsigned cols, unsigned a, unsigned b) {
+  const unsigned lane = threadIdx.x % W, first = threadIdx.x / W, step = blockDim.x / W;  // W divides the block
+  const Walk start(first, step, a, cols, rows);
+  for (unsigned col0 = blockIdx.x * W; col0 < cols; col0 += gridDim.x * W) {
+    const unsigned col = col0 + lane, height = col < cols ? rows : 0;
+    const unsigned shift = STEP == Step::ROTATE ? col / b : col % rows;
+    Walk at = start;
+    const auto load = [&](unsigned i) { return x[offset<Op::N>(i, col, cols)]; };
+    read_ahead<T>(first, step, height, load, [&](unsigned i, T element) {
+      stage[(BACK ? source<STEP>(i, shift, at, rows) : i) * W + lane] = element;
+      at.advance();
+    });
+    __syncthreads();  // the stripe is staged whole
+    at = start;
+    for (unsigned i = first; i < height; i += step, at.advance()) {
+      const unsigned from = BACK ? i : source<STEP>(i, shift, at, rows);
+      x[offset<Op::N>(i, col, cols)] = stage[from * W + lane];
+    }
+    __syncthreads();  // the stage is free for the next stripe
+  }
+}
+
+}  // namespace

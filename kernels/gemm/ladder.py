@@ -1,0 +1,171 @@
+"""The FP32 ladder in `cuda/gemm`, from tiles for a block to the pipelines that a device is filled with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
+from kernels.gemm.handwritten import F32, arguments, ceil_div, within_grid
+from kernels.gemm.problem import GemmProblem
+
+PAD = 4  # floats behind each row of a panel, as in panel.cuh
+PACK = 4  # floats of the widest access
+#: Tiles of the pipelined kernels. WIDE reads least of shared memory for a multiply-add, and wants many tiles; two
+#: blocks of MIDDLE or three of NARROW fit on a multiprocessor; SMALL is for small products.
+WIDE = {"BM": 128, "BN": 256, "BK": 8, "WM": 64, "WN": 64, "TM": 8, "TN": 16, "STAGES": 4}
+MIDDLE = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8, "STAGES": 4}
+NARROW = MIDDLE | {"BN": 64}
+SMALL = {"BM": 64, "BN": 32, "BK": 8, "WM": 32, "WN": 16, "TM": 4, "TN": 4, "STAGES": 3}
+SUM_ROWS = 8  # of C, a block of the launch that adds the slices
+
+VECTORISED = "sgemm_vectorised<{BM}, {BN}, {BK}, {TM}, {TN}, {W}, Op::{op_a}, Op::{op_b}>"
+WARPTILE = "sgemm_warptile<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {W}, Op::{op_a}, Op::{op_b}>"
+ASYNC = "sgemm_async<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, {W}, Op::{op_a}, Op::{op_b}>"
+SPLITK = ASYNC.replace("async", "splitk")
+
+
+def tiles(*wanted: Mapping[str, int]) -> dict[str, Any]:
+    """The options `tunables` and `valid` for these tiles, the default first, and no others."""
+    names = tuple(wanted[0])
+
+    def valid(p: GemmProblem, t: Tile) -> str | None:
+        return None if vars(t) in wanted else f"there is no tile {vars(t)}, expected one of {wanted}"
+
+    return {"tunables": {name: tuple(dict.fromkeys(tile[name] for tile in wanted)) for name in names}, "valid": valid}
+
+
+def packed(entry: str, p: GemmProblem) -> str:
+    """The entry with W, the floats that the kernel may move at once, filled in."""
+    return entry.replace("{W}", str(pack(p)))
+
+
+def pack(p: GemmProblem) -> int:
+    """4 where all stored rows begin and end at 16 bytes, else 1."""
+    rows = (length for operand in p.operands() for length in (operand.ld, operand.shape[-1]))
+    return 1 if any(length % PACK for length in rows) else PACK
+
+
+def grid(p: GemmProblem, t: Tile, layers: int = 1) -> tuple[int, int, int]:
+    """Blocks of BM x BN over C, so many times for each product of the batch."""
+    return ceil_div(p.n, t.BN), ceil_div(p.m, t.BM), p.batch * layers
+
+
+def warps(t: Tile) -> int:
+    """Threads of a block whose tile is divided into those of warps."""
+    return int(32 * (t.BM // t.WM) * (t.BN // t.WN))
+
+
+def stages_bytes(t: Tile) -> int:
+    """Shared memory of a pipeline: STAGES panels of A and of B."""
+    return int(4 * t.STAGES * t.BK * (t.BM + t.BN + 2 * PAD))
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/blocktile1d.cu",
+    entry="sgemm_blocktile1d<{BM}, {BN}, {BK}, {TM}, Op::{op_a}, Op::{op_b}>",
+    supports=within_grid("m", 32),
+    **tiles({"BM": 64, "BN": 64, "BK": 8, "TM": 8}, {"BM": 32, "BN": 32, "BK": 8, "TM": 4}),
+    **F32,
+)
+def blocktile1d(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """A column of TM elements a thread, each read of B used TM times."""
+    return [KernelCall(grid(p, t), t.BM * t.BN // t.TM, arguments(p))]
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/blocktile2d.cu",
+    entry="sgemm_blocktile2d<{BM}, {BN}, {BK}, {TM}, {TN}, Op::{op_a}, Op::{op_b}>",
+    supports=within_grid("m", 64),
+    **tiles(
+        {"BM": 128, "BN": 128, "BK": 8, "TM": 8, "TN": 8},
+        {"BM": 64, "BN": 32, "BK": 8, "TM": 4, "TN": 4},
+    ),
+    **F32,
+)
+def blocktile2d(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """TM x TN elements a thread, as a sum of outer products."""
+    return [KernelCall(grid(p, t), t.BM * t.BN // (t.TM * t.TN), arguments(p))]
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/vectorised.cu",
+    entry=VECTORISED,
+    supports=within_grid("m", 64),
+    **tiles(
+        {"BM": 128, "BN": 128, "BK": 8, "TM": 8, "TN": 8},
+        {"BM": 64, "BN": 32, "BK": 16, "TM": 4, "TN": 4},
+    ),
+    **F32,
+)
+def vectorised(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """TM x TN elements a thread, memory and shared memory accessed four words at a time."""
+    return [KernelCall(grid(p, t), t.BM * t.BN // (t.TM * t.TN), arguments(p), entry=packed(VECTORISED, p))]
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/warptile.cu",
+    entry=WARPTILE,
+    supports=within_grid("m", 64),
+    **tiles(
+        {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8},
+        {"BM": 64, "BN": 32, "BK": 16, "WM": 32, "WN": 16, "TM": 4, "TN": 4},
+    ),
+    **F32,
+)
+def warptile(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """A tile a warp, panels staged through double-buffered shared memory."""
+    return [KernelCall(grid(p, t), warps(t), arguments(p), entry=packed(WARPTILE, p))]
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/async.cu",
+    entry=ASYNC,
+    name="async",
+    min_arch=80,
+    supports=within_grid("m", 64),
+    **tiles(WIDE, NARROW, SMALL),
+    **F32,
+)
+def async_(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """A tile a warp, panels copied several steps ahead by cp.async."""
+    return [KernelCall(grid(p, t), warps(t), arguments(p), stages_bytes(t), packed(ASYNC, p))]
+
+
+def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
+    """How deep the slices of k are and how many: as fill the device once, none less than DEPTH deep where k allows."""
+    blocks = int(np.prod(grid(p, t)))
+    wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // blocks, p.k // t.DEPTH))
+    depth = ceil_div(ceil_div(p.k, wanted), t.BK) * t.BK
+    return depth, ceil_div(p.k, depth)
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/splitk.cu",
+    entry=SPLITK,
+    min_arch=80,
+    supports=within_grid("m", SUM_ROWS),
+    **tiles(
+        MIDDLE | {"SMS": 132, "BLOCKS_PER_SM": 2, "DEPTH": 256},
+        SMALL | {"SMS": 132, "BLOCKS_PER_SM": 2, "DEPTH": 8},
+    ),
+    **F32,
+)
+def splitk(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """Slices of k multiplied by blocks of their own, their sums added in order by a second launch."""
+    depth, count = slices(p, t)
+    partials = Scratch("partials", 4 * p.batch * count * p.m * p.n)
+    lda, ldb, ldc, *strides = arguments(p)[8:]
+    product = ("a", "b", partials, p.m, p.n, p.k, lda, ldb, *strides[:2], depth, count)
+    summed = (partials, "c", p.m, p.n, count, p.alpha, p.beta, ldc, strides[2])
+    over_c = (ceil_div(p.n, 32), ceil_div(p.m, SUM_ROWS), p.batch)
+    return [
+        KernelCall(grid(p, t, count), warps(t), product, stages_bytes(t), packed(SPLITK, p)),
+        KernelCall(over_c, (32, SUM_ROWS), summed, entry="sgemm_splitk_sum"),
+    ]

@@ -1,0 +1,99 @@
+"""The FP32 ladder: grids cover C, k is cut without gaps, and packs of four are moved over ragged edges of tiles."""
+
+import math
+from itertools import islice
+
+import pytest
+
+from bench.plan.discovery import discover
+from bench.plan.registry import CudaKernel, Scratch
+from emulator.build import missing_tool
+from emulator.sweep import Case, complaints, entries
+
+REGISTRY = discover()
+RUNGS = ("blocktile1d", "blocktile2d", "vectorised", "warptile", "async", "splitk")
+PACKED = ("vectorised", "warptile", "async", "splitk")
+LAYOUTS = ("NN", "NT", "TN", "TT")
+FOUNDING = "gemm/m1024n2048k26752/f32/NT"
+
+
+def rung(name: str) -> CudaKernel:
+    """The declaration of `gemm/cuda.<name>`."""
+    kernel = REGISTRY.kernels[f"gemm/cuda.{name}"]
+    assert isinstance(kernel, CudaKernel)
+    return kernel
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (31, 33, 17), (1000, 257, 3), (129, 64, 4096)])
+def test_every_tile_of_c_has_a_block_and_no_block_is_idle(name: str, m: int, n: int, k: int) -> None:
+    problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/f32/NT/batch3")
+    for tile in rung(name).tiles():
+        if rung(name).valid is None or rung(name).valid(problem, tile) is None:  # type: ignore[misc]
+            call = rung(name).plan(problem, tile)[0]
+            assert isinstance(call.grid, tuple)
+            assert call.grid[:2] == (math.ceil(n / tile.BN), math.ceil(m / tile.BM))
+            assert call.grid[2] % 3 == 0
+
+
+@pytest.mark.parametrize("name", PACKED)
+@pytest.mark.parametrize(
+    ("problem", "width"),
+    [
+        ("gemm/m64n64k64/f32/NT", 4),
+        ("gemm/m64n64k63/f32/NT", 1),
+        ("gemm/m63n64k64/f32/NT", 4),
+        ("gemm/m63n64k64/f32/TN", 1),
+        ("gemm/m64n64k64/f32/NT/ldc+1", 1),
+        ("gemm/m64n64k64/f32/NT/ldc+4", 4),
+    ],
+)
+def test_packs_of_four_are_moved_only_where_all_stored_rows_are_aligned(name: str, problem: str, width: int) -> None:
+    parsed = REGISTRY.problem(problem)
+    tile = rung(name).tile_for(parsed)
+    (entry, _), *_ = rung(name).calls(parsed, tile)  # type: ignore[arg-type]
+    assert f", {width}, Op::" in entry
+
+
+@pytest.mark.parametrize("k", [1, 7, 255, 256, 511, 512, 26752, 26753])
+@pytest.mark.parametrize("batch", ["", "/batch5"])
+def test_slices_cover_k_and_none_is_empty(k: int, batch: str) -> None:
+    problem = REGISTRY.problem(f"gemm/m130n70k{k}/f32/NN{batch}")
+    for tile in rung("splitk").tiles():
+        if rung("splitk").valid(problem, tile) is None:  # type: ignore[misc]
+            product, added = rung("splitk").plan(problem, tile)
+            depth, count = product.args[-2:]
+            assert depth % tile.BK == 0
+            assert (count - 1) * depth < k <= count * depth
+            partials = next(arg for arg in product.args if isinstance(arg, Scratch))
+            assert partials in added.args
+            assert partials.nbytes == 4 * math.prod(product.grid[2:]) * 130 * 70  # type: ignore[index]
+
+
+def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device() -> None:
+    problem = REGISTRY.problem(FOUNDING)
+    call = rung("splitk").plan(problem, next(rung("splitk").tiles()))[0]
+    assert call.grid == (16, 8, 2)  # 256 blocks for 132 multiprocessors that hold two each
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_what_no_grid_can_cover_is_refused(name: str) -> None:
+    assert "blocks along y" in (rung(name).refuses(REGISTRY.problem("gemm/m4194241n1k1/f32/NN")) or "")
+    assert "blocks along z" in (rung(name).refuses(REGISTRY.problem("gemm/m1n1k1/f32/NN/batch65536")) or "")
+
+
+@pytest.mark.parametrize("name", PACKED)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_packs_of_four_are_right_over_the_edges_of_tiles(name: str, layout: str) -> None:
+    """The sweep's ragged problems are aligned nowhere; this one is ragged for every tile and aligned everywhere."""
+    if reason := missing_tool():
+        pytest.skip(reason)
+    problem = REGISTRY.problem(f"gemm/m140n132k20/f32/{layout}/alpha2/beta0.5/batch2/lda+4/ldb+8/ldc+4")
+    kernel = rung(name)
+    every = [Case(kernel, problem, t) for t in kernel.tiles() if kernel.valid is None or not kernel.valid(problem, t)]
+    for case in every:
+        assert not list(islice(complaints(case, entries(every)), 5))
+
+
+def test_a_device_without_cp_async_is_too_old() -> None:
+    assert {rung(name).min_arch for name in ("async", "splitk")} == {80}
