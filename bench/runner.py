@@ -86,7 +86,7 @@ class Session:
         return all(self._store.has(self.run_id, case) for case in cases)
 
     def measure(self, planned: PlannedJob, registry: Registry) -> list[tuple[Result, Measurement]]:
-        """Run a job and commit its rows; a case that an earlier sweep of the run had is not run again."""
+        """Run a job and commit its rows; of a case that the run has already, the first row stays."""
         problem = registry.problem(planned.job.problem)
         rows = []
         for measured in run_job(planned.job):

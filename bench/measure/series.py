@@ -1,6 +1,7 @@
 """The samples of one contender, and contenders measured in turn."""
 
 from collections.abc import Callable
+from itertools import cycle
 
 from bench.measure.device import Device
 from bench.measure.operands import Draw, OperandSet
@@ -47,11 +48,10 @@ class Series:
 
     def warm_up(self) -> None:
         """Run untimed until caches, threads and branch predictors know the code, and choose the batch."""
-        began, fastest, count = now(), float("inf"), 0
-        while count < 2 or now() - began < WARM_UP_S:
-            fastest = min(fastest, self.clock.time([self._launches[count % len(self._launches)]]))
-            count += 1
-            if now() - began > LONG_CALL_S and count >= 1:
+        began, fastest = now(), float("inf")
+        for launch in cycle(self._launches):
+            fastest = min(fastest, self.clock.time([launch]))
+            if now() - began > WARM_UP_S:
                 break
         self._call_s = fastest
         wanted = max(1, round(SAMPLE_S / max(fastest, 1e-9)))
