@@ -109,7 +109,7 @@ def inspect(kernels: str, archs: str | None, style: str, plugins: tuple[str, ...
 
 @cli.command()
 @_selection
-@click.option("--mode", type=click.Choice(["cold", "hot"]), default="cold", show_default=True)
+@click.option("--mode", type=click.Choice(["cold", "hot", "graph"]), default="cold", show_default=True)
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the run's rows here.")
 @click.option(
     "--max-time", type=click.FloatRange(min=0, min_open=True), help="Seconds a case. [default: 2, or the suite's]"

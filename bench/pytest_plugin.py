@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--km-device", choices=["auto", "cpu", "cuda"], default="auto", help="where to measure [auto]")
     group.addoption("--km-plugin", action="append", default=[], metavar="FILE.py", help="a file that registers kernels")
     group.addoption("--km-db", metavar="FILE", help="the store [$XDG_DATA_HOME/kernelmark/results.db]")
-    group.addoption("--km-mode", choices=["cold", "hot"], default="cold", help="state of the caches [cold]")
+    group.addoption("--km-mode", choices=["cold", "hot", "graph"], default="cold", help="caches, or CUDA graphs [cold]")
     group.addoption("--km-max-time", type=float, metavar="S", help="seconds a case [2, or the suite's]")
     group.addoption("--km-csv", metavar="FILE", help="write the run's rows here at the end")
 

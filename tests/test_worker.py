@@ -59,6 +59,12 @@ def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode: str) -> None
     assert (base.threads, other.threads) == (1, 2)
 
 
+def test_graph_mode_has_no_meaning_for_a_kernel_on_the_cpu() -> None:
+    (measured,) = _run("copy/m64n64/f32", "copy/numpy.copyto", mode="graph")
+    assert (measured.status, measured.samples) == ("unsupported", [])
+    assert "runs on the CPU" in measured.reason
+
+
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("mode", ["cold", "hot"])
 def test_accumulation_is_right_after_any_number_of_samples(dtype: str, mode: str) -> None:

@@ -10,7 +10,7 @@ from bench.measure.measurement import Measurement
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.measure.series import Series
 from bench.measure.stats import median_interval
-from bench.measure.timing import Clock, CpuClock, CudaClock, call_overhead
+from bench.measure.timing import Clock, CpuClock, CudaClock, call_overhead, captured
 from bench.measure.verify import References, verify
 from bench.plan.case import Job
 from bench.plan.errors import Unsupported
@@ -53,7 +53,7 @@ class Contender:
     def set_up(self, sets: list[OperandSet]) -> None:
         """One launch for each set of operands, with shared scratch."""
         try:
-            if reason := unavailable(self.kernel) or self.kernel.refuses(self.problem):
+            if reason := unavailable(self.kernel) or self._no_graph() or self.kernel.refuses(self.problem):
                 raise Unsupported(reason)
             for operands in sets:
                 self.scratch.rewind()
@@ -65,6 +65,16 @@ class Contender:
             self.report.versions = versions(self.kernel, self._launcher)
         except Exception as error:  # a kernel may raise anything, and must not harm the others
             self.fail(error)
+
+    def _no_graph(self) -> str | None:
+        """Why graph mode, if that is asked for, cannot be had."""
+        if self._job.mode != "graph":
+            return None
+        if self.kernel.device == "cpu":
+            return f"{self.kernel.id} runs on the CPU, graph mode replays captured CUDA launches; take --mode hot"
+        if self.kernel.synchronises:
+            return f"{self.kernel.id} synchronises the host, which no CUDA graph can hold; take --mode hot"
+        return None
 
     @property
     def _launcher(self) -> str | None:
@@ -110,6 +120,8 @@ class Contender:
         """Warm up, ready for sampling."""
         cold = self._job.mode == "cold"
         try:
+            if self._job.mode == "graph":  # captured once it has run freely, so that nothing is loaded or tuned inside
+                self.launches = [captured(launch, self.device.stream) for launch in self.launches]
             clock = self._clock()
             self.report.call_overhead_s = call_overhead(clock)
             self.series = Series(self.launches, sets, draw, self.device, clock, cold, evict)

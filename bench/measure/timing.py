@@ -4,6 +4,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any, Protocol
 
@@ -135,6 +136,19 @@ class CudaClock:
         if unseen > max(1e-3, 0.5 * span):
             return f"the device worked {unseen:.3g} s beyond the {span:.3g} s that the events span"
         return None
+
+
+def captured(launch: Launch, stream: Any) -> Launch:
+    """The launch recorded as a CUDA graph, and what replays it: the cost of each call of the driver is paid once.
+
+    Raises what CuPy raises where the launch does something that no graph can hold.
+    """
+    stream.begin_capture()
+    try:
+        launch()
+    finally:
+        graph = stream.end_capture()  # without this the stream would stay in capture mode and refuse every other use
+    return partial(graph.launch, stream)
 
 
 def call_overhead(clock: Clock) -> float:

@@ -9,7 +9,7 @@ import msgspec
 from bench.plan.registry import Kernel, Registry
 from bench.plan.suites import Entry, Suite
 
-Mode = Literal["cold", "hot"]
+Mode = Literal["cold", "hot", "graph"]
 BASELINES = {
     "gemm": "gemm/numpy.matmul",
     "transpose": "transpose/numpy.out",

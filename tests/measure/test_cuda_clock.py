@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.measure.timing import CudaClock
+from bench.measure.timing import CudaClock, captured
 
 
 class FakeGpu:
@@ -115,3 +115,42 @@ def test_work_beyond_the_events_is_named(gpu: FakeGpu) -> None:
     assert "beyond" in (clock.hidden_work([1e-3] * 5, batch=1) or "")
     clock.unseen_s = [50e-6] * 5
     assert clock.hidden_work([1e-3] * 5, batch=1) is None
+
+
+class Recording:
+    """A stream in the manner of CuPy's: while it captures, calls go to the graph and not to the device."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.graph: list[str] | None = None
+
+    def begin_capture(self) -> None:
+        self.graph = []
+
+    def call(self) -> None:
+        (self.log if self.graph is None else self.graph).append("call")
+
+    def end_capture(self) -> Any:
+        held, self.graph = list(self.graph or []), None
+        return SimpleNamespace(launch=lambda stream: stream.log.extend(f"replayed {name}" for name in held))
+
+
+def test_a_captured_launch_runs_only_when_it_is_replayed() -> None:
+    stream = Recording()
+    replay = captured(lambda: (stream.call(), stream.call()), stream)
+    assert stream.log == []
+    replay()
+    replay()
+    assert stream.log == ["replayed call"] * 4
+
+
+def test_a_launch_that_fails_in_capture_leaves_the_stream_usable() -> None:
+    stream = Recording()
+
+    def explode() -> None:
+        raise RuntimeError("not permitted when stream is capturing")
+
+    with pytest.raises(RuntimeError, match="capturing"):
+        captured(explode, stream)
+    stream.call()
+    assert stream.log == ["call"]
