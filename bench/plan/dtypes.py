@@ -24,25 +24,40 @@ DTYPES = {
 
 
 class Numerics(NamedTuple):
-    """Unit roundoffs: to which the operands are rounded before they are multiplied, and of the accumulator."""
+    """Unit roundoffs: to which the operands are rounded before they are multiplied, and of the accumulator.
+
+    truncating: products added before the sum is truncated to the accumulator, 0 where sums are rounded to nearest.
+    Truncation is biased, and its errors add up.
+    """
 
     operand: float
     accumulate: float
+    truncating: int = 0
 
 
+#: Products that a tensor core adds at a time at the least (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of
+#: NVIDIA tensor cores", PeerJ Computer Science 7:e330, 2021): they truncate.
+_TENSOR_CORE = 4
 # Tensor cores take TF32 operands truncated to 10 bits of mantissa, hence 2^-10 and not 2^-11.
 NUMERICS = {
     "exact": Numerics(0.0, 0.0),
     "fp64": Numerics(0.0, 2.0**-53),
     "fp32": Numerics(0.0, 2.0**-24),
-    "3xtf32": Numerics(2.0**-20, 2.0**-24),
-    "tf32": Numerics(2.0**-10, 2.0**-24),
-    "bf16": Numerics(2.0**-8, 2.0**-24),
+    "3xtf32": Numerics(2.0**-20, 2.0**-24, _TENSOR_CORE),
+    "tf32": Numerics(2.0**-10, 2.0**-24, _TENSOR_CORE),
+    "f16": Numerics(2.0**-11, 2.0**-24, _TENSOR_CORE),
+    "bf16": Numerics(2.0**-8, 2.0**-24, _TENSOR_CORE),
     "f16acc": Numerics(0.0, 2.0**-11),
 }
 
 #: The numerics of a kernel that declares none: full products, accumulated in at least FP32.
 NATIVE = {"f64": "fp64", "f32": "fp32", "f16": "fp32", "bf16": "fp32"}
+
+
+def operand_roundoff(numerics: str, storage: str) -> float:
+    """To what `numerics` rounds operands of this storage type: 0 where they are stored no more precisely than that."""
+    roundoff = NUMERICS[numerics].operand
+    return roundoff if DTYPES[storage].roundoff < roundoff else 0.0
 
 
 def split_dtype(dtype: str) -> tuple[str, str]:

@@ -6,7 +6,20 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, NUMERICS, Array, Arrays, Dim, Operand, Problem, Verdict, compare, operation, split_dtype
+from kernelmark import (
+    DTYPES,
+    NUMERICS,
+    Array,
+    Arrays,
+    Dim,
+    Operand,
+    Problem,
+    Verdict,
+    compare,
+    operand_roundoff,
+    operation,
+    split_dtype,
+)
 
 #: Problems of at most this many multiply-adds are compared with the whole float64 product (about 20 ms of DGEMM).
 WHOLE_REFERENCE_MACS = 2**29
@@ -163,12 +176,16 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         Accumulation: independent roundings of partial sums that grow like a random walk give about 0.14 u k as
         standard deviation for one chain of k additions (Higham and Mary, SIAM J. Sci. Comput. 41, 2019, on why it is
         not k^2); 8/3 u k leaves room for the largest of many million elements. Operands rounded to u_in: sqrt(k)
-        independent errors of 0.3 u_in each. Then the roundings of alpha, beta and of the stored result.
+        independent errors of 0.3 u_in each. Truncated sums lose about u_acc of their size, sqrt(k) / 3, with every
+        addition, always towards zero: 2 u_acc leaves room for the largest. Then the roundings of alpha, beta and of
+        the stored result.
         """
-        u_in, u_acc = NUMERICS[numerics]
+        u_in, u_acc = operand_roundoff(numerics, split_dtype(self.dtype)[0]), NUMERICS[numerics].accumulate
+        step = NUMERICS[numerics].truncating
         u_out = DTYPES[split_dtype(self.dtype)[1]].roundoff
         magnitude = abs(self.alpha) * min(2.0 * math.sqrt(self.k) + 1, self.k) + abs(self.beta)
-        accumulated = abs(self.alpha) * (8 / 3 * u_acc * self.k + 4 * u_in * math.sqrt(self.k))
+        truncated = 2 * u_acc * math.sqrt(self.k) * self.k / step if step else 0.0
+        accumulated = abs(self.alpha) * (8 / 3 * u_acc * self.k + truncated + 4 * u_in * math.sqrt(self.k))
         return accumulated + (u_out + 2 * u_acc) * magnitude
 
     @property

@@ -5,7 +5,7 @@ import pytest
 
 from bench.measure.operands import Draw
 from bench.plan.discovery import discover
-from bench.plan.dtypes import NUMERICS, numpy_dtype
+from bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
 from kernels.gemm import problem as gemm
 
 
@@ -84,6 +84,28 @@ def test_truncated_operands_pass_as_what_they_are_and_not_as_fp32(dtype: str, nu
     result = (a @ b.T).astype(np.float32)
     assert problem.check({"c": result}, reference, numerics).reason is None
     assert problem.check({"c": result}, reference, "fp32").reason is not None
+
+
+@pytest.mark.parametrize("numerics", ["f16", "tf32"])
+def test_sums_truncated_as_tensor_cores_do_pass_as_theirs_and_not_as_fp32(numerics: str) -> None:
+    problem, x = _inputs("gemm/m48n48k26752/f16.f32/NT")
+    a, b = (x[name].astype(np.float64) for name in "ab")
+    sums = np.zeros((48, 48), np.float32)
+    for p in range(0, 26752, 4):
+        exact = sums + a[:, p : p + 4] @ b[:, p : p + 4].T
+        nearest = exact.astype(np.float32)
+        sums = np.where(abs(nearest) > abs(exact), np.nextafter(nearest, np.float32(0)), nearest)
+    reference = problem.reference(x, np.random.default_rng(0))
+    assert problem.check({"c": sums}, reference, numerics).reason is None
+    assert problem.check({"c": sums}, reference, "fp32").reason is not None
+
+
+@pytest.mark.parametrize(("storage", "numerics"), [("f16", "f16"), ("bf16", "bf16"), ("f16", "fp32")])
+def test_operands_stored_no_more_precisely_than_the_arithmetic_are_not_rounded_again(
+    storage: str, numerics: str
+) -> None:
+    assert operand_roundoff(numerics, storage) == 0.0
+    assert operand_roundoff("tf32", "f32") == 2.0**-10
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
