@@ -165,7 +165,10 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         # deviations leave room for kernels whose tiles differ in how they sum.
         spread = math.sqrt(float(np.mean((sampled.astype(np.float64) - reference.values) ** 2)))
         floor = bound / 256
-        limit = 16.0 * math.sqrt(self.n) * max(spread, floor)
+        # The checksums themselves are chains of n and of k additions in float64, of sums as large as sqrt(n) elements.
+        magnitude = abs(self.alpha) * math.sqrt(self.k) + abs(self.beta)
+        own = 0.3 * DTYPES["f64"].roundoff * (self.n + self.k) * magnitude
+        limit = 16.0 * (math.sqrt(self.n) * max(spread, floor) + own)
         found = np.stack([_matvec(c[i], reference.x) for i in range(self.batch)])
         checksum = compare("checksum of c", found, reference.product, limit, "f64")
         return msgspec.structs.replace(verdict, reason=_unbatched(checksum, self.batch).reason)

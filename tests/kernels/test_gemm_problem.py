@@ -134,3 +134,15 @@ def test_flop_and_traffic_of_the_founding_shape() -> None:
 def test_an_accumulated_output_is_read_and_written() -> None:
     plain, accumulated = (discover().problem(f"gemm/m8n8k8/f32/NN{beta}") for beta in ("", "/beta1"))
     assert accumulated.traffic_bytes - plain.traffic_bytes == 8 * 8 * 4
+
+
+@pytest.mark.parametrize("shape", ["m900n1100k1300", "m128n128k40000"])
+def test_a_right_product_in_float64_passes_the_checksum_and_one_wrong_element_does_not(shape: str) -> None:
+    problem, x = _inputs(f"gemm/{shape}/f64/NN")
+    reference = problem.reference(x, np.random.default_rng(0))
+    assert reference.product is not None
+    right = x["a"] @ x["b"]
+    assert problem.check({"c": right}, reference, "fp64").reason is None
+    unseen = next(i for i in range(problem.m) if i not in set(reference.rows))  # type: ignore[arg-type]
+    right[unseen, 5] += 1e-6
+    assert "checksum" in (problem.check({"c": right}, reference, "fp64").reason or "")
