@@ -1,0 +1,84 @@
+"""The bars of `make gpu`, on CPU kernels in the place of CUDA ones."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+
+@pytest.fixture(scope="module")
+def tool():
+    sys.path.insert(0, str(TOOLS))
+    try:
+        import gpu_bars
+    finally:
+        sys.path.remove(str(TOOLS))
+    return gpu_bars
+
+
+def figure(ratio, errors=None):
+    return {"promise": "p", "kernel": "gemm/a.b", "ratio": ratio, "errors": errors}
+
+
+def test_every_bar_names_kernels_and_problems_that_exist(tool, registry):
+    bars = tool.all_bars()
+    assert len(bars) == 8 + 2 + 1 + 5
+    for bar in bars:
+        problem = registry.problem(bar.problem)
+        assert bar.kernels, bar.promise
+        assert any(registry.kernels[name].refuses(problem) is None for name in bar.kernels), bar.promise
+        assert bar.rival in registry.kernels or bar.rival_problem
+
+
+def test_a_ratio_is_taken_in_one_job_and_across_operations(tool, monkeypatch):
+    gemm = tool.Bar("g", "gemm/m32n32k32/f32/NN", ("gemm/scipy.sgemm",), "gemm/numpy.matmul", 0.1, errors=100.0)
+    move = tool.Bar("t", "transpose/m64n64/f32/out", ("transpose/numpy.out",), "copy/numpy.*", 0.01, "copy/m64n128/f32")
+    lost = tool.Bar("l", "gemm/m8n8k8/f64/NN", ("gemm/scipy.sgemm",), "gemm/numpy.matmul", 1.0)
+    first, second, third = tool.figures([gemm, move, lost])
+    assert (first["kernel"], first["promise"]) == ("gemm/scipy.sgemm", "g")
+    assert first["ratio"] > 0
+    assert first["errors"] > 0
+    assert second["kernel"] == "transpose/numpy.out"
+    assert 0 < second["ratio"] < 100
+    assert third["missing"] == "gemm/scipy.sgemm: unsupported: gemm/scipy.sgemm has no f64 path; it has f32"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "least", "verdict"),
+    [((0.9, 1.1, 1.2), 1.0, "holds"), ((0.9, 0.95, 1.2), 1.0, "MISSED"), ((1.0,), 1.0, "holds")],
+)
+def test_a_bar_holds_by_its_median_over_processes(tool, ratios, least, verdict):
+    bar = tool.Bar("p", "x", (), "y", least)
+    ((found, _, text, processes),) = tool.verdicts([bar], {"p": [figure(ratio) for ratio in ratios]})
+    assert (found, processes) == (verdict, len(ratios))
+    assert "gemm/a.b" in text
+
+
+@pytest.mark.parametrize(("errors", "verdict"), [(1.9, "holds"), (2.1, "MISSED"), (None, "MISSED")])
+def test_speed_bought_with_error_does_not_hold(tool, errors, verdict):
+    bar = tool.Bar("p", "x", (), "y", 1.0, errors=2.0)
+    ((found, *_),) = tool.verdicts([bar], {"p": [figure(3.0, errors)]})
+    assert found == verdict
+
+
+def test_what_one_process_could_not_measure_is_absent_with_the_reason(tool):
+    bar, missing = tool.Bar("p", "x", (), "y", 1.0), {"promise": "p", "missing": "gemm/a.b: oom: too large"}
+    assert tool.verdicts([bar], {"p": [figure(2.0), missing]}) == [("absent", "p", "gemm/a.b: oom: too large", 2)]
+    assert tool.verdicts([bar], {}) == [("absent", "p", "not measured", 0)]
+
+
+def test_processes_are_fresh_and_as_many_as_fit(tool, tmp_path):
+    script = tmp_path / "one.py"
+    script.write_text("import json, os; print(json.dumps({'promise': 'p', 'ratio': os.getpid()}))")
+    assert len(tool.measure(0.0, script)["p"]) == 1
+    several = [figure["ratio"] for figure in tool.measure(2.0, script)["p"]]
+    assert len(several) == len(set(several)) > 1
+
+
+def test_a_process_that_fails_is_named_with_what_it_said(tool, tmp_path):
+    script = tmp_path / "bad.py"
+    script.write_text("raise SystemExit('no luck')")
+    with pytest.raises(RuntimeError, match=r"bad.py ended with 1: no luck"):
+        tool.measure(0.0, script)

@@ -1,0 +1,165 @@
+"""What the CUDA kernels promise beside a vendor's library and the device's own copy, measured in fresh processes.
+
+`make gpu` calls `measure` until its time is spent. Run by itself, this file is one such process: it prints the figure
+of each bar as a line of JSON. A ratio within a process comes from samples taken in turn; copies are another operation
+and are timed just before and just after.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from bench.measure.measurement import Measurement
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.worker import run_job
+
+ROOT = Path(__file__).resolve().parents[1]
+BUDGET = Budget(max_time_s=0.4)
+LAYOUTS = ("NN", "NT", "TN", "TT")
+FP32 = ("gemm/cuda.warptile", "gemm/cuda.async", "gemm/cuda.splitk", "gemm/cuda.streamk")
+WGMMA = ("gemm/cuda.wgmma", "gemm/cuda.wgmma_persistent")
+
+
+class Bar(NamedTuple):
+    """The best of `kernels` on `problem` is at least `least` times as fast as `rival`, on its own problem."""
+
+    promise: str
+    problem: str
+    kernels: tuple[str, ...]
+    rival: str
+    least: float
+    rival_problem: str = ""
+    errors: float | None = None  # the error may be so many times the rival's
+
+
+def gemm_bars() -> Iterator[Bar]:
+    """Against cuBLAS."""
+    for shape in ("m4096n4096k4096", "m1024n2048k26752"):
+        for layout in LAYOUTS:
+            problem = f"gemm/{shape}/f32/{layout}"
+            yield Bar(f"FP32 on {problem}: cuBLAS SGEMM", problem, FP32, "gemm/cublas.sgemm", 1.0)
+    for size in (4096, 8192):
+        problem = f"gemm/m{size}n{size}k{size}/bf16/NT"
+        yield Bar(f"wgmma on {problem}: cuBLAS", problem, WGMMA, "gemm/cublas.gemmex", 1.0)
+    problem = "gemm/m4096n4096k4096/f32/NT"
+    promise = f"3xTF32 on {problem}: 2.2x cuBLAS SGEMM, twice its error"
+    yield Bar(promise, problem, ("gemm/cuda.mma_3xtf32",), "gemm/cublas.sgemm", 2.2, errors=2.0)
+
+
+def transpose_bars() -> Iterator[Bar]:
+    """Against the suite's own copies of as many bytes."""
+    registry = discover()
+    for shape, place, least in (
+        ("m1024n26752", "out", 0.97),
+        ("m2048n26752", "out", 0.97),
+        ("m1024n26752", "in", 0.4),
+        ("m2048n26752", "in", 0.4),
+        ("m8192n8192", "in", 0.9),
+    ):
+        problem = f"transpose/{shape}/f32/{place}"
+        parsed = registry.problem(problem)
+        ours = [k for k in registry.kernels.values() if (k.op, k.provider) == ("transpose", "cuda")]
+        kernels = tuple(k.id for k in ours if k.refuses(parsed) is None)
+        yield Bar(f"{problem}: {least:.0%} of copy", problem, kernels, "copy/cuda.*", least, f"copy/{shape}/f32")
+
+
+def figures(bars: list[Bar]) -> Iterator[dict[str, Any]]:
+    """The figure of each bar in this process: `ratio`, `kernel`, `errors`, or `missing` with the reason."""
+    for bar in bars:
+        try:
+            yield {"promise": bar.promise, **(_across(bar) if bar.rival_problem else _side_by_side(bar))}
+        except LookupError as error:
+            yield {"promise": bar.promise, "missing": str(error)}
+
+
+def _side_by_side(bar: Bar) -> dict[str, Any]:
+    rows = {row.kernel: row for row in run_job(_job(bar.problem, (bar.rival, *bar.kernels), bar.rival))}
+    rival, best = _right(rows[bar.rival]), _fastest([rows[name] for name in bar.kernels])
+    if best.ratio is None:
+        raise LookupError(f"{best.kernel} and {bar.rival} have no samples in common")
+    errors = best.max_error / rival.max_error if best.max_error and rival.max_error else None
+    return {"kernel": best.kernel, "ratio": best.ratio.median, "errors": errors}
+
+
+def _across(bar: Bar) -> dict[str, Any]:
+    registry = discover()
+    rivals = tuple(k.id for k in registry.kernels.values() if k.id.startswith(bar.rival.rstrip("*")))
+    before = _fastest(run_job(_job(bar.rival_problem, rivals)))
+    best = _fastest(run_job(_job(bar.problem, bar.kernels)))
+    after = _fastest(run_job(_job(bar.rival_problem, rivals)))
+    work = registry.problem(bar.problem).traffic_bytes / registry.problem(bar.rival_problem).traffic_bytes
+    rival_s = (_median_s(before) + _median_s(after)) / 2
+    return {"kernel": best.kernel, "ratio": work * rival_s / _median_s(best), "errors": None}
+
+
+def _job(problem: str, kernels: tuple[str, ...], baseline: str | None = None) -> Job:
+    return Job(problem, kernels, "hot", (), 0, BUDGET, threads=1, baseline=baseline)
+
+
+def _right(row: Measurement) -> Measurement:
+    if row.status != "ok" or row.interval is None:
+        raise LookupError(f"{row.kernel}: {row.status}: {row.reason}")
+    return row
+
+
+def _fastest(rows: list[Measurement]) -> Measurement:
+    good = [row for row in rows if row.status == "ok" and row.interval]
+    return min(good, key=_median_s) if good else _right(rows[0])
+
+
+def _median_s(row: Measurement) -> float:
+    assert row.interval is not None
+    return row.interval.median
+
+
+def measure(budget_s: float, script: Path = Path(__file__)) -> dict[str, list[dict[str, Any]]]:
+    """Figures by promise from fresh processes, at least one, as many as fit into `budget_s`."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    began, longest = time.monotonic(), 0.0
+    while not found or time.monotonic() - began + longest < budget_s:
+        start = time.monotonic()
+        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{script.name} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
+        for line in done.stdout.splitlines():
+            figure = json.loads(line)
+            found.setdefault(figure["promise"], []).append(figure)
+        longest = max(longest, time.monotonic() - start)
+    return found
+
+
+def verdicts(bars: list[Bar], found: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str, str, int]]:
+    """Whether each bar holds by the median over processes: (holds, promise, found, processes)."""
+    lines = []
+    for bar in bars:
+        tries = found.get(bar.promise, [])
+        good = [figure for figure in tries if "ratio" in figure]
+        if not good or len(good) < len(tries):
+            reason = next((figure["missing"] for figure in tries if "missing" in figure), "not measured")
+            lines.append(("absent", bar.promise, reason, len(tries)))
+            continue
+        ratios = sorted(figure["ratio"] for figure in good)
+        text = f"{median(ratios):.3f}x [{ratios[0]:.3f}, {ratios[-1]:.3f}] by {good[0]['kernel']}"
+        holds = median(ratios) >= bar.least
+        if bar.errors is not None:
+            errors = [figure["errors"] for figure in good if figure["errors"] is not None]
+            worst = max(errors, default=float("inf"))
+            text, holds = f"{text}, {worst:.2g} times the error", holds and worst <= bar.errors
+        lines.append(("holds" if holds else "MISSED", bar.promise, text, len(good)))
+    return lines
+
+
+def all_bars() -> list[Bar]:
+    """Every bar of a Hopper-class GPU."""
+    return [*gemm_bars(), *transpose_bars()]
+
+
+if __name__ == "__main__":
+    for figure in figures(all_bars()):
+        print(json.dumps(figure), flush=True)
