@@ -13,7 +13,9 @@ from kernelmark import Launch
 from kernels.transpose._blocks import block, block_streaming, fence
 
 F = TypeVar("F", bound=Callable[..., Any])
-TILE = 128  # elements a side of what is read and written before moving on: pages stay in the TLB
+RUN = (
+    256  # bytes read from one row of the source before going on to the next: more rows at a time defeat the prefetcher
+)
 PIECE = 2048  # elements moved at a time through a buffer in the first-level cache
 SEGMENT = 256  # moves of a cycle that one thread does in turn
 
@@ -32,14 +34,14 @@ def bind(function: Callable[..., None], *args: Any) -> Launch:
 def transpose(b, a, m, n, side, skip, streaming, start, stop):  # type: ignore[no-untyped-def]
     """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one."""
     end, last = skip + (m - skip) // side * side, start + (stop - start) // side * side
-    for jj in range(start, last, TILE):
-        for ii in range(skip, end, TILE):
-            for j in range(jj, min(last, jj + TILE), side):
-                for i in range(ii, min(end, ii + TILE), side):
-                    if streaming:
-                        block_streaming(b, j * m + i, m, a, i * n + j, n)
-                    else:
-                        block(b, j * m + i, m, a, i * n + j, n)
+    run = RUN // a.itemsize
+    for jj in range(start, last, run):
+        for i in range(skip, end, side):
+            for j in range(jj, min(last, jj + run), side):
+                if streaming:
+                    block_streaming(b, j * m + i, m, a, i * n + j, n)
+                else:
+                    block(b, j * m + i, m, a, i * n + j, n)
     for j in range(start, last):
         for i in range(skip):
             b[j * m + i] = a[i * n + j]
