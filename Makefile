@@ -2,12 +2,13 @@
 # make test    the whole test suite        make lint    ruff, mypy, import-linter
 # make bars    the figures that the project promises, measured      make gpu    a report of an NVIDIA GPU
 # make mutants   what the emulator does not notice when cuda/ is broken on purpose
+# make ladder    docs/ladder.md: each rung with its resources, and its rates where a GPU's report is published
 
 PYTHON ?= python3
 BIN := .venv/bin
 BENCH_ARGS ?=
 
-.PHONY: bench test lint bars gpu mutants clean
+.PHONY: bench test lint bars gpu mutants ladder clean
 
 .venv/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -38,6 +39,9 @@ bars: .venv/.installed
 # Removes barriers and guards, shifts bounds, swaps leading dimensions in cuda/, one at a time; prints what survives.
 mutants: .venv/.installed
 	$(BIN)/python tools/mutants.py
+
+ladder: .venv/.installed
+	$(BIN)/python tools/ladder.py
 
 # Uses the packages of a GPU machine and the wheels in .whl/, if there are any; no network.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))

@@ -85,11 +85,13 @@ def list_command(op: str | None, device: str | None, suites: bool, as_json: bool
 
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(as_json: bool) -> None:
-    """What is usable here, what is not and why, and the command that mends it."""
+@_db
+def doctor(as_json: bool, db: Path | None) -> None:
+    """What is usable here, what is not and why, and the command that mends it; ceilings of the latest run."""
     from bench.report import doctor as diagnosis
+    from bench.runner import default_store
 
-    click.echo(diagnosis.render(diagnosis.examine(), as_json))
+    click.echo(diagnosis.render(diagnosis.examine(db or default_store()), as_json))
 
 
 @cli.command()
@@ -120,6 +122,9 @@ def inspect(kernels: str, archs: str | None, style: str, plugins: tuple[str, ...
     default=0.01,
     show_default=True,
     help="Stop when the 95 % interval, over the median, is this wide.",
+)
+@click.option(
+    "--ceilings/--no-ceilings", default=True, show_default=True, help="Measure this machine's limits beside the rows."
 )
 def run(csv_path: Path | None, **options: Any) -> None:
     """Verify and time the kernels of each SUITE: a name, a TOML file or one problem id."""
@@ -172,6 +177,7 @@ def _plan(
     launcher: str,
     timed: bool,
     mode: Any = "cold",
+    ceilings: bool = True,
     max_time: float | None = None,
     rel_ci: float = 0.01,
 ) -> Any:
@@ -189,6 +195,7 @@ def _plan(
         rel_ci=rel_ci,
         launcher=launcher,
         timed=timed,
+        ceilings=ceilings,
     )
 
 
@@ -222,10 +229,14 @@ def show(run_id: str | None, db: Path | None) -> None:
 
 
 def _show(store: Any, run_id: str) -> None:
-    from bench.report.tables import run_table, summary
+    from bench.report.tables import ceiling_table, run_table, summary
 
-    rows = [result for result, _ in store.results(run_id)]
-    click.echo(f"\n{run_table(rows)}\n\n{summary(rows)}" if rows else "\nno rows")
+    rows, ceilings = [result for result, _ in store.results(run_id)], store.ceilings(run_id)
+    click.echo(f"\n{run_table(rows)}" if rows else "\nno rows")
+    if ceilings:
+        click.echo(f"\n{ceiling_table(ceilings)}")
+    if rows:
+        click.echo(f"\n{summary(rows)}")
 
 
 @cli.command()

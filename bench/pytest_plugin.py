@@ -63,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--km-plugin", action="append", default=[], metavar="FILE.py", help="a file that registers kernels")
     group.addoption("--km-db", metavar="FILE", help="the store [$XDG_DATA_HOME/kernelmark/results.db]")
     group.addoption("--km-mode", choices=["cold", "hot", "graph"], default="cold", help="caches, or CUDA graphs [cold]")
+    group.addoption("--km-no-ceilings", action="store_true", help="do not measure this machine's limits")
     group.addoption("--km-max-time", type=float, metavar="S", help="seconds a case [2, or the suite's]")
     group.addoption("--km-csv", metavar="FILE", help="write the run's rows here at the end")
 
@@ -92,6 +93,7 @@ class Bridge:
             threads=(cpu_count(),),
             plugins=tuple(config.getoption("km_plugin")),
             max_time_s=config.getoption("km_max_time"),
+            ceilings=not config.getoption("km_no_ceilings"),
         )
         self.registry = discover(self._plan.plugins)
         names = config.getoption("km_suite") or DEFAULT_SUITES
@@ -208,11 +210,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     bridge = config.stash.get(_BRIDGE, None)
     if bridge is None or bridge.session is None:
         return
-    from bench.report.tables import run_table, summary
+    from bench.report.tables import ceiling_table, run_table, summary
 
-    rows = [result for result, _ in bridge.store.results(bridge.session.run_id)]
-    terminalreporter.section(f"kernelmark run {bridge.session.run_id}")
-    terminalreporter.write_line(f"{run_table(rows)}\n\n{summary(rows)}")
+    run_id = bridge.session.run_id
+    rows = [result for result, _ in bridge.store.results(run_id)]
+    parts = [run_table(rows), ceiling_table(bridge.store.ceilings(run_id)), summary(rows)]
+    terminalreporter.section(f"kernelmark run {run_id}")
+    terminalreporter.write_line("\n\n".join(filter(None, parts)))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,9 +18,11 @@ from typing import Any
 import msgspec
 
 import bench
+from bench.ceilings import Ceilings
 from bench.measure.machine import environment, machine
 from bench.measure.measurement import Measurement
 from bench.plan.case import Plan, PlannedJob, case_key, jobs
+from bench.plan.discovery import discover
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite
 from bench.record.result import VERIFY, Result, make_result
@@ -64,6 +66,11 @@ class Session:
         self.run_id = f"{started:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         self.tally: Counter[str] = Counter()
         self._store = store
+        self._ceilings: Ceilings | None = None
+        if plan.ceilings and plan.timed:
+            registry = discover(plan.plugins)
+            keep, doubt = (partial(method, self.run_id) for method in (store.add_ceiling, store.doubt_ceiling))
+            self._ceilings = Ceilings(registry, keep, doubt)
         store.begin(
             Run(
                 run_id=self.run_id,
@@ -89,7 +96,7 @@ class Session:
         """Run a job and commit its rows; of a case that the run has already, the first row stays."""
         problem = registry.problem(planned.job.problem)
         rows = []
-        for measured in run_job(planned.job):
+        for measured in self._run(planned):
             kernel = registry.kernels[measured.kernel]
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if not self._store.has(self.run_id, result.case):
@@ -97,6 +104,14 @@ class Session:
                 self.tally[result.status] += 1
             rows.append((result, measured))
         return rows
+
+    def _run(self, planned: PlannedJob) -> list[Measurement]:
+        if self._ceilings is None:
+            return run_job(planned.job)
+        self._ceilings.refresh(planned.job)
+        measured = run_job(planned.job)
+        self._ceilings.apply(planned.job, measured)
+        return measured
 
     def finish(self) -> None:
         """Note the end of the run."""

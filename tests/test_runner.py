@@ -19,7 +19,7 @@ def measured(registry, store):
     """The rows of a run of these kernels on these problems, and its session."""
 
     def of(*problems, kernels=(), notify=lambda result: None, **plan):
-        plan = Plan(**{"devices": ("cpu",), "kernels": kernels, "max_time_s": 0.005, **plan})
+        plan = Plan(**{"devices": ("cpu",), "kernels": kernels, "max_time_s": 0.005, "ceilings": False, **plan})
         suites = [find_suite(problem, registry) for problem in problems]
         session = Session(store, suites, plan)
         done = run_suites(session, suites, registry, plan, notify)

@@ -1,10 +1,10 @@
-"""Proves the emulated tests: makes one mistake at a time in every .cu and shows which of them nobody notices.
+"""Proves the emulated tests: makes one mistake at a time in every .cu and .cuh and shows which of them nobody notices.
 
     python tools/mutants.py [PART OF A PATH ...]
 
-Removes each barrier, boundary guard and wait for copies, shifts each bound by one, puts another size in place of each
-leading dimension, and runs that kernel's sweep. Survivors are printed; one that docs/emulator.md does not explain
-makes the exit status 1.
+Removes each barrier, wait, arrival, fence and boundary guard, shifts each bound by one, puts another size in place of
+each leading dimension, and runs that kernel's sweep; for a header, those of all kernels that include it until one
+complains. Survivors are printed; one that docs/emulator.md does not explain makes the exit status 1.
 """
 
 import os
@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from bench.plan.discovery import discover  # noqa: E402
 from emulator.build import CUDA, missing_tool  # noqa: E402
 from emulator.mutation import mutants  # noqa: E402
-from emulator.proof import Fate, fates, kernels_by_source, plan  # noqa: E402
+from emulator.proof import Fate, fates, headers_by_name, kernels_by_source, plan  # noqa: E402
 
 DOCS = ROOT / "docs" / "emulator.md"
 
@@ -33,11 +33,11 @@ def main(parts: list[str]) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as cache:  # thousands of programs that nobody will ask for again
         os.environ["XDG_CACHE_HOME"] = cache
-        found = [fate for source in _sources(parts) for fate in _run(source)]
+        found = [fate for file in _files(parts) for fate in _run(file)]
     survivors = [fate for fate in found if fate.complaint is None]
     unexplained = _unexplained(survivors)
     for fate in unexplained:
-        print(f"not explained in {DOCS.relative_to(ROOT)}: {fate.source} {fate.mutant}")
+        print(f"not explained in {DOCS.relative_to(ROOT)}: {fate.file} {fate.mutant}")
     stillborn = sum(not fate.compiles for fate in found)
     print(
         f"{len(found)} mutants in {time.monotonic() - began:.0f} s: {len(found) - len(survivors) - stillborn} caught, "
@@ -46,22 +46,22 @@ def main(parts: list[str]) -> int:
     return 1 if unexplained else 0
 
 
-def _sources(parts: list[str]) -> list[str]:
-    """The sources of emulated kernels whose path holds one of the parts."""
-    sources = sorted(kernels_by_source(discover()))
-    return [source for source in sources if not parts or any(part in source for part in parts)]
+def _files(parts: list[str]) -> list[str]:
+    """The sources of emulated kernels, then their headers, whose path holds one of the parts."""
+    files = [*sorted(kernels_by_source(discover())), *sorted(headers_by_name(discover()))]
+    return [file for file in files if not parts or any(part in file for part in parts)]
 
 
-def _run(source: str) -> list[Fate]:
-    plans = plan(discover(), source)
-    all_mutants = list(mutants((CUDA / source).read_text()))
+def _run(file: str) -> list[Fate]:
+    plans = plan(discover(), file)
+    all_mutants = list(mutants((CUDA / file).read_text()))
     found = []
-    for fate in fates(source, all_mutants, plans, os.cpu_count() or 1):
+    for fate in fates(file, all_mutants, plans, os.cpu_count() or 1):
         found.append(fate)
         if fate.complaint is None:
-            print(f"SURVIVED {source} {fate.mutant}", flush=True)
+            print(f"SURVIVED {file} {fate.mutant}", flush=True)
     caught = sum(fate.complaint is not None for fate in found)
-    print(f"{source}: {caught} of {len(found)} mutants caught", flush=True)
+    print(f"{file}: {caught} of {len(found)} mutants caught", flush=True)
     return found
 
 
@@ -71,7 +71,7 @@ def _unexplained(survivors: list[Fate]) -> list[Fate]:
     seen: Counter[str] = Counter()
     left = []
     for fate in survivors:
-        mention = f"`{fate.source}`: {fate.mutant.change}"
+        mention = f"`{fate.file}`: {fate.mutant.change}"
         seen[mention] += 1
         if seen[mention] > page.count(mention):
             left.append(fate)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench.measure.compile import Cubin, compile_cubin
+from bench.measure.tensormap import encode, extents, is_descriptor, launch_with_descriptors
 from bench.plan.errors import Unsupported, UsageError
 from bench.plan.operation import Problem
 from bench.plan.registry import CudaKernel, KernelCall, Launch, Scratch, TensorMap, Tile
@@ -61,14 +62,20 @@ def _arch(kernel: CudaKernel) -> str:
         raise Unsupported(
             f"{kernel.id} needs compute capability {kernel.min_arch / 10}, this is {int(capability) / 10}"
         )
-    return f"sm_{capability}a" if capability == "90" else f"sm_{capability}"
+    arch = f"sm_{capability}a" if capability == "90" else f"sm_{capability}"
+    if not kernel.runs_on(arch):
+        raise Unsupported(f"{kernel.id} has instructions of {', '.join(kernel.archs)} alone, this is {arch}")
+    return arch
 
 
 def _check(kernel: CudaKernel, call: KernelCall, cubin: Cubin, entry: str) -> None:
     """Refuse what the driver would refuse with `invalid argument`."""
     import cupy
 
-    resources, threads = cubin.resources[entry], math.prod(_three(call.block))
+    if extents(call.grid)[0] % call.cluster:
+        raise UsageError(f"{kernel.id}: a grid of {call.grid} blocks has no whole clusters of {call.cluster}")
+
+    resources, threads = cubin.resources[entry], math.prod(extents(call.block))
     if threads > resources.max_threads:
         raise UsageError(
             f"{kernel.id}: {entry} is launched with {threads} threads a block, its bound is {resources.max_threads}"
@@ -82,14 +89,23 @@ def _check(kernel: CudaKernel, call: KernelCall, cubin: Cubin, entry: str) -> No
 def _argument(kernel: CudaKernel, value: Any, x: Any, scratch: dict[str, Any]) -> Any:
     """A device address as int, a scalar as the NumPy scalar of its C type, or a tensor map."""
     if isinstance(value, str):
-        return int(getattr(x, value).data.ptr)
+        return _address(kernel, value, x)
     if isinstance(value, Scratch):
         if value.name not in scratch:
             scratch[value.name] = x.scratch((-(-value.nbytes // 2),), "f16")
         return int(scratch[value.name].data.ptr)
     if isinstance(value, TensorMap):
-        return _tensor_map(value, x)
+        return encode(value, getattr(x, value.operand), kernel.id)
     return c_scalar(value, kernel.id)
+
+
+def _address(kernel: CudaKernel, name: str, x: Any) -> int:
+    pointer = int(getattr(x, name).data.ptr)
+    if pointer % kernel.alignment:
+        raise Unsupported(
+            f"{kernel.id}: operand {name} lies at address {pointer}, expected a multiple of {kernel.alignment} bytes"
+        )
+    return pointer
 
 
 def c_scalar(value: Any, subject: str) -> Any:
@@ -107,22 +123,6 @@ def c_scalar(value: Any, subject: str) -> Any:
     raise UsageError(f"{subject}: argument {value!r}; expected an operand's name, a number, Scratch or TensorMap")
 
 
-def _tensor_map(wanted: TensorMap, x: Any) -> Any:
-    from cuda.core._tensor_map import TensorMapSwizzle  # public as an option, not yet as a name (cuda-core 1.2)
-    from cuda.core.utils import StridedMemoryView
-
-    swizzle = (
-        TensorMapSwizzle.NONE if wanted.swizzle == "none" else getattr(TensorMapSwizzle, f"SWIZZLE_{wanted.swizzle}")
-    )
-    view = StridedMemoryView.from_any_interface(getattr(x, wanted.operand), stream_ptr=-1)
-    return view.as_tensor_map(wanted.box, swizzle=swizzle)
-
-
-def _three(size: int | tuple[int, ...]) -> tuple[int, ...]:
-    sizes = size if isinstance(size, tuple) else (size,)
-    return (*sizes, 1, 1)[:3]
-
-
 def _with_cuda_core(
     kernel: CudaKernel, cubin: Cubin, symbol: str, call: KernelCall, arguments: list[Any], stream: Any
 ) -> Launch:
@@ -132,9 +132,14 @@ def _with_cuda_core(
     function = _cuda_core_kernel(cubin.code, symbol)
     if call.shared_bytes > STATIC_LIMIT:
         _allow_shared(function, call.shared_bytes)
-    cooperative = {"is_cooperative": True} if kernel.cooperative else {}
+    if any(is_descriptor(argument) for argument in arguments):
+        return launch_with_descriptors(int(function.handle), call, arguments, stream.ptr)
+    options: dict[str, Any] = {"is_cooperative": True} if kernel.cooperative else {}
+    width, *rest = extents(call.grid)
+    if call.cluster > 1:  # cuda-core then counts the grid in clusters
+        options["cluster"] = (call.cluster, 1, 1)
     config = core.LaunchConfig(
-        grid=_three(call.grid), block=_three(call.block), shmem_size=call.shared_bytes, **cooperative
+        grid=(width // call.cluster, *rest), block=extents(call.block), shmem_size=call.shared_bytes, **options
     )
     return partial(core.launch, core.Stream.from_handle(stream.ptr), config, function, *arguments)
 
@@ -159,8 +164,7 @@ def _allow_shared(function: Any, nbytes: int) -> None:
 def _with_pycuda(
     kernel: CudaKernel, cubin: Cubin, symbol: str, call: KernelCall, arguments: list[Any], stream: Any
 ) -> Launch:
-    if kernel.cooperative or any(isinstance(value, TensorMap) for value in call.args):
-        what = "cooperative kernels" if kernel.cooperative else "tensor maps"
+    if what := _beyond_pycuda(kernel, call):
         raise Unsupported(f"PyCUDA launches no {what}; take --launcher cuda-core")
     own = pycuda_stream(_device_id())
     function = _pycuda_function(cubin.code, symbol)
@@ -169,9 +173,17 @@ def _with_pycuda(
         from pycuda.driver import function_attribute
 
         function.set_attribute(function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, call.shared_bytes)
-    grid, block = _three(call.grid), _three(call.block)
+    grid, block = extents(call.grid), extents(call.block)
     run = partial(function.prepared_async_call, grid, block, own, *arguments, shared_size=call.shared_bytes)
     return run if stream.ptr == own.handle else _bridged(run, own.handle, stream)
+
+
+def _beyond_pycuda(kernel: CudaKernel, call: KernelCall) -> str | None:
+    if kernel.cooperative:
+        return "cooperative kernels"
+    if call.cluster > 1:
+        return "clusters"
+    return "tensor maps" if any(isinstance(value, TensorMap) for value in call.args) else None
 
 
 def _bridged(run: Launch, own: int, stream: Any) -> Launch:

@@ -5,6 +5,15 @@ import msgspec
 from bench.measure.stats import Interval, Ratio
 
 
+class Roofline(msgspec.Struct, frozen=True):
+    """A time under its ceilings: per cent of what the nearer one (`compute` or `memory`) allows, and both rates."""
+
+    pct: float
+    bound_by: str
+    gflop_per_s: float | None
+    gbyte_per_s: float | None
+
+
 class Measurement(msgspec.Struct, kw_only=True):
     """What the worker says of one contender. Times in seconds a call; no samples unless status is `ok`.
 
@@ -20,6 +29,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     samples: list[float] = []
     interval: Interval | None = None
     ratio: Ratio | None = None
+    roofline: Roofline | None = None
     stopped_by: str = ""
     disturbed: str = ""
     call_overhead_s: float | None = None

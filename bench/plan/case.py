@@ -62,6 +62,7 @@ class Plan(msgspec.Struct, frozen=True):
     rel_ci: float = 0.01
     launcher: str = "cuda-core"
     timed: bool = True
+    ceilings: bool = True
 
 
 class PlannedJob(msgspec.Struct, frozen=True):

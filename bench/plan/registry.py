@@ -32,6 +32,7 @@ class Kernel:
     library_scratch: bytes that the library allocates by itself, as a function of the problem.
     library_version: what `versions` says beside the modules, asked once the kernel is set up.
     synchronises: its calls block the host, so that no stream may be held back behind them.
+    module: the Python module that declares it; set by the decorators.
     """
 
     op: str
@@ -49,11 +50,17 @@ class Kernel:
     library_scratch: Callable[[Any], int] | None = None
     library_version: Callable[[], str] | None = None
     synchronises: bool = False
+    module: str = ""
 
     @property
     def id(self) -> str:
         """`gemm/numpy.matmul`: operation, provider, name."""
         return f"{self.op}/{self.provider}.{self.name}"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it comes with kernelmark, not from a plug-in."""
+        return self.module.startswith("kernels.")
 
     def numerics_for(self, problem: Problem) -> str:
         """The arithmetic this kernel computes `problem` in."""
@@ -78,11 +85,17 @@ class Kernel:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A TMA descriptor argument: the operand it describes and the box that one copy moves."""
+    """A TMA descriptor argument: the operand it describes and the box that one copy moves.
+
+    The tensor has three dimensions: x the column in a row as stored, y the row, z the product of a batch (1 without).
+    box: rows and columns, at most 256 each. swizzle: `none`, or `32B`, `64B`, `128B`, over which no row of the box may
+    reach. tf32: FP32 elements are rounded to TF32 on the way.
+    """
 
     operand: str
-    box: tuple[int, ...]
+    box: tuple[int, int]
     swizzle: str = "none"
+    tf32: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,7 @@ class KernelCall:
 
     args: operand names, integers (C `int`), floats (C `float`), NumPy scalars (their own width), Scratch, TensorMap.
     entry: the name expression where it differs from the declaration's; grid and block count blocks and threads.
+    cluster: blocks along the grid's x that share their shared memory; a divisor of the grid's width.
     """
 
     grid: int | tuple[int, ...]
@@ -106,6 +120,7 @@ class KernelCall:
     args: tuple[Any, ...]
     shared_bytes: int = 0
     entry: str | None = None
+    cluster: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +128,9 @@ class CudaKernel(Kernel):
     """A hand-written kernel: a .cu file, the entry in it, and a plan of launches.
 
     source: path below `cuda/`. entry: C++ name expression in which `{BM}` is a tunable and `{op_a}` an attribute of
-    the problem. min_arch: compute capability times ten. valid: why a tile cannot take a problem, or None.
+    the problem. min_arch: compute capability times ten; archs: the only architectures that have its instructions,
+    where later ones do not. valid: why a tile cannot take a problem, or None.
+    alignment: bytes, of every operand's address: 16 for the widest access.
     emulated: None where the tests run it on the CPU; otherwise why they cannot (wgmma, TMA), which they report.
     spills: why it may spill registers or use stack; without a reason the tests forbid it.
     """
@@ -122,11 +139,17 @@ class CudaKernel(Kernel):
     entry: str
     plan: Callable[[Any, Any], list[KernelCall]]
     min_arch: int = 75
+    archs: tuple[str, ...] = ()
+    alignment: int = 16
     tunables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     valid: Callable[[Any, Any], str | None] | None = None
     cooperative: bool = False
     emulated: str | None = None
     spills: str = ""
+
+    def runs_on(self, arch: str) -> bool:
+        """Whether `arch` (`sm_90a`) has what the kernel needs."""
+        return arch in self.archs if self.archs else int(arch.strip("sm_af")) >= self.min_arch
 
     def tiles(self) -> Iterator[Tile]:
         """Every combination of the tunables, the defaults (first values) first."""
@@ -221,7 +244,8 @@ def _fields(kind: type[Kernel], op: str, function: Callable[..., Any], options: 
             )
         domain[plural.removesuffix("s")] = values
     doc = (function.__doc__ or "").strip().split("\n")[0]
-    return {"op": op, "name": own.pop("name", function.__name__), "label": doc, "domain": domain, **own}
+    own |= {"op": op, "label": doc, "domain": domain, "module": function.__module__}
+    return {"name": function.__name__, **own}
 
 
 def kernel(op: str, *, provider: str, device: str, **options: Any) -> Callable[[F], F]:

@@ -67,6 +67,9 @@ class Result(msgspec.Struct, kw_only=True):
     disturbed: str = ""
     tunables: str = ""
     count: int = 1
+    bound_by: str = ""
+    ceiling_gflop_per_s: float | None = None
+    ceiling_gbyte_per_s: float | None = None
 
     @property
     def case(self) -> str:
@@ -128,6 +131,9 @@ def _add_times(result: Result, measured: Measurement, problem: Problem, interval
     result.time_s_ci95_low, result.time_s_ci95_high = finite(interval.low), finite(interval.high)
     result.gflop_per_s = problem.flop / interval.median * 1e-9 if problem.flop else None
     result.gbyte_per_s = problem.traffic_bytes / interval.median * 1e-9
+    if roofline := measured.roofline:
+        result.roofline_pct, result.bound_by = roofline.pct, roofline.bound_by
+        result.ceiling_gflop_per_s, result.ceiling_gbyte_per_s = roofline.gflop_per_s, roofline.gbyte_per_s
     if ratio := measured.ratio:
         result.speedup, result.speedup_ci95_low = ratio.median, finite(ratio.low)
         result.speedup_ci95_high = finite(ratio.high)

@@ -7,51 +7,15 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 
+from bench.measure.roofline import Ceiling
 from bench.measure.stats import Ratio
 from bench.plan.errors import UsageError
 from bench.record.result import COLUMNS, Result
-
-SCHEMA_VERSION = 1
-_TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
-_HINTS = get_type_hints(Result)
-_RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
-_CREATE = f"""
-CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
-CREATE TABLE run (
-    run_id TEXT PRIMARY KEY,
-    machine_id TEXT NOT NULL REFERENCES machine(machine_id),
-    started_at TEXT NOT NULL,
-    finished_at TEXT,
-    suites TEXT NOT NULL,
-    command TEXT NOT NULL,
-    environment TEXT NOT NULL,
-    git_commit TEXT NOT NULL,
-    plan TEXT NOT NULL
-);
-CREATE TABLE result (
-    result_id INTEGER PRIMARY KEY,
-    run_id TEXT NOT NULL REFERENCES run(run_id),
-    "case" TEXT NOT NULL,
-    attempt INTEGER NOT NULL DEFAULT 1,
-    {_RESULT_COLUMNS},
-    dims TEXT NOT NULL,
-    sample_blob BLOB NOT NULL,
-    UNIQUE (run_id, "case")
-);
-CREATE TABLE ratio (
-    result_id INTEGER PRIMARY KEY REFERENCES result(result_id),
-    baseline TEXT NOT NULL,
-    median REAL NOT NULL,
-    low REAL,
-    high REAL,
-    method TEXT NOT NULL
-);
-PRAGMA user_version = {SCHEMA_VERSION};
-"""
+from bench.record.schema import CREATE, MIGRATE, SCHEMA_VERSION
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -86,6 +50,9 @@ class Store:
         if self._tables() == set() and self._version() == 0:
             self._create()
         version = self._version()
+        if version in MIGRATE and self._tables() >= {"machine", "run", "result", "ratio"}:
+            self._migrate()
+            version = self._version()
         if version == 0 or not self._tables() >= {"machine", "run", "result", "ratio"}:
             raise UsageError(f"{self.path}: is no kernelmark store; --db names another file")
         if version != SCHEMA_VERSION:
@@ -101,9 +68,17 @@ class Store:
         if self._tables():
             self._db.rollback()
         else:
-            for statement in _CREATE.split(";"):
+            for statement in CREATE.split(";"):
                 self._db.execute(statement)
             self._db.commit()
+
+    def _migrate(self) -> None:
+        """Bring an older store up to date, unless another process was first."""
+        self._db.execute("BEGIN IMMEDIATE")
+        if (version := self._version()) in MIGRATE:
+            for statement in MIGRATE[version].split(";"):
+                self._db.execute(statement)
+        self._db.commit()
 
     def _version(self) -> int:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])
@@ -174,6 +149,31 @@ class Store:
                         ratio.method,
                     ),
                 )
+
+    def add_ceiling(self, run_id: str, ceiling: Ceiling) -> None:
+        """Record a ceiling that was measured in a run."""
+        values = {"run_id": run_id, **msgspec.structs.asdict(ceiling)}
+        names, marks = ", ".join(values), ", ".join("?" * len(values))
+        with self._writing():
+            self._db.execute(f"INSERT INTO ceiling ({names}) VALUES ({marks})", tuple(values.values()))
+
+    def doubt_ceiling(self, run_id: str, ceiling: Ceiling, reason: str) -> None:
+        """Note why a ceiling does not hold."""
+        where = "run_id = ? AND device = ? AND threads = ? AND kind = ? AND problem = ? AND measured_at = ?"
+        with self._writing():
+            self._db.execute(
+                f"UPDATE ceiling SET doubt = ? WHERE {where}", (reason, run_id, *ceiling.need, ceiling.measured_at)
+            )
+
+    def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
+        """The ceilings of a run, in the order in which they were measured, each with why it does not hold (or "")."""
+        names = ", ".join(Ceiling.__struct_fields__)
+        query = f"SELECT {names}, doubt FROM ceiling WHERE run_id = ? ORDER BY ceiling_id"
+        return [(Ceiling(*found), doubt) for *found, doubt in self._db.execute(query, (run_id,))]
+
+    def run_ids(self) -> list[str]:
+        """The ids of all runs, the latest last."""
+        return [run_id for (run_id,) in self._db.execute("SELECT run_id FROM run ORDER BY rowid")]
 
     def find_run(self, run_id: str | None) -> sqlite3.Row:
         """The run with this id (or the only one that begins with it), or the latest. Raises UsageError."""

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
@@ -11,6 +12,7 @@ from bench.measure.device import cpu_count, cpu_name, cuda_missing, last_level_c
 from bench.measure.machine import environment, module_missing, module_version, unavailable
 from bench.measure.timing import resolution
 from bench.plan.discovery import discover
+from bench.record.store import Store
 
 Finding = dict[str, Any]
 _MODULES = (
@@ -27,14 +29,14 @@ _MODULES = (
 )
 
 
-def examine() -> list[Finding]:
-    """Every part with what was found, in the order: machine, libraries, compilers, GPU, kernels."""
+def examine(store: Path) -> list[Finding]:
+    """Every part with what was found: machine, libraries, compilers, GPU, kernels, ceilings of the latest run."""
     findings = [_machine(), _clock(), *(_module(name, role) for name, role in _MODULES)]
     findings += [{"part": "BLAS", "usable": True, "found": build} for build in environment()["blas"]]
     findings += [_tool("nvcc", "the CUDA toolkit"), _tool("g++", "apt-get install g++")]
     reason = cuda_missing()
     findings.append({"part": "GPU", "usable": reason is None, "found": reason or "answers"})
-    return [*findings, *_kernels()]
+    return [*findings, *_kernels(), *_ceilings(store)]
 
 
 def _machine() -> Finding:
@@ -69,6 +71,21 @@ def _kernels() -> list[Finding]:
     return findings + [
         {"part": "kernels", "usable": False, "found": f"{', '.join(ids)}: {reason}"} for reason, ids in reasons.items()
     ]
+
+
+def _ceilings(path: Path) -> list[Finding]:
+    """Whether what the latest run was held against holds itself."""
+    if not path.is_file():
+        return []
+    store = Store(path, create=False)
+    try:
+        runs = store.run_ids()
+        measured = store.ceilings(runs[-1]) if runs else []
+    finally:
+        store.close()
+    findings = [{"part": "ceilings", "usable": False, "found": f"run {runs[-1]}: {d}"} for _, d in measured if d]
+    good = sum(not doubt for _, doubt in measured)
+    return findings + ([{"part": "ceilings", "usable": True, "found": f"run {runs[-1]}: {good} hold"}] if good else [])
 
 
 def render(findings: list[Finding], as_json: bool) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 from tabulate import tabulate
 
 from bench.plan.errors import UsageError
 from bench.record.result import COLUMNS, Result, row
 from bench.record.store import Store
-from bench.report.tables import HEADERS, run_table, seconds, spread
+from bench.report.tables import HEADERS, ceiling_table, run_table, seconds, spread
 
 Writer = Callable[[Store, str, IO[str]], None]
 
@@ -26,7 +27,7 @@ def write_csv(store: Store, run_id: str, out: IO[str]) -> None:
 
 
 def write_json(store: Store, run_id: str, out: IO[str]) -> None:
-    """One object: the run's facts and its rows, with the samples in seconds a call."""
+    """One object: the run's facts, its rows with the samples (seconds a call), its ceilings (flop/s, bytes/s)."""
     run = store.find_run(run_id)
     facts = {key: run[key] for key in ("run_id", "started_at", "finished_at", "command", "git_commit")}
     facts |= {key: json.loads(run[key]) for key in ("suites", "environment", "plan")}
@@ -35,12 +36,18 @@ def write_json(store: Store, run_id: str, out: IO[str]) -> None:
     for i, (result, dims) in enumerate(store.results(run_id)):
         values: dict[str, Any] = {**row(result, dims), "samples_s": store.samples(run_id, result.case)}
         out.write(("" if i == 0 else ",") + "\n" + json.dumps(values))
-    out.write("\n]}\n")
+    out.write("\n],\n")
+    ceilings = [{**msgspec.structs.asdict(found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
+    out.write(f'"ceilings": {json.dumps(ceilings)}}}\n')
 
 
 def write_markdown(store: Store, run_id: str, out: IO[str]) -> None:
-    """One table a problem, as `show` prints them, in GitHub's Markdown."""
-    out.write(run_table((result for result, _ in store.results(run_id)), "github") + "\n")
+    """One table a problem and the ceilings, as `show` prints them, in GitHub's Markdown."""
+    parts = (
+        run_table((r for r, _ in store.results(run_id)), "github"),
+        ceiling_table(store.ceilings(run_id), "github"),
+    )
+    out.write("\n\n".join(filter(None, parts)) + "\n")
 
 
 def write_latex(store: Store, run_id: str, out: IO[str]) -> None:

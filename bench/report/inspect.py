@@ -18,7 +18,7 @@ from bench.plan.errors import UsageError
 from bench.plan.operation import Problem
 from bench.plan.registry import CudaKernel, Registry, Tile
 
-#: Sizes tried for the sample problem, the first that the kernel takes; its resources do not depend on them.
+#: Sizes tried for the sample problem, the first that kernel and tile take; resources do not depend on them.
 SAMPLE_SIZES = (1024, 512, 64, 7, 3, 1)
 
 
@@ -48,7 +48,8 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
     Raises UsageError where nothing matches or an architecture is unknown, CompileError (a UsageError, too) where a .cu
     does not compile, Unsupported where there is no compiler.
     """
-    capabilities = {arch: capability(arch) for arch in archs}
+    for arch in archs:
+        capability(arch)  # raises where it is unknown
     kernels = [k for k in registry.kernels.values() if isinstance(k, CudaKernel) and fnmatchcase(k.id, glob)]
     if not kernels:
         raise UsageError(
@@ -56,23 +57,33 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
         )
     rows = []
     for kernel in sorted(kernels, key=lambda k: k.id):
-        problem = sample_problem(kernel, registry.problem_class(kernel.op, kernel.id))
-        tiles = [tile for tile in kernel.tiles() if not (kernel.valid and kernel.valid(problem, tile))]
-        supported = [arch for arch in archs if capabilities[arch] >= kernel.min_arch]
-        rows += [row for tile in tiles for arch in supported for row in _rows(kernel, problem, tile, arch)]
+        problems = _samples(kernel, registry.problem_class(kernel.op, kernel.id))
+        supported = [arch for arch in archs if kernel.runs_on(arch)]
+        for tile in kernel.tiles():
+            if problem := _taken_by(kernel, tile, problems):
+                rows += [row for arch in supported for row in _rows(kernel, problem, tile, arch)]
     return rows
+
+
+def _taken_by(kernel: CudaKernel, tile: Tile, problems: list[Problem]) -> Problem | None:
+    return next((p for p in problems if not (kernel.valid and kernel.valid(p, tile))), None)
 
 
 def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:
     """A problem inside the kernel's domain: first values of its axes, all sizes equal. Raises UsageError."""
+    return _samples(kernel, problem_class)[0]
+
+
+def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
+    """All problems of that kind, the largest first: not every tile is for the largest."""
     axes = {axis: values[0] for axis, values in kernel.domain.items()}
     for field in msgspec.structs.fields(problem_class):
         if field.required and field.name not in (*axes, *problem_class.sizes):
             axes[field.name] = _first_choice(field.type)
-    for size in SAMPLE_SIZES:
-        problem = problem_class.make({**dict.fromkeys(problem_class.sizes, size), **axes}, kernel.id)
-        if kernel.refuses(problem) is None:
-            return problem
+    sizes = (dict.fromkeys(problem_class.sizes, size) for size in SAMPLE_SIZES)
+    problems = [problem_class.make({**size, **axes}, kernel.id) for size in sizes]
+    if found := [problem for problem in problems if kernel.refuses(problem) is None]:
+        return found
     raise UsageError(f"{kernel.id}: takes no problem with all sizes equal, of {', '.join(map(str, SAMPLE_SIZES))}")
 
 

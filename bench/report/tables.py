@@ -2,10 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tabulate import tabulate
 
+from bench.measure.roofline import Ceiling
 from bench.record.result import Result
 
 HEADERS = ("kernel", "time", "95 %", "GFLOP/s", "GB/s", "roof %", "speedup", "scratch", "by")
@@ -21,10 +22,14 @@ def run_table(results: Iterable[Result], style: str = "simple") -> str:
 
 
 def _group(problem: str, mode: str, rows: list[Result], style: str) -> str:
-    timed = sorted((r for r in rows if r.time_s_median), key=lambda r: r.time_s_median or 0)
+    timed = [r for r in rows if r.time_s_median]
     parts = [_title(problem, mode, rows)]
     if timed:
-        parts.append(_filled([_cells(r, several=len({r.threads for r in rows}) > 1) for r in timed], style))
+        several = len({r.threads for r in rows}) > 1
+        lines = [(r.time_s_median or 0.0, _cells(r, several)) for r in timed] + list(_limits(timed, several))
+        parts.append(_filled([cells for _, cells in sorted(lines, key=lambda line: line[0])], style))
+    if any(by_name_only(r) for r in timed):
+        parts.append("  * scratch of more than a tenth of the matrix: in place by name only")
     right = [r for r in rows if r.status == "ok" and not r.time_s_median]
     parts += [
         f"  right: {r.kernel} (largest error {_small(r.max_error)}, bound {_small(r.error_bound)})" for r in right
@@ -69,9 +74,46 @@ def _cells(r: Result, several: bool) -> Sequence[str]:
         _rate(r.gbyte_per_s),
         _rate(r.roofline_pct),
         speedup,
-        size(r.scratch_bytes),
+        size(r.scratch_bytes) + ("*" if by_name_only(r) else ""),
         f"{r.stopped_by}, {r.samples}",
     )
+
+
+def by_name_only(r: Result) -> bool:
+    """Whether an in-place kernel took scratch of more than a tenth of the matrix, which is read and written once."""
+    if "in" not in r.problem.split("/") or not (r.time_s_median and r.gbyte_per_s and r.scratch_bytes):
+        return False
+    return r.scratch_bytes > r.time_s_median * r.gbyte_per_s * 1e9 / 2 / 10
+
+
+def _limits(timed: list[Result], several: bool) -> Iterator[tuple[float, Sequence[str]]]:
+    """What the ceilings of these rows allow, each once, as a line among those it bounds."""
+    seen = set()
+    for r in timed:
+        rate = r.ceiling_gflop_per_s if r.bound_by == "compute" else r.ceiling_gbyte_per_s
+        limit = (r.device, r.threads, r.bound_by, rate)
+        if r.roofline_pct and r.time_s_median and limit not in seen:
+            seen.add(limit)
+            least, room = r.time_s_median * r.roofline_pct / 100, 100 / r.roofline_pct
+            name = f"limit: {r.device} {r.bound_by}" + (f" (t{r.threads})" if several else "")
+            flop = r.gflop_per_s and r.gflop_per_s * room
+            yield least, (name, seconds(least), "", _rate(flop), _rate((r.gbyte_per_s or 0) * room), "100", "", "", "")
+
+
+def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple") -> str:
+    """The ceilings of a run, the latest of each, with who reached it and why it does not hold, if so."""
+    latest = {ceiling.need: (ceiling, doubt) for ceiling, doubt in ceilings}
+    cells = []
+    for c, doubt in latest.values():
+        unit = "GB/s" if c.kind == "memory" else "GFLOP/s"
+        low, high = (100 * (rate / c.rate - 1) for rate in (c.low, c.high))
+        found = f"{_digits(c.rate * 1e-9)} {unit}"
+        cells.append((c.device, str(c.threads), c.kind, found, f"{low:+.1f} {high:+.1f} %", c.kernel, c.problem, doubt))
+    headers = ("device", "threads", "ceiling", "rate", "95 %", "by", "on", "does not hold")
+    keep = [i for i in range(len(headers)) if any(row[i] for row in cells)]
+    rows = [[row[i] for i in keep] for row in cells]
+    table: str = tabulate(rows, [headers[i] for i in keep], tablefmt=style, disable_numparse=True)
+    return table
 
 
 def spread(r: Result) -> str:

@@ -17,3 +17,18 @@ def copyto(problem: CopyProblem, x: CopyOperands) -> Launch:
 def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
     """NumPy copyto in bands of rows, one a thread."""
     return in_bands(problem.m, x.threads, lambda i, j: lambda: np.copyto(x.b[i:j], x.a[i:j]))
+
+
+@kernel("copy", provider="numba", device="cpu", numerics="exact", modules=("numba",), threaded=True)
+def streaming(problem: CopyProblem, x: CopyOperands) -> Launch:
+    """Bands of bytes, one a thread, stored past the caches: no line of B is read before it is written."""
+    from kernels.copy._numba import LINE, stream
+    from kernels.transpose._numba import bind
+
+    a, b = x.a.reshape(-1).view("u1"), x.b.reshape(-1).view("u1")
+
+    def band(start: int, stop: int) -> Launch:
+        to = b[start:stop]
+        return bind(stream, to, a[start:stop], min(to.size, -to.ctypes.data % LINE))
+
+    return in_bands(b.size, x.threads, band)

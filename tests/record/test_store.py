@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from bench.measure.roofline import Ceiling
 from bench.measure.stats import Ratio
 from bench.record.result import Result
 from bench.record.store import Run, Store
@@ -150,7 +152,7 @@ def test_a_foreign_file_is_refused_by_name_and_left_alone(tmp_path, complaint, m
 def test_a_newer_schema_is_refused_with_both_versions(store, complaint):
     with sqlite3.connect(store.path) as db:
         db.execute("PRAGMA user_version = 99")
-    assert "has schema 99, this kernelmark reads 1" in complaint(lambda: Store(store.path))
+    assert "has schema 99, this kernelmark reads 2" in complaint(lambda: Store(store.path))
 
 
 @pytest.mark.parametrize("below", ["", "file/results.db", "file/deep/results.db"])
@@ -224,3 +226,31 @@ def test_processes_that_make_one_store_at_once_all_get_it(tmp_path):
     for opener in openers:
         opener.communicate()
     assert [opener.returncode for opener in openers] == [0] * 4
+
+
+def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
+    one = Ceiling("cpu", 2, "fp32", "fma/n1k1/f32", "fma/a.b", "d", 2.0, 1.0, 3.0, 4.0, "t1")
+    two = msgspec.structs.replace(one, measured_at="t2")
+    for found in (one, two):
+        begun.add_ceiling("r1", found)
+    begun.doubt_ceiling("r1", two, "surpassed")
+    assert begun.ceilings("r1") == [(one, ""), (two, "surpassed")]
+    assert begun.ceilings("r2") == []
+
+
+def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
+    path = tmp_path / "old.db"
+    store = Store(path)
+    store.begin(RUN)
+    store.add(result(), {"m": 1}, [1.0], None)
+    store.close()
+    with sqlite3.connect(path) as db:
+        for name in ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s"):
+            db.execute(f"ALTER TABLE result DROP COLUMN {name}")
+        db.execute("DROP TABLE ceiling")
+        db.execute("PRAGMA user_version = 1")
+    store = Store(path)
+    ((row, dims),) = store.results(RUN.run_id)
+    assert (row, dims) == (result(), {"m": 1})
+    assert store.ceilings(RUN.run_id) == []
+    store.close()

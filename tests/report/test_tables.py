@@ -1,9 +1,11 @@
 """Tables for people."""
 
+import msgspec
 import pytest
 
+from bench.measure.roofline import Ceiling
 from bench.record.result import Result
-from bench.report.tables import run_table, seconds, size, spread, summary
+from bench.report.tables import ceiling_table, run_table, seconds, size, spread, summary
 
 
 def result(kernel="gemm/a.b", **values):
@@ -132,3 +134,43 @@ def test_there_is_no_spread_without_a_whole_interval(missing):
 def test_the_summary_counts_rows_by_status():
     rows = [result(), result(), result(status="wrong")]
     assert summary(rows) == "3 rows: 2 ok, 1 wrong"
+
+
+MEMORY = Ceiling("cpu", 2, "memory", "copy/m1n1/f32", "copy/a.b", "d", 2e10, 1.9e10, 2.2e10, 2.3e10, "2026")
+
+
+def test_the_limit_stands_in_the_table_of_the_rows_it_bounds():
+    bounded = {"roofline_pct": 50.0, "bound_by": "memory", "ceiling_gbyte_per_s": 20.0, "gbyte_per_s": 10.0}
+    table = lines(timed("gemm/a.slow", 2e-3, **bounded), timed("gemm/a.fast", 1.5e-3))
+    assert [line.split("  ")[0] for line in table[3:]] == ["limit: cpu memory", "a.fast", "a.slow"]
+    limit = next(line for line in table if line.startswith("limit"))
+    assert limit.split()[3:] == ["1.00", "ms", "24.7", "20.0", "100"]
+
+
+def test_one_limit_that_bounds_several_rows_stands_once():
+    bounded = {"roofline_pct": 50.0, "bound_by": "compute", "ceiling_gflop_per_s": 24.68}
+    table = lines(timed("gemm/a.b", **bounded), timed("gemm/a.c", **bounded))
+    assert sum(line.startswith("limit") for line in table) == 1
+
+
+def test_in_place_by_name_only_is_marked_above_a_tenth_of_the_matrix():
+    moved = {"gbyte_per_s": 2.0, "problem": "transpose/m10n100000/f32/in"}  # 2 MB moved in 1 ms: a matrix of 1 MB
+    table = lines(
+        timed("transpose/a.much", scratch_bytes=100_001, **moved),
+        timed("transpose/a.few", scratch_bytes=99_999, **moved),
+    )
+    assert "100 kB*" in next(line for line in table if line.startswith("a.much"))
+    assert "*" not in next(line for line in table if line.startswith("a.few"))
+    assert table[-1] == "  * scratch of more than a tenth of the matrix: in place by name only"
+    out = lines(timed("transpose/a.b", scratch_bytes=100_001, **moved | {"problem": "transpose/m10n100000/f32/out"}))
+    assert "*" not in "".join(out)
+
+
+def test_ceilings_are_shown_once_the_latest_with_who_reached_them():
+    later = msgspec.structs.replace(MEMORY, rate=1e10, low=1e10, high=1e10, measured_at="2027")
+    header, _, line = ceiling_table([(MEMORY, ""), (later, "")]).splitlines()
+    assert header.split("  ")[0] == "device"
+    assert "does not hold" not in header
+    for cell in ("cpu", "memory", "10.0 GB/s", "+0.0 +0.0 %", "copy/a.b", "copy/m1n1/f32"):
+        assert cell in line
+    assert ceiling_table([(MEMORY, "surpassed")]).splitlines()[2].endswith("surpassed")

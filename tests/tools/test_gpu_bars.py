@@ -1,21 +1,11 @@
 """The bars of `make gpu`, on CPU kernels in the place of CUDA ones."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
 @pytest.fixture(scope="module")
-def tool():
-    sys.path.insert(0, str(TOOLS))
-    try:
-        import gpu_bars
-    finally:
-        sys.path.remove(str(TOOLS))
-    return gpu_bars
+def tool(script):
+    return script("gpu_bars")
 
 
 def figure(ratio, errors=None):

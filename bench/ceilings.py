@@ -1,0 +1,116 @@
+"""The ceilings of a run: measured by jobs of their own, close in time to the rows that refer to them."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from bench.measure.device import get_device
+from bench.measure.measurement import Measurement
+from bench.measure.roofline import SLACK, Bounds, Ceiling, Excess, Need, ceiling, exceeded, needs, place
+from bench.measure.timing import now
+from bench.plan.case import Budget, Job
+from bench.plan.operation import Problem
+from bench.plan.registry import Kernel, Registry
+from bench.worker import run_job
+
+#: Clocks and neighbours drift: an older ceiling is measured again before the next job.
+MAX_AGE_S = 60.0
+BUDGET_S = 0.3
+#: The operations whose kernels set the ceilings.
+MICROBENCHMARKS = ("fma", "copy")
+
+
+class _Known(NamedTuple):
+    found: Ceiling | None  # None where there is none that holds
+    taken_at_s: float
+
+
+class Ceilings:
+    """What bounds the rows of a run. `keep` is told of each ceiling that is measured, and why one cannot hold."""
+
+    def __init__(self, registry: Registry, keep: Callable[[Ceiling], None], doubt: Callable[[Ceiling, str], None]):
+        self._registry, self._keep, self._doubt = registry, keep, doubt
+        self._known: dict[Need, _Known] = {}
+
+    def refresh(self, job: Job) -> None:
+        """Measure what the job's rows will refer to, unless that was done within the last minute."""
+        problem = self._registry.problem(job.problem)
+        for name in job.kernels:
+            kernel = self._registry.kernels[name]
+            if kernel.refuses(problem) is None:
+                threads = job.threads if kernel.threaded else 1
+                for need in self._needs(job, problem, kernel, threads):
+                    if need not in self._known or now() - self._known[need].taken_at_s > MAX_AGE_S:
+                        self._measure(need, job)
+
+    def apply(self, job: Job, rows: list[Measurement]) -> None:
+        """Place the rows of a job under their ceilings, and mistrust one that lies above.
+
+        A ceiling that seems surpassed is measured again first. If it still is by the baseline, or by several kernels,
+        then not they but the ceiling is wrong, and it bounds nothing.
+        """
+        problem = self._registry.problem(job.problem)
+        timed = [row for row in rows if row.status == "ok" and row.interval]
+        for need in self._surpassed(job, problem, timed):
+            self._measure(need, job)
+        for need, suspects in self._surpassed(job, problem, timed).items():
+            row, excess = suspects[0]
+            if len(suspects) > 1 or row.kernel == job.baseline:
+                self._known[need] = self._known[need]._replace(found=None)
+                self._doubt(excess.ceiling, f"{row.kernel} on {problem.id}: {excess.reason}")
+            else:
+                _mistrust(row, excess.reason)
+        for row in timed:
+            found = place(row, problem, self._bounds(job, problem, row)) if row.status == "ok" else None
+            row.roofline = found if found and found.pct <= 100 * SLACK else None
+
+    def _surpassed(
+        self, job: Job, problem: Problem, rows: list[Measurement]
+    ) -> dict[Need, list[tuple[Measurement, Excess]]]:
+        """The ceilings that rows lie above, each with those rows."""
+        found: dict[Need, list[tuple[Measurement, Excess]]] = {}
+        for row in rows:
+            kernel = self._registry.kernels[row.kernel]
+            if kernel.is_ours and kernel.op in MICROBENCHMARKS:
+                continue  # it would be held against itself
+            llc_bytes = get_device(kernel.device).llc_bytes
+            if excess := exceeded(row, problem, self._bounds(job, problem, row), llc_bytes):
+                found.setdefault(excess.ceiling.need, []).append((row, excess))
+        return found
+
+    def _bounds(self, job: Job, problem: Problem, row: Measurement) -> Bounds:
+        kernel = self._registry.kernels[row.kernel]
+        known = {
+            need.kind == "memory": self._known.get(need) for need in self._needs(job, problem, kernel, row.threads)
+        }
+        compute, memory = known.get(False), known.get(True)
+        return Bounds(compute and compute.found, memory and memory.found)
+
+    def _needs(self, job: Job, problem: Problem, kernel: Kernel, threads: int) -> Iterator[Need]:
+        llc_bytes = get_device(kernel.device).llc_bytes
+        return needs(problem, kernel.device, threads, kernel.numerics_for(problem), job.mode, llc_bytes)
+
+    def _measure(self, need: Need, job: Job) -> None:
+        problem = self._registry.problem(need.problem)
+        found = ceiling(need, run_job(self._job(need, problem, job)), problem, datetime.now(UTC).isoformat())
+        self._known[need] = _Known(found, now())
+        if found:
+            self._keep(found)
+
+    def _job(self, need: Need, problem: Problem, job: Job) -> Job:
+        """Our own microbenchmarks alone: a user's plug-in does not set the measure that it is held against."""
+        kernels = tuple(
+            kernel.id
+            for kernel in self._registry.kernels.values()
+            if (kernel.op, kernel.device) == (problem.op, need.device)
+            and kernel.outside(problem) is None
+            and kernel.is_ours
+            and need.kind in ("memory", kernel.numerics_for(problem))
+        )
+        budget = Budget(min(BUDGET_S, job.budget.max_time_s))
+        return Job(need.problem, kernels, "hot", (), job.seed, budget, need.threads)
+
+
+def _mistrust(row: Measurement, reason: str) -> None:
+    row.status, row.reason = "mistrusted", reason
+    row.samples, row.interval, row.ratio = [], None, None

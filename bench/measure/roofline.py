@@ -1,0 +1,169 @@
+"""What bounds a row: measured ceilings of arithmetic and of bandwidth, and what they say of a time.
+
+Roofline model: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
+Nothing is looked up: a ceiling is what the best of our own microbenchmarks (operations `fma` and `copy`) reached here.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from bench.measure.measurement import Measurement, Roofline
+from bench.plan.operation import Problem
+
+#: How far beyond a ceiling a figure may lie before either of them is doubted.
+SLACK = 1.02
+#: The microbenchmark of each arithmetic, by device; its sizes as in the suite `roofline`, on a CPU a quarter as long.
+COMPUTE = {
+    "cpu": {"fp32": "fma/n98304k8192/f32", "fp64": "fma/n98304k8192/f64"},
+    "cuda": {
+        "fp32": "fma/n8650752k32768/f32",
+        "fp64": "fma/n8650752k32768/f64",
+        "tf32": "fma/n34603008k65536/f32/mma",
+        "f16": "fma/n34603008k65536/f16/mma",
+        "bf16": "fma/n34603008k65536/bf16/mma",
+    },
+}
+#: Numerics that execute more than the nominal flop, on the units of another.
+EMULATED = {"3xtf32": ("tf32", 3)}
+_ROW_BYTES = 4 * 1024  # of the matrices that bandwidth is measured with
+_SMALLEST = 2**16
+
+
+class Need(NamedTuple):
+    """A ceiling by what measures it: `kind` is a numerics, or `memory`."""
+
+    device: str
+    threads: int
+    kind: str
+    problem: str
+
+
+class Ceiling(msgspec.Struct, frozen=True):
+    """What a machine reached at one time: flop/s or bytes/s with the interval of the median, and in the best sample."""
+
+    device: str
+    threads: int
+    kind: str
+    problem: str
+    kernel: str
+    device_name: str
+    rate: float
+    low: float
+    high: float
+    best: float
+    measured_at: str
+
+    @property
+    def need(self) -> Need:
+        """What it answers."""
+        return Need(self.device, self.threads, self.kind, self.problem)
+
+
+class Bounds(NamedTuple):
+    """The ceilings of one row, where they are known."""
+
+    compute: Ceiling | None
+    memory: Ceiling | None
+
+
+class Excess(NamedTuple):
+    """A ceiling that a row surpasses, and the rate at which it does."""
+
+    ceiling: Ceiling
+    rate: float
+    unit: str
+
+    @property
+    def reason(self) -> str:
+        """`120 GFLOP/s exceed the measured ceiling, 101 GFLOP/s by fma/numba.fma on fma/n4096k4096/f32`."""
+        limit = f"{self.ceiling.best * 1e-9:.4g} {self.unit} by {self.ceiling.kernel} on {self.ceiling.problem}"
+        return f"{self.rate * 1e-9:.4g} {self.unit} exceed the measured ceiling, {limit}"
+
+
+def needs(problem: Problem, device: str, threads: int, numerics: str, mode: str, llc_bytes: int) -> Iterator[Need]:
+    """The ceilings of a kernel: of its arithmetic where there is any, and of the memory that its operands lie in."""
+    kind, _ = EMULATED.get(numerics, (numerics, 1))
+    if problem.flop and (micro := COMPUTE[device].get(kind)):
+        yield Need(device, threads, kind, micro)
+    yield Need(device, threads, "memory", _copy_of(level_bytes(problem.footprint_bytes, mode, llc_bytes)))
+
+
+def level_bytes(footprint: int, mode: str, llc_bytes: int) -> int:
+    """The footprint of the copy that bounds a row: four last-level caches where operands come from memory.
+
+    Otherwise they stay in a cache; which one follows from their size, so the copy is about as large: the next smaller
+    power of four, that it may not lie in a slower cache than they do.
+    """
+    if mode == "cold" or footprint > 2 * llc_bytes:
+        return 4 * llc_bytes
+    return max(_SMALLEST, 1 << ((footprint.bit_length() - 1) // 2 * 2))
+
+
+def _copy_of(nbytes: int) -> str:
+    return f"copy/m{max(1, nbytes // (2 * _ROW_BYTES))}n{_ROW_BYTES // 4}/f32"
+
+
+def ceiling(need: Need, rows: list[Measurement], problem: Problem, measured_at: str) -> Ceiling | None:
+    """The best of the microbenchmarks that were measured, or None where none was right."""
+    good = [row for row in rows if row.status == "ok" and row.interval]
+    if not good:
+        return None
+    best = min(good, key=lambda row: row.interval.median if row.interval else 0.0)
+    assert best.interval is not None
+    work = problem.traffic_bytes if need.kind == "memory" else problem.flop
+    return Ceiling(
+        *need,
+        kernel=best.kernel,
+        device_name=best.device_name,
+        rate=work / best.interval.median,
+        low=work / best.interval.high,
+        high=work / best.interval.low,
+        best=work / min(best.samples),
+        measured_at=measured_at,
+    )
+
+
+def place(measured: Measurement, problem: Problem, bounds: Bounds) -> Roofline | None:
+    """Where a time stands under its ceilings; None where none is known."""
+    if measured.interval is None or not (bounds.compute or bounds.memory):
+        return None
+    shares = {name: share / measured.interval.median for name, share in _least_s(measured, problem, bounds).items()}
+    bound_by = max(shares, key=lambda name: shares[name])
+    return Roofline(
+        pct=100 * shares[bound_by],
+        bound_by=bound_by,
+        gflop_per_s=bounds.compute.rate * 1e-9 if bounds.compute else None,
+        gbyte_per_s=bounds.memory.rate * 1e-9 if bounds.memory else None,
+    )
+
+
+def _least_s(measured: Measurement, problem: Problem, bounds: Bounds) -> dict[str, float]:
+    least = {}
+    if bounds.compute:
+        least["compute"] = _executed(measured, problem) / bounds.compute.rate
+    if bounds.memory:
+        least["memory"] = problem.traffic_bytes / bounds.memory.rate
+    return least
+
+
+def _executed(measured: Measurement, problem: Problem) -> float:
+    return problem.flop * EMULATED.get(measured.numerics, ("", 1))[1]
+
+
+def exceeded(measured: Measurement, problem: Problem, bounds: Bounds, llc_bytes: int) -> Excess | None:
+    """Whether a row surpasses a ceiling: by more than 2 %, its slowest credible time against the ceiling's best sample.
+
+    Bandwidth bounds only what is certain to come from memory: smaller operands leave part of their stores in a cache.
+    """
+    if measured.interval is None:
+        return None
+    slowest = measured.interval.high
+    if bounds.compute and (rate := _executed(measured, problem) / slowest) > SLACK * bounds.compute.best:
+        return Excess(bounds.compute, rate, "GFLOP/s")
+    if bounds.memory and problem.footprint_bytes >= 4 * llc_bytes:
+        rate = problem.traffic_bytes / slowest
+        if rate > SLACK * bounds.memory.best:
+            return Excess(bounds.memory, rate, "GB/s")
+    return None

@@ -1,0 +1,104 @@
+"""Tensor maps, the descriptors that Hopper's copy engine (TMA) reads, and launching with them as arguments.
+
+cuda-core 1.2 encodes no TF32 and takes its swizzles from a private module, and its `launch` takes no other descriptor
+than its own, so both go through the driver's public bindings.
+"""
+
+import ctypes
+import math
+from typing import Any
+
+import numpy as np
+
+from bench.plan.errors import Unsupported, UsageError
+from bench.plan.registry import KernelCall, Launch, TensorMap
+
+ALIGNMENT = 16  # bytes, of a tensor's address and of its pitches
+_NBYTES = 128
+#: By the device's own dtype: bfloat16 stands in arrays of 16-bit integers.
+_ELEMENTS = {"f2": "FLOAT16", "u2": "BFLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}
+
+
+def encode(wanted: TensorMap, array: Any, subject: str) -> Any:
+    """The descriptor (the driver's `CUtensorMap`) of a device array: columns, rows, and whatever is before them.
+
+    Raises Unsupported where address or pitch are not aligned, UsageError where the driver refuses.
+    """
+    from cuda.bindings import driver
+
+    pitch = array.strides[-2]
+    if array.data.ptr % ALIGNMENT or pitch % ALIGNMENT:
+        raise Unsupported(
+            f"{subject}: rows of {wanted.operand} begin at address {array.data.ptr} every {pitch} bytes, "
+            f"expected multiples of {ALIGNMENT} for a tensor map"
+        )
+    rows, columns = array.shape[-2:]
+    layers = math.prod(array.shape[:-2])
+    layer_pitch = array.strides[-3] if array.ndim > 2 else rows * pitch
+    element = "TFLOAT32" if wanted.tf32 else _ELEMENTS[f"{array.dtype.kind}{array.dtype.itemsize}"]
+    status, descriptor = driver.cuTensorMapEncodeTiled(
+        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{element}"),
+        3,
+        array.data.ptr,
+        [driver.cuuint64_t(size) for size in (columns, rows, layers)],
+        [driver.cuuint64_t(size) for size in (pitch, layer_pitch)],
+        [driver.cuuint32_t(size) for size in (wanted.box[1], wanted.box[0], 1)],
+        [driver.cuuint32_t(1)] * 3,
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{wanted.swizzle.upper()}"),
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise UsageError(f"{subject}: the driver encodes no {wanted} over {array.shape}: {status.name}")
+    return descriptor
+
+
+def is_descriptor(argument: Any) -> bool:
+    """Whether a resolved argument is what `encode` returned."""
+    return hasattr(argument, "opaque")
+
+
+def packed(arguments: list[Any]) -> list["np.ndarray[Any, Any]"]:
+    """Each argument's bytes as the kernel's parameter holds them: descriptors, addresses (int), NumPy scalars."""
+    return [np.frombuffer(bytearray(_raw(argument)), np.uint8) for argument in arguments]
+
+
+def _raw(argument: Any) -> bytes:
+    if is_descriptor(argument):
+        return ctypes.string_at(argument.getPtr(), _NBYTES)
+    scalar = np.uint64(argument) if isinstance(argument, int) else argument
+    return bytes(scalar.tobytes())
+
+
+def extents(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    """A grid or a block along x, y and z."""
+    sizes = size if isinstance(size, tuple) else (size,)
+    return (*sizes, 1, 1)[:3]
+
+
+def launch_with_descriptors(function: int, call: KernelCall, arguments: list[Any], stream: int) -> Launch:
+    """What launches the kernel of this handle on this stream; the parameters are packed once, here."""
+    from cuda.bindings import driver
+
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = extents(call.grid)
+    config.blockDimX, config.blockDimY, config.blockDimZ = extents(call.block)
+    config.sharedMemBytes = call.shared_bytes
+    config.hStream = driver.CUstream(stream)
+    if call.cluster > 1:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        shape = attribute.value.clusterDim
+        shape.x, shape.y, shape.z = call.cluster, 1, 1
+        config.attrs, config.numAttrs = [attribute], 1
+    values = packed(arguments)
+    addresses = np.array([value.ctypes.data for value in values], np.uint64)
+    kernel = driver.CUfunction(function)
+
+    def launch() -> None:
+        (status,) = driver.cuLaunchKernelEx(config, kernel, int(addresses.ctypes.data), 0)
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise RuntimeError(f"cuLaunchKernelEx: {status.name}, of {len(values)} arguments")
+
+    return launch

@@ -1,0 +1,72 @@
+"""The tables of the store, and how those of older versions become them."""
+
+from typing import get_type_hints
+
+from bench.record.result import COLUMNS, Result
+
+SCHEMA_VERSION = 2
+_TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
+_HINTS = get_type_hints(Result)
+_RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
+_CREATE_CEILING = """
+CREATE TABLE ceiling (
+    ceiling_id INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    device TEXT NOT NULL,
+    threads INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    kernel TEXT NOT NULL,
+    device_name TEXT NOT NULL,
+    rate REAL NOT NULL,
+    low REAL NOT NULL,
+    high REAL NOT NULL,
+    best REAL NOT NULL,
+    measured_at TEXT NOT NULL,
+    doubt TEXT NOT NULL DEFAULT ''
+);
+"""
+CREATE = f"""
+CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
+CREATE TABLE run (
+    run_id TEXT PRIMARY KEY,
+    machine_id TEXT NOT NULL REFERENCES machine(machine_id),
+    started_at TEXT NOT NULL,
+    finished_at TEXT,
+    suites TEXT NOT NULL,
+    command TEXT NOT NULL,
+    environment TEXT NOT NULL,
+    git_commit TEXT NOT NULL,
+    plan TEXT NOT NULL
+);
+CREATE TABLE result (
+    result_id INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    "case" TEXT NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 1,
+    {_RESULT_COLUMNS},
+    dims TEXT NOT NULL,
+    sample_blob BLOB NOT NULL,
+    UNIQUE (run_id, "case")
+);
+CREATE TABLE ratio (
+    result_id INTEGER PRIMARY KEY REFERENCES result(result_id),
+    baseline TEXT NOT NULL,
+    median REAL NOT NULL,
+    low REAL,
+    high REAL,
+    method TEXT NOT NULL
+);
+{_CREATE_CEILING}
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+#: What a store of the version before lacks, by that version.
+MIGRATE = {
+    1: f"""
+ALTER TABLE result ADD COLUMN "bound_by" TEXT NOT NULL DEFAULT '';
+ALTER TABLE result ADD COLUMN "ceiling_gflop_per_s" REAL;
+ALTER TABLE result ADD COLUMN "ceiling_gbyte_per_s" REAL;
+{_CREATE_CEILING}
+PRAGMA user_version = 2;
+"""
+}

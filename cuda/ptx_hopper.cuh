@@ -1,0 +1,209 @@
+// The asm of Hopper: mbarriers, the tensor memory accelerator (TMA), clusters and wgmma, one function an instruction,
+// named after it. Needs sm_90a.
+//
+// Shared memory is named by its 32-bit address (ptx::smem_address). The emulator's twins stand in ptx_hopper_twins.h.
+#pragma once
+#include "ptx.cuh"
+
+#ifndef CUDA_EMU
+
+// A TMA descriptor as the driver encodes it; pass it by value, as `const __grid_constant__ TensorMap map`.
+struct alignas(64) TensorMap {
+  unsigned char opaque[128];
+};
+
+namespace ptx {
+
+// mbarrier: a phase ends when `arrivals` threads have arrived and the bytes that were announced have landed.
+__device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes initialised barriers visible to the cluster and to the TMA, before the block or the cluster synchronises.
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+// Arrives, and announces that `bytes` more bytes will land in this phase.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}
+// Arrives at the barrier that lies at the same address in block `rank` of the cluster. It does not publish ordinary
+// stores to that block: `release.cluster` would, and compiles to a fence of the whole device at every arrival.
+__device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier, unsigned rank) {
+  asm volatile("{\n.reg .b32 remote;\n"
+               "mapa.shared::cluster.u32 remote, %0, %1;\n"
+               "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}"
+               :: "r"(barrier), "r"(rank) : "memory");
+}
+// Until the phase of this parity has ended: 0 for the first, then alternately. Shows what this block and the TMA wrote;
+// `acquire.cluster` would show other blocks' ordinary stores, and empty the L1 cache at every wait.
+__device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity) {
+  asm volatile("{\n.reg .pred done;\n"
+               "again:\n"
+               "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+               "@!done bra again;\n}"
+               :: "r"(barrier), "r"(parity) : "memory");
+}
+
+// Orders this thread's ordinary accesses to shared memory before those of the TMA and of wgmma.
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// One box of a three-dimensional tensor from global to shared memory, x the innermost coordinate. What lies outside of
+// the tensor arrives as zeros, and its bytes count. `barrier` hears of all bytes of the box.
+__device__ __forceinline__ void tma_load(unsigned destination, const TensorMap *map, int x, int y, int z,
+                                         unsigned barrier) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
+               :: "r"(destination), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier) : "memory");
+}
+// The same into every block of the cluster whose bit is set in `mask`, at the same addresses, barrier included.
+__device__ __forceinline__ void tma_load_multicast(unsigned destination, const TensorMap *map, int x, int y, int z,
+                                                   unsigned barrier, unsigned short mask) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%2, %3, %4}], [%5], %6;"
+               :: "r"(destination), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(mask) : "memory");
+}
+// One box from shared to global memory; what lies outside of the tensor is not written.
+__device__ __forceinline__ void tma_store(const TensorMap *map, unsigned source, int x, int y, int z) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];"
+               :: "l"(map), "r"(x), "r"(y), "r"(z), "r"(source) : "memory");
+}
+__device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until at most the `pending` youngest groups of this thread's stores have still to read shared memory.
+template <int pending>
+__device__ __forceinline__ void tma_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(pending) : "memory");
+}
+__device__ __forceinline__ void tma_prefetch(const TensorMap *map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
+}
+
+// Clusters: this block's number in its own, and the barrier of all their threads.
+__device__ __forceinline__ unsigned cluster_rank() {
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The barrier number `id` (1 to 15) of `threads` threads of the block, a multiple of 32.
+__device__ __forceinline__ void named_barrier_sync(unsigned id, unsigned threads) {
+  asm volatile("barrier.sync %0, %1;" :: "r"(id), "r"(threads) : "memory");
+}
+
+// Gives registers back to the block, or takes them, for all four warps of a warpgroup; a multiple of 8.
+template <int registers>
+__device__ __forceinline__ void setmaxnreg_dec() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(registers));
+}
+template <int registers>
+__device__ __forceinline__ void setmaxnreg_inc() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(registers));
+}
+
+// wgmma: by the four warps of a warpgroup, behind their backs. A fence comes before the first of a row of them and
+// wherever sums were touched otherwise; a commit makes a group of those since the last.
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Until at most the `pending` youngest groups are under way.
+template <int pending>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(pending) : "memory");
+}
+
+// D = A B + D, or A B where `accumulate` is 0. A is 64 x K, B is K x N, both in shared memory behind descriptors (PTX
+// ISA, "Shared memory matrix layout"), K 32 bytes deep. D is 64 x N: of each 8 columns a thread has 4 elements, in the
+// order of "wgmma D fragment": d[4 j + e] lies in row 16 warp + lane / 4 + 8 (e / 2), column 8 j + 2 (lane % 4) + e % 2.
+// mn_major_a, mn_major_b: 1 where the operand is stored along m or n instead of along k (16-bit types alone).
+#define WGMMA_8(d, i) \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define WGMMA_32(d, i) WGMMA_8(d, i), WGMMA_8(d, i + 8), WGMMA_8(d, i + 16), WGMMA_8(d, i + 24)
+#define WGMMA_64(d, i) WGMMA_32(d, i), WGMMA_32(d, i + 32)
+#define WGMMA_128(d, i) WGMMA_64(d, i), WGMMA_64(d, i + 64)
+#define WGMMA_NAMES_32 \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"
+#define WGMMA_NAMES_64 \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
+  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+#define WGMMA_NAMES_128 \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
+  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63," \
+  "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95," \
+  "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}"
+template <int mn_major_a, int mn_major_b>
+__device__ __forceinline__ void wgmma_f16(float (&d)[32], unsigned long long a, unsigned long long b, int accumulate) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " WGMMA_NAMES_32 ", %32, %33, p, 1, 1, %35, %36;\n}"
+               : WGMMA_32(d, 0)
+               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
+}
+template <int mn_major_a, int mn_major_b>
+__device__ __forceinline__ void wgmma_f16(float (&d)[64], unsigned long long a, unsigned long long b, int accumulate) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " WGMMA_NAMES_64 ", %64, %65, p, 1, 1, %67, %68;\n}"
+               : WGMMA_64(d, 0)
+               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
+}
+template <int mn_major_a, int mn_major_b>
+__device__ __forceinline__ void wgmma_f16(float (&d)[128], unsigned long long a, unsigned long long b, int accumulate) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 " WGMMA_NAMES_128 ", %128, %129, p, 1, 1, %131, %132;\n}"
+               : WGMMA_128(d, 0)
+               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
+}
+template <int mn_major_a, int mn_major_b>
+__device__ __forceinline__ void wgmma_bf16(float (&d)[32], unsigned long long a, unsigned long long b, int accumulate) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_NAMES_32 ", %32, %33, p, 1, 1, %35, %36;\n}"
+               : WGMMA_32(d, 0)
+               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
+}
+template <int mn_major_a, int mn_major_b>
+__device__ __forceinline__ void wgmma_bf16(float (&d)[64], unsigned long long a, unsigned long long b, int accumulate) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " WGMMA_NAMES_64 ", %64, %65, p, 1, 1, %67, %68;\n}"
+               : WGMMA_64(d, 0)
+               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
+}
+template <int mn_major_a, int mn_major_b>
+__device__ __forceinline__ void wgmma_bf16(float (&d)[128], unsigned long long a, unsigned long long b, int accumulate) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 " WGMMA_NAMES_128 ", %128, %129, p, 1, 1, %131, %132;\n}"
+               : WGMMA_128(d, 0)
+               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
+}
+__device__ __forceinline__ void wgmma_tf32(float (&d)[32], unsigned long long a, unsigned long long b, int accumulate) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 " WGMMA_NAMES_32 ", %32, %33, p, 1, 1;\n}"
+               : WGMMA_32(d, 0)
+               : "l"(a), "l"(b), "r"(accumulate));
+}
+__device__ __forceinline__ void wgmma_tf32(float (&d)[64], unsigned long long a, unsigned long long b, int accumulate) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 " WGMMA_NAMES_64 ", %64, %65, p, 1, 1;\n}"
+               : WGMMA_64(d, 0)
+               : "l"(a), "l"(b), "r"(accumulate));
+}
+__device__ __forceinline__ void wgmma_tf32(float (&d)[128], unsigned long long a, unsigned long long b, int accumulate) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 " WGMMA_NAMES_128 ", %128, %129, p, 1, 1;\n}"
+               : WGMMA_128(d, 0)
+               : "l"(a), "l"(b), "r"(accumulate));
+}
+
+#undef WGMMA_8
+#undef WGMMA_32
+#undef WGMMA_64
+#undef WGMMA_128
+#undef WGMMA_NAMES_32
+#undef WGMMA_NAMES_64
+#undef WGMMA_NAMES_128
+
+}  // namespace ptx
+
+#else
+#include "ptx_hopper_twins.h"
+#endif

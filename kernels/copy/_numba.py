@@ -1,0 +1,42 @@
+"""A copy past the caches, for Numba functions."""
+
+from typing import Any, cast
+
+import numba
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
+
+from kernels.transpose._blocks import fence
+
+LINE = 64  # bytes of a cache line, and of a vector: LLVM cuts it to what the CPU has
+
+
+def _stream_line(_context: Any, target: Any, source: Any, start: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(64), LINE // 8)
+
+        def place(i: int) -> Any:
+            data = context.make_array(signature.args[i])(context, builder, args[i]).data
+            return builder.bitcast(builder.gep(data, [args[2]]), vector.as_pointer())
+
+        store = builder.store(builder.load(place(1), align=1), place(0), align=LINE)
+        store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        return context.get_dummy_value()
+
+    return types.void(target, source, types.int64), generate
+
+
+#: `stream_line(b, a, start)`: one line of bytes, which in b begins at a line's start.
+stream_line = cast(Any, intrinsic(_stream_line))
+
+
+@cast(Any, numba.njit)(nogil=True, cache=True)
+def stream(b, a, skip):  # type: ignore[no-untyped-def]
+    """Bytes b = a; `skip` of them lie before b's first whole line."""
+    end = skip + (b.size - skip) // LINE * LINE
+    b[:skip] = a[:skip]
+    for start in range(skip, end, LINE):
+        stream_line(b, a, start)
+    b[end:] = a[end:]
+    fence()  # type: ignore[call-arg]

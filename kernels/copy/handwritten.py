@@ -1,0 +1,23 @@
+"""Our own copy in `cuda/roofline`."""
+
+import numpy as np
+
+from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
+from kernels.copy.problem import CopyProblem
+
+VECTOR_BYTES = 16
+
+
+@cuda_kernel(
+    "copy",
+    source="roofline/copy.cu",
+    entry="copy_vectorised<bits::{dtype}, {THREADS}, {LOADS}>",
+    numerics="exact",
+    tunables={"THREADS": (256,), "LOADS": (4, 8), "BLOCKS": (2**20, 3)},
+)
+def vectorised(p: CopyProblem, t: Tile) -> list[KernelCall]:
+    """128-bit accesses, several under way in each thread."""
+    elements = p.m * p.n
+    vectors = -(-elements * DTYPES[p.dtype].itemsize // VECTOR_BYTES)
+    blocks = min(t.BLOCKS, -(-vectors // (t.THREADS * t.LOADS)))
+    return [KernelCall(blocks, t.THREADS, ("a", "b", np.int64(elements)))]

@@ -1,0 +1,1 @@
+"""Multiply-adds from registers alone: the ceiling of every operation that computes."""

@@ -1,0 +1,57 @@
+"""Our ceilings of arithmetic in `cuda/roofline`: pure plans of launches."""
+
+from kernelmark import KernelCall, Tile, cuda_kernel
+from kernels.fma.problem import FmaProblem
+
+THREADS = 256
+CHAINS = 8  # accumulators a thread of ffma.cu
+MMA_TILES, WGMMA_TILES = 8, 32  # of 16 x 8 accumulators, a warp of mma.cu and of wgmma.cu
+INT_LIMIT = 2**31 - 1
+TENSOR_CORES = {"f32": "tf32", "f16": "f16", "bf16": "bf16"}
+
+
+def _c_int(p: FmaProblem) -> str | None:
+    return None if p.n <= INT_LIMIT else f"n is {p.n}, expected at most {INT_LIMIT}: it is a C int"
+
+
+def _call(p: FmaProblem, each: int) -> list[KernelCall]:
+    """Blocks of THREADS threads with so many accumulators each."""
+    return [KernelCall(-(-p.n // (THREADS * each)), THREADS, ("x", "a", "b", "d", p.n, p.k))]
+
+
+@cuda_kernel(
+    "fma", source="roofline/ffma.cu", entry="ffma<{ctype}>", dtypes=("f32", "f64"), units=("fma",), supports=_c_int
+)
+def ffma(p: FmaProblem, t: Tile) -> list[KernelCall]:
+    """Fused multiply-adds on eight chains a thread."""
+    return _call(p, CHAINS)
+
+
+@cuda_kernel(
+    "fma",
+    source="roofline/mma.cu",
+    entry="mma_sync<{ctype}>",
+    min_arch=80,
+    dtypes=("f16", "bf16", "f32"),
+    units=("mma",),
+    numerics=TENSOR_CORES,
+    supports=_c_int,
+)
+def mma(p: FmaProblem, t: Tile) -> list[KernelCall]:
+    """Tensor cores by mma.sync, fragments in registers."""
+    return _call(p, 4 * MMA_TILES)
+
+
+@cuda_kernel(
+    "fma",
+    source="roofline/wgmma.cu",
+    entry="wgmma_slabs<{ctype}>",
+    archs=("sm_90a",),
+    dtypes=("f16", "bf16", "f32"),
+    units=("mma",),
+    numerics=TENSOR_CORES,
+    supports=_c_int,
+)
+def wgmma(p: FmaProblem, t: Tile) -> list[KernelCall]:
+    """Hopper's tensor cores by wgmma, operands in shared memory."""
+    return _call(p, 4 * WGMMA_TILES)

@@ -1,0 +1,111 @@
+"""Multiply-adds on operands that never leave the registers: how fast a device computes when nothing else limits it.
+
+A ceiling is a kernel like any other: proved right, and timed by the same clock. So what it computes can be checked
+exactly. Operands are coarsened to multiples of 1/4 by whoever reads them (`coarse`), which makes every sum a multiple
+of 1/16 that single precision holds, whatever the order: one step left out, or done twice, is a wrong result.
+"""
+
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from kernelmark import DTYPES, Array, Arrays, Dim, Operand, Problem, Verdict, compare, operation
+
+#: Each product is at most 25/16 in size and a multiple of 1/16, and 24 bits hold multiples of 1/16 below 2^20.
+LONGEST = 2**19
+
+
+class Tile(NamedTuple):
+    """Accumulators that one step updates together: rows x columns of them, a period of `depth` steps."""
+
+    rows: int
+    cols: int
+    depth: int
+
+
+#: A scalar unit's tile is one accumulator; a matrix unit's that of mma.m16n8k16, which larger instructions repeat.
+TILES = {"fma": Tile(1, 1, 1), "mma": Tile(16, 8, 16)}
+
+
+class FmaOperands(Protocol):
+    """What a set-up is handed: `x` (n, in), `a` (rows x depth, in), `b` (depth x cols, in), `d` (n, out)."""
+
+    x: Any
+    a: Any
+    b: Any
+    d: Any
+    threads: int
+    stream: Any
+
+
+@operation("fma")
+class FmaProblem(Problem, frozen=True, kw_only=True):
+    """n accumulators, each of which k products are added to: d = x + A B, step after step, operands in registers.
+
+    With unit `fma` every accumulator has the same a and b. With unit `mma` accumulator i lies in row i / 8 % 16 and
+    column i % 8 of a tile, and step s adds a[row, s % 16] b[s % 16, column]. x and d are of the accumulators' type,
+    which is f32 where dtype, that of a and b, has 16 bits.
+    """
+
+    sizes: ClassVar[tuple[str, ...]] = ("n", "k")
+
+    n: Dim
+    k: Dim
+    dtype: Literal["f64", "f32", "f16", "bf16"]
+    unit: Literal["fma", "mma"] = "fma"
+
+    def __post_init__(self) -> None:
+        if self.k > LONGEST:
+            raise ValueError(f"k is {self.k}, expected at most {LONGEST}: longer sums are not exact in FP32")
+
+    def words(self) -> list[str]:
+        return [] if self.unit == "fma" else [self.unit]
+
+    @classmethod
+    def parse_words(cls, words: list[str]) -> dict[str, Any]:
+        if words not in ([], ["mma"]):
+            raise ValueError(f"ends in {'/'.join(words)!r}, expected /mma or nothing behind the storage type")
+        return {"unit": words[0]} if words else {}
+
+    @property
+    def ctype(self) -> str:
+        """C++ name of the storage type of a and b."""
+        return DTYPES[self.dtype].ctype
+
+    @property
+    def accumulator(self) -> str:
+        """Storage type of x and d."""
+        return "f64" if self.dtype == "f64" else "f32"
+
+    def operands(self) -> tuple[Operand, ...]:
+        tile = TILES[self.unit]
+        return (
+            Operand("x", (self.n,), self.accumulator, "in"),
+            Operand("a", (tile.rows, tile.depth), self.dtype, "in"),
+            Operand("b", (tile.depth, tile.cols), self.dtype, "in"),
+            Operand("d", (self.n,), self.accumulator, "out"),
+        )
+
+    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Array:
+        a, b = coarse(inputs["a"]), coarse(inputs["b"])
+        periods, rest = divmod(self.k, TILES[self.unit].depth)
+        sums = periods * (a @ b) + a[:, :rest] @ b[:rest]
+        added: Array = coarse(inputs["x"]) + np.resize(sums, self.n)
+        return added
+
+    def check(self, outputs: Arrays, reference: Array, numerics: str) -> Verdict:
+        return compare("d", outputs["d"], reference, self.tolerance(numerics), self.accumulator)
+
+    def tolerance(self, numerics: str) -> float:
+        """Every sum is exact, so nothing may differ."""
+        return 0.0
+
+    @property
+    def flop(self) -> int:
+        return 2 * self.n * self.k
+
+
+def coarse(values: Array) -> Array:
+    """The multiples of 1/4 that kernels compute with: -3/4, -1/4, 1/4, 3/4 (and 5/4 from 1), never 0."""
+    halves: Array = np.floor(2 * values.astype(np.float64))
+    return halves / 2 + 0.25

@@ -1,0 +1,89 @@
+"""Copies: every byte arrives at any length and alignment, and no thread or block is left without work."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from bench.measure.device import Cpu
+from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.plan.registry import CudaKernel
+from bench.worker import run_job
+from emulator.build import missing_tool
+from emulator.sweep import Case, complaints, entries
+
+REGISTRY = discover()
+
+
+def vectorised() -> CudaKernel:
+    """The declaration of our own copy."""
+    kernel = REGISTRY.kernels["copy/cuda.vectorised"]
+    assert isinstance(kernel, CudaKernel)
+    return kernel
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 63), (1, 64), (1, 65), (31, 33), (257, 129), (1000, 1031)])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+def test_streaming_copies_every_byte(m: int, n: int, dtype: str, threads: int) -> None:
+    pytest.importorskip("numba")
+    job = Job(f"copy/m{m}n{n}/{dtype}", ("copy/numba.streaming",), "hot", (), 0, Budget(), threads, timed=False)
+    (measured,) = run_job(job)
+    assert measured.status == "ok", measured.reason
+
+
+@pytest.mark.parametrize("offset", [*range(0, 64, 7), 63])
+@pytest.mark.parametrize("size", [1, 5, 63, 64, 65, 127, 128, 1000])
+def test_lines_are_streamed_wherever_the_bytes_lie(offset: int, size: int) -> None:
+    moves = pytest.importorskip("kernels.copy._numba")
+    a = np.random.default_rng(0).integers(1, 255, size, np.uint8)
+    raw = np.zeros(size + 256, np.uint8)
+    start = -raw.ctypes.data % 64 + 64 + offset
+    moves.stream(raw[start : start + size], a, min(size, -offset % 64))
+    assert np.array_equal(raw[start : start + size], a)
+    assert not raw[:start].any()
+    assert not raw[start + size :].any()
+
+
+def test_streaming_stores_past_the_caches_and_compiles_nothing_after_set_up() -> None:
+    event = pytest.importorskip("numba.core.event")
+    numba = pytest.importorskip("numba")
+    moves = pytest.importorskip("kernels.copy._numba")
+    problem, kernel = REGISTRY.problem("copy/m100n100/f32"), REGISTRY.kernels["copy/numba.streaming"]
+    operands, draw = OperandSet(problem, Cpu()), Draw(problem, 0)
+    operands.load(draw)
+    assert kernel.setup is not None
+    launch = kernel.setup(problem, Operands(operands, "C", Cpu(), 2, Scratch(Cpu())))
+    with event.install_recorder("numba:compile") as compiled:
+        launch()
+    assert not compiled.buffer
+    fresh = numba.njit(moves.stream.py_func)  # numba shows no code that it read from its cache
+    fresh.compile(types := tuple(map(numba.typeof, (np.zeros(1, np.uint8), np.zeros(1, np.uint8), 0))))
+    assert any(word in fresh.inspect_asm(types) for word in ("movnt", "stnp"))
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (31, 33), (1024, 4096), (1024, 4097), (26752, 26752)])
+def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int, dtype: str) -> None:
+    problem = REGISTRY.problem(f"copy/m{m}n{n}/{dtype}")
+    for tile in vectorised().tiles():
+        (call,) = vectorised().plan(problem, tile)
+        vectors = tile.THREADS * tile.LOADS * call.grid
+        assert vectors * 16 >= problem.footprint_bytes // 2 or call.grid == tile.BLOCKS
+        assert (vectors - tile.THREADS * tile.LOADS) * 16 < problem.footprint_bytes // 2
+        assert call.args[-1] == m * n
+        assert isinstance(call.args[-1], np.int64)
+
+
+@pytest.mark.parametrize(
+    "problem", ["copy/m131n1021/f32", "copy/m63n1031/f64", "copy/m131n2045/bf16", "copy/m1n15/f16", "copy/m64n1024/f32"]
+)
+def test_rounds_of_a_small_grid_and_the_elements_behind_the_last_vector_are_copied(problem: str) -> None:
+    """Larger than what the sweep takes every kernel through."""
+    if reason := missing_tool():
+        pytest.skip(reason)
+    every = [Case(vectorised(), REGISTRY.problem(problem), tile) for tile in vectorised().tiles()]
+    for case in every:
+        assert not list(islice(complaints(case, entries(every)), 5))

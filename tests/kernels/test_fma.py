@@ -1,0 +1,245 @@
+"""Ceilings of arithmetic are exact: a step left out, done twice or given to another accumulator is a wrong result."""
+
+import math
+import os
+import platform
+import subprocess
+import sys
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from bench.measure.device import Cpu
+from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.plan.dtypes import numpy_dtype
+from bench.plan.registry import CudaKernel
+from bench.worker import run_job
+from emulator.build import missing_tool
+from emulator.sweep import Case, complaints, entries
+from kernels.fma.problem import LONGEST, TILES, coarse
+
+REGISTRY = discover()
+CUDA = ("ffma", "mma", "wgmma")
+
+
+def cuda(name: str) -> CudaKernel:
+    """The declaration of `fma/cuda.<name>`."""
+    kernel = REGISTRY.kernels[f"fma/cuda.{name}"]
+    assert isinstance(kernel, CudaKernel)
+    return kernel
+
+
+def drawn(problem):
+    draw = Draw(problem, 0)
+    draw.redraw()
+    return draw
+
+
+def by_steps(problem, inputs):
+    """The definition, one step after the other."""
+    rows, cols, depth = TILES[problem.unit]
+    a, b, d = (coarse(inputs[name]) for name in ("a", "b", "x"))
+    for i in range(problem.n):
+        row, col = i // cols % rows, i % cols
+        for s in range(problem.k):
+            d[i] += a[row, s % depth] * b[s % depth, col]
+    return d
+
+
+@pytest.mark.parametrize("unit", ["", "/mma"])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (130, 15), (257, 16), (31, 33)])
+def test_the_reference_is_the_sum_of_the_steps(n: int, k: int, unit: str) -> None:
+    problem = REGISTRY.problem(f"fma/n{n}k{k}/f32{unit}")
+    draw = drawn(problem)
+    assert np.array_equal(problem.reference(draw.views("C"), draw.rng), by_steps(problem, draw.views("C")))
+
+
+@pytest.mark.parametrize("unit", ["", "/mma"])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+def test_the_longest_sums_are_exact_in_the_accumulators_type(dtype: str, unit: str) -> None:
+    problem = REGISTRY.problem(f"fma/n300k{LONGEST}/{dtype}{unit}")
+    # The largest value that a draw may be rounded to, everywhere.
+    inputs = {o.name: np.ones(o.shape, numpy_dtype(o.dtype)) for o in problem.operands() if o.role == "in"}
+    reference = problem.reference(inputs, np.random.default_rng(0))
+    assert reference[0] == 1.25 + LONGEST * 1.25**2
+    for sums in (reference, reference + 1 / 16):
+        assert np.array_equal(sums.astype(numpy_dtype(problem.accumulator)), sums)
+
+
+@pytest.mark.parametrize("problem", ["fma/n500k700/f32", "fma/n500k700/f64", "fma/n500k700/f16/mma"])
+def test_one_step_too_few_or_too_many_is_wrong_in_every_accumulator_with_its_own_sum(problem: str) -> None:
+    right = REGISTRY.problem(problem)
+    draw = drawn(right)
+    reference = right.reference(draw.views("C"), draw.rng)
+    for steps in (699, 701):
+        other = REGISTRY.problem(problem.replace("k700", f"k{steps}"))
+        found = other.reference(draw.views("C"), draw.rng).astype(numpy_dtype(right.accumulator))
+        verdict = right.check({"d": found}, reference, "fp32")
+        assert verdict.reason is not None
+        assert "500 of 500 elements wrong" in verdict.reason
+
+
+def test_values_are_coarsened_to_odd_quarters_and_never_to_zero() -> None:
+    values = np.array([-1.0, -0.51, -0.5, -0.01, 0.0, 0.49, 0.5, 0.99, 1.0])
+    assert coarse(values).tolist() == [-0.75, -0.75, -0.25, -0.25, 0.25, 0.25, 0.75, 0.75, 1.25]
+
+
+def test_flop_are_two_for_each_step_of_each_accumulator() -> None:
+    for text in ("fma/n12k34/f64", "fma/n12k34/f16/mma"):
+        assert REGISTRY.problem(text).flop == 2 * 12 * 34
+
+
+@pytest.mark.parametrize(
+    "text", ["fma/n7k9/f32", "fma/n7k9/f64", "fma/n7k9/f32/mma", "fma/n1k524288/bf16/mma", "fma/n98304k32768/f32"]
+)
+def test_a_problem_is_found_again_by_its_id(text: str) -> None:
+    assert REGISTRY.problem(text).id == text
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("fma/n7k9/f32/fma", "'fma'"),
+        ("fma/n7k9/f32/mma/mma", "'mma/mma'"),
+        (f"fma/n7k{LONGEST + 1}/f32", f"k is {LONGEST + 1}, expected at most {LONGEST}"),
+    ],
+)
+def test_a_bad_id_is_refused_with_what_was_found(complaint, text: str, found: str) -> None:
+    line = complaint(lambda: REGISTRY.problem(text))
+    assert line.startswith(f"{text}: ")
+    assert found in line
+
+
+def right_on(problem: str, threads: int) -> None:
+    (measured,) = run_job(Job(problem, ("fma/numba.fma",), "hot", (), 0, Budget(), threads=threads, timed=False))
+    assert measured.status == "ok", measured.reason
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("n", [1, 31, 95, 96, 97, 191, 192, 193, 383, 384, 385, 1009, 4096])
+def test_numba_is_right_below_a_group_of_registers_and_where_the_last_group_reaches_back(n: int, dtype: str) -> None:
+    pytest.importorskip("numba")
+    for threads in (1, 2, 5):
+        right_on(f"fma/n{n}k17/{dtype}", threads)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 1000, LONGEST])
+def test_numba_takes_every_number_of_steps(k: int) -> None:
+    pytest.importorskip("numba")
+    right_on(f"fma/n400k{k}/f32", 1)
+
+
+def test_numba_compiles_nothing_after_set_up() -> None:
+    event = pytest.importorskip("numba.core.event")
+    problem = REGISTRY.problem("fma/n1000k10/f64")
+    operands = OperandSet(problem, Cpu())
+    operands.load(drawn(problem))
+    launch = REGISTRY.kernels["fma/numba.fma"].setup(problem, Operands(operands, "C", Cpu(), 2, Scratch(Cpu())))
+    with event.install_recorder("numba:compile") as compiled:
+        launch()
+    assert not compiled.buffer
+
+
+CODE = """
+import numba, numpy as np
+from bench.plan.case import Budget, Job
+from bench.worker import run_job
+(row,) = run_job(Job("fma/n1000k17/f32", ("fma/numba.fma",), "hot", (), 0, Budget(), threads=2, timed=False))
+print(row.status, row.reason)
+if row.status == "ok":
+    from kernels.fma import _numba as loops
+    fresh = numba.njit(loops.groups.py_func)  # numba shows no code that it read from its cache
+    d, a = np.zeros(10_000, np.float32), np.zeros(1, np.float32)
+    types = tuple(map(numba.typeof, (d, d, a, a, 1, 1, 0, 1)))
+    fresh.compile(types)
+    blocks = [[]]
+    for line in map(str.strip, fresh.inspect_asm(types).splitlines()):
+        blocks.append([]) if line.endswith(":") or line.startswith(("j", "b.")) else blocks[-1].append(line)
+    loop = max(blocks, key=lambda lines: sum(line.startswith(("vfmadd", "fmla")) for line in lines))
+    print(sum(line.startswith(("vfmadd231ps", "fmla")) for line in loop) // loops.ACCUMULATORS, loops.ACCUMULATORS)
+    print(*(line for line in loop if "(" in line or "[" in line))
+"""
+
+
+def on_cpu(**environment: str) -> list[str]:
+    """What CODE prints where Numba generates code for another CPU."""
+    pytest.importorskip("numba")
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], env=os.environ | environment, check=True, capture_output=True, text=True
+    )
+    return done.stdout.splitlines()
+
+
+X86 = platform.machine() in ("x86_64", "AMD64")
+HASWELL = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"}
+
+
+@pytest.mark.parametrize("cpu", [{}, pytest.param(HASWELL, marks=pytest.mark.skipif(not X86, reason="AVX2 is x86's"))])
+def test_no_accumulator_leaves_its_register_between_the_steps(cpu: dict[str, str]) -> None:
+    status, counts, memory = on_cpu(**cpu)
+    assert status.startswith("ok")
+    whole_rounds, accumulators = map(int, counts.split())
+    assert whole_rounds >= 1
+    assert accumulators == 12 if cpu else accumulators in (12, 24)
+    assert not memory
+
+
+@pytest.mark.skipif(not X86, reason="other CPUs have fused multiply-adds from the start")
+def test_a_cpu_without_fused_multiply_adds_is_unsupported() -> None:
+    (line,) = on_cpu(NUMBA_CPU_NAME="nehalem", NUMBA_CPU_FEATURES="+sse4.2")
+    assert line == "unsupported nehalem has no fused multiply-add; expected AVX2 with FMA, AVX-512 or NEON"
+
+
+@pytest.mark.parametrize("name", CUDA)
+@pytest.mark.parametrize("n", [1, 127, 128, 2048, 2049, 8192, 8193, 32768, 32769, 100_003])
+def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str, n: int) -> None:
+    held = {"ffma": 8, "mma": 8 * 4, "wgmma": 32 * 4}[name]  # accumulators of a thread, as in the .cu
+    dtype = "f32" if name == "ffma" else "f32/mma"
+    (call,) = cuda(name).plan(REGISTRY.problem(f"fma/n{n}k3/{dtype}"), next(cuda(name).tiles()))
+    assert call.block == 256
+    assert call.grid == math.ceil(n / (256 * held))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "numerics"),
+    [
+        ("ffma", "fma/n1k1/f32", "fp32"),
+        ("ffma", "fma/n1k1/f64", "fp64"),
+        *(
+            (name, f"fma/n1k1/{dtype}/mma", numerics)
+            for name in ("mma", "wgmma")
+            for dtype, numerics in (("f32", "tf32"), ("f16", "f16"), ("bf16", "bf16"))
+        ),
+    ],
+)
+def test_a_ceiling_belongs_to_a_numerics(name: str, problem: str, numerics: str) -> None:
+    assert cuda(name).refuses(REGISTRY.problem(problem)) is None
+    assert cuda(name).numerics_for(REGISTRY.problem(problem)) == numerics
+
+
+def test_more_accumulators_than_a_c_int_counts_are_refused() -> None:
+    assert "expected at most 2147483647" in (cuda("ffma").refuses(REGISTRY.problem("fma/n2147483648k1/f32")) or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("ffma", "fma/n4200k63/f32"),
+        ("ffma", "fma/n2049k193/f64"),
+        ("mma", "fma/n8321k129/f32/mma"),
+        ("mma", "fma/n8321k135/f16/mma"),
+        ("mma", "fma/n16000k128/bf16/mma"),
+        ("wgmma", "fma/n33000k70/f16/mma"),
+        ("wgmma", "fma/n9000k193/bf16/mma"),
+        ("wgmma", "fma/n9000k70/f32/mma"),
+    ],
+)
+def test_cuda_is_right_over_several_blocks_and_rounds_of_the_unrolled_loop(name: str, problem: str) -> None:
+    """Longer and wider than what the sweep takes every kernel through."""
+    if reason := missing_tool():
+        pytest.skip(reason)
+    case = Case(cuda(name), REGISTRY.problem(problem), next(cuda(name).tiles()))
+    assert not list(islice(complaints(case, entries([case])), 5))

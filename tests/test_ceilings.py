@@ -1,0 +1,139 @@
+"""The ceilings of a run: measured, refreshed, doubted, applied to rows; most with a worker that answers as told."""
+
+import pytest
+
+from bench import ceilings
+from bench.measure.measurement import Measurement
+from bench.measure.stats import Interval
+from bench.plan.case import Budget, Job, Plan
+from bench.plan.suites import find_suite
+from bench.runner import Session, run_suites
+from kernelmark import kernel
+
+#: 2^31 flop on operands of 3 MB.
+GEMM = "gemm/m1024n1024k1024/f32/NN"
+JOB = Job(GEMM, ("gemm/numpy.matmul", "gemm/scipy.sgemm"), "cold", (), 0, Budget(), 1, baseline="gemm/numpy.matmul")
+
+
+class Lab:
+    """Ceilings over a worker whose microbenchmarks run at these rates, and what was kept and doubted."""
+
+    def __init__(self, monkeypatch, registry):
+        self.rates = {"fma": 1e11, "copy": 1e10}
+        self.jobs, self.kept, self.doubts, self.now = [], [], [], 1000.0
+        self._registry = registry
+        monkeypatch.setattr(ceilings, "run_job", self.answer)
+        monkeypatch.setattr(ceilings, "now", lambda: self.now)
+        doubt = lambda ceiling, reason: self.doubts.append((ceiling.kind, reason))  # noqa: E731
+        self.ceilings = ceilings.Ceilings(registry, self.kept.append, doubt)
+
+    def answer(self, job):
+        self.jobs.append(job)
+        problem = self._registry.problem(job.problem)
+        took = (problem.flop or problem.traffic_bytes) / self.rates[problem.op]
+        return [timed(name, took) for name in job.kernels]
+
+    def apply(self, **took):
+        rows = [timed(f"gemm/{name.replace('_', '.')}", seconds) for name, seconds in took.items()]
+        self.ceilings.refresh(JOB)
+        self.ceilings.apply(JOB, rows)
+        return rows
+
+
+def timed(kernel, seconds):
+    return Measurement(kernel=kernel, numerics="fp32", samples=[seconds] * 6, interval=Interval(*[seconds] * 3))
+
+
+@pytest.fixture
+def lab(monkeypatch, registry):
+    return Lab(monkeypatch, registry)
+
+
+def test_a_row_is_placed_under_what_was_measured(lab):
+    base, other = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 8e10)
+    assert (base.roofline.pct, other.roofline.pct) == (pytest.approx(50), pytest.approx(80))
+    assert {found.kind for found in lab.kept} == {"fp32", "memory"}
+    assert all(job.mode == "hot" and job.threads == 1 for job in lab.jobs)
+
+
+def test_ceilings_are_measured_again_after_a_minute_and_not_before(lab):
+    lab.apply(numpy_matmul=1.0)
+    assert len(lab.jobs) == 2
+    lab.now += 59
+    lab.apply(numpy_matmul=1.0)
+    assert len(lab.jobs) == 2
+    lab.now += 2
+    lab.apply(numpy_matmul=1.0)
+    assert len(lab.jobs) == 4
+
+
+def test_one_kernel_above_a_ceiling_that_was_measured_again_is_mistrusted_and_loses_its_time(lab):
+    base, cheat = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 2e11)
+    assert (cheat.status, cheat.samples, cheat.interval, cheat.roofline) == ("mistrusted", [], None, None)
+    assert cheat.reason.startswith("200 GFLOP/s exceed the measured ceiling, 100 GFLOP/s by fma/")
+    assert base.status == "ok"
+    assert len(lab.jobs) == 3
+    assert lab.doubts == []
+
+
+def test_a_ceiling_that_a_second_look_lifts_accuses_nobody(lab, monkeypatch):
+    lab.ceilings.refresh(JOB)
+    lab.rates["fma"] = 2.1e11
+    _, fast = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 2e11)
+    assert fast.status == "ok"
+    assert fast.roofline.pct == pytest.approx(100 * 2 / 2.1)
+
+
+@pytest.mark.parametrize("rates", [(2e11, 5e10), (2e11, 2e11)], ids=["the baseline", "several kernels"])
+def test_a_ceiling_below_the_baseline_or_several_kernels_bounds_nothing_and_is_noted(lab, rates):
+    rows = lab.apply(numpy_matmul=2**31 / rates[0], scipy_sgemm=2**31 / rates[1])
+    assert [row.status for row in rows] == ["ok", "ok"]
+    ((kind, reason),) = lab.doubts
+    assert kind == "fp32"
+    assert reason.startswith(f"gemm/numpy.matmul on {GEMM}: 200 GFLOP/s exceed")
+    assert all(row.roofline is None or row.roofline.bound_by == "memory" for row in rows)
+
+
+def test_plug_ins_do_not_set_the_measure_they_are_held_against(lab, registry):
+    kernel("copy", name="mine", provider="p", device="cpu", numerics="exact")(lambda problem, x: None)
+    lab.ceilings.refresh(JOB)
+    assert not any("copy/p.mine" in job.kernels for job in lab.jobs)
+    assert any("copy/numpy.copyto" in job.kernels for job in lab.jobs)
+
+
+def test_a_microbenchmark_that_is_not_right_gives_no_ceiling(lab, monkeypatch):
+    monkeypatch.setattr(ceilings, "run_job", lambda job: [Measurement(kernel="fma/a.b", status="wrong")])
+    (row,) = lab.apply(numpy_matmul=1.0)
+    assert row.roofline is None
+    assert lab.kept == []
+
+
+def test_a_real_run_keeps_its_ceilings_and_places_its_rows(registry, store):
+    suites = [find_suite("gemm/m96n96k96/f32/NT", registry)]
+    plan = Plan(("cpu",), ("gemm/numpy.matmul",), mode="hot", max_time_s=0.05)
+    session = Session(store, suites, plan)
+    run_suites(session, suites, registry, plan, lambda result: None)
+    ((result, _),) = store.results(session.run_id)
+    assert result.roofline_pct is not None
+    assert 0 < result.roofline_pct <= 102
+    assert result.ceiling_gflop_per_s > result.gflop_per_s
+    kept = [(found.kind, doubt) for found, doubt in store.ceilings(session.run_id)]
+    assert sorted(kept) == [("fp32", ""), ("memory", "")]
+
+
+def test_without_ceilings_nothing_else_is_measured(registry, store):
+    suites = [find_suite("copy/m9n9/f32", registry)]
+    plan = Plan(("cpu",), ("copy/numpy.copyto",), max_time_s=0.005, ceilings=False)
+    session = Session(store, suites, plan)
+    run_suites(session, suites, registry, plan, lambda result: None)
+    ((result, _),) = store.results(session.run_id)
+    assert (result.status, result.roofline_pct, store.ceilings(session.run_id)) == ("ok", None, [])
+
+
+def test_a_microbenchmark_is_not_accused_by_itself(lab, registry):
+    job = Job("fma/n98304k8192/f32", ("fma/numba.fma",), "hot", (), 0, Budget(), 1)
+    row = timed("fma/numba.fma", registry.problem(job.problem).flop / 2e11)
+    lab.ceilings.refresh(job)
+    lab.ceilings.apply(job, [row])
+    assert row.status == "ok"
+    assert lab.doubts == []

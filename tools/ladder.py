@@ -1,0 +1,118 @@
+"""The ladder as a page: `make ladder` writes docs/ladder.md from the declarations, the compiler and published reports.
+
+Ideas are the labels of the kernels, resources are those of `kernelmark inspect`, rates come from `reports/`: where no
+report of a GPU is published, there are none.
+"""
+
+import csv
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tabulate import tabulate
+
+from bench.measure.compile import compiler
+from bench.plan.discovery import discover
+from bench.plan.registry import CudaKernel, Registry
+from bench.report.inspect import InspectRow, inspect_rows
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "ladder.md"
+#: The rungs from plain to fast; kernels that stand in none are put behind the last of their operation.
+LADDERS = {
+    "GEMM in FP32": (
+        *("naive", "coalesced", "tiled", "blocktile1d", "blocktile2d"),
+        *("vectorised", "warptile", "async", "splitk", "streamk"),
+    ),
+    "GEMM on tensor cores": ("wmma", "mma", "mma_tf32", "mma_3xtf32", "wgmma", "wgmma_persistent", "wgmma_tf32"),
+    "Transposition out of place": ("naive", "unpadded", "tiled", "vectorised", "tma"),
+    "Transposition in place": ("tiled_inplace", "vectorised_inplace", "c2r", "c2r_fused"),
+}
+ARCHS = ("sm_80", "sm_90a")
+HEADERS = ("kernel", "idea", "threads", "registers", "shared", "blocks/SM", "occupancy")
+INTRODUCTION = """# The ladder
+
+Each rung is one idea in one file below `cuda/`, whose head tells who owns which tile, what must hold of the inputs and
+what limits it. `make ladder` writes this page. Resources are those of the default tile on the sample problem of
+`kernelmark inspect`, sm_80 / sm_90a where they differ: threads and bytes of shared memory a block, registers a thread,
+theoretical occupancy."""
+
+
+def main() -> int:
+    """Write the page."""
+    PAGE.write_text(page(discover()), encoding="utf-8")
+    print(f"written: {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+def page(registry: Registry) -> str:
+    """The whole text."""
+    parts = [f"{INTRODUCTION} Compiled by {compiler()}."]
+    reports = dict(published())
+    for title, kernels in rungs(registry).items():
+        rows = [_rung(registry, kernel) for kernel in kernels]
+        parts += [f"## {title}", tabulate(rows, HEADERS, tablefmt="github", disable_numparse=True)]
+        parts += _rates({kernel.id for kernel in kernels}, reports)
+    if not reports:
+        parts.append("Rates stand here once `make gpu` has published a report in `reports/`; there is none yet.")
+    return "\n\n".join(parts) + "\n"
+
+
+def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
+    """The ladders with the kernels that exist, then those that stand in none."""
+    left = {k.id: k for k in registry.kernels.values() if isinstance(k, CudaKernel) and k.is_ours}
+    found = {}
+    for title, names in LADDERS.items():
+        ids = (f"{'gemm' if title.startswith('GEMM') else 'transpose'}/cuda.{name}" for name in names)
+        found[title] = [left.pop(name) for name in ids if name in left]
+    return found | {"Others": list(left.values())}
+
+
+def _rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
+    rows = inspect_rows(registry, kernel.id, [arch for arch in ARCHS if kernel.runs_on(arch)])
+    default = list({row.arch: row for row in reversed(rows)}.values())[::-1]  # the first tile of each architecture
+    name = f"[{kernel.id}](../cuda/{kernel.source})"
+    return name, kernel.label, *(_shared(cells) for cells in zip(*map(_resources, default), strict=True))
+
+
+def _resources(row: InspectRow) -> tuple[str, ...]:
+    shared = row.static_shared_bytes + row.dynamic_shared_bytes
+    return str(row.threads), str(row.registers), str(shared), str(row.blocks_per_sm), f"{row.occupancy:.0%}"
+
+
+def _shared(cells: Sequence[str]) -> str:
+    return " / ".join(dict.fromkeys(cells))
+
+
+def published() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """The rows of each published report, by the name of its folder."""
+    for path in sorted(ROOT.glob("reports/*/results.csv")):
+        if path.parent.name != "local":
+            with path.open(newline="", encoding="utf-8") as rows:
+                yield path.parent.name, list(csv.DictReader(rows))
+
+
+def _rates(names: set[str], reports: dict[str, list[dict[str, str]]]) -> Iterator[str]:
+    """One table a report: rates of these kernels on the problems where at least two of them were timed."""
+    columns = {"problem": "problem", "mode": "mode"}
+    rates = {"GFLOP/s": "gflop_per_s", "GB/s": "gbyte_per_s", "roof %": "roofline_pct", "speedup": "speedup"}
+    for report, rows in reports.items():
+        timed = [row for row in rows if row["kernel"] in names and row["time_s_median"]]
+        counts = Counter(row["problem"] for row in timed)
+        cells = [
+            (row["kernel"], *(row[name] for name in columns.values()), *(_short(row[name]) for name in rates.values()))
+            for row in sorted(timed, key=lambda row: row["problem"])
+            if counts[row["problem"]] > 1
+        ]
+        if cells:
+            yield f"Measured, reports/{report}:"
+            yield tabulate(cells, ["kernel", *columns, *rates], tablefmt="github", disable_numparse=True)
+
+
+def _short(text: str) -> str:
+    return f"{float(text):.4g}" if text and float(text) < 1e4 else f"{float(text):.0f}" if text else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
