@@ -42,25 +42,26 @@ __device__ __forceinline__ void permute_rows(T *x, T *stage, unsigned rows, unsi
 }  // namespace
 
 template <class T, bool BACK>
-__global__ void __launch_bounds__(512) c2r_rows(T *x, unsigned rows, unsigned cols, unsigned b) {
+__global__ void __launch_bounds__(512, RESIDENT) c2r_rows(T *x, unsigned rows, unsigned cols, unsigned b) {
   DYN_SHARED(T, stage);
   permute_rows<BACK, true>(x, stage, rows, cols, b);
 }
 
 template <class T, bool BACK>
-__global__ void __launch_bounds__(512)
+__global__ void __launch_bounds__(512, RESIDENT)
     c2r_rows_by_scratch(T *x, T *scratch, unsigned rows, unsigned cols, unsigned b) {
   permute_rows<BACK, false>(x, scratch + size_t(blockIdx.x) * cols, rows, cols, b);
 }
 
 template <class T, unsigned W, Step STEP, bool BACK>
-__global__ void __launch_bounds__(512) c2r_columns(T *x, unsigned rows, unsigned cols, unsigned a, unsigned b) {
+__global__ void __launch_bounds__(512, RESIDENT_COLUMNS<T, BACK>)
+    c2r_columns(T *x, unsigned rows, unsigned cols, unsigned a, unsigned b) {
   DYN_SHARED(T, stage);
   permute_columns<W, STEP, BACK>(x, stage, rows, cols, a, b);
 }
 
 template <class T, unsigned W, Step STEP, bool BACK>
-__global__ void __launch_bounds__(512)
+__global__ void __launch_bounds__(512, RESIDENT)
     c2r_columns_by_scratch(T *x, T *scratch, unsigned rows, unsigned cols, unsigned a, unsigned b) {
   permute_columns<W, STEP, BACK>(x, scratch + size_t(blockIdx.x) * rows * W, rows, cols, a, b);
 }

@@ -1,5 +1,5 @@
-// The parts of C2R (transpose/c2r.cu tells the algorithm, its steps and its letters): index arithmetic without division,
-// staging with several loads under way, and the steps that permute columns.
+// The parts of C2R (transpose/c2r.cu tells the algorithm, its steps and its letters): index arithmetic without
+// division, staging with several loads under way, and the steps that permute columns.
 #pragma once
 #include "common.cuh"
 
@@ -9,10 +9,14 @@ namespace {
 
 constexpr unsigned AHEAD = 8;  // loads of a thread under way at once
 
-// sum mod modulus, for sums of two remainders.
-__device__ __forceinline__ unsigned wrapped(unsigned sum, unsigned modulus) {
-  return sum < modulus ? sum : sum - modulus;
-}
+// Blocks on a multiprocessor at least, if its shared memory holds them. Without that bound the compiler saves registers
+// for more blocks, and waits for some of the loads before it starts the others.
+constexpr unsigned RESIDENT = 2;
+template <class T, bool BACK>
+constexpr unsigned RESIDENT_COLUMNS = BACK || sizeof(T) == 8 ? 2 : 3;  // of stripes in shared memory
+
+// sum mod modulus, for sums of two remainders: below the modulus, sum - modulus wraps around to a large number.
+__device__ __forceinline__ unsigned wrapped(unsigned sum, unsigned modulus) { return min(sum, sum - modulus); }
 
 // Carries x / divisor and (x * factor) mod modulus along, from `x` on in steps of `step`.
 class Walk {

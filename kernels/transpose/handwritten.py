@@ -27,19 +27,23 @@ def _rows_within_grid(width: int) -> Callable[[TransposeProblem], str | None]:
     return supports
 
 
-def _square(p: TransposeProblem) -> str | None:
+def _square(p: TransposeProblem, width: int = 32) -> str | None:
     if p.m != p.n:
         return f"transposes square matrices only; m is {p.m} and n is {p.n}"
-    return _rows_within_grid(2 * 32)(p)  # the grid is folded: two tiles for each of its rows
+    return _rows_within_grid(2 * width)(p)  # the grid is folded: two tiles for each of its rows
 
 
 def _vector_tile(p: TransposeProblem) -> int:
-    """Width of vectorised.cu's tile: 16 vectors of 16 bytes."""
+    """Width of a tile of vectors.cuh: 16 vectors of 16 bytes."""
     return 16 * (16 // DTYPES[p.dtype].itemsize)
 
 
 def _vectors_within_grid(p: TransposeProblem) -> str | None:
     return _rows_within_grid(_vector_tile(p))(p)
+
+
+def _vectors_square(p: TransposeProblem) -> str | None:
+    return _square(p, _vector_tile(p))
 
 
 @cuda_kernel(
@@ -110,5 +114,23 @@ def vectorised(p: TransposeProblem, t: Tile) -> list[KernelCall]:
 )
 def tiled_inplace(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     """Square matrices in place: a block swaps two tiles across the diagonal."""
-    tiles = ceil_div(p.n, t.TILE)
-    return [KernelCall((tiles | 1, ceil_div(tiles, 2)), (t.TILE, t.ROWS), ("a", p.n))]
+    return [KernelCall(_pairs(p, t.TILE), (t.TILE, t.ROWS), ("a", p.n))]
+
+
+@cuda_kernel(
+    "transpose",
+    source="transpose/vectorised_inplace.cu",
+    entry="transpose_vectorised_inplace<bits::{dtype}>",
+    places=("in",),
+    supports=_vectors_square,
+    **BITS,
+)
+def vectorised_inplace(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+    """Square matrices in place: tiles swapped across the diagonal, 128-bit accesses."""
+    return [KernelCall(_pairs(p, _vector_tile(p)), (16, 16), ("a", p.n))]
+
+
+def _pairs(p: TransposeProblem, width: int) -> tuple[int, int]:
+    """The folded grid of pairs.cuh."""
+    tiles = ceil_div(p.n, width)
+    return tiles | 1, ceil_div(tiles, 2)

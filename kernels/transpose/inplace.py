@@ -112,7 +112,7 @@ def c2r(p: TransposeProblem, t: Tile) -> list[KernelCall]:
 
 def _rows(p: TransposeProblem, t: Tile) -> KernelCall:
     v = view(p)
-    threads = _threads(v.cols)
+    threads = threads_for(v.cols)
     types = f"<bits::{p.dtype}, {str(v.back).lower()}>"
     sizes = (v.rows, v.cols, v.cols // v.common)
     if v.row_is_shared(t):
@@ -122,7 +122,7 @@ def _rows(p: TransposeProblem, t: Tile) -> KernelCall:
 
 def _columns(p: TransposeProblem, t: Tile, step: str) -> KernelCall:
     v = view(p)
-    block = _threads(v.rows * t.W)
+    block = threads_for(v.rows * t.W)
     types = f"<bits::{p.dtype}, {t.W}, Step::{step}, {str(v.back).lower()}>"
     sizes = (v.rows, v.cols, v.rows // v.common, v.cols // v.common)
     if v.stripe_is_shared(t):
@@ -131,6 +131,6 @@ def _columns(p: TransposeProblem, t: Tile, step: str) -> KernelCall:
     return KernelCall(v.stripe_blocks(t.W), block, ("a", v.scratch(t), *sizes), 0, f"c2r_columns_by_scratch{types}")
 
 
-def _threads(elements: int) -> int:
+def threads_for(elements: int) -> int:
     """Threads of a block that moves that many: whole warps, up to what a block may have."""
     return min(_THREADS, ceil_div(elements, _WARP * _EACH) * _WARP)

@@ -7,15 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.measure.compile import compile_cubin, compiler
+from bench.measure.occupancy import occupancy
 from bench.plan.discovery import discover
+from bench.plan.errors import Unsupported
 from bench.plan.registry import CudaKernel, KernelCall, Scratch, Tile
 from emulator.build import missing_tool
 from emulator.sweep import Case, complaints, entries
 
 REGISTRY = discover()
-C2R = REGISTRY.kernels["transpose/cuda.c2r"]
-assert isinstance(C2R, CudaKernel)
+CUDA = {k.name: k for k in REGISTRY.kernels.values() if isinstance(k, CudaKernel) and k.op == "transpose"}
+C2R, FUSED = CUDA["c2r"], CUDA["c2r_fused"]
 SEED_SHAPES = ((1024, 26752), (2048, 26752), (26752, 1024))
+H100 = 132  # multiprocessors
 ROWS = (*range(1, 14), 24, 31, 64)
 COLS = (*range(1, 40), 48, 64, 97, 128)
 
@@ -69,11 +73,11 @@ def test_each_step_permutes_so_that_its_inverse_exists(rows: int) -> None:
         assert (np.sort(column_sources(rows, cols), axis=0) == np.arange(rows)[:, None]).all(), cols
 
 
-def calls(problem: str) -> list[KernelCall]:
+def calls(problem: str, kernel: CudaKernel = C2R) -> list[KernelCall]:
     parsed = REGISTRY.problem(f"transpose/{problem}")
-    tile = C2R.tile_for(parsed)
+    tile = kernel.tile_for(parsed)
     assert tile is not None
-    return C2R.plan(parsed, tile)
+    return kernel.plan(parsed, tile)
 
 
 def scratch_bytes(made: list[KernelCall]) -> int:
@@ -83,14 +87,15 @@ def scratch_bytes(made: list[KernelCall]) -> int:
     return sum(arg.nbytes for arg in found)
 
 
+@pytest.mark.parametrize("kernel", [C2R, FUSED], ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 @pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
-def test_scratch_is_at_most_a_tenth_of_the_matrix(m: int, n: int, dtype: str) -> None:
+def test_scratch_is_at_most_a_tenth_of_the_matrix(m: int, n: int, dtype: str, kernel: CudaKernel) -> None:
     problem = REGISTRY.problem(f"transpose/m{m}n{n}/{dtype}/in")
-    tiles = [t for t in C2R.tiles() if not (C2R.valid and C2R.valid(problem, t))]
+    tiles = [t for t in kernel.tiles() if not (kernel.valid and kernel.valid(problem, t))]
     assert tiles
     for tile in tiles:
-        assert 10 * scratch_bytes(C2R.plan(problem, tile)) <= problem.footprint_bytes
+        assert 10 * scratch_bytes(kernel.plan(problem, tile)) <= problem.footprint_bytes
 
 
 @pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
@@ -126,7 +131,88 @@ def test_few_rows_that_no_stage_holds_are_refused() -> None:
     assert reason.endswith("it has 9 rows, expected at least 10")
 
 
+def stashed(s: int, j: int, b: int, c: int) -> tuple[int, int]:
+    """Row and column of the stash that keep element j of row s, as in c2r_fused.cu."""
+    return (c - 2 - s, j - (s + 1) * b) if s >= c // 2 else (s, j)
+
+
+@pytest.mark.parametrize(("b", "c"), [(1, 2), (3, 2), (1, 3), (5, 3), (3, 4), (2, 7), (5, 8), (209, 128)])
+def test_the_stash_has_a_place_of_its_own_for_all_that_is_needed_again(b: int, c: int) -> None:
+    needed = [(s, j) for s in range(c - 1) for j in range((s + 1) * b, b * c)]
+    places = {stashed(s, j, b, c) for s, j in needed}
+    assert len(places) == len(needed)
+    assert all(0 <= row < c // 2 and 0 <= col < b * c for row, col in places)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(25, 165), (24, 63), (42, 96), (12, 20), (7, 9), (5, 10)])
+def test_a_row_behind_both_fused_steps_is_made_of_rows_from_it_on_and_of_the_stash(rows: int, cols: int) -> None:
+    c = math.gcd(rows, cols)
+    b = cols // c
+    x = np.arange(rows * cols).reshape(rows, cols)
+    both = np.empty_like(x)
+    np.put_along_axis(both, row_targets(rows, cols), rotated(x), axis=1)
+    for i in range(rows):
+        found, at = np.divmod(both[i], cols)
+        again = found < i
+        assert np.array_equal(found, (i + at // b) % rows)
+        assert ((found < c - 1) & (at >= (found + 1) * b))[again].all()
+
+
+def test_c2r_fused_makes_two_passes_and_a_stash_backwards_where_columns_are_longer() -> None:
+    names = [
+        [str(call.entry).partition("<")[0] for call in calls(f"{sizes}/f32/in", FUSED)]
+        for sizes in ("m1024n26752", "m26752n1024")
+    ]
+    assert names[0] == ["c2r_stash", "c2r_fused_rows", "c2r_fused_columns"] == names[1][::-1]
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
+@pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
+def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(m: int, n: int, dtype: str) -> None:
+    try:
+        compiler()
+    except Unsupported as reason:
+        pytest.skip(str(reason))
+    made = calls(f"m{m}n{n}/{dtype}/in", FUSED)
+    cubin = compile_cubin(FUSED.source, [str(call.entry) for call in made], "sm_90a")
+    for call in made:
+        used = cubin.resources[str(call.entry)]
+        assert isinstance(call.grid, int)
+        assert isinstance(call.block, int)
+        fits = occupancy("sm_90a", call.block, used.registers, used.static_shared_bytes + call.shared_bytes)
+        assert call.grid <= H100 * fits.blocks_per_sm, call.entry
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ("m64n128", "the stash takes 32 of 64 rows, expected at most a tenth: gcd(m, n) is 64"),
+        ("m9n1000000", "a row of 1000000 elements takes 4000000 bytes, expected at most 232448, of shared memory"),
+        ("m10001n9001", "a stripe of 8 columns takes 288032 bytes, expected at most 232448, of shared memory"),
+    ],
+)
+def test_c2r_fused_says_what_of_a_problem_is_too_large(sizes: str, expected: str) -> None:
+    assert FUSED.refuses(REGISTRY.problem(f"transpose/{sizes}/f32/in")) == expected
+
+
+@pytest.mark.parametrize("tiles", range(1, 6))
+@pytest.mark.parametrize(("dtype", "width"), [("f64", 32), ("f32", 64), ("f16", 128)])
+def test_square_matrices_by_vectors_are_folded_as_those_by_elements(dtype: str, width: int, tiles: int) -> None:
+    by_vectors, by_elements = (
+        REGISTRY.kernels[f"transpose/cuda.{name}"] for name in ("vectorised_inplace", "tiled_inplace")
+    )
+    assert isinstance(by_vectors, CudaKernel)
+    assert isinstance(by_elements, CudaKernel)
+    last = width * tiles, 32 * tiles
+    found, expected = (
+        calls(f"m{n}n{n}/{dtype}/in", kernel)[0].grid for n, kernel in zip(last, (by_vectors, by_elements), strict=True)
+    )
+    assert found == expected
+
+
 _FURTHER = (("m36n90", 1, 8), ("m90n36", 1, 8), ("m31n97", 1, 8), ("m4n1030", 0, 32), ("m999n6", 0, 16))
+#: Many waves in both directions; the last rows are made of the first ones, too; rows longer than a batch of reads.
+_WAVES = (("m25n165", 8), ("m165n25", 8), ("m42n96", 16), ("m96n42", 32), ("m50n510", 8), ("m510n50", 8))
 
 
 def further_cases() -> Iterator[Case]:
@@ -136,8 +222,14 @@ def further_cases() -> Iterator[Case]:
         yield Case(C2R, problem, Tile(SCRATCH=by_scratch, W=width))
 
 
+def waves() -> Iterator[Case]:
+    """Grids of three blocks, so that each block takes part in many waves."""
+    for sizes, width in _WAVES:
+        yield Case(FUSED, REGISTRY.problem(f"transpose/{sizes}/f32/in"), Tile(W=width, SMS=1))
+
+
 @pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
-@pytest.mark.parametrize("case", list(further_cases()), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [*further_cases(), *waves()], ids=lambda case: case.id)
 def test_emulated_rectangles_are_right_without_reports(case: Case) -> None:
-    names = entries(list(further_cases()))
+    names = entries([other for other in (*further_cases(), *waves()) if other.kernel is case.kernel])
     assert not list(complaints(case, names))

@@ -1,0 +1,132 @@
+// A = A^T in place (any m x n, row-major, without padding): C2R (transpose/c2r.cu tells the algorithm, its steps and
+// its letters) in two passes, steps 1 and 2 fused.
+//
+// Step 1 brings to row i, of each run of b columns, that of row i + q, q the number of the run, 0 to c - 1; row i after
+// step 2 is thus made of the rows i to i + c - 1. Rows are made from the first one up, so that what a row needs is
+// still there, but for the last ones, which begin again at the first: what those will need has been stashed before.
+// Tile: a wave is a row for each block of the grid. All gather theirs to shared memory, where it is put in order; then,
+// behind a barrier of the grid, since what one block overwrites another still gathers, all store it.
+// BACK: time runs backwards. Columns first; waves from the last row down, each row loaded as it lies and, behind the
+// barrier, scattered to the rows i to i + c - 1; what belongs to the first rows, not yet loaded, waits in the stash.
+// Scratch: the barrier's counter, in 16 bytes, then the stash, c / 2 rows. Row s of the first c - 1 is needed again
+// from column (s + 1) b on, and row c - 2 - s of just what that leaves free of a row: the two share one.
+// Preconditions: rows <= cols; a row fits in shared memory; a cooperative launch, all of whose blocks are resident.
+// Limit: twice each element read and written, so at best half a copy's rate. In a wave all blocks read, then all write,
+// and each waits for the slowest.
+#include "grid.cuh"
+#include "transpose/c2r.cuh"
+
+namespace {
+
+template <class T>
+struct Matrix {
+  T *x, *stash;
+  unsigned rows, cols, b, c;
+
+  // Where element j of the stashed row s is, s < c - 1 and j >= (s + 1) b.
+  __device__ __forceinline__ T *stashed(unsigned s, unsigned j) const {
+    const bool second = s >= c / 2;
+    return stash + offset<Op::N>(second ? c - 2 - s : s, second ? j - (s + 1) * b : j, cols);
+  }
+
+  // Where element j, of run q, of the row i + q is, counted on past the last row.
+  __device__ __forceinline__ T *at(unsigned i, unsigned q, unsigned j) const {
+    const unsigned row = i + q;
+    return row < rows ? x + offset<Op::N>(row, j, cols) : stashed(row - rows, j);
+  }
+};
+
+// The rest of `scratch` behind the barrier's counter.
+template <class T>
+__device__ __forceinline__ Matrix<T> matrix(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
+  return {x, reinterpret_cast<T *>(scratch + 4), rows, cols, b, cols / b};
+}
+
+// Step 2 on the way to the stage. place(q, j): where element j is, of run q; target: where the stage keeps it.
+template <class T, class Place, class Target>
+__device__ __forceinline__ void gather_row(T *stage, const Walk &start, unsigned c, unsigned length, Place place,
+                                           Target target) {
+  Walk at = start, ahead = start;
+  const auto load = [&](unsigned j) {
+    const T element = *place(min(ahead.quotient, c - 1), j);
+    ahead.advance();
+    return element;
+  };
+  read_ahead<T>(threadIdx.x, blockDim.x, length, load, [&](unsigned j, T element) {
+    stage[target(at)] = element;
+    at.advance();
+  });
+}
+
+template <class T, class Place, class Target>
+__device__ __forceinline__ void scatter_row(const T *stage, const Walk &start, unsigned length, Place place,
+                                            Target target) {
+  Walk at = start;
+  for (unsigned j = threadIdx.x; j < length; j += blockDim.x, at.advance()) *place(at.quotient, j) = stage[target(at)];
+}
+
+template <class T>
+__device__ __forceinline__ void load_row(T *stage, const T *row, unsigned length) {
+  const auto load = [&](unsigned j) { return row[j]; };
+  read_ahead<T>(threadIdx.x, blockDim.x, length, load, [&](unsigned j, T element) { stage[spread(j)] = element; });
+}
+
+template <class T>
+__device__ __forceinline__ void store_row(T *row, const T *stage, unsigned length) {
+  for (unsigned j = threadIdx.x; j < length; j += blockDim.x) row[j] = stage[spread(j)];
+}
+
+}  // namespace
+
+// The first rows to the stash, or, BACK, from there.
+template <class T, bool BACK>
+__global__ void __launch_bounds__(512, RESIDENT)
+    c2r_stash(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
+  const Matrix<T> whole = matrix(x, scratch, rows, cols, b);
+  const unsigned parts = (cols - 1) / blockDim.x + 1;  // of a row, a thread an element
+  if (!BACK && blockIdx.x == 0 && threadIdx.x == 0) *scratch = 0;
+  const auto column = [&](unsigned part) { return part % parts * blockDim.x + threadIdx.x; };
+  const auto load = [&](unsigned part) {
+    const unsigned s = part / parts, j = min(max(column(part), (s + 1) * b), cols - 1);  // what is not kept is not used
+    return BACK ? *whole.stashed(s, j) : *whole.at(s, 0, j);
+  };
+  read_ahead<T>(blockIdx.x, gridDim.x, (whole.c - 1) * parts, load, [&](unsigned part, T element) {
+    const unsigned s = part / parts, j = column(part);
+    if (j < cols && j >= (s + 1) * b) *(BACK ? whole.at(s, 0, j) : whole.stashed(s, j)) = element;
+  });
+}
+
+template <class T, bool BACK>
+__global__ void __launch_bounds__(512, RESIDENT)
+    c2r_fused_rows(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
+  DYN_SHARED(T, stage);
+  const Matrix<T> whole = matrix(x, scratch, rows, cols, b);
+  const Walk start(threadIdx.x, blockDim.x, b, rows, cols);
+  GridBarrier grid(scratch);
+  for (unsigned done = 0; done < rows; done += gridDim.x) {
+    const unsigned nth = done + blockIdx.x, i = BACK ? rows - 1 - nth : nth, length = nth < rows ? cols : 0;
+    T *row = x + size_t(i) * cols;
+    const auto target = [&](const Walk &at) { return spread(row_target(i, at, rows, cols)); };
+    // Element j of run q, which is c - 1 where j is cols - 1; nearly all rows are made of rows below them alone.
+    const auto below = [&](unsigned q, unsigned j) { return row + offset<Op::N>(q, j, cols); };
+    const auto around = [&](unsigned q, unsigned j) { return whole.at(i, q, j); };
+    const bool plain = i + whole.c <= rows;
+
+    if (BACK) load_row(stage, row, length);
+    else if (plain) gather_row(stage, start, whole.c, length, below, target);
+    else gather_row(stage, start, whole.c, length, around, target);
+    grid.sync();  // every row of the wave is staged whole
+    if (!BACK) store_row(row, stage, length);
+    else if (plain) scatter_row(stage, start, length, below, target);
+    else scatter_row(stage, start, length, around, target);
+    __syncthreads();  // the stage is free for the next wave
+  }
+}
+
+template <class T, unsigned W, bool BACK>
+__global__ void __launch_bounds__(512, RESIDENT_COLUMNS<T, BACK>)
+    c2r_fused_columns(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned a, unsigned b) {
+  DYN_SHARED(T, stage);
+  if (BACK && blockIdx.x == 0 && threadIdx.x == 0) *scratch = 0;
+  permute_columns<W, Step::PERMUTE, BACK>(x, stage, rows, cols, a, b);
+}

@@ -1,0 +1,106 @@
+// B (n x m) = A^T (A is m x n, both row-major, without padding): the TMA brings tiles in and takes them out again, many
+// of them on their way at once, and threads only turn over what lies in shared memory.
+//
+// Tile: a persistent grid; a block owns every gridDim.x-th tile of SQUARES V x SQUARES V elements, V of which fill 16
+// bytes: rows of SQUARES vectors. A ring of tiles is loaded ahead, an mbarrier a slot; a tile is turned over in its own
+// slot, each thread a square of V x V elements that goes to the mirror image of its place, stored from there, and the
+// slot filled again once that has read it. Bytes on their way are the ring's, whatever the number of threads.
+// Order: bands of GROUP columns of tiles, each from top to bottom, so that tiles that are near in time are near in
+// memory on both sides.
+// Swizzle: the TMA puts the vector v of row r of a box of 128 bytes to the place v ^ (r mod 8). A square is V rows
+// high; eight lanes read squares (i ^ d, i), i = 0 to 7, for they meet eight different places both then and when they
+// write (i, i ^ d), whatever V is.
+// Preconditions: compute capability 9.0; rows of A and of B begin at multiples of 16 bytes. T is any type of the
+// element's width; the tensor maps have boxes of SQUARES V rows of 128 bytes, and the 128-byte swizzle.
+// Limit: memory bandwidth. What the edge cuts of a tile takes its place in the ring, not the bandwidth.
+#include "ptx_hopper.cuh"
+#include "transpose/vectors.cuh"
+
+namespace {
+
+constexpr unsigned BOX = 8;              // vectors in a row of a box
+constexpr unsigned SPAN = BOX * 8 * 16;  // bytes after which the swizzle repeats
+constexpr unsigned GROUP = 4;            // columns of tiles in a band
+
+struct Origin {
+  unsigned row, col;
+};
+
+// Where tile number `tile` of rows x cols tiles is.
+__device__ __forceinline__ Origin origin(unsigned tile, unsigned rows, unsigned cols) {
+  const unsigned first = tile / (GROUP * rows) * GROUP, width = min(GROUP, cols - first), nth = tile - first * rows;
+  return {nth / width, first + nth % width};
+}
+
+// Where the vector v of row `row` is kept in a tile of WIDTH rows.
+template <unsigned WIDTH>
+__device__ __forceinline__ unsigned swizzled(unsigned row, unsigned v) {
+  return (v / BOX * WIDTH + row) * BOX + (v % BOX ^ row % BOX);
+}
+
+// Turns a tile over in place, all threads of the block together.
+template <class T, unsigned SQUARES>
+__device__ __forceinline__ void turn_tile(uint4 *tile) {
+  constexpr unsigned WIDTH = SQUARES * V<T>, BOXES = SQUARES / BOX;
+  const unsigned i = threadIdx.x % BOX, d = threadIdx.x / BOX % BOX, box = threadIdx.x / (BOX * BOX);
+  const unsigned x = box % BOXES * BOX + i, y = box / BOXES * BOX + (i ^ d);
+  Vector<T> square[V<T>];
+#pragma unroll
+  for (unsigned r = 0; r < V<T>; ++r) square[r].bits = tile[swizzled<WIDTH>(y * V<T> + r, x)];
+  __syncthreads();  // the tile is read whole before any of it is overwritten
+#pragma unroll
+  for (unsigned c = 0; c < V<T>; ++c) tile[swizzled<WIDTH>(x * V<T> + c, y)] = column_of(square, c).bits;
+}
+
+}  // namespace
+
+template <class T, unsigned SQUARES, unsigned STAGES>
+__global__ void __launch_bounds__(SQUARES *SQUARES, 2)
+    transpose_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, unsigned m,
+                  unsigned n) {
+  constexpr unsigned WIDTH = SQUARES * V<T>, BOXES = SQUARES / BOX, VECTORS = WIDTH * SQUARES;
+  constexpr unsigned BOX_BYTES = WIDTH * BOX * 16, BOX_COLS = BOX * V<T>;
+  __shared__ unsigned long long arrived[STAGES];
+  DYN_SHARED(unsigned char, shared);
+  uint4 *ring = reinterpret_cast<uint4 *>(shared + (SPAN - ptx::smem_address(shared) % SPAN) % SPAN);
+  const unsigned rows = (m - 1) / WIDTH + 1, cols = (n - 1) / WIDTH + 1, tiles = rows * cols;
+
+  const auto start_load = [&](unsigned tile, unsigned slot) {
+    const Origin at = origin(tile, rows, cols);
+    const unsigned barrier = ptx::smem_address(&arrived[slot]), to = ptx::smem_address(ring + slot * VECTORS);
+    ptx::mbarrier_arrive_expect_tx(barrier, BOXES * BOX_BYTES);
+    for (unsigned box = 0; box < BOXES; ++box)
+      ptx::tma_load(to + box * BOX_BYTES, &map_a, (at.col * BOXES + box) * BOX_COLS, at.row * WIDTH, 0, barrier);
+  };
+  const auto start_store = [&](unsigned tile, unsigned slot) {
+    const Origin at = origin(tile, rows, cols);
+    const unsigned from = ptx::smem_address(ring + slot * VECTORS);
+    for (unsigned box = 0; box < BOXES; ++box)
+      ptx::tma_store(&map_b, from + box * BOX_BYTES, (at.row * BOXES + box) * BOX_COLS, at.col * WIDTH, 0);
+    ptx::tma_store_commit();
+  };
+
+  if (threadIdx.x == 0) {
+    for (unsigned slot = 0; slot < STAGES; ++slot) ptx::mbarrier_init(ptx::smem_address(&arrived[slot]), 1);
+    ptx::fence_mbarrier_init();
+    for (unsigned slot = 0, tile = blockIdx.x; slot < STAGES - 1 && tile < tiles; ++slot, tile += gridDim.x)
+      start_load(tile, slot);
+  }
+  __syncthreads();  // the barriers are there for all
+
+  unsigned slot = 0, parity = 0;
+  for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    ptx::mbarrier_wait(ptx::smem_address(&arrived[slot]), parity);
+    turn_tile<T, SQUARES>(ring + slot * VECTORS);
+    ptx::fence_proxy_async();
+    __syncthreads();  // the tile is turned whole
+    if (threadIdx.x == 0) {
+      start_store(tile, slot);
+      ptx::tma_store_wait_read<1>();  // the tile before has left its slot, which is the next to be filled
+      const unsigned ahead = tile + (STAGES - 1) * gridDim.x;
+      if (ahead < tiles) start_load(ahead, (slot + STAGES - 1) % STAGES);
+    }
+    if (++slot == STAGES) slot = 0, parity ^= 1;
+  }
+  ptx::tma_store_wait_read<0>();
+}

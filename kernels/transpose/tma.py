@@ -1,0 +1,53 @@
+"""Our own transposition by Hopper's tensor memory accelerator: a pure plan of launches over tensor maps."""
+
+from kernelmark import DTYPES, KernelCall, TensorMap, Tile, cuda_kernel
+from kernels.transpose.handwritten import BITS, ceil_div
+from kernels.transpose.problem import TransposeProblem
+
+SPAN = 1024  # bytes to which tiles are aligned, and what that may cost
+BOX_BYTES = 128  # of a row of a tile, which the TMA swizzles: what one copy moves of it
+VECTOR = 16  # bytes, and the multiple that the TMA wants rows to begin at
+
+
+def tile_width(p: TransposeProblem, squares: int) -> int:
+    """Elements along the side of a tile of so many squares, each as wide as a vector."""
+    return squares * VECTOR // DTYPES[p.dtype].itemsize
+
+
+def stages(p: TransposeProblem, t: Tile) -> int:
+    """Tiles that a ring of t.RING KiB holds."""
+    return int(t.RING * 1024 // (tile_width(p, t.SQUARES) * t.SQUARES * VECTOR))
+
+
+def _rows_of_16_bytes(p: TransposeProblem) -> str | None:
+    for operand in p.operands():
+        pitch = operand.ld * DTYPES[p.dtype].itemsize
+        if pitch % VECTOR:
+            return f"rows of {operand.name} begin every {pitch} bytes, expected a multiple of {VECTOR}, for the TMA"
+    return None
+
+
+def _two_stages(p: TransposeProblem, t: Tile) -> str | None:
+    found = stages(p, t)
+    return None if found > 1 else f"a ring of {t.RING} KiB holds {found} tiles, expected at least 2"
+
+
+@cuda_kernel(
+    "transpose",
+    source="transpose/tma.cu",
+    entry="transpose_tma",
+    places=("out",),
+    min_arch=90,
+    tunables={"SQUARES": (16, 8), "RING": (96, 16), "BLOCKS": (264, 1)},
+    supports=_rows_of_16_bytes,
+    valid=_two_stages,
+    **BITS,
+)
+def tma(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+    """Tiles loaded and stored by the TMA, turned over in a swizzled ring in shared memory."""
+    width = tile_width(p, t.SQUARES)
+    grid = min(ceil_div(p.m, width) * ceil_div(p.n, width), t.BLOCKS)  # two fit on each of an H100's 132
+    box = (width, BOX_BYTES // DTYPES[p.dtype].itemsize)
+    args = (TensorMap("a", box, "128B"), TensorMap("b", box, "128B"), p.m, p.n)
+    entry = f"transpose_tma<bits::{p.dtype}, {t.SQUARES}, {stages(p, t)}>"
+    return [KernelCall(grid, t.SQUARES**2, args, t.RING * 1024 + SPAN, entry)]
