@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench.measure.compile import Cubin, compile_cubin
+from bench.measure.occupancy import occupancy
 from bench.measure.tensormap import encode, extents, is_descriptor, launch_with_descriptors
 from bench.plan.errors import Unsupported, UsageError
 from bench.plan.operation import Problem
@@ -84,6 +85,13 @@ def _check(kernel: CudaKernel, call: KernelCall, cubin: Cubin, entry: str) -> No
     wanted = resources.static_shared_bytes + call.shared_bytes
     if limit and wanted > limit:
         raise Unsupported(f"{kernel.id} needs {wanted} bytes of shared memory a block, the device has {limit}")
+    blocks, sms = math.prod(extents(call.grid)), cupy.cuda.Device().attributes.get("MultiProcessorCount")
+    if kernel.cooperative and sms:
+        resident = sms * occupancy(cubin.arch, threads, resources.registers, wanted).blocks_per_sm
+        if blocks > resident:
+            raise Unsupported(
+                f"{kernel.id} synchronises {blocks} blocks, of which the device's {sms} multiprocessors hold {resident}"
+            )
 
 
 def _argument(kernel: CudaKernel, value: Any, x: Any, scratch: dict[str, Any]) -> Any:

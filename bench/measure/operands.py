@@ -2,13 +2,16 @@
 
 import zlib
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bench.measure.device import Device
 from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
+from bench.plan.errors import Unsupported
 from bench.plan.operation import Array, Operand, Problem
+from bench.plan.registry import REGISTRY, CudaKernel, Launch
 
 GUARD_BYTES = 4096
 GUARD_PATTERN = 0xA5
@@ -197,7 +200,7 @@ class Scratch:
 
 
 class Operands:
-    """What a kernel's set-up is handed: the operands as attributes, `threads`, `stream`, and `scratch()`."""
+    """What a kernel's set-up is handed: the operands as attributes, `threads`, `stream`, `scratch()`, `launch()`."""
 
     def __init__(self, operands: OperandSet, order: str, device: Device, threads: int, scratch: Scratch) -> None:
         self._arrays: Mapping[str, Any] = {
@@ -216,3 +219,19 @@ class Operands:
     def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
         """A scratch array that lives as long as the kernel, counted in `scratch_bytes`; its content is not kept."""
         return self._scratch.take(shape, dtype)
+
+    def launch(self, kernel: str, problem: str, **arrays: Any) -> Launch:
+        """What launches another registered kernel on these arrays, named as the operands of `problem`; for strategies.
+
+        Its scratch counts here. Raises Unsupported where that kernel cannot take the problem.
+        """
+        chosen, parsed = REGISTRY.kernels[kernel], REGISTRY.problem(problem)
+        if reason := chosen.refuses(parsed):
+            raise Unsupported(reason)
+        part = SimpleNamespace(threads=self.threads, stream=self.stream, scratch=self.scratch, **arrays)
+        if isinstance(chosen, CudaKernel):
+            from bench.measure.launch import cuda_launch
+
+            return cuda_launch(chosen, parsed, part)
+        assert chosen.setup is not None
+        return chosen.setup(parsed, part)

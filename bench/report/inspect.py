@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import math
 import typing
@@ -20,6 +21,7 @@ from bench.plan.registry import CudaKernel, Registry, Tile
 
 #: Sizes tried for the sample problem, the first that kernel and tile take; resources do not depend on them.
 SAMPLE_SIZES = (1024, 512, 64, 7, 3, 1)
+APART = 24  # between one size and the next, for kernels that take no squares
 
 
 class InspectRow(msgspec.Struct, frozen=True):
@@ -70,7 +72,7 @@ def _taken_by(kernel: CudaKernel, tile: Tile, problems: list[Problem]) -> Proble
 
 
 def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:
-    """A problem inside the kernel's domain: first values of its axes, all sizes equal. Raises UsageError."""
+    """A problem inside the kernel's domain: first values of its axes, sizes equal or nearly so. Raises UsageError."""
     return _samples(kernel, problem_class)[0]
 
 
@@ -80,11 +82,12 @@ def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
     for field in msgspec.structs.fields(problem_class):
         if field.required and field.name not in (*axes, *problem_class.sizes):
             axes[field.name] = _first_choice(field.type)
-    sizes = (dict.fromkeys(problem_class.sizes, size) for size in SAMPLE_SIZES)
+    shapes = itertools.product(SAMPLE_SIZES, (0, APART))
+    sizes = ({name: first + i * apart for i, name in enumerate(problem_class.sizes)} for first, apart in shapes)
     problems = [problem_class.make({**size, **axes}, kernel.id) for size in sizes]
     if found := [problem for problem in problems if kernel.refuses(problem) is None]:
         return found
-    raise UsageError(f"{kernel.id}: takes no problem with all sizes equal, of {', '.join(map(str, SAMPLE_SIZES))}")
+    raise UsageError(f"{kernel.id}: takes no problem with equal sizes of {', '.join(map(str, SAMPLE_SIZES))}")
 
 
 def _first_choice(kind: Any) -> Any:

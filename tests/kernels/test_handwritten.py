@@ -4,17 +4,14 @@ import itertools
 import os
 import sys
 from collections import Counter
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from bench.measure.compile import ARCHS, compile_cubin, compiler, cuda_sources
-from bench.measure.launch import c_scalar, cuda_launch
 from bench.measure.occupancy import capability
 from bench.plan.discovery import discover
-from bench.plan.errors import Unsupported, UsageError
+from bench.plan.errors import Unsupported
 from bench.plan.registry import CudaKernel, KernelCall
 from bench.report.inspect import inspect_rows, sample_problem
 
@@ -163,99 +160,3 @@ def test_transpositions_compile_for_every_storage_type() -> None:
             problem = REGISTRY.problem(f"transpose/m8n8/{dtype}/{place}")
             entries = [entry for tile in kernel.tiles() for entry, _ in kernel.calls(problem, tile)]
             assert set(compile_cubin(kernel.source, entries, "sm_90a").symbols) == set(entries)
-
-
-def test_scalars_have_their_c_types() -> None:
-    assert [type(c_scalar(value, "k")) for value in (3, 0.5, np.int64(2**40))] == [np.int32, np.float32, np.int64]
-
-
-@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 1e39, None])
-def test_a_scalar_that_fits_no_c_type_is_refused(value: Any) -> None:
-    with pytest.raises(UsageError, match=r"^k: argument"):
-        c_scalar(value, "k")
-
-
-class Gpu:
-    """Stands for cupy and cuda.core: a device that keeps a record of what was loaded and launched."""
-
-    def __init__(self, capability_: str) -> None:
-        self.loaded: list[bytes] = []
-        self.launched: list[tuple[Any, ...]] = []
-        device = SimpleNamespace(id=0, compute_capability=capability_, attributes={}, set_current=lambda: None)
-        cupy, core = ModuleType("cupy"), ModuleType("cuda.core")
-        cupy.cuda = SimpleNamespace(Device=lambda: device)  # type: ignore[attr-defined]
-        core.Device = lambda number: device  # type: ignore[attr-defined]
-        core.LaunchConfig = lambda **options: options  # type: ignore[attr-defined]
-        core.Stream = SimpleNamespace(from_handle=lambda pointer: pointer)  # type: ignore[attr-defined]
-        core.ObjectCode = SimpleNamespace(from_cubin=self.load)  # type: ignore[attr-defined]
-        core.launch = lambda *arguments: self.launched.append(arguments)  # type: ignore[attr-defined]
-        self.modules = {"cupy": cupy, "cuda.core": core}
-
-    def load(self, code: bytes) -> Any:
-        self.loaded.append(code)
-        return SimpleNamespace(get_kernel=lambda symbol: symbol)
-
-
-def operands(**pointers: int) -> Any:
-    """Operands at these addresses, on stream 99."""
-    arrays = {name: SimpleNamespace(data=SimpleNamespace(ptr=pointer)) for name, pointer in pointers.items()}
-    return SimpleNamespace(stream=SimpleNamespace(ptr=99), **arrays)
-
-
-@pytest.fixture
-def hopper(needs_compiler: None, monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    from bench.measure import launch
-
-    compiler()  # while cuda.core is the real one
-    problem = REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
-    kernel = KERNELS["gemm/cuda.tiled"]
-    compile_cubin(kernel.source, [kernel.calls(problem, next(kernel.tiles()))[0][0]], "sm_90a")
-    gpu = Gpu("90")
-    for name, module in gpu.modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    import cuda
-
-    monkeypatch.setattr(cuda, "core", gpu.modules["cuda.core"], raising=False)
-    launch._cuda_core_kernel.cache_clear()
-    return gpu
-
-
-def test_the_closure_launches_what_the_plan_says(hopper: Gpu) -> None:
-    kernel, problem = KERNELS["gemm/cuda.tiled"], REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
-    run = cuda_launch(kernel, problem, operands(a=1000, b=2000, c=3000))
-    assert hopper.launched == []
-    run()
-    run()
-    stream, config, symbol, *arguments = hopper.launched[0]
-    assert (stream, symbol) == (99, "_Z11sgemm_tiledILi32EL2Op0ELS0_1EEvPKfS2_Pfjjjffjjjxxx")
-    assert config == {"grid": (2, 2, 1), "block": (32, 32, 1), "shmem_size": 0}
-    assert arguments == [1000, 2000, 3000, 40, 50, 60, 1.0, 0.0, 60, 64, 50, 2400, 3200, 2000]
-    assert hopper.launched[1] == hopper.launched[0]
-
-
-def test_the_operand_sets_of_a_case_share_one_loaded_kernel(hopper: Gpu) -> None:
-    kernel, problem = KERNELS["gemm/cuda.tiled"], REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
-    for base in (0, 10**6):
-        cuda_launch(kernel, problem, operands(a=base + 1, b=base + 2, c=base + 3))
-    assert len(hopper.loaded) == 1
-
-
-def test_a_device_below_the_kernels_architecture_is_unsupported(hopper: Gpu) -> None:
-    from dataclasses import replace
-
-    kernel = replace(KERNELS["gemm/cuda.tiled"], min_arch=100)
-    with pytest.raises(Unsupported, match=r"needs compute capability 10\.0, this is 9\.0"):
-        cuda_launch(kernel, REGISTRY.problem("gemm/m4n5k6/f32/NT"), operands(a=1, b=2, c=3))
-
-
-def test_pycuda_refuses_cooperative_kernels(hopper: Gpu) -> None:
-    from dataclasses import replace
-
-    kernel = replace(KERNELS["gemm/cuda.tiled"], cooperative=True)
-    with pytest.raises(Unsupported, match="PyCUDA launches no cooperative kernels"):
-        cuda_launch(kernel, REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4"), operands(a=1, b=2, c=3), "pycuda")
-
-
-def test_a_launcher_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError, match="launcher 'opencl'; expected one of cuda-core, pycuda"):
-        cuda_launch(KERNELS["gemm/cuda.tiled"], REGISTRY.problem("gemm/m4n5k6/f32/NT"), operands(), "opencl")

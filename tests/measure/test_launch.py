@@ -26,7 +26,7 @@ KERNELS = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstan
 TILED = KERNELS["gemm/cuda.tiled"]
 CLUSTERED = KERNELS["gemm/cuda.wgmma_persistent"]
 PADDED = REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
-HALVES = REGISTRY.problem("gemm/m520n264k72/bf16/NN/batch3/lda+8/alpha2")
+HALVES = REGISTRY.problem("gemm/m520n264k72/bf16/NN/batch9/lda+8/alpha2")
 SYMBOL = "_Z11sgemm_tiledILi32EL2Op0ELS0_1EEvPKfS2_Pfjjjffjjjxxx"
 
 
@@ -196,6 +196,15 @@ def test_cuda_core_counts_a_grid_in_clusters(hopper: Gpu) -> None:
     assert (config["grid"], config["cluster"]) == ((2, 5, 4), (3, 1, 1))
 
 
+def test_a_cooperative_grid_that_is_not_resident_as_a_whole_is_unsupported(hopper: Gpu) -> None:
+    together = replace(TILED, cooperative=True)  # 2 x 2 blocks of 1024 threads, two of which a multiprocessor holds
+    hopper.modules["cupy"].cuda.Device().attributes["MultiProcessorCount"] = 1
+    with pytest.raises(Unsupported, match=r"synchronises 4 blocks, of which the device's 1 multiprocessors hold 2$"):
+        cuda_launch(together, PADDED, operands(a=16, b=32, c=48))
+    hopper.modules["cupy"].cuda.Device().attributes["MultiProcessorCount"] = 2
+    cuda_launch(together, PADDED, operands(a=16, b=32, c=48))
+
+
 def test_a_grid_of_broken_clusters_is_refused(hopper: Gpu) -> None:
     def plan(problem: Any, tile: Any) -> list[KernelCall]:
         return [replace(call, grid=(7, 5), cluster=2) for call in TILED.plan(problem, tile)]
@@ -220,12 +229,12 @@ def test_a_tensor_map_has_columns_rows_and_products_from_the_array_as_it_lies(ho
     cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
     (kind, rank, address, sizes, pitches, box, steps, interleave, swizzle, promotion, fill), b, c = hopper.encoded
     assert (kind.name, rank, address) == ("CU_TENSOR_MAP_DATA_TYPE_BFLOAT16", 3, 4096)
-    assert numbers(sizes) == [72, 520, 3]
+    assert numbers(sizes) == [72, 520, 9]
     assert numbers(pitches) == [160, 520 * 160]
     assert (numbers(box), numbers(steps)) == ([64, 128, 1], [1, 1, 1])
     assert swizzle.name == "CU_TENSOR_MAP_SWIZZLE_128B"
     assert [x.name.rpartition("_")[2] for x in (interleave, promotion, fill)] == ["NONE", "256B", "NONE"]
-    assert numbers(b[3]) == [264, 72, 3]
+    assert numbers(b[3]) == [264, 72, 9]
     assert (c[2], numbers(c[5])) == (4096 + 2 * 2**20, [64, 64, 1])
 
 
@@ -280,7 +289,7 @@ def test_a_launch_with_tensor_maps_hands_each_parameter_by_value(hopper: Gpu) ->
     (config, function, parameters), again = hopper.driven
     assert again[2] == parameters
     assert int(function) == 4711
-    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (54, 1, 1)
+    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (108, 1, 1)
     assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (384, 1, 1)
     assert (config.sharedMemBytes, int(config.hStream), config.numAttrs) == (230400, 99, 1)
     (attribute,) = config.attrs
@@ -291,7 +300,7 @@ def test_a_launch_with_tensor_maps_hands_each_parameter_by_value(hopper: Gpu) ->
     held = [ctypes.string_at(address, size) for address, size in zip(addresses, sizes, strict=True)]
     assert [set(descriptor) for descriptor in held[:3]] == [{0}, {1}, {2}]
     assert np.frombuffer(held[3], np.uint64) == 4096 + 2 * 2**20
-    assert [int(np.frombuffer(value, np.int32)[0]) for value in held[4:8]] == [520, 264, 72, 3]
+    assert [int(np.frombuffer(value, np.int32)[0]) for value in held[4:8]] == [520, 264, 72, 9]
     assert [float(np.frombuffer(value, np.float32)[0]) for value in held[8:10]] == [2.0, 0.0]
     assert np.frombuffer(held[10], np.int32) == 264
     assert np.frombuffer(held[11], np.int64) == 520 * 264

@@ -1,0 +1,63 @@
+// Storage types of tensor-core kernels: pairs of neighbours, and the wgmma that multiplies them.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "common.cuh"
+#include "ptx_hopper.cuh"
+
+// Pair: two neighbours in memory; pair() rounds to it, floats() widens it. wgmma: D += A B, or A B where `accumulate`
+// is false; FP32 is multiplied as TF32.
+template <class T>
+struct Element;
+
+template <>
+struct Element<__half> {
+  using Pair = __half2;
+  static __device__ __forceinline__ Pair pair(float2 x) { return __floats2half2_rn(x.x, x.y); }
+  static __device__ __forceinline__ float2 floats(Pair x) { return __half22float2(x); }
+  template <int mn_major_a, int mn_major_b, int SUMS>
+  static __device__ __forceinline__ void wgmma(float (&d)[SUMS], unsigned long long a, unsigned long long b,
+                                               bool accumulate) {
+    ptx::wgmma_f16<mn_major_a, mn_major_b>(d, a, b, accumulate);
+  }
+};
+
+template <>
+struct Element<__nv_bfloat16> {
+  using Pair = __nv_bfloat162;
+  static __device__ __forceinline__ Pair pair(float2 x) { return __floats2bfloat162_rn(x.x, x.y); }
+  static __device__ __forceinline__ float2 floats(Pair x) { return __bfloat1622float2(x); }
+  template <int mn_major_a, int mn_major_b, int SUMS>
+  static __device__ __forceinline__ void wgmma(float (&d)[SUMS], unsigned long long a, unsigned long long b,
+                                               bool accumulate) {
+    ptx::wgmma_bf16<mn_major_a, mn_major_b>(d, a, b, accumulate);
+  }
+};
+
+template <>
+struct Element<float> {
+  using Pair = float2;
+  static __device__ __forceinline__ Pair pair(float2 x) { return x; }
+  static __device__ __forceinline__ float2 floats(Pair x) { return x; }
+  template <int mn_major_a, int mn_major_b, int SUMS>
+  static __device__ __forceinline__ void wgmma(float (&d)[SUMS], unsigned long long a, unsigned long long b,
+                                               bool accumulate) {
+    ptx::wgmma_tf32(d, a, b, accumulate);
+  }
+};
+
+// How many of a pair's elements lie inside of C.
+__device__ __forceinline__ unsigned pair_inside(unsigned row, unsigned col, unsigned m, unsigned n) {
+  return row < m && col < n ? min(n - col, 2u) : 0;
+}
+
+// alpha times a pair of the product plus beta times those `inside` of C. C is not read where beta is 0. Rows of C begin
+// at multiples of a pair.
+template <class T>
+__device__ __forceinline__ float2 scaled_pair(const T *c, float2 product, unsigned inside, float alpha, float beta) {
+  float2 held = make_float2(0.0f, 0.0f);
+  if (beta != 0.0f && inside == 2) held = Element<T>::floats(*reinterpret_cast<const typename Element<T>::Pair *>(c));
+  if (beta != 0.0f && inside == 1) held.x = Element<T>::floats({*c, *c}).x;
+  return make_float2(alpha * product.x + beta * held.x, alpha * product.y + beta * held.y);
+}

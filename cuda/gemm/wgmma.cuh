@@ -1,0 +1,94 @@
+// What the wgmma kernels share: tiles of operands in shared memory, filled by the TMA, read by wgmma.
+//
+// A tile is what one step along k needs of an operand: EXTENT rows of op(A) or columns of op(B), 128 bytes of k deep,
+// in the 128-byte swizzle that TMA and wgmma both know. It lies there as the operand is stored, never transposed:
+//   ALONG_K   one box of EXTENT rows, each 128 bytes of k;
+//   else      boxes of 64 x 64 elements, each row 128 bytes along the extent (16-bit types alone).
+// In both, 64 of the extent take 8192 bytes, so that a part of a tile begins at 128 bytes times its first extent. Past
+// the operand's edges the TMA delivers zeros, which add nothing.
+#pragma once
+#include "gemm/element.cuh"
+#include "ptx_hopper.cuh"
+
+constexpr unsigned ROW_BYTES = 128;             // of the swizzle
+constexpr unsigned ATOM_BYTES = 8 * ROW_BYTES;  // after which its pattern repeats, and to which tiles are aligned
+constexpr unsigned WGMMA_BYTES = 32;            // of k that one wgmma takes
+constexpr unsigned WARPGROUP = 128;             // threads
+constexpr unsigned WARPGROUP_ROWS = 64;         // of C, which one wgmma adds to
+constexpr unsigned BOX = 64;                    // elements, both ways, of a box that is not along k
+
+template <class T, unsigned EXTENT, bool ALONG_K>
+struct OperandTile {
+  static_assert(ALONG_K || sizeof(T) == 2, "wgmma takes 32-bit operands stored along k alone");
+  static constexpr unsigned DEPTH = ROW_BYTES / sizeof(T), BYTES = EXTENT * ROW_BYTES;
+  static constexpr int MN_MAJOR = !ALONG_K;
+
+  // Starts the copy of PART of the extent, from `extent` on, into `to`, where the part begins; CLUSTER > 1: into all
+  // blocks of the cluster.
+  template <unsigned PART, int CLUSTER = 1>
+  static __device__ __forceinline__ void load(unsigned to, const TensorMap &map, unsigned extent, unsigned k0,
+                                              unsigned product, unsigned barrier) {
+    if constexpr (ALONG_K) {
+      copy<CLUSTER>(to, map, k0, extent, product, barrier);
+    } else {
+#pragma unroll
+      for (unsigned i = 0; i < PART / BOX; ++i) {
+        copy<CLUSTER>(to + i * BOX * ROW_BYTES, map, extent + i * BOX, k0, product, barrier);
+      }
+    }
+  }
+
+  // What the first wgmma of a step takes from the tile's part at `from`, as the PTX ISA lays it out under "Matrix
+  // descriptor": address, distance of boxes (none along k), distance of atoms, 128-byte swizzle. The next one's
+  // descriptor is ADVANCE more.
+  static constexpr unsigned ADVANCE = (ALONG_K ? WGMMA_BYTES : WGMMA_BYTES / sizeof(T) * ROW_BYTES) / 16;
+  static __device__ __forceinline__ unsigned long long descriptor(unsigned from) {
+    constexpr unsigned long long BOXES = ALONG_K ? 1 : BOX * ROW_BYTES / 16, ATOMS = ATOM_BYTES / 16, SWIZZLE_128 = 1;
+    return from / 16 | BOXES << 16 | ATOMS << 32 | SWIZZLE_128 << 62;
+  }
+
+ private:
+  template <int CLUSTER>
+  static __device__ __forceinline__ void copy(unsigned to, const TensorMap &map, unsigned x, unsigned y, unsigned z,
+                                              unsigned barrier) {
+    if constexpr (CLUSTER == 1) {
+      ptx::tma_load(to, &map, x, y, z, barrier);
+    } else {
+      ptx::tma_load_multicast(to, &map, x, y, z, barrier, (1 << CLUSTER) - 1);
+    }
+  }
+};
+
+// Starts the product of a step's tiles as one group: 64 rows of A's from `a` on, all of B's. The first step of a sum
+// does not read `d`.
+template <class T, class A, class B, int SUMS>
+__device__ __forceinline__ void start_product(float (&d)[SUMS], unsigned a, unsigned b, bool first) {
+  const unsigned long long from_a = A::descriptor(a), from_b = B::descriptor(b);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (unsigned kk = 0; kk < ROW_BYTES / WGMMA_BYTES; ++kk) {
+    Element<T>::template wgmma<A::MN_MAJOR, B::MN_MAJOR>(d, from_a + kk * A::ADVANCE, from_b + kk * B::ADVANCE,
+                                                         !first || kk > 0);
+  }
+  ptx::wgmma_commit();
+}
+
+// Where a thread's sums lie in the 64 rows of its warpgroup: d[4 j] and its neighbour in row(0), column 8 j + column(),
+// d[4 j + 2] and its own in row(1).
+struct SumPlace {
+  static __device__ __forceinline__ unsigned row(unsigned half) {
+    return threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4 + 8 * half;
+  }
+  static __device__ __forceinline__ unsigned column() { return threadIdx.x % 4 * 2; }
+};
+
+// The thread's warpgroup, from one lane for all: the compiler then keeps what follows from it in uniform registers,
+// where wgmma takes its descriptors from.
+__device__ __forceinline__ unsigned warpgroup_index() {
+  return __shfl_sync(0xffffffff, threadIdx.x / WARPGROUP, 0);
+}
+
+// The first address in dynamic shared memory to which a tile may be aligned; the launch asks for ATOM_BYTES more.
+__device__ __forceinline__ unsigned aligned_to_atom(const void *smem) {
+  return (ptx::smem_address(smem) + ATOM_BYTES - 1) / ATOM_BYTES * ATOM_BYTES;
+}

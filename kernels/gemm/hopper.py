@@ -1,0 +1,161 @@
+"""Our own GEMMs on Hopper's tensor cores, by wgmma out of tiles that the TMA copies: `cuda/gemm/wgmma*.cu`."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kernelmark import DTYPES, KernelCall, TensorMap, Tile, cuda_kernel, split_dtype
+from kernels.gemm.handwritten import INT_LIMIT, ceil_div, within_grid
+from kernels.gemm.ladder import tiles
+from kernels.gemm.problem import GemmProblem
+
+HOPPER: dict[str, Any] = {"archs": ("sm_90a",), "min_arch": 90}
+HALF: dict[str, Any] = HOPPER | {
+    "dtypes": ("f16", "bf16", "f16.f32", "bf16.f32"),
+    "layouts": ("NN", "NT", "TN", "TT"),
+    "numerics": {"f16": "f16", "bf16": "bf16"},
+}
+#: wgmma takes TF32 only from operands that are stored along k.
+TF32: dict[str, Any] = HOPPER | {"dtypes": ("f32",), "layouts": ("NT",), "numerics": "tf32"}
+
+BM = 128  # rows of C, a block
+ROW_BYTES = 128  # of the swizzle, and of a tile along k
+BOX = 64  # elements, both ways, of what is copied of an operand that is not stored along k
+ATOM_BYTES = 1024  # to which tiles are aligned in shared memory, and how much that may cost
+STORE_BYTES = 2 * 2 * 64 * ROW_BYTES  # two buffers for each of two warpgroups
+WARPGROUP = 128
+
+#: Persistent tiles: WIDE reads least for a multiply-add, NARROW and SMALL are for products with few tiles.
+WIDE = {"BN": 256, "STAGES": 4, "CLUSTER": 2, "SMS": 132}
+NARROW = {"BN": 128, "STAGES": 6, "CLUSTER": 2, "SMS": 132}
+SMALL = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": 132}
+
+
+def rows_of_16_bytes(p: GemmProblem) -> str | None:
+    """Why a tensor map cannot describe the operands, or None."""
+    for operand in p.operands():
+        pitch = operand.ld * DTYPES[operand.dtype].itemsize
+        if pitch % 16:
+            return f"rows of {operand.name} begin every {pitch} bytes, expected a multiple of 16 for the TMA"
+    return None
+
+
+def maps(p: GemmProblem, columns: int) -> tuple[TensorMap, TensorMap]:
+    """A's and B's, for tiles of BM rows and copies of so many columns of op(B)."""
+    depth = ROW_BYTES // DTYPES[split_dtype(p.dtype)[0]].itemsize
+    a = (BM, depth) if p.op_a == "N" else (depth, BOX)
+    b = (columns, depth) if p.op_b == "T" else (depth, BOX)
+    tf32 = p.dtype == "f32"
+    return TensorMap("a", a, "128B", tf32), TensorMap("b", b, "128B", tf32)
+
+
+def types(p: GemmProblem) -> str:
+    """The C++ names of the storage types of A and B, and of C."""
+    return ", ".join(DTYPES[dtype].ctype for dtype in split_dtype(p.dtype))
+
+
+def stages_bytes(t: Tile) -> int:
+    """Shared memory of the ring: STAGES tiles of A and of B."""
+    return int(t.STAGES * ROW_BYTES * (BM + t.BN))
+
+
+def stride_c(p: GemmProblem) -> np.int64:
+    """Elements from one product of a batch to the next."""
+    c = p.operands()[2]
+    return np.int64(c.shape[-2] * c.ld)
+
+
+def supports_wgmma(p: GemmProblem) -> str | None:
+    """Why the kernel of one block a tile cannot take the problem, or None."""
+    return rows_of_16_bytes(p) or within_grid("m", BM)(p)
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/wgmma.cu",
+    entry="gemm_wgmma",
+    supports=supports_wgmma,
+    **tiles({"BN": 128, "STAGES": 3}, {"BN": 64, "STAGES": 2}),
+    **HALF,
+)
+def wgmma(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """Warpgroups multiply out of shared memory that the TMA fills."""
+    c = p.operands()[2]
+    arguments = (*maps(p, t.BN), "c", p.m, p.n, p.k, p.alpha, p.beta, c.ld, stride_c(p))
+    entry = f"gemm_wgmma<{types(p)}, {t.BN}, {t.STAGES}, Op::{p.op_a}, Op::{p.op_b}>"
+    grid = (ceil_div(p.n, t.BN), ceil_div(p.m, BM), p.batch)
+    return [KernelCall(grid, 2 * WARPGROUP, arguments, stages_bytes(t) + ATOM_BYTES, entry)]
+
+
+def cluster_tiles(p: GemmProblem, t: Tile) -> int:
+    """Of all products, each tile as large as a cluster of blocks computes."""
+    return ceil_div(p.m, BM * t.CLUSTER) * ceil_div(p.n, t.BN) * p.batch
+
+
+def supports_persistent(p: GemmProblem) -> str | None:
+    """Why the persistent kernels cannot take the problem, or None."""
+    if reason := rows_of_16_bytes(p):
+        return reason
+    widest = max(operand.ld for operand in p.operands())
+    if max(p.m, p.n, p.k, p.batch, widest) > INT_LIMIT:
+        return f"sizes and leading dimensions are C ints, expected at most {INT_LIMIT}"
+    count = cluster_tiles(p, Tile(**SMALL))
+    return f"C has {count} tiles, expected at most {INT_LIMIT}" if count > INT_LIMIT else None
+
+
+def persistent_tiles(*wanted: Mapping[str, int]) -> dict[str, Any]:
+    """The options `tunables` and `valid`: a tile leaves to the next what fills half the device and would fill more."""
+    options = tiles(*wanted)
+    following = list(itertools.pairwise(wanted))
+
+    def valid(p: GemmProblem, t: Tile) -> str | None:
+        if after := next((Tile(**after) for tile, after in following if tile == vars(t)), None):
+            blocks, more = (cluster_tiles(p, tile) * tile.CLUSTER for tile in (t, after))
+            if blocks <= t.SMS // 2 and more > blocks:
+                return f"C has tiles for {blocks} blocks, expected more than {t.SMS // 2}: smaller ones occupy {more}"
+        reason: str | None = options["valid"](p, t)
+        return reason
+
+    return options | {"valid": valid}
+
+
+def persistent(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """The launch of gemm/wgmma_persistent.cu for a problem of any type."""
+    c = p.operands()[2]
+    map_c = TensorMap("c", (64, ROW_BYTES // DTYPES[c.dtype].itemsize), "128B")
+    arguments = (
+        *(*maps(p, t.BN // t.CLUSTER), map_c, "c"),
+        *(p.m, p.n, p.k, p.batch, p.alpha, p.beta, c.ld, stride_c(p)),
+    )
+    entry = f"gemm_wgmma_persistent<{types(p)}, {t.BN}, {t.STAGES}, {t.CLUSTER}, Op::{p.op_a}, Op::{p.op_b}>"
+    grid = min(t.SMS // t.CLUSTER, cluster_tiles(p, t)) * t.CLUSTER
+    shared_bytes = stages_bytes(t) + STORE_BYTES + ATOM_BYTES
+    return [KernelCall(grid, 3 * WARPGROUP, arguments, shared_bytes, entry, t.CLUSTER)]
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/wgmma_persistent.cu",
+    entry="gemm_wgmma_persistent",
+    supports=supports_persistent,
+    **persistent_tiles(WIDE, NARROW, SMALL),
+    **HALF,
+)
+def wgmma_persistent(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """Warp-specialised wgmma in a persistent grid of clusters."""
+    return persistent(p, t)
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/wgmma_persistent.cu",
+    entry="gemm_wgmma_persistent",
+    supports=supports_persistent,
+    **persistent_tiles(WIDE, NARROW, SMALL),
+    **TF32,
+)
+def wgmma_tf32(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """Warp-specialised TF32 wgmma in a persistent grid of clusters, operands stored along k."""
+    return persistent(p, t)

@@ -1,0 +1,222 @@
+"""wgmma kernels: what they refuse, which tile they take, that ring and order of tiles lose and repeat nothing."""
+
+import os
+from collections import Counter
+from itertools import islice, product
+
+import pytest
+
+from bench.measure.compile import compile_cubin, compiler
+from bench.measure.occupancy import LIMITS
+from bench.plan.discovery import discover
+from bench.plan.errors import Unsupported
+from bench.plan.registry import CudaKernel, KernelCall, TensorMap, Tile
+from emulator.build import missing_tool
+from emulator.sweep import Case, complaints, entries
+
+REGISTRY = discover()
+KERNELS = ("wgmma", "wgmma_persistent", "wgmma_tf32")
+PERSISTENT = ("wgmma_persistent", "wgmma_tf32")
+LAYOUTS = ("NN", "NT", "TN", "TT")
+BAND = 8  # as in tileorder.cuh
+
+
+def kernel(name: str) -> CudaKernel:
+    """The declaration of `gemm/cuda.<name>`."""
+    found = REGISTRY.kernels[f"gemm/cuda.{name}"]
+    assert isinstance(found, CudaKernel)
+    return found
+
+
+def plan(name: str, problem: str, tile: Tile | None = None) -> KernelCall:
+    parsed = REGISTRY.problem(f"gemm/{problem}")
+    taken = tile or kernel(name).tile_for(parsed)
+    assert taken is not None
+    (call,) = kernel(name).plan(parsed, taken)
+    return call
+
+
+def refusal(name: str, problem: str) -> str:
+    return kernel(name).refuses(REGISTRY.problem(f"gemm/{problem}")) or ""
+
+
+def dtype_of(name: str) -> str:
+    return "f32" if name == "wgmma_tf32" else "bf16"
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("sizes", "operand"),
+    [("m8n8k8/{0}/NT/lda+1", "a"), ("m8n8k9/{0}/NT", "a"), ("m8n8k8/{0}/NT/ldb+2", "b"), ("m8n7k8/{0}/NT", "c")],
+)
+def test_rows_that_the_tma_cannot_address_are_refused(name: str, sizes: str, operand: str) -> None:
+    assert f"rows of {operand} begin every " in refusal(name, sizes.format(dtype_of(name)))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_padding_makes_ragged_rows_acceptable(name: str) -> None:
+    assert refusal(name, f"m33n29k31/{dtype_of(name)}/NT/lda+1/ldb+1/ldc+3") == ""
+
+
+def test_c_may_be_wider_than_its_operands() -> None:
+    assert refusal("wgmma", "m8n4k8/bf16.f32/NT") == ""
+    assert "rows of c" in refusal("wgmma", "m8n4k8/bf16/NT")
+
+
+def test_tf32_is_multiplied_along_k_only() -> None:
+    assert "has no NN path" in refusal("wgmma_tf32", "m8n8k8/f32/NN")
+    assert "has no TT path" in refusal("wgmma_tf32", "m8n8k8/f32/TT")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_only_hopper_has_wgmma(name: str) -> None:
+    runs = [arch for arch in ("sm_80", "sm_89", "sm_90a", "sm_100", "sm_120") if kernel(name).runs_on(arch)]
+    assert runs == ["sm_90a"]
+
+
+def test_what_no_grid_can_cover_is_refused() -> None:
+    assert "blocks along y" in refusal("wgmma", f"m{65535 * 128 + 1}n8k8/bf16/NT")
+    assert "blocks along z" in refusal("wgmma", "m8n8k8/bf16/NT/batch65536")
+    assert "tiles, expected at most" in refusal("wgmma_persistent", "m8388608n8388608k8/bf16/NT")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_block_fits_into_shared_memory(name: str) -> None:
+    problem = f"m1024n1024k1024/{dtype_of(name)}/NT"
+    limit = LIMITS[90].shared_bytes_a_block - 256  # mbarriers stand beside the dynamic part
+    assert all(plan(name, problem, tile).shared_bytes <= limit for tile in known_tiles(name))
+
+
+def known_tiles(name: str) -> list[Tile]:
+    """The tiles that the declaration names: the smallest problem may take each."""
+    valid, smallest = kernel(name).valid, REGISTRY.problem(f"gemm/m8n8k8/{dtype_of(name)}/NT")
+    assert valid is not None
+    return [tile for tile in kernel(name).tiles() if valid(smallest, tile) is None]
+
+
+@pytest.mark.parametrize("name", PERSISTENT)
+@pytest.mark.parametrize(
+    ("sizes", "columns"),
+    [
+        ("m4096n4096k64/{0}/NT", 256),
+        ("m1024n2048k26752/{0}/NT", 128),  # 32 tiles of 256 x 256 would occupy 64 blocks of 132
+        ("m512n1024k64/{0}/NT", 64),
+        ("m100n104k64/{0}/NT", 256),
+        ("m264n264k8/{0}/NT/batch64", 256),
+    ],
+)
+def test_a_tile_is_taken_unless_smaller_ones_occupy_more_of_the_device(name: str, sizes: str, columns: int) -> None:
+    tile = kernel(name).tile_for(REGISTRY.problem(f"gemm/{sizes.format(dtype_of(name))}"))
+    assert tile is not None
+    assert columns == tile.BN
+
+
+@pytest.mark.parametrize("name", PERSISTENT)
+def test_a_persistent_grid_is_whole_clusters_and_no_larger_than_device_or_work(name: str) -> None:
+    for sizes, tile in product(("m1n8k8", "m300n520k8", "m4096n4096k64", "m40000n8k8"), known_tiles(name)):
+        call = plan(name, f"{sizes}/{dtype_of(name)}/NT", tile)
+        assert isinstance(call.grid, int)
+        assert call.cluster == tile.CLUSTER
+        assert call.grid % tile.CLUSTER == 0
+        assert 0 < call.grid <= max(tile.SMS, tile.CLUSTER)
+
+
+def order(index: int, rows: int, cols: int) -> tuple[int, int]:
+    """TileOrder::at of tileorder.cuh, for one product."""
+    band, left = divmod(index, BAND * cols)
+    height = min(BAND, rows - band * BAND)
+    return band * BAND + left % height, left // height
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (1, 9), (9, 1), (8, 8), (7, 5), (17, 3), (23, 31)])
+def test_the_order_of_tiles_takes_each_tile_once(rows: int, cols: int) -> None:
+    taken = Counter(order(index, rows, cols) for index in range(rows * cols))
+    assert taken == Counter(product(range(rows), range(cols)))
+
+
+def test_tiles_under_way_at_a_time_are_a_patch_of_c() -> None:
+    wave = [order(index, 64, 64) for index in range(64)]
+    assert len({row for row, _ in wave}) == len({col for _, col in wave}) == BAND
+
+
+def boxes(name: str, problem: str) -> dict[str, tuple[int, int]]:
+    return {arg.operand: arg.box for arg in plan(name, problem).args if isinstance(arg, TensorMap)}
+
+
+def test_boxes_are_128_bytes_wide_and_follow_the_layout() -> None:
+    assert boxes("wgmma", "m512n512k64/f16/NT") == {"a": (128, 64), "b": (128, 64)}
+    assert boxes("wgmma", "m512n512k64/f16/TN") == {"a": (64, 64), "b": (64, 64)}
+    wide = "m8192n8192k64"
+    assert boxes("wgmma_persistent", f"{wide}/f16.f32/NT") == {"a": (128, 64), "b": (128, 64), "c": (64, 32)}
+    assert boxes("wgmma_persistent", f"{wide}/bf16/NN") == {"a": (128, 64), "b": (64, 64), "c": (64, 64)}
+    assert boxes("wgmma_tf32", f"{wide}/f32/NT") == {"a": (128, 32), "b": (128, 32), "c": (64, 32)}
+
+
+def test_the_tma_rounds_to_tf32_what_is_read_and_nothing_else() -> None:
+    maps = [arg for arg in plan("wgmma_tf32", "m8n8k8/f32/NT").args if isinstance(arg, TensorMap)]
+    assert [(arg.operand, arg.tf32) for arg in maps] == [("a", True), ("b", True), ("c", False)]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_layout_compiles_without_spills_and_with_wgmma_in_flight(name: str) -> None:
+    try:
+        compiler()
+    except Unsupported as reason:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(reason))
+    dtypes = ("f32",) if name == "wgmma_tf32" else ("f16", "bf16.f32", "f16.f32", "bf16")
+    variants = [(dtypes[0], "NT")] if name == "wgmma_tf32" else list(zip(dtypes, LAYOUTS, strict=True))
+    names = [
+        plan(name, f"m8n8k8/{dtype}/{layout}", tile).entry
+        for (dtype, layout), tile in product(variants, known_tiles(name))
+    ]
+    cubin = compile_cubin(kernel(name).source, [str(entry) for entry in names], "sm_90a")
+    assert {(used.spill_bytes, used.stack_bytes) for used in cubin.resources.values()} == {(0, 0)}
+    assert "(C75" not in cubin.log  # ptxas tells there where it waits for each wgmma, or drops setmaxnreg
+
+
+def check(name: str, problem: str, *tiles: Tile) -> None:
+    """Through the emulator, under each tile, whether or not the declaration would take it for so small a problem."""
+    if reason := missing_tool():
+        pytest.skip(reason)
+    parsed = REGISTRY.problem(f"gemm/{problem}")
+    assert kernel(name).refuses(parsed) is None
+    every = [Case(kernel(name), parsed, tile) for tile in tiles]
+    for case in every:
+        assert not list(islice(complaints(case, entries(every)), 5))
+
+
+RAGGED = "alpha2/beta0.5/batch2/lda+8/ldb+16/ldc+8"
+PAIRS = Tile(BN=128, STAGES=3, CLUSTER=2, SMS=4)  # two clusters for several tiles each
+ALONE = Tile(BN=64, STAGES=2, CLUSTER=1, SMS=3)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_block_a_tile_is_right_in_every_layout(layout: str) -> None:
+    check("wgmma", f"m136n136k200/bf16/{layout}/{RAGGED}", *known_tiles("wgmma"))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_persistent_grid_is_right_in_every_layout(layout: str) -> None:
+    check("wgmma_persistent", f"m264n136k264/f16/{layout}/{RAGGED}", PAIRS, ALONE)
+
+
+@pytest.mark.parametrize("name", ["wgmma", "wgmma_persistent"])
+@pytest.mark.parametrize("scaled", ["", "/alpha2/beta0.5"])
+def test_half_a_pair_at_the_end_of_a_row_is_right(name: str, scaled: str) -> None:
+    """Of C's rows an odd element is left, and what lies behind it belongs to nobody."""
+    check(name, f"m133n133k72/bf16.f32/NN{scaled}/ldb+3/ldc+3", *known_tiles(name)[-1:])
+    check(name, f"m133n133k72/f16/TT{scaled}/lda+3/ldc+3", *known_tiles(name)[-1:])
+
+
+def test_the_last_of_several_bands_of_tiles_is_right() -> None:
+    check("wgmma_persistent", "m1160n72k8/bf16/NT", ALONE)
+
+
+def test_tf32_is_right_over_the_edges_of_tiles() -> None:
+    check("wgmma_tf32", "m264n132k100/f32/NT/alpha2/beta0.5/batch2/lda+4/ldc+4", PAIRS, ALONE)
+
+
+def test_the_widest_tile_is_right() -> None:
+    check("wgmma_persistent", "m264n264k328/bf16/NT", known_tiles("wgmma_persistent")[0])
