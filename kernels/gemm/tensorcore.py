@@ -1,0 +1,110 @@
+"""GEMM on tensor cores from compute capability 8.0 on: wmma, mma.sync in 16 bits, TF32 and three times TF32."""
+
+import math
+from typing import Any
+
+from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel, split_dtype
+from kernels.gemm.handwritten import F32, arguments, ceil_div, within_grid
+from kernels.gemm.ladder import grid, tiles, warps
+from kernels.gemm.problem import GemmProblem
+
+SIXTEEN: dict[str, Any] = {
+    "dtypes": ("f16", "bf16", "f16.f32", "bf16.f32"),
+    "layouts": F32["layouts"],
+    "numerics": {"f16": "f16", "bf16": "bf16"},
+    "min_arch": 80,
+}
+TF32: dict[str, Any] = F32 | {"min_arch": 80}
+#: WIDE is for products whose tiles fill a device, a block a multiprocessor; SMALL for the others.
+WIDE = {"BM": 128, "BN": 256, "BK": 32, "WM": 64, "WN": 64, "STAGES": 4}
+SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32, "STAGES": 4}
+#: The same of FP32 elements, half as deep. Splitting them takes registers, so that a warp's tile is half as wide.
+WIDE_F32, SMALL_F32 = WIDE | {"BK": 16}, SMALL | {"BK": 16}
+SPLIT_F32 = WIDE_F32 | {"BN": 128, "WN": 32}
+ENOUGH = 66  # blocks, half of the multiprocessors of an H100
+
+WMMA = "gemm_wmma<{ctype}, {TC}, {T}, {BK}, Op::{op_a}, Op::{op_b}>"
+MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, Op::{op_a}, Op::{op_b}>"
+
+
+def by_size(wide: dict[str, int], small: dict[str, int]) -> dict[str, Any]:
+    """The options `tunables` and `valid` for two tiles, of which `small` is for products too small for `wide`."""
+    options = tiles(small, wide)
+    known = options["valid"]
+
+    def valid(p: GemmProblem, t: Tile) -> str | None:
+        blocks = math.prod(grid(p, Tile(**wide)))
+        if vars(t) == small and blocks >= ENOUGH:
+            return f"{blocks} larger tiles fill a device, expected less than {ENOUGH}"
+        reason: str | None = known(p, t)
+        return reason
+
+    return options | {"valid": valid}
+
+
+def copied(p: GemmProblem) -> int:
+    """The elements of A and B that one copy may move: 16 bytes, 4 or one element, whichever all their rows begin at."""
+    a, b, _ = p.operands()
+    size = DTYPES[a.dtype].itemsize
+    for nbytes in (16, 4):
+        if a.ld * size % nbytes == 0 and b.ld * size % nbytes == 0:
+            return nbytes // size
+    return 1
+
+
+def named(entry: str, p: GemmProblem) -> str:
+    """The entry with the type of C and the width of copies filled in."""
+    return entry.replace("{TC}", DTYPES[split_dtype(p.dtype)[1]].ctype).replace("{W}", str(copied(p)))
+
+
+def mma_call(p: GemmProblem, t: Tile, arithmetic: str) -> list[KernelCall]:
+    """The launch of gemm/mma.cuh's kernel."""
+    stages_bytes = t.STAGES * t.BK * (t.BM + t.BN) * DTYPES[split_dtype(p.dtype)[0]].itemsize
+    entry = named(MMA.replace("ARITHMETIC", arithmetic), p)
+    return [KernelCall(grid(p, t), warps(t), arguments(p), stages_bytes, entry)]
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/wmma.cu",
+    entry=WMMA,
+    tunables={"T": (64,), "BK": (32,)},
+    supports=within_grid("m", 64),
+    **SIXTEEN,
+)
+def wmma(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """Fragments of nvcuda::wmma, tiles of A, B and C in shared memory."""
+    over_c = (ceil_div(p.n, t.T), ceil_div(p.m, t.T), p.batch)
+    return [KernelCall(over_c, 128, arguments(p), entry=named(WMMA, p))]
+
+
+@cuda_kernel("gemm", source="gemm/mma.cu", entry=MMA, supports=within_grid("m", 64), **by_size(WIDE, SMALL), **SIXTEEN)
+def mma(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """16-bit operands by mma.sync, panels copied several steps ahead, fragments read one product ahead."""
+    return mma_call(p, t, "Sixteen<{ctype}>")
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/mma_tf32.cu",
+    entry=MMA,
+    supports=within_grid("m", 64),
+    **by_size(WIDE_F32, SMALL_F32),
+    **TF32 | {"numerics": "tf32"},
+)
+def mma_tf32(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """FP32 operands rounded to TF32, by mma.sync."""
+    return mma_call(p, t, "Tf32")
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/mma_3xtf32.cu",
+    entry=MMA,
+    supports=within_grid("m", 64),
+    **by_size(SPLIT_F32, SMALL_F32),
+    **TF32 | {"numerics": "3xtf32"},
+)
+def mma_3xtf32(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """FP32 operands as sums of two TF32 each, three products by mma.sync, their sums added in FP32."""
+    return mma_call(p, t, "ThreeTf32")

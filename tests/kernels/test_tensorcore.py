@@ -1,0 +1,157 @@
+"""GEMM on tensor cores: tiles by size, copies by alignment, edges of tiles in every layout, and how exact 3xTF32 is."""
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.plan.discovery import discover
+from bench.plan.registry import CudaKernel
+from emulator.build import CUDA, missing_tool, program
+from emulator.sweep import Case, complaints, entries
+from emulator.worker import Buffer, Launch, run
+
+REGISTRY = discover()
+LAYOUTS = ("NN", "NT", "TN", "TT")
+PIPELINED = ("mma", "mma_tf32", "mma_3xtf32")
+Array = np.ndarray[Any, Any]
+
+
+def kernel(name: str) -> CudaKernel:
+    """The declaration of `gemm/cuda.<name>`."""
+    found = REGISTRY.kernels[f"gemm/cuda.{name}"]
+    assert isinstance(found, CudaKernel)
+    return found
+
+
+def storage(name: str) -> str:
+    """The first storage type that the kernel takes."""
+    return str(kernel(name).domain["dtype"][0])
+
+
+def cases(name: str, problem: str) -> list[Case]:
+    """The problem under each tile that takes it."""
+    declared, parsed = kernel(name), REGISTRY.problem(problem)
+    taken = [tile for tile in declared.tiles() if not (declared.valid and declared.valid(parsed, tile))]
+    return [Case(declared, parsed, tile) for tile in taken]
+
+
+def product(name: str, a: Array, b: Array) -> Array:
+    """C = A B of FP32 as the kernel's emulation leaves it, reports and all."""
+    if reason := missing_tool():
+        pytest.skip(reason)
+    (m, k), n = a.shape, b.shape[1]
+    case = cases(name, f"gemm/m{m}n{n}k{k}/f32/NN")[0]
+    (entry, call), *_ = case.kernel.calls(case.problem, case.tile)
+    c = np.full(m * n, np.nan, np.float32)
+    buffers = {"a": Buffer("in", a.ravel()), "b": Buffer("in", b.ravel()), "c": Buffer("out", c)}
+    launch = Launch(entry, call.grid, call.block, call.args, call.shared_bytes)
+    (outcome,) = run(program(CUDA / case.kernel.source, [entry]), buffers, [launch], orders=("forward",))
+    assert not outcome.reports
+    left: Array = outcome.outputs["c"].reshape(m, n)
+    return left
+
+
+def uniform(rows: int, cols: int) -> Array:
+    return np.random.default_rng(rows).uniform(-1.0, 1.0, (rows, cols)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", PIPELINED)
+def test_tiles_are_small_only_where_larger_ones_would_leave_half_of_a_device_idle(name: str) -> None:
+    chosen = {
+        size: kernel(name).tile_for(REGISTRY.problem(f"gemm/m{size}n{size}k64/{storage(name)}/NN"))
+        for size in (1, 1000, 4096)
+    }
+    assert [tile and tile.BM for tile in chosen.values()] == [64, 64, 128]
+
+
+@pytest.mark.parametrize("name", PIPELINED)
+@pytest.mark.parametrize(
+    ("sizes", "nbytes"),
+    [
+        ("m64n64k64/{}/NT", 16),
+        ("m63n61k64/{}/NT", 16),
+        ("m64n64k64/{}/NT/ldc+1", 16),
+        ("m64n64k63/{}/NT/lda+1/ldb+1", 16),
+        ("m64n64k62/{}/NT", 4),
+        ("m64n62k64/{}/NN", 4),
+        ("m63n64k64/{}/TN/ldb+2", 0),
+    ],
+)
+def test_copies_are_as_wide_as_leading_dimensions_of_a_and_b_allow(name: str, sizes: str, nbytes: int) -> None:
+    dtype = storage(name)
+    itemsize = 2 if dtype == "f16" else 4
+    for case in cases(name, f"gemm/{sizes.format(dtype)}"):
+        (entry, _), *_ = case.kernel.calls(case.problem, case.tile)
+        assert f", {max(nbytes // itemsize, 1)}, Op::" in entry
+
+
+@pytest.mark.parametrize("name", ["wmma", *PIPELINED])
+def test_what_no_grid_can_cover_is_refused(name: str) -> None:
+    dtype = storage(name)
+    assert "blocks along y" in (kernel(name).refuses(REGISTRY.problem(f"gemm/m4194241n1k1/{dtype}/NN")) or "")
+    assert "blocks along z" in (kernel(name).refuses(REGISTRY.problem(f"gemm/m1n1k1/{dtype}/NN/batch65536")) or "")
+
+
+def test_sums_of_16_bit_products_are_held_to_the_numerics_of_tensor_cores() -> None:
+    for name in ("wmma", "mma"):
+        for dtype in kernel(name).domain["dtype"]:
+            problem = REGISTRY.problem(f"gemm/m1n1k1/{dtype}/NN")
+            assert kernel(name).numerics_for(problem) == dtype.partition(".")[0]
+
+
+@pytest.mark.parametrize("name", PIPELINED)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_copies_of_16_bytes_are_right_over_the_edges_of_tiles(name: str, layout: str) -> None:
+    """The sweep's ragged problems are aligned nowhere; this one is ragged for every tile and aligned everywhere."""
+    if reason := missing_tool():
+        pytest.skip(reason)
+    every = cases(name, f"gemm/m72n264k40/{storage(name)}/{layout}/alpha2/beta0.5/batch2/lda+8/ldb+8/ldc+8")
+    for case in every:
+        assert not list(islice(complaints(case, entries(every)), 5))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_that_end_within_16_bytes_are_cut_where_they_end(layout: str) -> None:
+    """Aligned by their leading dimensions alone: the last copy of a row takes a part, and NaN lies behind it."""
+    if reason := missing_tool():
+        pytest.skip(reason)
+    stored = {"NN": (51, 77), "NT": (51, 51), "TN": (75, 77), "TT": (75, 51)}[layout]
+    pads = [-length % 8 for length in (*stored, 77)]
+    every = cases("mma", f"gemm/m75n77k51/bf16/{layout}/beta0.5/lda+{pads[0]}/ldb+{pads[1]}/ldc+{pads[2]}")
+    for case in every:
+        assert not list(islice(complaints(case, entries(every)), 5))
+
+
+@pytest.mark.parametrize("name", PIPELINED)
+def test_more_rows_of_tiles_than_a_band_of_the_order_are_all_stored(name: str) -> None:
+    if reason := missing_tool():
+        pytest.skip(reason)
+    case = cases(name, f"gemm/m1160n136k16/{storage(name)}/NN")[0]
+    assert not list(islice(complaints(case, entries([case])), 5))
+
+
+def test_three_times_tf32_is_at_least_half_as_exact_as_fp32() -> None:
+    """Emulated tensor cores round their sums where real ones truncate them: this is the error of what is multiplied."""
+    for k in (8, 64, 613):
+        a, b = uniform(48, k), uniform(k, 40)
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        fp32 = np.zeros_like(exact, np.float32)
+        for i in range(k):
+            fp32 += np.outer(a[:, i], b[i])
+        error = {name: np.abs(product(name, a, b) - exact).mean() for name in ("mma_3xtf32", "mma_tf32")}
+        allowed = 2 * np.abs(fp32 - exact).mean()
+        assert error["mma_3xtf32"] <= allowed < error["mma_tf32"]
+
+
+@pytest.mark.parametrize("name", ["mma_tf32", "mma_3xtf32"])
+@pytest.mark.parametrize("bits", [0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000])
+def test_a_quiet_nan_reaches_its_row_of_c_and_no_other(name: str, bits: int) -> None:
+    a, b = uniform(17, 9), uniform(9, 5)
+    a.view(np.uint32)[3, 7] = bits
+    assert np.isnan(product(name, a, b)).sum(axis=1).tolist() == [0] * 3 + [5] + [0] * 13
+
+
+def test_devices_before_ampere_are_too_old() -> None:
+    assert {kernel(name).min_arch for name in ("wmma", *PIPELINED)} == {80}
