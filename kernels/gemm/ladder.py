@@ -1,28 +1,30 @@
 """The FP32 ladder in `cuda/gemm`, from tiles for a block to the pipelines that a device is filled with."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
-from kernels.gemm.handwritten import F32, arguments, ceil_div, within_grid
+from kernels.gemm.handwritten import F32, INT_LIMIT, arguments, ceil_div, within_grid
 from kernels.gemm.problem import GemmProblem
 
 PAD = 4  # floats behind each row of a panel, as in panel.cuh
 PACK = 4  # floats of the widest access
 #: Tiles of the pipelined kernels. WIDE reads least of shared memory for a multiply-add, and wants many tiles; two
-#: blocks of MIDDLE or three of NARROW fit on a multiprocessor; SMALL is for small products.
+#: blocks of MIDDLE or three of NARROW fit on a multiprocessor; SMALL is for small products, TINY is one warp's.
 WIDE = {"BM": 128, "BN": 256, "BK": 8, "WM": 64, "WN": 64, "TM": 8, "TN": 16, "STAGES": 4}
 MIDDLE = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8, "STAGES": 4}
 NARROW = MIDDLE | {"BN": 64}
 SMALL = {"BM": 64, "BN": 32, "BK": 8, "WM": 32, "WN": 16, "TM": 4, "TN": 4, "STAGES": 3}
+TINY = SMALL | {"BM": 32, "BN": 16}
 SUM_ROWS = 8  # of C, a block of the launch that adds the slices
 
 VECTORISED = "sgemm_vectorised<{BM}, {BN}, {BK}, {TM}, {TN}, {W}, Op::{op_a}, Op::{op_b}>"
 WARPTILE = "sgemm_warptile<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {W}, Op::{op_a}, Op::{op_b}>"
 ASYNC = "sgemm_async<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, {W}, Op::{op_a}, Op::{op_b}>"
 SPLITK = ASYNC.replace("async", "splitk")
+STREAMK = ASYNC.replace("async", "streamk")
 
 
 def tiles(*wanted: Mapping[str, int]) -> dict[str, Any]:
@@ -169,3 +171,60 @@ def splitk(p: GemmProblem, t: Tile) -> list[KernelCall]:
         KernelCall(grid(p, t, count), warps(t), product, stages_bytes(t), packed(SPLITK, p)),
         KernelCall(over_c, (32, SUM_ROWS), summed, entry="sgemm_splitk_sum"),
     ]
+
+
+def within_ints(p: GemmProblem) -> str | None:
+    """Why a kernel whose sizes are C ints, and whose grid does not depend on them, cannot take `p`, or None."""
+    largest = max(p.m, p.n, p.k, p.batch, *(operand.ld for operand in p.operands()))
+    return None if largest <= INT_LIMIT else f"a size is {largest}, expected at most {INT_LIMIT}: sizes are C ints"
+
+
+class Dealt(NamedTuple):
+    """How stream-K deals out its tiles: `whole` of them one at a time, the steps of the rest in equal shares."""
+
+    tiles: int
+    whole: int
+    steps: int
+    share: int
+    blocks: int
+
+    @property
+    def divides(self) -> bool:
+        """Whether some tile is shared by several blocks."""
+        return self.share % self.steps != 0
+
+
+def dealt(p: GemmProblem, t: Tile) -> Dealt:
+    """Shares of one to two tiles where there are that many, else of at least DEPTH along k, or one tile."""
+    tiles, steps, fill = int(np.prod(grid(p, t))), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
+    whole = max(tiles // fill - 1, 0) * fill
+    rest = (tiles - whole) * steps
+    share = ceil_div(rest, min(fill, max(tiles, rest * t.BK // t.DEPTH)))
+    return Dealt(tiles, whole, steps, share, fill if whole else ceil_div(rest, share))
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/streamk.cu",
+    entry=STREAMK,
+    min_arch=80,
+    supports=within_ints,
+    **tiles(
+        MIDDLE | {"SMS": 132, "BLOCKS_PER_SM": 2, "DEPTH": 256},
+        TINY | {"SMS": 1, "BLOCKS_PER_SM": 4, "DEPTH": 8},  # so few blocks that small problems are divided, too
+    ),
+    **F32,
+)
+def streamk(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """All steps along k dealt out evenly to a persistent grid, divided tiles added in order by a second launch."""
+    d = dealt(p, t)
+    partials = Scratch("partials", 2 * d.blocks * 4 * t.BM * t.BN if d.divides else 0)
+    a, b, c, *sizes = arguments(p)
+    product = (a, b, c, partials, *sizes, d.tiles, d.whole, d.share, d.steps)
+    summed = (partials, c, p.m, p.n, p.alpha, p.beta, sizes[7], sizes[-1], d.whole, d.share, d.steps)
+    over_rest = (d.tiles - d.whole, t.BM // SUM_ROWS)
+    calls = [
+        KernelCall(d.blocks, warps(t), product, stages_bytes(t), packed(STREAMK, p)),
+        KernelCall(over_rest, (32, SUM_ROWS), summed, entry=f"sgemm_streamk_sum<{t.BM}, {t.BN}>"),
+    ]
+    return calls if d.divides else calls[:1]

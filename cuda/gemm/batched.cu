@@ -1,0 +1,106 @@
+// C = alpha op(A) op(B) + beta C for many small products, or a single one: all of k lies in shared memory at once, so
+// that a block waits for memory once, and for a barrier once.
+//
+// Tile: SIDE x SIDE elements of one product of a strided batch for SIDE^2 / (TM TN) threads along x, TM x TN elements a
+// thread, in patches of at most 4 x 4 that lie the tile's side over their number apart. blockDim.y such tiles of as many
+// products share a block, each with two panels of k rows of its own; blockIdx.x counts groups of blockDim.y products.
+// Preconditions: compute capability 8.0; two panels of k (SIDE + PAD) elements for each product fit in shared memory.
+// T is float or double.
+// Limit: memory bandwidth up to sizes of about 64, by which nothing is used often enough; beyond that each panel is
+// read by several blocks, and gemm/async.cu, which overlaps copies with products, is better. A single product is
+// bounded by the latencies of a launch and of one access to memory.
+#include "common.cuh"
+#include "ptx.cuh"
+
+namespace {
+
+constexpr unsigned PAD = 4;  // elements behind each row of a panel: keeps vectors aligned, and moves the banks
+
+// N elements side by side, moved at once.
+template <class T, int N>
+struct __align__(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+  T e[N];
+};
+
+// One thread's part of a tile.
+template <int SIDE, int TM, int TN>
+struct Part {
+  static constexpr int PM = TM < 4 ? TM : 4, PN = TN < 4 ? TN : 4;
+  static constexpr int ACROSS = SIDE / TN, THREADS = ACROSS * (SIDE / TM);
+  static __device__ __forceinline__ unsigned row(int i) {
+    return i / PM * (SIDE / TM) * PM + threadIdx.x / ACROSS * PM + i % PM;
+  }
+  static __device__ __forceinline__ unsigned col(int j) {
+    return j / PN * ACROSS * PN + threadIdx.x % ACROSS * PN + j % PN;
+  }
+};
+
+// Starts the copy of a panel: element [kk][w] is that at offset<op>(kk, w, ld) of x, or zero from `width` on. Threads
+// walk along the rows as stored; along k, where the copy turns the panel, only eight at a time, which meet no bank twice.
+template <int SIDE, int THREADS, Op op, class T>
+__device__ __forceinline__ void copy_panel(T (*panel)[SIDE + PAD], const T *x, unsigned k, unsigned width, unsigned ld) {
+  constexpr unsigned ALONG = op == Op::T ? 8 : SIDE < 32 ? SIDE : 32, ROWS = THREADS / ALONG;
+  constexpr unsigned K_STEP = op == Op::N ? ROWS : ALONG, W_STEP = op == Op::N ? ALONG : ROWS;
+  const unsigned along = threadIdx.x % ALONG, row = threadIdx.x / ALONG;
+  for (unsigned kk = op == Op::N ? row : along; kk < k; kk += K_STEP) {
+#pragma unroll
+    for (unsigned w = op == Op::N ? along : row; w < SIDE; w += W_STEP) {
+      const bool inside = w < width;
+      const T *from = inside ? x + offset<op>(kk, w, ld) : x;  // nothing is read where the size is 0
+      ptx::cp_async_ca<sizeof(T)>(ptx::smem_address(&panel[kk][w]), from, inside ? sizeof(T) : 0);
+    }
+  }
+}
+
+}  // namespace
+
+template <class T, int SIDE, int TM, int TN, Op op_a, Op op_b>
+__global__ void __launch_bounds__(256)
+    gemm_batched(const T *__restrict__ a, const T *__restrict__ b, T *c, unsigned m, unsigned n, unsigned k, T alpha,
+                 T beta, unsigned lda, unsigned ldb, unsigned ldc, long long stride_a, long long stride_b,
+                 long long stride_c, unsigned batch) {
+  using Mine = Part<SIDE, TM, TN>;
+  DYN_SHARED(T, smem);
+  T(*panel_a)[SIDE + PAD] = reinterpret_cast<T(*)[SIDE + PAD]>(smem) + size_t(2 * threadIdx.y) * k;
+  T(*panel_b)[SIDE + PAD] = panel_a + k;
+  const unsigned row0 = blockIdx.y * SIDE, col0 = blockIdx.z * SIDE;
+  const unsigned product = blockIdx.x * blockDim.y + threadIdx.y;
+  if (product < batch) {
+    a += product * stride_a + offset<op_a>(row0, 0, lda);
+    b += product * stride_b + offset<op_b>(0, col0, ldb);
+    copy_panel<SIDE, Mine::THREADS, op_a == Op::N ? Op::T : Op::N>(panel_a, a, k, m - row0, lda);
+    copy_panel<SIDE, Mine::THREADS, op_b>(panel_b, b, k, n - col0, ldb);
+  }
+  ptx::cp_async_wait_all();
+  __syncthreads();  // all panels are whole
+  if (product >= batch) return;
+  T sums[TM][TN] = {};
+  for (unsigned kk = 0; kk < k; ++kk) {
+    Pack<T, Mine::PM> left[TM / Mine::PM];
+    Pack<T, Mine::PN> right[TN / Mine::PN];
+#pragma unroll
+    for (int i = 0; i < TM; i += Mine::PM)
+      left[i / Mine::PM] = *reinterpret_cast<const Pack<T, Mine::PM> *>(&panel_a[kk][Mine::row(i)]);
+#pragma unroll
+    for (int j = 0; j < TN; j += Mine::PN)
+      right[j / Mine::PN] = *reinterpret_cast<const Pack<T, Mine::PN> *>(&panel_b[kk][Mine::col(j)]);
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j)
+        sums[i][j] += left[i / Mine::PM].e[i % Mine::PM] * right[j / Mine::PN].e[j % Mine::PN];
+  }
+  c += product * stride_c + offset<Op::N>(row0, col0, ldc);
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+    const unsigned row = Mine::row(i);
+    if (row0 + row >= m) break;
+#pragma unroll
+    for (int j = 0; j < TN; ++j) {
+      const unsigned col = Mine::col(j);
+      if (col0 + col >= n) break;
+      T &element = c[offset<Op::N>(row, col, ldc)];
+      element = beta == T(0) ? alpha * sums[i][j] : alpha * sums[i][j] + beta * element;
+    }
+  }
+}

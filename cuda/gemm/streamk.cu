@@ -1,0 +1,95 @@
+// C = alpha op(A) op(B) + beta C: the steps along k of all tiles are dealt out to as many blocks as the device holds,
+// evenly, wherever a tile ends: no block waits for a last wave that is half empty, and a few long tiles fill it too.
+// After Osama, Merrill, Cecka, Garland, Owens, "Stream-K", PPoPP 2023, its "two-tile" form.
+//
+// Tile: C is cut into BM x BN tiles, counted along n, m and the batch. The first `whole` of them, a multiple of the
+// blocks, are multiplied one by a block at a time. The rest's steps stand in one row, tile after tile, of which block i
+// owns those from i * share on: the end of a tile, whole tiles, the beginning of another. What it does not own whole it
+// leaves in its two slots of partials, 2 i for steps inside of a tile, 2 i + 1 for a tile's first ones, BM x BN each.
+// Then sgemm_streamk_sum adds the slots of every divided tile along k, so that a result never depends on who came
+// first. It is a launch of its own, since the end of a launch needs no flags: blocks that spun until another has
+// written would all have to be resident, and the wait would cost what a small launch does.
+// Preconditions: compute capability 8.0. W as in gemm/async.cu.
+// Limit: two slots a block are written and read once, 16 BM BN bytes a block. Blocks stand at different depths of k and
+// find less of each other's panels in the L2 cache than those of gemm/async.cu, hence the whole tiles.
+#include "gemm/pipeline.cuh"
+
+namespace {
+
+// Where a tile of C lies.
+struct Place {
+  unsigned row0, col0, product;
+};
+
+template <unsigned BM, unsigned BN>
+__device__ __forceinline__ Place place(unsigned tile, unsigned m, unsigned n) {
+  const unsigned across = (n - 1) / BN + 1, down = (m - 1) / BM + 1;
+  return {tile / across % down * BM, tile % across * BN, tile / across / down};
+}
+
+// Steps of one tile that a block makes without a break: `depth` of them from step `first` on, 0 behind the last.
+struct Segment {
+  unsigned tile, first, depth;
+};
+
+// The block's segment number `turn`: its whole tiles, then what its share of the rest touches.
+__device__ __forceinline__ Segment segment(unsigned turn, unsigned tiles, unsigned whole, unsigned share,
+                                           unsigned steps) {
+  const unsigned tile = turn * gridDim.x + blockIdx.x;
+  if (tile < whole) return {tile, 0, steps};
+  const size_t all = size_t(tiles - whole) * steps, begin = min(size_t(blockIdx.x) * share, all);
+  const size_t end = min(begin + share, all), at = (begin / steps + turn - whole / gridDim.x) * steps;
+  const size_t from = max(begin, at), to = min(end, at + steps);
+  return {whole + unsigned(at / steps), unsigned(from - at), to > from ? unsigned(to - from) : 0};
+}
+
+}  // namespace
+
+template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b>
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), RESIDENT<TM, TN>)
+    sgemm_streamk(const float *__restrict__ a, const float *__restrict__ b, float *c, float *partials, unsigned m,
+                  unsigned n, unsigned k, float alpha, float beta, unsigned lda, unsigned ldb, unsigned ldc,
+                  long long stride_a, long long stride_b, long long stride_c, unsigned tiles, unsigned whole,
+                  unsigned share, unsigned steps) {
+  using Loop = Pipeline<BM, BN, BK, WM, WN, TM, TN, STAGES, W, op_a, op_b>;
+  DYN_SHARED(float, smem);
+  __shared__ Segment now;  // not in registers, which are all taken by the product
+  for (unsigned turn = 0;; ++turn) {
+    if (threadIdx.x == 0) now = segment(turn, tiles, whole, share, steps);
+    __syncthreads();  // the segment is known
+    if (now.depth == 0) return;
+    Place to = place<BM, BN>(now.tile, m, n);
+    const unsigned k0 = now.first * BK;
+    const Loop loop{a + to.product * stride_a + offset<op_a>(0, k0, lda),
+                    b + to.product * stride_b + offset<op_b>(k0, 0, ldb), m, n, lda, ldb};
+    typename Loop::Tile sums;
+    loop.accumulate(sums, smem, to.row0, to.col0, min(k - k0, now.depth * BK));
+    to = place<BM, BN>(now.tile, m, n);
+    if (now.depth == steps) {
+      sums.template store<W>(c + to.product * stride_c, to.row0, to.col0, m, n, ldc, alpha, beta);
+    } else {
+      float *slot = partials + size_t(2 * blockIdx.x + (now.first == 0)) * BM * BN;
+      sums.template store<4>(slot, 0, 0, BM, BN, BN, 1.0f, 0.0f);
+    }
+    __syncthreads();  // all have read the segment and the last panels before the next ones overwrite them
+  }
+}
+
+// A block owns a row of blockDim.y rows of the tile whole + blockIdx.x, a thread every 32nd element of one of them.
+template <int BM, int BN>
+__global__ void __launch_bounds__(256)
+    sgemm_streamk_sum(const float *__restrict__ partials, float *__restrict__ c, unsigned m, unsigned n, float alpha,
+                      float beta, unsigned ldc, long long stride_c, unsigned whole, unsigned share, unsigned steps) {
+  const size_t begin = size_t(blockIdx.x) * steps;
+  const unsigned head = unsigned(begin / share), tail = unsigned((begin + steps - 1) / share);
+  if (head == tail) return;  // one block owned it
+  const Place to = place<BM, BN>(whole + blockIdx.x, m, n);
+  const unsigned y = blockIdx.y * blockDim.y + threadIdx.y, row = to.row0 + y;
+  if (row >= m) return;
+  for (unsigned x = threadIdx.x; x < BN && to.col0 + x < n; x += blockDim.x) {
+    const float *slot = partials + offset<Op::N>(y, x, BN);
+    float sum = slot[size_t(2 * head + 1) * BM * BN];
+    for (unsigned i = head + 1; i <= tail; ++i) sum += slot[size_t(2 * i) * BM * BN];
+    store_scaled(&c[to.product * stride_c + offset<Op::N>(row, to.col0 + x, ldc)], sum, alpha, beta);
+  }
+}

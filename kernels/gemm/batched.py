@@ -1,0 +1,82 @@
+"""Small products, single or in batches, which are bounded by launches and by memory rather than by arithmetic."""
+
+from typing import Any
+
+import numpy as np
+
+from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
+from kernels.gemm.handwritten import arguments, ceil_div
+from kernels.gemm.ladder import tiles
+from kernels.gemm.problem import GemmProblem
+
+LARGEST = 128
+PAD = 4  # elements behind each row of a panel, as in batched.cu
+PARTS = {64: (8, 4), 32: (4, 4), 16: (2, 2), 8: (1, 1)}  # TM x TN elements a thread of a tile that wide
+THREADS = 256  # of a block that several products share
+SHARED = 48 * 1024  # bytes for the panels of several products
+SHARED_LIMIT = 99 * 1024  # bytes a block may have on every compute capability from 8.0 on
+
+
+def small(p: GemmProblem) -> str | None:
+    """Why a kernel that keeps all of k in shared memory cannot take `p`, or None."""
+    if max(p.m, p.n, p.k) > LARGEST:
+        return f"m, n and k are {p.m}, {p.n} and {p.k}, expected at most {LARGEST}: all of k lies in shared memory"
+    return None
+
+
+def panels_bytes(p: GemmProblem, side: int) -> int:
+    """Shared memory of one product: a panel of A and one of B."""
+    return 2 * p.k * (side + PAD) * DTYPES[p.dtype].itemsize
+
+
+def blocks(p: GemmProblem, side: int) -> int:
+    """Tiles of that side over C, batch included."""
+    return ceil_div(p.m, side) * ceil_div(p.n, side) * p.batch
+
+
+def side(p: GemmProblem, t: Tile) -> int:
+    """The tile's side: the widest that C does not leave half empty, that fits, and that fills the multiprocessors."""
+    fitting = (s for s in PARTS if s < 2 * min(p.m, p.n) and panels_bytes(p, s) <= SHARED_LIMIT)
+    return int(t.SIDE) or next((s for s in fitting if blocks(p, s) >= t.SMS), min(PARTS))
+
+
+def together(p: GemmProblem, t: Tile, wide: int, threads: int) -> int:
+    """How many products share a block: as many as leave a block for each multiprocessor."""
+    return max(1, min(THREADS // threads, SHARED // panels_bytes(p, wide), p.batch, blocks(p, wide) // int(t.SMS)))
+
+
+def _valid(p: GemmProblem, t: Tile) -> str | None:
+    needed = panels_bytes(p, side(p, t))
+    if needed > SHARED_LIMIT:
+        return f"panels take {needed} bytes of shared memory, expected at most {SHARED_LIMIT}"
+    reason: str | None = _listed["valid"](p, t)
+    return reason
+
+
+# SIDE 0 leaves the side to the problem; with one multiprocessor to fill, that is wide, and products share blocks early.
+_listed = tiles(*({"SMS": sms, "SIDE": wide} for sms, wide in ((132, 0), (1, 0), (132, 64), (132, 32), (132, 16))))
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/batched.cu",
+    entry="gemm_batched<{ctype}, {SIDE}, 1, 1, Op::{op_a}, Op::{op_b}>",
+    min_arch=80,
+    dtypes=("f32", "f64"),
+    layouts=("NN", "NT", "TN", "TT"),
+    supports=small,
+    tunables=_listed["tunables"],
+    valid=_valid,
+)
+def batched(p: GemmProblem, t: Tile) -> list[KernelCall]:
+    """Small products, all of k in shared memory at once, several products a block."""
+    wide = side(p, t)
+    tm, tn = PARTS[wide]
+    threads = wide * wide // (tm * tn)
+    products = together(p, t, wide, threads)
+    grid = (ceil_div(p.batch, products), ceil_div(p.m, wide), ceil_div(p.n, wide))
+    scalar: Any = np.float64 if p.dtype == "f64" else np.float32
+    a, b, c, m, n, k, alpha, beta, *rest = arguments(p)
+    args = (a, b, c, m, n, k, scalar(alpha), scalar(beta), *rest, p.batch)
+    entry = f"gemm_batched<{p.ctype}, {wide}, {tm}, {tn}, Op::{p.op_a}, Op::{p.op_b}>"
+    return [KernelCall(grid, (threads, products), args, products * panels_bytes(p, wide), entry)]

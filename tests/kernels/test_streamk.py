@@ -1,0 +1,64 @@
+"""Stream-K: every step along k is made once, by blocks that have equal shares, and divided tiles are added up."""
+
+from itertools import islice
+
+import pytest
+
+from bench.plan.discovery import discover
+from bench.plan.registry import CudaKernel, Scratch, Tile
+from emulator.build import missing_tool
+from emulator.sweep import Case, complaints, entries
+from kernels.gemm.ladder import dealt
+
+REGISTRY = discover()
+KERNEL = REGISTRY.kernels["gemm/cuda.streamk"]
+assert isinstance(KERNEL, CudaKernel)
+WIDE, TINY = KERNEL.tiles() if KERNEL.valid is None else [t for t in KERNEL.tiles() if not KERNEL.valid(None, t)]
+SHAPES = [(1, 1, 1), (31, 33, 17), (1024, 2048, 26752), (4096, 4096, 4096), (129, 130, 8193), (5000, 300, 64)]
+
+
+@pytest.mark.parametrize("batch", ["", "/batch3"])
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+@pytest.mark.parametrize("tile", [WIDE, TINY], ids=["wide", "tiny"])
+def test_whole_tiles_and_equal_shares_cover_every_step_once(tile: Tile, m: int, n: int, k: int, batch: str) -> None:
+    problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/f32/NT{batch}")
+    d = dealt(problem, tile)
+    assert d.tiles == -(-m // tile.BM) * -(-n // tile.BN) * problem.batch
+    assert (d.steps - 1) * tile.BK < k <= d.steps * tile.BK
+    rest = (d.tiles - d.whole) * d.steps
+    assert d.share * (d.blocks - 1) < rest <= d.share * d.blocks or d.whole
+    assert rest <= d.share * d.blocks
+    assert d.whole % d.blocks == 0
+    assert d.blocks <= tile.SMS * tile.BLOCKS_PER_SM
+
+
+def test_the_founding_shape_keeps_every_multiprocessor_busy_for_the_same_time() -> None:
+    d = dealt(REGISTRY.problem("gemm/m1024n2048k26752/f32/NT"), WIDE)
+    assert (d.tiles, d.whole, d.blocks) == (128, 0, 264)
+    assert d.share * d.blocks < 1.001 * d.tiles * d.steps
+
+
+def test_scratch_is_two_tiles_a_block_and_none_where_no_tile_is_divided() -> None:
+    product, _ = KERNEL.plan(REGISTRY.problem("gemm/m1024n2048k26752/f32/NT"), WIDE)
+    (partials,) = (arg for arg in product.args if isinstance(arg, Scratch))
+    assert partials.nbytes == 2 * 264 * WIDE.BM * WIDE.BN * 4
+    (alone,) = KERNEL.plan(REGISTRY.problem("gemm/m128n128k8/f32/NT"), WIDE)
+    (partials,) = (arg for arg in alone.args if isinstance(arg, Scratch))
+    assert partials.nbytes == 0
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("options", ["", "/alpha2/beta0.5/batch2/lda+4/ldb+8/ldc+4"])
+def test_whole_tiles_ends_and_beginnings_are_right_together(layout: str, options: str) -> None:
+    if reason := missing_tool():
+        pytest.skip(reason)
+    problem = REGISTRY.problem(f"gemm/m72n36k44/f32/{layout}{options}")
+    d = dealt(problem, TINY)
+    assert d.whole
+    assert d.divides
+    case = Case(KERNEL, problem, TINY)
+    assert not list(islice(complaints(case, entries([case])), 5))
+
+
+def test_a_size_that_is_no_c_int_is_refused() -> None:
+    assert "sizes are C ints" in (KERNEL.refuses(REGISTRY.problem(f"gemm/m1n1k{2**31}/f32/NN")) or "")
