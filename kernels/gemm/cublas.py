@@ -51,6 +51,8 @@ class _Ctypes:
             )
             setattr(self, name, routine)
             setattr(self, f"{name}_strided_batched", batched)
+            add = self._routine(f"cublas{name[0].upper()}geam", p, i, i, i, i, p, p, i, p, p, i, p, i)
+            setattr(self, name[0] + "geam", add)
         self.gemm_ex = self._routine("cublasGemmEx", *head, *typed, *typed, p, *typed, i, i)
         self.gemm_strided_batched_ex = self._routine(
             "cublasGemmStridedBatchedEx", *head, *typed, s, *typed, s, p, *typed, s, i, i, i
@@ -166,6 +168,16 @@ def _gemm(name: str, scalar: str, problem: GemmProblem, x: GemmOperands, order: 
     return partial(routine, blas.handle, *_arguments(problem, x, order, scalar, types=False))
 
 
+def geam(x: GemmOperands, dtype: str, m: int, n: int, alpha: float, a: Any, op_a: str, beta: float, c: Any) -> Launch:
+    """Row-major C (m x n) = alpha op(A) + beta C, both without padding; in place where beta is not 0."""
+    blas, scalar = _handle(x), {"f32": "f4", "f64": "f8"}[dtype]
+    factors = [_scalar(value, scalar).ctypes.data for value in (alpha, beta)]
+    pointer, ld = int(c.data.ptr), n if op_a == "N" else m
+    source = (int(a.data.ptr), ld)
+    routine = getattr(blas.api, "sgeam" if dtype == "f32" else "dgeam")
+    return partial(routine, blas.handle, _OP[op_a], 0, n, m, factors[0], *source, factors[1], pointer, n, pointer, n)
+
+
 def _gemm_ex(compute: int, problem: GemmProblem, x: GemmOperands, order: str) -> Launch:
     blas = _handle(x)
     routine = blas.api.gemm_strided_batched_ex if problem.batch > 1 else blas.api.gemm_ex
@@ -196,7 +208,7 @@ _CUBLAS: dict[str, Any] = {
 }
 _ROWS: dict[str, Any] = {**_CUBLAS, "supports": fits_ints}
 _COLUMNS: dict[str, Any] = {**_CUBLAS, "supports": unpadded, "order": "F"}
-_HALF: dict[str, Any] = {"dtypes": ("f16", "bf16", "f16.f32", "bf16.f32"), "numerics": "fp32"}
+_HALF: dict[str, Any] = {"dtypes": ("f16", "bf16", "f16.f32", "bf16.f32"), "numerics": {"f16": "f16", "bf16": "bf16"}}
 _TF32: dict[str, Any] = {"dtypes": ("f32",), "numerics": "tf32"}
 
 

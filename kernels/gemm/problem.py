@@ -37,6 +37,7 @@ class GemmOperands(Protocol):
     stream: Any
 
     def scratch(self, shape: tuple[int, ...], dtype: str) -> Any: ...
+    def launch(self, kernel: str, problem: str, **arrays: Any) -> Any: ...
 
 
 class Reference(NamedTuple):

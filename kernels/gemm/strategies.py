@@ -1,0 +1,80 @@
+"""Strategies on a GPU, each a single kernel: C = A x B^T by transposing B first, and an update in two steps.
+
+The other side of each comparison is `gemm/cublas.sgemm` itself: with OP_T, and with alpha = -lr and beta = 1.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from kernelmark import Launch, kernel
+from kernels.gemm import cublas
+from kernels.gemm.cpu import plain
+from kernels.gemm.problem import GemmOperands, GemmProblem
+
+_CUBLAS: dict[str, Any] = {
+    "provider": "cublas",
+    "device": "cuda",
+    "dtypes": ("f32", "f64"),
+    "supports": lambda problem: plain(problem) or cublas.fits_ints(problem),
+    "library_scratch": lambda problem: cublas.WORKSPACE_BYTES,
+    "library_version": cublas.described,
+}
+_NT: dict[str, Any] = {**_CUBLAS, "layouts": ("NT",)}
+_OWN: dict[str, Any] = {"modules": ("cupy", "cuda.core")}
+
+
+@kernel("gemm", modules=("cupy",), **_NT)
+def tnn_geam(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """B transposed out of place by cuBLAS geam, then cuBLAS as NN."""
+    turned = x.scratch((problem.k, problem.n), problem.dtype)
+    transpose = cublas.geam(x, problem.dtype, problem.k, problem.n, 1.0, x.b, "T", 0.0, turned)
+    return _in_turn(transpose, _multiply(problem, x, turned))
+
+
+@kernel("gemm", **_NT, **_OWN)
+def tnn(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """B transposed out of place by our own vectorised kernel, then cuBLAS as NN."""
+    turned = x.scratch((problem.k, problem.n), problem.dtype)
+    shape = f"transpose/m{problem.n}n{problem.k}/{problem.dtype}/out"
+    transpose = x.launch("transpose/cuda.vectorised", shape, a=x.b, b=turned)
+    return _in_turn(transpose, _multiply(problem, x, turned))
+
+
+@kernel("gemm", **_NT, **_OWN)
+def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """B transposed in place by our own kernel, cuBLAS as NN, B transposed back."""
+    n, k, dtype = problem.n, problem.k, problem.dtype
+    name = "transpose/cuda.vectorised_inplace" if n == k else "transpose/cuda.c2r"
+    there = x.launch(name, f"transpose/m{n}n{k}/{dtype}/in", a=x.b)
+    back = x.launch(name, f"transpose/m{k}n{n}/{dtype}/in", a=x.b)
+    return _in_turn(there, _multiply(problem, x, x.b), back)
+
+
+@kernel("gemm", layouts=("TN",), betas=(1.0,), modules=("cupy",), **_CUBLAS)
+def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """CuBLAS GEMM into scratch, then C += alpha * product by geam: gradient and update apart."""
+    product = x.scratch((problem.m, problem.n), problem.dtype)
+    gradient = msgspec.structs.replace(problem, alpha=1.0, beta=0.0)
+    multiply = _gemm(gradient, SimpleNamespace(a=x.a, b=x.b, c=product, stream=x.stream))
+    update = cublas.geam(x, problem.dtype, problem.m, problem.n, problem.alpha, product, "N", 1.0, x.c)
+    return _in_turn(multiply, update)
+
+
+def _multiply(problem: GemmProblem, x: GemmOperands, turned: Any) -> Launch:
+    """The product as NN, `turned` (k x n) in the place of B."""
+    plain_product = msgspec.structs.replace(problem, layout="NN")
+    return _gemm(plain_product, SimpleNamespace(a=x.a, b=turned, c=x.c, stream=x.stream))
+
+
+def _gemm(problem: GemmProblem, x: Any) -> Launch:
+    return (cublas.sgemm if problem.dtype == "f32" else cublas.dgemm)(problem, x)
+
+
+def _in_turn(*launches: Launch) -> Launch:
+    def launch() -> None:
+        for one in launches:
+            one()
+
+    return launch

@@ -1,0 +1,72 @@
+"""A stand-in for cuBLAS on host memory: what column-major BLAS defines, by NumPy, from the addresses it is given."""
+
+import ctypes
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from bench.plan.dtypes import numpy_dtype
+
+STORED = {0: "f32", 1: "f64", 2: "f16", 14: "bf16"}
+
+
+def matrix(pointer: int, dtype: str, ld: int, rows: int, cols: int) -> Any:
+    kind = numpy_dtype(dtype)
+    raw = (ctypes.c_char * ((ld * (cols - 1) + rows) * kind.itemsize)).from_address(pointer)
+    strides = (kind.itemsize, ld * kind.itemsize)
+    return np.lib.stride_tricks.as_strided(np.frombuffer(raw, kind), (rows, cols), strides)
+
+
+class Blas:
+    """cublas<T>gemm and cublasGemmEx, plain and strided batched, from their arguments as documented."""
+
+    def set_stream(self, handle: int, stream: int) -> None: ...
+    def set_workspace(self, handle: int, pointer: int, nbytes: int) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda handle, *arguments: self.run(name, list(arguments))
+
+    def sgeam(self, handle: int, trans_a: int, trans_b: int, m: int, n: int, alpha: int, *rest: int) -> None:
+        """C = alpha op(A) + beta B, in place where B is C; B is not read where beta is 0."""
+        a, lda, beta, b, ldb, c, ldc = rest
+        factors = [ctypes.c_float.from_address(address).value for address in (alpha, beta)]
+        assert (trans_b, b, ldb) == (0, c, ldc)
+        A = matrix(a, "f32", lda, *((n, m) if trans_a else (m, n)))
+        C = matrix(c, "f32", ldc, m, n)
+        C[...] = factors[0] * (A.T if trans_a else A) + (factors[1] * C if factors[1] else 0)
+
+    def run(self, name: str, rest: list[Any]) -> None:
+        typed, batched, fixed = "_ex" in name, "batched" in name, "f64" if name.startswith("d") else "f32"
+        take = lambda: rest.pop(0)  # noqa: E731
+        trans_a, trans_b, m, n, k, alpha = (take() for _ in range(6))
+
+        def operand() -> tuple[int, str, int, int]:
+            pointer, dtype = take(), STORED[take()] if typed else fixed
+            return pointer, dtype, take(), take() if batched else 0
+
+        a, b = operand(), operand()
+        beta, c = take(), operand()
+        batch = take() if batched else 1
+        if typed:
+            assert take() in (68, 77)
+            assert take() == -1
+        assert rest == []
+        scalar = ctypes.c_double if fixed == "f64" else ctypes.c_float
+        alpha, beta = scalar.from_address(alpha).value, scalar.from_address(beta).value
+        for i in range(batch):
+            A, B, C = (
+                matrix(pointer + i * stride * numpy_dtype(dtype).itemsize, dtype, ld, *shape)
+                for (pointer, dtype, ld, stride), shape in (
+                    (a, (k, m) if trans_a else (m, k)),
+                    (b, (n, k) if trans_b else (k, n)),
+                    (c, (m, n)),
+                )
+            )
+            A, B = A.T if trans_a else A, B.T if trans_b else B
+            product = alpha * (A.astype(np.float64) @ B.astype(np.float64))
+            C[...] = (product + beta * C.astype(np.float64) if beta else product).astype(C.dtype)
+
+
+def array(host: Any) -> Any:
+    return SimpleNamespace(data=SimpleNamespace(ptr=host.ctypes.data))
