@@ -16,12 +16,21 @@ TRANSPOSITIONS = tuple(
     for m, n in ((1, 7), (31, 33), (64, 64), (257, 129))
     for place in ("out", "in")
 )
+LAYOUTS = ("NN", "NT", "TN", "TT")
 GEMMS = tuple(
     f"gemm/m{m}n{n}k{k}/{{dtype}}/{layout}{options}"
     for m, n, k in ((1, 1, 1), (31, 33, 17), (128, 64, 96))
-    for layout in ("NN", "NT", "TN", "TT")
+    for layout in LAYOUTS
     for options in ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2")
 )
+#: Ragged for every tile, and with rows that TMA and 16-byte accesses can take; more tiles than a wave has.
+ALIGNED_GEMMS = tuple(
+    f"gemm/m{m}n{n}k{k}/{{dtype}}/{layout}{options}"
+    for m, n, k in ((264, 136, 200), (1928, 2184, 328))
+    for layout in LAYOUTS
+    for options in ("", "/alpha-0.5/beta2", "/batch3", "/lda+8/ldb+16/ldc+24")
+)
+FMAS = ("fma/n1k1/{dtype}", "fma/n100003k1001/{dtype}", "fma/n8192k33/{dtype}/mma", "fma/n100003k1001/{dtype}/mma")
 REAL = ("f64", "f32", "f16", "bf16")
 
 
@@ -38,7 +47,8 @@ def _cuda_kernels(problem: str, pattern: str = "") -> tuple[str, ...]:
     [
         *((COPIES, dtype) for dtype in REAL),
         *((TRANSPOSITIONS, dtype) for dtype in REAL),
-        *((GEMMS, dtype) for dtype in (*REAL, "f16.f32", "bf16.f32")),
+        *((GEMMS + ALIGNED_GEMMS, dtype) for dtype in (*REAL, "f16.f32", "bf16.f32")),
+        *((FMAS, dtype) for dtype in REAL),
     ],
 )
 def test_every_cuda_kernel_is_right_on_the_device(problems: tuple[str, ...], dtype: str, launcher: str) -> None:
