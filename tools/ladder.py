@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from tabulate import tabulate
 
 from bench.measure.compile import compiler
@@ -34,9 +35,10 @@ HEADERS = ("kernel", "idea", "threads", "registers", "shared", "blocks/SM", "occ
 INTRODUCTION = """# The ladder
 
 Each rung is one idea in one file below `cuda/`, whose head tells who owns which tile, what must hold of the inputs and
-what limits it. `make ladder` writes this page. Resources are those of the default tile on the sample problem of
-`kernelmark inspect`, sm_80 / sm_90a where they differ: threads and bytes of shared memory a block, registers a thread,
-theoretical occupancy."""
+what limits it. `make ladder` writes this page. Resources are those that `kernelmark inspect` gives for the tile which
+problems of 4096 a side get, sm_80 / sm_90a where they differ: threads and bytes of shared memory a block, registers a
+thread, theoretical occupancy."""
+LARGE = 4096
 
 
 def main() -> int:
@@ -71,9 +73,18 @@ def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
 
 def _rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
     rows = inspect_rows(registry, kernel.id, [arch for arch in ARCHS if kernel.runs_on(arch)])
-    default = list({row.arch: row for row in reversed(rows)}.values())[::-1]  # the first tile of each architecture
+    chosen = [row for row in rows if row.tunables == _tunables(registry, kernel, rows[0])] or rows
+    default = list({row.arch: row for row in reversed(chosen)}.values())[::-1]  # the first launch on each architecture
     name = f"[{kernel.id}](../cuda/{kernel.source})"
     return name, kernel.label, *(_shared(cells) for cells in zip(*map(_resources, default), strict=True))
+
+
+def _tunables(registry: Registry, kernel: CudaKernel, row: InspectRow) -> str:
+    """The tile that the kernel takes for large problems, as `inspect` writes it."""
+    problem = registry.problem(row.problem)
+    large = msgspec.structs.replace(problem, **dict.fromkeys(problem.sizes, LARGE))
+    tile = None if kernel.refuses(large) else kernel.tile_for(large)
+    return msgspec.json.encode(vars(tile)).decode() if tile and vars(tile) else row.tunables
 
 
 def _resources(row: InspectRow) -> tuple[str, ...]:

@@ -20,9 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from bench.plan.discovery import discover  # noqa: E402
 from emulator.build import CUDA, missing_tool  # noqa: E402
 from emulator.mutation import mutants  # noqa: E402
-from emulator.proof import Fate, fates, headers_by_name, kernels_by_source, plan  # noqa: E402
-
-DOCS = ROOT / "docs" / "emulator.md"
+from emulator.proof import DOCS, Fate, fates, headers_by_name, kernels_by_source, mention, plan  # noqa: E402
 
 
 def main(parts: list[str]) -> int:
@@ -66,14 +64,14 @@ def _run(file: str) -> list[Fate]:
 
 
 def _unexplained(survivors: list[Fate]) -> list[Fate]:
-    """Survivors that the page does not name, as `gemm/tiled.cu`: `i < k` -> `i < k + 1`; a mention explains one."""
+    """Survivors that the page does not name; a mention explains one."""
     page = DOCS.read_text() if DOCS.is_file() else ""
     seen: Counter[str] = Counter()
     left = []
     for fate in survivors:
-        mention = f"`{fate.file}`: {fate.mutant.change}"
-        seen[mention] += 1
-        if seen[mention] > page.count(mention):
+        name = mention(fate.file, fate.mutant)
+        seen[name] += 1
+        if seen[name] > page.count(name):
             left.append(fate)
     return left
 
