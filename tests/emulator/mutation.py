@@ -1,11 +1,21 @@
-"""Mutants of a .cu: one deliberate mistake each, of the kinds that the emulator has to notice."""
+"""Mutants of a .cu or a .cuh: one deliberate mistake each, of the kinds that the emulator has to notice."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-BARRIER = re.compile(r"__sync(?:threads(?:_count|_and|_or)?|warp)\s*\(|\b(?:[\w:]+\(\)|\w+)\.sync\s*\(")
-COPY_WAIT = re.compile(r"\bptx::cp_async_wait\w*(?:<[^>]*>)?\s*\(")
+#: Calls that keep threads and engines apart, by what their removal is called.
+REMOVED = {
+    "no barrier": re.compile(
+        r"__sync(?:threads(?:_count|_and|_or)?|warp)\s*\(|\b(?:[\w:]+\(\)|\w+)\.sync\s*\("
+        r"|\bptx::(?:named_barrier|cluster)_sync\s*\("
+    ),
+    "no wait for copies": re.compile(r"\bptx::(?:cp_async_wait\w*|tma_store_wait_read)(?:<[^>]*>)?\s*\("),
+    "no wait for a phase": re.compile(r"\bptx::mbarrier_wait\s*\("),
+    "no wait for products": re.compile(r"\bptx::wgmma_wait(?:<[^>]*>)?\s*\("),
+    "no arrival": re.compile(r"\bptx::mbarrier_arrive\w*\s*\("),
+    "no fence": re.compile(r"\bptx::(?:fence_proxy_async|fence_mbarrier_init|wgmma_fence)\s*\("),
+}
 #: A comparison as it stands in a guard or a loop; templates have no blanks around their brackets.
 COMPARISON = re.compile(r"(?<=[\w)\]]) (<=|>=|<|>) (?=[\w(])")
 CONNECTIVES = ("&&", "||", "?", ";", ",", "=", ":", "return")
@@ -61,8 +71,8 @@ def _blank_comments(text: str) -> str:
 
 
 def _removed_calls(code: str) -> Iterator[_Edit]:
-    """Barriers and waits for copies, gone; a barrier whose value is used leaves its predicate behind."""
-    for kind, pattern in (("no barrier", BARRIER), ("no wait for copies", COPY_WAIT)):
+    """Barriers, waits, arrivals and fences, gone; a barrier whose value is used leaves its predicate behind."""
+    for kind, pattern in REMOVED.items():
         for match in pattern.finditer(code):
             close = _closing(code, match.end() - 1)
             before, behind = code[: match.start()].rstrip(), code[close + 1 :].lstrip()

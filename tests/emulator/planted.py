@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from emulator.worker import Buffer, Launch
+from emulator.worker import Buffer, Launch, TensorMap
 
 Array = np.ndarray[Any, Any]
 F32 = np.float32
@@ -30,6 +30,10 @@ def _given(*shape: int) -> Array:
 
 def _in(array: Array) -> Buffer:
     return Buffer("in", array.ravel())
+
+
+def _map(name: str, rows: int, cols: int, box: tuple[int, int], itemsize: int = 4, swizzle: int = 0) -> TensorMap:
+    return TensorMap(name, (cols, rows, 1), (cols * itemsize, rows * cols * itemsize), box, itemsize, swizzle)
 
 
 def _out(count: int, dtype: Any = F32) -> Buffer:
@@ -188,11 +192,46 @@ def lock() -> Setup:
     return Setup("total", buffers, launch, {"out": (x.sum(keepdims=True), 0)})
 
 
+def tma_ring() -> Setup:
+    x = _given(11, 64)
+    launch = Launch("ring", 1, 96, (_map("x", 11, 64, (64, 1)), "y", 11))
+    return Setup("ring", {"x": _in(x), "y": _out(x.size)}, launch, {"y": (2 * x, 0)})
+
+
+def tma_transpose() -> Setup:
+    m, n = 40, 68
+    a = _given(m, n)
+    launch = Launch("transpose", (3, 2), 64, (_map("a", m, n, (32, 32)), _map("b", n, m, (32, 32))))
+    return Setup("transpose", {"a": _in(a), "b": _out(m * n)}, launch, {"b": (a.T, 0)})
+
+
+def hgemm_wgmma() -> Setup:
+    m, n, k = 64, 128, 320
+    a, b = _given(m, k).astype(np.float16), _given(n, k).astype(np.float16)
+    maps = (_map("a", m, k, (64, 64), 2, 128), _map("b", n, k, (64, 64), 2, 128))
+    launch = Launch("hgemm", (2, 1), 160, (*maps, "c", n, k))
+    want = a.astype(F32) @ b.astype(F32).T
+    return Setup("hgemm", {"a": _in(a), "b": _in(b), "c": _out(m * n)}, launch, {"c": (want, 0)})
+
+
+def cluster_multicast() -> Setup:
+    x = _given(5, 32)
+    launch = Launch("broadcast", 2, 32, (_map("x", 5, 32, (32, 1)), "y", 5), cluster=2)
+    return Setup("broadcast", {"x": _in(x), "y": _out(2 * x.size)}, launch, {"y": (np.stack([x, x + 1]), 0)})
+
+
+def named_barriers() -> Setup:
+    x = np.random.default_rng(3).integers(-99, 99, 128).astype(np.int32)
+    want = x.reshape(2, 64)[:, ::-1].ravel() + np.arange(3)[:, None]
+    launch = Launch("reverse", 1, 128, ("x", "y"))
+    return Setup("reverse", {"x": _in(x), "y": _out(384, np.int32)}, launch, {"y": (want, 0)})
+
+
 SETUPS: dict[str, Callable[[], Setup]] = {
     f.__name__: f
     for f in (
         *(sgemm_tiled, sgemm_pipelined, transpose_tiled, transpose_inplace, reduce, reduce_warp, signs, histogram),
         *(conv3x3, hgemm_pipelined, hgemm_wmma, softmax_grid, last_block, scan, shift, halves, stencil3d, split_k),
-        *(pyramid, lock),
+        *(pyramid, lock, tma_ring, tma_transpose, hgemm_wgmma, cluster_multicast, named_barriers),
     )
 }

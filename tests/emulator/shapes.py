@@ -1,5 +1,6 @@
 """Which problems an emulated kernel is swept through, from nothing but its operation's axes."""
 
+import functools
 import itertools
 import typing
 from collections.abc import Iterator
@@ -11,15 +12,29 @@ from bench.plan.errors import UsageError
 from bench.plan.operation import Problem
 from bench.plan.registry import CudaKernel
 
+#: Every kernel is swept through at least so many sizes in each variant of its axes that it takes.
+LEAST_SIZES = 8
 #: Sizes along the first, second, third ... dimension, repeated as often as needed: one element; less than any tile;
-#: just past a warp in each dimension in turn; whole tiles, for kernels without guards; and their ragged neighbour.
-_SIZES = ((1,), (5, 3, 7), (33, 31, 17), (17, 34, 1), (64, 128, 32), (67, 37, 33), (33, 33, 33))
+#: just past a warp in each dimension in turn; whole tiles, for kernels without guards; and their ragged neighbour;
+#: rows of whole vectors in a ragged tile; a last dimension that is long enough to be cut; more than one wide tile.
+_SIZES = (
+    *((1,), (5, 3, 7), (33, 31, 17), (17, 34, 1), (64, 128, 32), (67, 37, 33), (33, 33, 33)),
+    *((40, 24, 56), (5, 9, 613), (9, 264, 8)),
+)
+#: Only until there are LEAST_SIZES: kernels that take squares, or rows of whole vectors and nothing else.
+_MORE = ((8,), (40,), (7,), (65,), (32,), (16, 24, 8), (72, 16, 24), (24, 72, 40), (2,), (96,))
 #: Only where the kernel has taken none of the whole tiles above: it wants a square, or larger tiles.
 _LARGE = ((64, 64, 64), (128, 128, 32), (128, 256, 64), (256, 256, 64))
 #: More for kernels that work in place, whose permutations follow from the sizes: vectors, common divisors, coprimes.
 _IN_PLACE = ((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6))
 #: Operations of more than three dimensions (convolution) would become too large with those.
-_SMALL_SIZES = ((1,), (2, 3, 7, 5, 4, 3, 3), (1, 4, 9, 8, 8, 3, 3), (2, 16, 8, 8, 32, 1, 1))
+_SMALL_SIZES = (
+    *((1,), (2, 3, 7, 5, 4, 3, 3), (1, 4, 9, 8, 8, 3, 3), (2, 16, 8, 8, 32, 1, 1), (1, 1, 3, 3, 1, 3, 3)),
+    *((3, 2, 6, 11, 5, 3, 3), (1, 8, 16, 16, 16, 3, 3), (2, 16, 4, 20, 32, 3, 3), (1, 32, 8, 8, 8, 3, 3)),
+    (4, 5, 14, 6, 3, 3, 3),
+)
+#: Elements of which every storage type fills whole units of 16 bytes.
+_UNIT = 8
 
 
 def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
@@ -28,21 +43,62 @@ def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
     sizes = [_repeat(pattern, count) for pattern in (_SIZES if count <= 3 else _SMALL_SIZES)]
     variants = list(_variants(kernel, problem_class))
     found = list(_all_taken(kernel, problem_class, sizes, variants))
+    found += _until_enough(kernel, problem_class, found, variants)
     if count <= 3 and not any(is_whole(problem) for problem in found):
         large = [_repeat(pattern, count) for pattern in _LARGE]
         found += itertools.islice(_all_taken(kernel, problem_class, large, variants), len(variants))
     in_place = [variant for variant in variants if variant.get("place") == "in"]
     found += _all_taken(kernel, problem_class, list(_IN_PLACE), in_place)
+    found = list(dict.fromkeys(found))
     return found + list(_with_options(kernel, problem_class, found))
+
+
+def sizes_by_variant(kernel: CudaKernel, problem_class: type[Problem]) -> dict[str, set[tuple[int, ...]]]:
+    """The distinct sizes that the sweep takes the kernel through in each variant, `f32/NT`, of its axes."""
+    taken = problems(kernel, problem_class)
+    return {
+        "/".join(variant.values()): {_sizes(problem) for problem in _of(variant, taken)}
+        for variant in _variants(kernel, problem_class)
+    }
+
+
+def _sizes(problem: Problem) -> tuple[int, ...]:
+    return tuple(getattr(problem, name) for name in problem.sizes)
+
+
+def _of(variant: dict[str, str], all_problems: list[Problem]) -> list[Problem]:
+    return [p for p in all_problems if all(getattr(p, name) == value for name, value in variant.items())]
+
+
+def _until_enough(
+    kernel: CudaKernel, problem_class: type[Problem], found: list[Problem], variants: list[dict[str, str]]
+) -> Iterator[Problem]:
+    """Problems of more sizes in each variant that has too few, as far as the kernel takes them."""
+    more = [_repeat(pattern, len(problem_class.sizes)) for pattern in _MORE]
+    for variant in variants:
+        known = {_sizes(problem) for problem in _of(variant, found)}
+        fresh = [size for size in dict.fromkeys(more) if size not in known]
+        taken = _all_taken(kernel, problem_class, fresh, [variant])
+        yield from itertools.islice(taken, max(0, LEAST_SIZES - len(known)))
 
 
 def _repeat(pattern: tuple[int, ...], count: int) -> tuple[int, ...]:
     return tuple(itertools.islice(itertools.cycle(pattern), count))
 
 
+def is_long(problem: Problem) -> bool:
+    """Whether one size is much longer than a tile, so that it may be cut."""
+    return any(getattr(problem, name) > 512 for name in problem.sizes)
+
+
 def is_whole(problem: Problem) -> bool:
     """Whether every size is a multiple of a warp, so that no guard has anything to keep out."""
     return all(getattr(problem, name) % 32 == 0 for name in problem.sizes)
+
+
+def has_whole_rows(problem: Problem) -> bool:
+    """Whether every size fills whole vectors, so that a kernel may move several elements at once."""
+    return all(size % _UNIT == 0 for size in _sizes(problem))
 
 
 def _variants(kernel: CudaKernel, problem_class: type[Problem]) -> Iterator[dict[str, str]]:
@@ -66,42 +122,49 @@ def _all_taken(
 def _taken(
     kernel: CudaKernel, problem_class: type[Problem], sizes: tuple[int, ...], values: dict[str, Any]
 ) -> Problem | None:
+    """The problem, with rows padded to whole units where the kernel wants that, or None."""
     try:
         problem = problem_class.make(dict(zip(problem_class.sizes, sizes, strict=True)) | values, kernel.id)
     except UsageError:
         return None
-    return None if kernel.refuses(problem) else problem
+    return next((p for p in (problem, _with_whole_rows(problem)) if not kernel.refuses(p)), None)
+
+
+def _with_whole_rows(problem: Problem) -> Problem:
+    """The same with leading dimensions that are multiples of a unit, as far as it has options for them."""
+    pads = {f"ld{operand.name}_pad": -operand.shape[-1] % _UNIT for operand in problem.operands()}
+    return msgspec.structs.replace(problem, **{name: pad for name, pad in pads.items() if name in problem.axes()})
 
 
 def _with_options(kernel: CudaKernel, problem_class: type[Problem], taken: list[Problem]) -> Iterator[Problem]:
-    """The second smallest and the largest problem of each variant with all options that the kernel takes."""
-    options = {field.name: _unusual(field.default) for field in msgspec.structs.fields(problem_class)}
+    """The second smallest, the largest and the longest problem of each variant with all options that it takes."""
+    names = [field.name for field in msgspec.structs.fields(problem_class) if field.name not in problem_class.sizes]
     for variant in _variants(kernel, problem_class):
-        same = [p for p in taken if all(getattr(p, name) == value for name, value in variant.items())]
+        same = _of(variant, taken)
         if not same:
             continue
         ordered = sorted(same, key=lambda problem: problem.footprint_bytes)
-        for problem in {ordered[min(1, len(ordered) - 1)], ordered[-1]}:
-            changed = problem
-            for name, value in options.items():
-                changed = _changed(kernel, changed, name, value)
+        longest = max(same, key=lambda problem: _sizes(problem)[-1])
+        for problem in dict.fromkeys((ordered[min(1, len(ordered) - 1)], ordered[-1], longest)):
+            changed = functools.reduce(functools.partial(_changed, kernel), names, problem)
             if changed != problem:
                 yield changed
 
 
-def _unusual(default: Any) -> Any:
-    """A value away from the default of an option that is a number; None where the field is no such option."""
-    if isinstance(default, bool) or not isinstance(default, int | float):
-        return None
-    return default + 0.5 if isinstance(default, float) else default + 1
+def _unusual(value: Any) -> tuple[Any, ...]:
+    """Other values of an option that is a number, in the order in which they are tried; none where it is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ()
+    return (value + 0.5,) if isinstance(value, float) else (value + 1, value + _UNIT)
 
 
-def _changed(kernel: CudaKernel, problem: Problem, name: str, value: Any) -> Problem:
-    """The problem with that option, if there is one and the kernel takes it."""
-    if value is None or name in problem.sizes:
-        return problem
-    try:
-        changed = msgspec.structs.replace(problem, **{name: value})
-    except ValueError:
-        return problem
-    return problem if kernel.refuses(changed) else changed
+def _changed(kernel: CudaKernel, problem: Problem, name: str) -> Problem:
+    """The problem with that option away from what it is, if it is one and the kernel takes it."""
+    for value in _unusual(getattr(problem, name)):
+        try:
+            changed = msgspec.structs.replace(problem, **{name: value})
+        except ValueError:
+            continue
+        if not kernel.refuses(changed):
+            return changed
+    return problem

@@ -1,5 +1,6 @@
 """Takes a registered CUDA kernel through the emulator: the plans that a GPU would launch, checked access by access."""
 
+import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from bench.plan.operation import Operand, Problem
 from bench.plan.registry import CudaKernel, Registry, Scratch, TensorMap, Tile
 from emulator.build import CUDA, CompileError, program
 from emulator.report import unwaived
-from emulator.shapes import is_whole, problems
+from emulator.shapes import has_whole_rows, is_long, is_whole, problems
 from emulator.worker import LIMIT_S, ORDERS, Buffer, Launch, Outcome, run
+from emulator.worker import TensorMap as EmulatedMap
 
 Array = np.ndarray[Any, Any]
 
@@ -35,12 +37,11 @@ class Case:
 
 
 def cases(registry: Registry, kernel: CudaKernel) -> list[Case]:
-    """All problems under the default tile; under each other tile the ragged ones, so that no tile goes unseen."""
-    first, *others = list(kernel.tiles())
+    """All problems under the tile that a run takes; under each other tile the ragged ones, so that none goes unseen."""
     taken = problems(kernel, registry.operations[kernel.op])
-    default = [Case(kernel, problem, first) for problem in taken if not _refused(kernel, problem, first)]
-    more = [Case(kernel, p, tile) for tile in others for p in _few(kernel, taken, tile)]
-    return default + more
+    default = [Case(kernel, p, tile) for p in taken if (tile := kernel.tile_for(p))]
+    more = (Case(kernel, p, tile) for tile in kernel.tiles() for p in _few(kernel, taken, tile))
+    return default + [case for case in more if case not in default]
 
 
 def _refused(kernel: CudaKernel, problem: Problem, tile: Tile) -> bool:
@@ -48,13 +49,16 @@ def _refused(kernel: CudaKernel, problem: Problem, tile: Tile) -> bool:
 
 
 def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Problem]:
-    """Of each storage type and layout the largest ragged problem that the tile takes, or the largest at all."""
+    """Of each storage type and layout the largest ragged problem that the tile takes, or the largest at all; and the
+    same of those whose rows are whole vectors. A long one is for the default tile: large tiles would take seconds."""
     groups: dict[tuple[Any, ...], list[Problem]] = {}
     for problem in taken:
         if not _refused(kernel, problem, tile):
             groups.setdefault((problem.dtype, getattr(problem, "layout", None)), []).append(problem)
     for group in groups.values():
-        yield max(group, key=lambda problem: (not is_whole(problem), problem.footprint_bytes))
+        ragged = sorted(group, key=lambda p: (not is_long(p), not is_whole(p), p.footprint_bytes))
+        vectors = [problem for problem in ragged if has_whole_rows(problem)]
+        yield from dict.fromkeys([ragged[-1], *vectors[-1:]])
 
 
 def entries(all_cases: list[Case]) -> tuple[str, ...]:
@@ -105,11 +109,27 @@ def _view(operand: Operand, data: Array) -> Array:
 
 def _launches(case: Case, buffers: dict[str, Buffer]) -> Iterator[Launch]:
     """The plan's launches; scratch that they name joins the buffers."""
+    operands = {operand.name: operand for operand in case.problem.operands()}
     for name, call in case.kernel.calls(case.problem, case.tile):
         for arg in call.args:
-            if isinstance(arg, TensorMap):
-                raise TypeError(f"{case.kernel.id}: tensor maps are not emulated; declare `emulated=` with the reason")
             if isinstance(arg, Scratch):
                 buffers[arg.name] = Buffer("scratch", np.full(arg.nbytes, 0xFF, np.uint8))
-        args = tuple(arg.name if isinstance(arg, Scratch) else arg for arg in call.args)
-        yield Launch(name, call.grid, call.block, args, call.shared_bytes, case.kernel.cooperative)
+        args = tuple(_argument(arg, operands) for arg in call.args)
+        yield Launch(name, call.grid, call.block, args, call.shared_bytes, case.kernel.cooperative, call.cluster)
+
+
+def _argument(arg: Any, operands: dict[str, Operand]) -> Any:
+    """An argument of a plan as the worker takes it."""
+    if isinstance(arg, Scratch):
+        return arg.name
+    return _tensor_map(arg, operands[arg.operand]) if isinstance(arg, TensorMap) else arg
+
+
+def _tensor_map(wanted: TensorMap, operand: Operand) -> EmulatedMap:
+    """The map over an operand's rows, batches one behind the other."""
+    *batch, rows, cols = operand.shape
+    itemsize = DTYPES[operand.dtype].itemsize
+    pitch = operand.ld * itemsize
+    swizzle = 0 if wanted.swizzle == "none" else int(wanted.swizzle.removesuffix("B"))
+    sizes, box = (cols, rows, math.prod(batch)), (wanted.box[1], wanted.box[0])
+    return EmulatedMap(operand.name, sizes, (pitch, rows * pitch), box, itemsize, swizzle, wanted.tf32)

@@ -1,9 +1,7 @@
 """Every registered CUDA kernel, run on the CPU: no reports, and right under every order of threads."""
 
-import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,18 +10,11 @@ from _pytest.mark import ParameterSet
 from bench.plan.discovery import discover
 from bench.plan.registry import CudaKernel
 from emulator.build import CompileError, source_folder
+from emulator.pool import swept
+from emulator.shapes import LEAST_SIZES, sizes_by_variant
 from emulator.sweep import Case, cases, complaints, entries
 
 KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel, CudaKernel)]
-SHOWN = 12
-
-
-@functools.cache
-def _names(kernel_id: str) -> tuple[str, ...]:
-    registry = discover()
-    kernel = registry.kernels[kernel_id]
-    assert isinstance(kernel, CudaKernel)
-    return entries(cases(registry, kernel))
 
 
 def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
@@ -37,8 +28,11 @@ def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
 
 
 @pytest.mark.parametrize("case", list(_items(KERNELS)))
-def test_emulated_kernel_is_right_and_without_reports(case: Case) -> None:
-    found = list(islice(complaints(case, _names(case.kernel.id)), SHOWN))
+def test_emulated_kernel_is_right_and_without_reports(case: Case, request: pytest.FixtureRequest) -> None:
+    if len(request.session.items) > 1:
+        found = swept(case.kernel.id)[case.id].result()
+    else:
+        found = list(complaints(case, entries([case])))
     assert not found, "\n" + "\n".join(found)
 
 
@@ -57,6 +51,18 @@ def test_source_that_does_not_compile_is_named_with_its_kernel() -> None:
     assert str(refused.value).startswith(f"{KERNELS[0].id}: ")
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{Path(k.source).name}/{k.id}")
-def test_sweep_takes_every_kernel_through_some_shape(kernel: CudaKernel) -> None:
-    assert kernel.emulated or cases(discover(), kernel), f"{kernel.id} takes none of the shapes in emulator/shapes.py"
+EMULATED = [kernel for kernel in KERNELS if not kernel.emulated]
+
+
+@pytest.mark.parametrize("kernel", EMULATED, ids=lambda k: f"{Path(k.source).name}/{k.id}")
+def test_sweep_takes_every_kernel_through_enough_sizes_in_each_variant(kernel: CudaKernel) -> None:
+    found = sizes_by_variant(kernel, discover().operations[kernel.op])
+    few = {variant: len(sizes) for variant, sizes in found.items() if 0 < len(sizes) < LEAST_SIZES}
+    assert any(found.values()), f"{kernel.id} takes none of the sizes in emulator/shapes.py"
+    assert not few, f"{kernel.id} takes too few of the sizes in emulator/shapes.py, expected {LEAST_SIZES}: {few}"
+
+
+def test_kernel_that_takes_too_few_sizes_is_named_with_the_variant() -> None:
+    kernel = replace(EMULATED[0], supports=lambda p: None if p.footprint_bytes < 1000 else "is too large")
+    with pytest.raises(AssertionError, match=rf"{kernel.id} takes too few of the sizes .*, expected 8: \{{'f"):
+        test_sweep_takes_every_kernel_through_enough_sizes_in_each_variant(kernel)

@@ -9,8 +9,8 @@ from _pytest.mark import ParameterSet
 
 from bench.plan.discovery import discover
 from emulator.build import CUDA
-from emulator.mutation import Mutant, mutants
-from emulator.proof import fate, kernels_by_source, plan
+from emulator.mutation import REMOVED, Mutant, mutants
+from emulator.proof import DOCS, fate, headers_by_name, included, is_explained, kernels_by_source, plan
 
 KERNEL = """
 // a < b in a comment is left alone
@@ -20,6 +20,10 @@ __global__ void f(float *c, unsigned m, unsigned n, unsigned ldc) {
   __syncthreads();
   const bool some = __syncthreads_or(i < 2);
   ptx::cp_async_wait<1>();
+  ptx::mbarrier_wait(full[i % 2], i / 2 % 2);
+  ptx::wgmma_wait<0>();
+  if (lane == 0) ptx::mbarrier_arrive_cluster(ptx::smem_address(&empty[i]), 0);
+  ptx::fence_proxy_async();
   load<T, Op::N>(c, ldc);
 }
 """
@@ -28,14 +32,16 @@ __global__ void f(float *c, unsigned m, unsigned n, unsigned ldc) {
 def _barriers() -> Iterator[ParameterSet]:
     for source in kernels_by_source(discover()):
         for mutant in mutants((CUDA / source).read_text()):
-            if mutant.kind in ("no barrier", "no wait for copies"):
+            if mutant.kind in REMOVED:
                 yield pytest.param(source, mutant, id=f"{source}/{mutant.kind.replace(' ', '-')}-{mutant.line}")
 
 
 @pytest.mark.parametrize(("source", "mutant"), list(_barriers()))
-def test_kernel_without_a_barrier_is_reported_with_file_and_line(source: str, mutant: Mutant) -> None:
+def test_kernel_without_a_barrier_wait_or_fence_is_reported_with_file_and_line(source: str, mutant: Mutant) -> None:
     complaint = fate(source, mutant, plan(discover(), source)).complaint
-    assert complaint is not None, f"nobody misses the barrier: {mutant}"
+    if complaint is None:
+        assert is_explained(source, mutant), f"nobody misses it, and {DOCS.name} does not say why: {mutant}"
+        return
     assert re.search(r": [\w.]+\.cuh?:\d+: ", complaint), complaint  # the line may stand in a header of the source
     assert re.search(r"block \(\d+, \d+, \d+\) thread \(\d+, \d+, \d+\)", complaint), complaint
 
@@ -47,6 +53,10 @@ def _changes(kind: str) -> list[str]:
 def test_barriers_and_waits_are_removed_and_a_used_result_leaves_its_predicate() -> None:
     assert _changes("no barrier") == ["`__syncthreads()` -> ``", "`__syncthreads_or(i < 2)` -> `(i < 2)`"]
     assert _changes("no wait for copies") == ["`ptx::cp_async_wait<1>()` -> ``"]
+    assert _changes("no wait for a phase") == ["`ptx::mbarrier_wait(full[i % 2], i / 2 % 2)` -> ``"]
+    assert _changes("no wait for products") == ["`ptx::wgmma_wait<0>()` -> ``"]
+    assert _changes("no arrival") == ["`ptx::mbarrier_arrive_cluster(ptx::smem_address(&empty[i]), 0)` -> ``"]
+    assert _changes("no fence") == ["`ptx::fence_proxy_async()` -> ``"]
 
 
 def test_guards_are_removed_and_loops_are_not() -> None:
@@ -67,3 +77,16 @@ def test_mutants_differ_from_the_source_in_one_place() -> None:
     for mutant in islice(mutants(KERNEL), 50):
         pairs = zip(KERNEL.splitlines(), mutant.text.splitlines(), strict=True)
         assert [i + 1 for i, (a, b) in enumerate(pairs) if a != b] == [mutant.line]
+
+
+def test_header_is_met_by_every_kernel_that_includes_it_if_only_through_another() -> None:
+    assert {"gemm/panel.cuh", "gemm/fragment.cuh", "common.cuh"} <= included("gemm/splitk.cu")
+    sources = headers_by_name(discover())["gemm/fragment.cuh"]
+    assert {"gemm/warptile.cu", "gemm/splitk.cu"} <= set(sources)
+    assert {group[0].kernel.source for group in plan(discover(), "gemm/fragment.cuh")} == set(sources)
+
+
+def test_mistake_in_a_header_is_found_by_a_kernel_that_includes_it() -> None:
+    header = "gemm/pipeline.cuh"
+    wait = next(m for m in mutants((CUDA / header).read_text()) if m.kind == "no wait for copies")
+    assert re.search(r": \w+\.cuh?:\d+: copy-in-flight: ", fate(header, wait, plan(discover(), header)).complaint or "")

@@ -114,6 +114,18 @@ def test_write_into_the_padding_of_a_row_is_reported() -> None:
     assert (report.kind, report.line) == ("write-to-padding", 4)
 
 
+def test_pair_that_begins_in_a_row_and_ends_in_its_padding_is_reported() -> None:
+    text = """extern "C" __global__ void f(const float *x, float *y) {
+  const int i = blockIdx.x * 32 + threadIdx.x;
+  if (i % 8 == 6) *reinterpret_cast<float2 *>(y + i) = make_float2(x[i], 0.0f);
+  else if (i % 8 != 7) y[i] = x[i];
+}
+"""
+    buffers = {"x": read(X), "y": Buffer("out", np.full(64, np.nan, np.float32), row=7, pad=1)}
+    (report,) = reports_of(text, LAUNCH, buffers)
+    assert (report.kind, report.line) == ("write-to-padding", 3)
+
+
 def test_output_that_nobody_writes_is_reported_and_scratch_need_not_be() -> None:
     text = (
         'extern "C" __global__ void f(const float *x, float *y, float *z) { if (threadIdx.x) y[threadIdx.x] = x[0]; }'

@@ -38,8 +38,27 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """A tensor map over a buffer: sizes of x, y, z in elements, pitches of rows and of z in bytes, the box's x and y.
+
+    swizzle: the bytes it spans, 0 for none. tf32: floats are rounded to TF32 as they arrive.
+    """
+
+    buffer: str
+    sizes: tuple[int, int, int]
+    pitches: tuple[int, int]
+    box: tuple[int, int]
+    itemsize: int
+    swizzle: int = 0
+    tf32: bool = False
+
+
+@dataclass(frozen=True)
 class Launch:
-    """One launch. An argument is a buffer's name, an int (C `int`), a float (C `float`) or a NumPy scalar."""
+    """One launch. An argument is a buffer's name, an int (C `int`), a float (C `float`), a NumPy scalar or a TensorMap.
+
+    cluster: blocks along the grid's x that make a cluster.
+    """
 
     entry: str
     grid: int | tuple[int, ...]
@@ -47,6 +66,7 @@ class Launch:
     args: tuple[Any, ...]
     shared_bytes: int = 0
     cooperative: bool = False
+    cluster: int = 1
 
 
 @dataclass(frozen=True)
@@ -111,7 +131,7 @@ def _job(
     names = list(buffers)
     for launch in launches:
         sizes = (*_three(launch.grid), *_three(launch.block), launch.shared_bytes, int(launch.cooperative))
-        yield _line("launch", *sizes, launch.entry)
+        yield _line("launch", *sizes, launch.cluster, launch.entry)
         for arg in launch.args:
             yield _argument(arg, names)
     for order in orders:
@@ -130,6 +150,9 @@ def _three(size: int | tuple[int, ...]) -> tuple[int, ...]:
 def _argument(arg: Any, names: list[str]) -> bytes:
     if isinstance(arg, str):
         return _line("argument", "pointer", names.index(arg))
+    if isinstance(arg, TensorMap):
+        shape = (*arg.sizes, *arg.pitches, *arg.box, arg.itemsize, arg.swizzle, int(arg.tf32))
+        return _line("argument", "map", names.index(arg.buffer), *shape)
     if isinstance(arg, np.generic):
         value = arg.tobytes()
     elif isinstance(arg, int):
@@ -137,7 +160,9 @@ def _argument(arg: Any, names: list[str]) -> bytes:
     elif isinstance(arg, float):
         value = np.float32(arg).tobytes()
     else:
-        raise WorkerError(f"argument {arg!r}: the emulator takes buffers and scalars, not {type(arg).__name__}")
+        raise WorkerError(
+            f"argument {arg!r}: the emulator takes buffers, scalars and tensor maps, not {type(arg).__name__}"
+        )
     return _line("argument", "value", len(value)) + value
 
 

@@ -43,10 +43,18 @@ void arrive(State state, Site site) {
   machine.wait();
 }
 
+std::vector<Thread *> those(Block &block, State state) {
+  std::vector<Thread *> found;
+  for (Thread &thread : block.threads)
+    if (thread.state == state) found.push_back(&thread);
+  return found;
+}
+
 }  // namespace
 
 void release_block_barrier(Block &block) {
   judge_barrier(block);
+  share_knowledge(those(block, State::at_block_barrier));
   int count = 0;
   for (const Thread &thread : block.threads) count += thread.state == State::at_block_barrier && thread.predicate;
   for (Thread &thread : block.threads) {
@@ -70,6 +78,64 @@ void release_grid_barrier(std::vector<Block> &blocks) {
     block.at_grid = 0;
   }
   machine.grid_synchronised = ++machine.time;
+}
+
+bool release_cluster_barrier(Cluster &cluster) {
+  bool anybody = false;
+  for (const Block *block : cluster.blocks) {
+    if (block->at_cluster < block->live) return false;
+    anybody |= block->live > 0;
+  }
+  if (!anybody) return false;
+  // All threads know all that any of them has done, and what it knew.
+  ++machine.time;
+  std::vector<Thread *> waiting;
+  for (Block *block : cluster.blocks) {
+    for (Thread *thread : those(*block, State::at_cluster_barrier)) waiting.push_back(thread);
+    block->at_cluster = 0;
+    block->synchronised = machine.time;
+  }
+  share_knowledge(waiting);
+  const auto now = std::make_shared<const Clock>(cluster.threads(), machine.time);
+  learn(*waiting.front(), now);
+  for (Thread *thread : waiting) {
+    thread->known = waiting.front()->known;
+    thread->state = State::ready;
+  }
+  return true;
+}
+
+void cluster_barrier(Site site) {
+  ++machine.block->at_cluster;
+  arrive(State::at_cluster_barrier, site);
+}
+
+unsigned cluster_rank() { return machine.block->rank; }
+
+void named_barrier(unsigned id, unsigned threads, Site site) {
+  Block &block = *machine.block;
+  if (id == 0 || id >= block.named.size() || threads == 0 || threads % 32) {
+    misuse("barrier-divergence", "a named barrier is one of 1 to 15, for a multiple of 32 threads", site);
+    machine.abort_run();
+  }
+  NamedBarrier &barrier = block.named[id];
+  if (barrier.arrived && barrier.threads != threads)
+    misuse("barrier-divergence", "threads give one named barrier different numbers of threads", site);
+  barrier.threads = threads;
+  join(barrier.arriving, release());
+  machine.thread().waits_for = id;
+  if (++barrier.arrived < barrier.threads) {
+    arrive(State::at_named_barrier, site);
+    return;
+  }
+  const auto known = std::make_shared<const Clock>(std::move(barrier.arriving));
+  learn(machine.thread(), known);
+  for (Thread *thread : those(block, State::at_named_barrier)) {
+    if (thread->waits_for != id) continue;
+    learn(*thread, known);
+    thread->state = State::ready;
+  }
+  barrier = {};
 }
 
 void block_barrier(Site site) { block_reduce(Reduction::count, false, site); }

@@ -19,26 +19,52 @@ void Checker::access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc)
   if (!machine.running) return;
   last_pc_ = pc;
   ++accesses_;
-  if (machine.stacks.holds(address)) return;
+  if (machine.stacks.holds(address)) {
+    if (AsyncProxy *async = machine.thread().async.get())
+      async->check_sums(address, bytes, kind == Access::read, pc);
+    return;
+  }
+  const bool word = bytes <= 16 && (bytes & (bytes - 1)) == 0;
+  if (Region *region = find(address, bytes, word ? bytes : 1, kind, pc))
+    shadow_access(*region, address, bytes, kind, machine.me, uint32_t(pc));
+}
+
+void Checker::bulk(uintptr_t address, size_t bytes, Access kind, uintptr_t pc, uint32_t agent) {
+  last_pc_ = pc;
+  ++accesses_;
+  if (Region *region = find(address, bytes, 1, kind, pc))
+    shadow_access(*region, address, bytes, kind, agent, uint32_t(pc));
+}
+
+void Checker::land(uintptr_t address, size_t bytes, uint32_t agent, uintptr_t pc) {
+  Region &region = *machine.memory.find(address);
+  for (uintptr_t at = address; at < address + bytes; at += region.granule()) {
+    Cell &cell = region.cell(at);
+    cell.write = {agent, machine.time, uint32_t(pc)};
+    cell.flag = Cell::plain;
+  }
+}
+
+// The region of an access, or nullptr where there is nothing to remember.
+Region *Checker::find(uintptr_t address, size_t bytes, size_t alignment, Access kind, uintptr_t pc) {
   Region *region = machine.memory.find(address);
   if (!region || address + bytes > region->end) out_of_bounds(region, address, bytes, kind, pc);
-  if (region->space == Space::program) return;
-  if (bytes <= 16 && (bytes & (bytes - 1)) == 0 && address % bytes) {
+  if (region->space == Space::program) return nullptr;
+  if (address % alignment) {
     machine.reports.add("misaligned", std::to_string(bytes) + "-byte access at " + place(*region, address), pc);
     machine.abort_run();
   }
   if (region->read_only) {
-    if (kind == Access::read) return;
+    if (kind == Access::read) return nullptr;
     machine.reports.add("write-to-input", "write to input " + place(*region, address), pc);
     machine.abort_run();  // the input is what every later thread and order reads
   }
-  if (kind != Access::read && region->is_padding(address))
+  if (kind != Access::read && region->reaches_padding(address, bytes))
     machine.reports.add("write-to-padding", "write behind the end of a row at " + place(*region, address), pc);
-  shadow_access(*region, address, bytes, kind, uint32_t(pc));
+  return region;
 }
 
-void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t pc) {
-  const uint32_t me = machine.me;
+void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t who, uint32_t pc) {
   const uintptr_t granule = region.granule(), end = address + bytes;
   for (uintptr_t at = address & ~(granule - 1); at < end; at += granule) {
     uint8_t mask = 0xff;
@@ -50,51 +76,66 @@ void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Acc
     Cell &cell = region.cell(at);
     if (cell.flag == Cell::in_flight && kind != Access::copy_done) {
       const std::string what = std::string(verb(kind)) + " of " + place(region, at);
-      machine.reports.add("copy-in-flight", what + ", the destination of a cp.async that nobody has waited for", pc);
+      machine.reports.add("copy-in-flight", what + ", the destination of a copy that nobody has waited for", pc);
       cell.flag = Cell::plain;
     }
     if (kind == Access::read || kind == Access::atomic) {
       if ((cell.initialised & mask) != mask)
         machine.reports.add("uninitialised-read", "read of " + place(region, at) + " before any write", pc);
     }
+    if (who & Agent::flag) check_proxy(region, cell, mask, at, pc);
     if (kind == Access::read)
-      read_cell(region, cell, mask, at, me, pc);
+      read_cell(region, cell, mask, at, who, pc);
     else
-      write_cell(region, cell, mask, at, me, kind, pc);
+      write_cell(region, cell, mask, at, who, kind, pc);
   }
 }
 
-void Checker::read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t me, uint32_t pc) {
-  if ((cell.written & mask) && !machine.ordered(cell.write, region.space))
+// What a thread has written in the ordinary way, the TMA and the tensor cores see behind a fence.proxy.async only: of
+// that thread, or of the one that sets them to work.
+void Checker::check_proxy(const Region &region, const Cell &cell, uint8_t mask, uintptr_t at, uint32_t pc) {
+  const uint32_t writer = cell.write.thread - machine.block->first_thread;
+  if (region.space != Space::shared || !(cell.written & mask) || writer >= machine.threads_per_block) return;
+  if (!machine.ordered(cell.write)) return;  // a race, and told as one
+  for (const uint32_t thread : {writer, machine.current}) {
+    const AsyncProxy *async = machine.block->threads[thread].async.get();
+    if (async && async->shows(cell.write)) return;
+  }
+  machine.reports.add("async-proxy", place(region, at) + " was written by a thread, and no fence.proxy.async stands "
+                      "between that and its use by the TMA or wgmma", pc);
+}
+
+void Checker::read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, uint32_t pc) {
+  if ((cell.written & mask) && !machine.ordered(cell.write))
     race("read after write", region, at, cell.write, pc);
-  const Event now{me, machine.time, pc};
+  const Event now{who, machine.time, pc};
   if (!cell.was_read) {
     cell.near_read = cell.far_read = now;
-  } else if (cell.read.thread / 32 != me / 32) {
+  } else if (cell.read.thread / 32 != who / 32) {
     cell.far_read = cell.read;
     cell.near_read = now;
-  } else if (cell.read.thread != me) {
+  } else if (cell.read.thread != who) {
     cell.near_read = cell.read;
   }
   cell.read = now;
   cell.was_read |= mask;
 }
 
-void Checker::write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t me, Access kind,
+void Checker::write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, Access kind,
                          uint32_t pc) {
   const bool both_atomic = kind == Access::atomic && cell.flag == Cell::atomic;
-  if ((cell.written & mask) && !both_atomic && !machine.ordered(cell.write, region.space))
+  if ((cell.written & mask) && !both_atomic && !machine.ordered(cell.write))
     race("write after write", region, at, cell.write, pc);
   if (cell.was_read & mask) {
     for (const Event *read : {&cell.read, &cell.near_read, &cell.far_read}) {
-      if (machine.ordered(*read, region.space)) continue;
+      if (machine.ordered(*read)) continue;
       race("write after read", region, at, *read, pc);
       break;
     }
   }
-  const bool again = cell.write.thread == me && cell.write.time == machine.time;
+  const bool again = cell.write.thread == who && cell.write.time == machine.time;
   cell.written = again ? uint8_t(cell.written | mask) : mask;
-  cell.write = {me, machine.time, pc};
+  cell.write = {who, machine.time, pc};
   cell.flag = kind == Access::atomic ? Cell::atomic : kind == Access::copy_issued ? Cell::in_flight : Cell::plain;
   cell.initialised |= mask;
   cell.was_read &= uint8_t(~mask);
@@ -124,7 +165,7 @@ void Checker::report_unwritten() {
     for (size_t offset = 0; offset < region->size(); ++offset) {
       const uintptr_t at = region->begin + offset;
       const unsigned bit = unsigned(offset & (region->granule() - 1));
-      if (region->is_padding(at) || region->cell(at).initialised >> bit & 1) continue;
+      if (region->reaches_padding(at, 1) || region->cell(at).initialised >> bit & 1) continue;
       if (!missing++) first = offset;
     }
     if (!missing) continue;

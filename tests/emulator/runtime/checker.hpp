@@ -13,6 +13,11 @@ class Checker {
  public:
   // The access of the running thread to `bytes` bytes. Does not return where it would corrupt memory.
   void access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc);
+  // The same by an agent that the running thread has set to work, of any alignment: it may do what the thread may, and
+  // is remembered by its own name.
+  void bulk(uintptr_t address, size_t bytes, Access kind, uintptr_t pc, uint32_t agent);
+  // Bytes whose copy `bulk` was told of have arrived.
+  void land(uintptr_t address, size_t bytes, uint32_t agent, uintptr_t pc);
   // Bytes of outputs that nobody wrote.
   void report_unwritten();
   uintptr_t last_pc() const { return last_pc_; }
@@ -20,9 +25,11 @@ class Checker {
   void reset() { accesses_ = 0, last_pc_ = 0; }
 
  private:
-  void shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t pc);
-  void read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t me, uint32_t pc);
-  void write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t me, Access kind, uint32_t pc);
+  Region *find(uintptr_t address, size_t bytes, size_t alignment, Access kind, uintptr_t pc);
+  void shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t who, uint32_t pc);
+  void check_proxy(const Region &region, const Cell &cell, uint8_t mask, uintptr_t at, uint32_t pc);
+  void read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, uint32_t pc);
+  void write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, Access kind, uint32_t pc);
   void race(const char *what, const Region &region, uintptr_t at, const Event &earlier, uint32_t pc);
   [[noreturn]] void out_of_bounds(const Region *region, uintptr_t address, size_t bytes, Access kind, uintptr_t pc);
 

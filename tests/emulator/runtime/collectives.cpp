@@ -40,8 +40,13 @@ void join_clocks(Block &block, uint32_t warp, unsigned present) {
   }
   for (uint32_t lane = 0; lane < 32; ++lane)
     if (present >> lane & 1) latest[lane] = machine.time;
-  for (uint32_t lane = 0; lane < 32; ++lane)
-    if (present >> lane & 1) std::copy_n(latest, 32, &block.clocks[size_t(warp * 32 + lane) * 32]);
+  std::vector<Thread *> lanes;
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    if (!(present >> lane & 1)) continue;
+    std::copy_n(latest, 32, &block.clocks[size_t(warp * 32 + lane) * 32]);
+    lanes.push_back(&block.threads[warp * 32 + lane]);
+  }
+  share_knowledge(lanes);
 }
 
 void finish(Block &block, uint32_t warp, uint32_t leader, Group &group) {

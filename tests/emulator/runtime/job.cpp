@@ -31,10 +31,20 @@ Constant read_constant(std::istream &words, std::istream &in) {
   return constant;
 }
 
+Argument read_map(int buffer, std::istream &words) {
+  TensorMap map{};
+  for (auto &size : map.size) words >> size;
+  for (auto &pitch : map.pitch) words >> pitch;
+  words >> map.box[0] >> map.box[1] >> map.itemsize >> map.swizzle >> map.round_to_tf32;
+  map.map = TensorMap::is_map;
+  return {buffer, {}, map};
+}
+
 Argument read_argument(std::istream &words, std::istream &in) {
   std::string kind;
   size_t number = 0;
   words >> kind >> number;
+  if (kind == "map") return read_map(int(number), words);
   if (kind == "pointer") return {int(number), {}};
   return {-1, read_bytes(in, number)};
 }
@@ -43,7 +53,7 @@ Argument read_argument(std::istream &words, std::istream &in) {
 PlannedLaunch read_launch(std::istream &words) {
   PlannedLaunch launch{};
   words >> launch.grid.x >> launch.grid.y >> launch.grid.z >> launch.block.x >> launch.block.y >> launch.block.z;
-  words >> launch.shared_bytes >> launch.cooperative >> std::ws;
+  words >> launch.shared_bytes >> launch.cooperative >> launch.cluster >> std::ws;
   std::getline(words, launch.entry);
   return launch;
 }

@@ -1,6 +1,7 @@
 // What the worker is told to do: buffers, then launches, then under which thread orders to run them.
 #pragma once
 #include <istream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,11 @@ struct Constant {
   std::vector<char> contents;
 };
 
-// An argument is a buffer's index or a value's bytes.
+// An argument is a buffer's index, a value's bytes, or a tensor map over a buffer.
 struct Argument {
   int buffer = -1;
   std::vector<char> value;
+  std::optional<TensorMap> map = {};
 };
 
 struct PlannedLaunch {
@@ -37,6 +39,7 @@ struct PlannedLaunch {
   dim3 grid, block;
   size_t shared_bytes;
   bool cooperative;
+  unsigned cluster;
   std::vector<Argument> arguments;
 };
 

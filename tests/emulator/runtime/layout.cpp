@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <stdexcept>
 
 namespace emu {
@@ -40,6 +41,11 @@ std::string plain_name(const std::string &symbol) {
   const size_t scope = name.rfind("::");
   return scope == std::string::npos ? name : name.substr(scope + 2);
 }
+
+// After so many bytes the swizzles of shared memory repeat: pointers and addresses for PTX agree in what is below.
+constexpr size_t pattern = 1024;
+
+size_t up(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 void add_shared(char *begin, size_t bytes, unsigned granule_shift, std::string name) {
   machine.shared_regions.push_back(&machine.memory.add(
@@ -78,18 +84,28 @@ void map_memory(const Job &job, const Image &image) {
 void map_shared(const Job &job, const Image &image, const Entry &entry, size_t dynamic_bytes) {
   machine.memory.remove_shared();
   machine.shared_regions.clear();
-  unsigned finest = 2;
+  unsigned finest = 2, own_bytes = 0;
+  const std::string own = scope_of(entry);
   for (const Buffer &buffer : job.buffers) finest = std::min(finest, buffer.granule_shift);
   machine.static_shared = image.shared;
   machine.static_bytes = image.shared_bytes;
   for (const SharedVariable &variable : image.variables)
-    if (!is_foreign(variable, entry))
+    if (!is_foreign(variable, entry)) {
       add_shared(image.shared + variable.offset, variable.size, finest, plain_name(variable.symbol));
-  std::free(machine.dynamic_shared);
+      if (variable.symbol.starts_with(own)) own_bytes += unsigned(up(variable.size, 16));
+    }
+  // On the device the first KiB is the system's, then come the static variables, then the dynamic memory: it is no
+  // better aligned than that. Here the static ones lie last, each with a red zone behind it.
+  constexpr unsigned system_bytes = 1024;
+  machine.dynamic_window = system_bytes + own_bytes;
+  machine.static_window = unsigned(up(machine.dynamic_window + dynamic_bytes, pattern)) +
+                          unsigned(uintptr_t(image.shared) % pattern);
   machine.dynamic_bytes = dynamic_bytes;
   machine.dynamic_shared = nullptr;
   if (!dynamic_bytes) return;
-  machine.dynamic_shared = static_cast<char *>(std::aligned_alloc(1024, (dynamic_bytes + 1023) / 1024 * 1024));
+  static std::unique_ptr<char, decltype(&std::free)> memory(nullptr, std::free);
+  memory.reset(static_cast<char *>(std::aligned_alloc(pattern, up(dynamic_bytes, pattern) + pattern)));
+  machine.dynamic_shared = memory.get() + machine.dynamic_window % pattern;
   add_shared(machine.dynamic_shared, dynamic_bytes, finest, "dynamic shared memory");
 }
 

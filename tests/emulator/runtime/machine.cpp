@@ -16,6 +16,7 @@ Who Machine::who() const {
 }
 
 Who Machine::who(uint32_t global_thread) const {
+  if (global_thread & Agent::flag) return who(agents[global_thread & ~Agent::flag].issuer);
   const uint32_t b = global_thread / threads_per_block, t = global_thread % threads_per_block;
   const dim3 &grid = launch.grid, &size = launch.block;
   return {{b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y},

@@ -1,24 +1,33 @@
 // The emulated device: its threads, its clock and its memory. One a process.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "async_copy.hpp"
+#include "async_proxy.hpp"
 #include "checker.hpp"
+#include "clocks.hpp"
 #include "fiber.hpp"
+#include "mbarrier.hpp"
 #include "memory.hpp"
 #include "report.hpp"
+#include "wgmma.hpp"
 
 namespace emu {
 
-enum class State : uint8_t { ready, at_block_barrier, at_grid_barrier, in_warp, done };
+enum class State : uint8_t {
+  ready, done, in_warp, in_warpgroup,
+  at_block_barrier, at_grid_barrier, at_cluster_barrier, at_named_barrier, at_mbarrier
+};
 
 struct Thread {
   Context context;
   State state = State::ready;
   bool started = false, yielded = false;
   uint3 index{};
-  Site site;  // where it waits
+  Site site;               // where it waits
+  unsigned waits_for = 0;  // the mbarrier's address or the named barrier's number
   // What it brought to the barrier or the warp collective that it waits at.
   unsigned mask = 0;
   void *payload = nullptr;
@@ -27,6 +36,13 @@ struct Thread {
   Reduction reduction = Reduction::count;
   int result = 0;
   AsyncCopies copies;
+  SharedClock known;                  // what it knows beyond the barriers of its block and its warp; may be null
+  std::unique_ptr<AsyncProxy> async;  // null until it is used
+
+  AsyncProxy &async_proxy() {
+    if (!async) async = std::make_unique<AsyncProxy>();
+    return *async;
+  }
 };
 
 // The shared memory of a block that is not running, and its shadow.
@@ -35,17 +51,36 @@ struct SharedImage {
   std::vector<std::unique_ptr<Cell[]>> shadows;
 };
 
+struct NamedBarrier {
+  unsigned threads = 0, arrived = 0;
+  Clock arriving;
+};
+
+// Blocks that are alive together and reach each other's barriers; without clusters each block is one.
+struct Cluster {
+  uint32_t number = 0, first_block = 0;
+  uint32_t agents = 0;          // that it has had so far
+  std::vector<Block *> blocks;  // by rank
+
+  size_t threads() const;
+};
+
 struct Block {
-  uint32_t linear = 0;
+  uint32_t linear = 0, rank = 0;
+  uint32_t first_thread = 0;  // in the grid
+  Cluster *cluster = nullptr;
   uint3 index{};
   std::vector<Thread> threads;
   std::vector<uint32_t> order;  // in which the threads run
   // clocks[a * 32 + b % 32], b in the warp of a: what thread b did before that time happened before what a does now.
   std::vector<uint32_t> clocks;
   uint32_t synchronised = 0;  // time of the last barrier of the block
-  uint32_t live = 0, at_barrier = 0, at_grid = 0;
+  uint32_t live = 0, at_barrier = 0, at_grid = 0, at_cluster = 0;
   size_t first_stack = 0;
   SharedImage shared;
+  Mbarriers mbarriers;
+  std::array<NamedBarrier, 16> named;
+  std::vector<std::unique_ptr<Warpgroup>> warpgroups;
 };
 
 enum class Order : uint8_t { forward, reverse, random };
@@ -56,6 +91,7 @@ struct Launch {
   dim3 grid, block;
   size_t shared_bytes = 0;
   bool cooperative = false;
+  unsigned cluster = 1;
   Order order = Order::forward;
   uint64_t seed = 0;
 };
@@ -77,8 +113,10 @@ struct Machine {
   uint32_t time = 1;              // advances at every synchronisation
   uint32_t grid_synchronised = 0;  // time of the last barrier of the grid
   uint64_t switches = 0;
+  std::vector<Agent> agents;  // of this launch
 
   char *static_shared = nullptr, *dynamic_shared = nullptr;
+  unsigned static_window = 0, dynamic_window = 0;  // their addresses for PTX
   size_t static_bytes = 0, dynamic_bytes = 0;
   std::vector<Region *> shared_regions;  // one for each variable, and one for dynamic shared memory
 
@@ -86,7 +124,7 @@ struct Machine {
   Who who() const;
   Who who(uint32_t global_thread) const;
   // Whether a barrier orders an earlier event before what the running thread does now.
-  bool ordered(const Event &earlier, Space space) const;
+  bool ordered(const Event &earlier) const;
   void make_current(uint32_t thread);
   // Back to the scheduler, until the thread is ready again.
   void wait();
@@ -95,12 +133,31 @@ struct Machine {
 
 extern Machine machine;
 
-inline bool Machine::ordered(const Event &earlier, Space space) const {
+inline size_t Cluster::threads() const { return blocks.size() * machine.threads_per_block; }
+
+inline bool Machine::ordered(const Event &earlier) const {
   if (earlier.thread == me || earlier.time < grid_synchronised) return true;
-  if (space != Space::shared && earlier.thread / threads_per_block != block->linear) return false;
-  if (earlier.time < block->synchronised) return true;
-  const uint32_t other = earlier.thread % threads_per_block;
-  return other / 32 == current / 32 && earlier.time < block->clocks[current * 32 + other % 32];
+  const uint32_t other = earlier.thread - block->first_thread;
+  if (other < threads_per_block) {
+    if (earlier.time < block->synchronised) return true;
+    if (other / 32 == current / 32 && earlier.time < block->clocks[current * 32 + other % 32]) return true;
+  }
+  return block->threads[current].known && knows(earlier);
 }
+
+// Another block's shared memory stands in the checker's eyes where the running block's own does; its bytes do not.
+class VisitShared {
+ public:
+  explicit VisitShared(Block &host) : host_(&host == machine.block ? nullptr : &host) { swap(); }
+  ~VisitShared() { swap(); }
+  VisitShared(const VisitShared &) = delete;
+
+ private:
+  void swap() {
+    for (size_t i = 0; host_ && i < machine.shared_regions.size(); ++i)
+      machine.shared_regions[i]->shadow.swap(host_->shared.shadows[i]);
+  }
+  Block *host_;
+};
 
 }  // namespace emu

@@ -41,7 +41,10 @@ struct Region {
   // Cells are aligned to their size, whatever the region is: a lone `__shared__ bool` may lie anywhere.
   size_t cells() const { return (end >> granule_shift) - (begin >> granule_shift) + 1; }
   Cell &cell(uintptr_t address) const { return shadow[(address >> granule_shift) - (begin >> granule_shift)]; }
-  bool is_padding(uintptr_t address) const { return row < pitch && (address - begin) % pitch >= row; }
+  // Whether an access ends behind the elements of the row that it begins in.
+  bool reaches_padding(uintptr_t address, size_t bytes) const {
+    return row < pitch && (address - begin) % pitch + bytes > row;
+  }
   void forget(bool initialised);  // a fresh shadow
 };
 

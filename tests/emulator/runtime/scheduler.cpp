@@ -17,37 +17,18 @@ void thread_main() {
   Thread &thread = machine.thread();
   if (const AsyncCopy *copy = thread.copies.outstanding())
     machine.reports.add("copy-not-waited-for", "the thread ended with a cp.async that it never waited for", copy->pc);
+  if (thread.async) thread.async->report_unfinished();
   thread.state = State::done;
   --machine.block->live;
   switch_context(thread.context, machine.main);
   std::abort();
 }
 
-void copy_shared(char *to, const char *from, size_t bytes) {
-  if (bytes) std::memcpy(to, from, bytes);
-}
-
-// A block that waits for the grid lends the shared memory to the next.
-void save_shared(SharedImage &image) {
-  image.bytes.resize(machine.static_bytes + machine.dynamic_bytes);
-  copy_shared(image.bytes.data(), machine.static_shared, machine.static_bytes);
-  copy_shared(image.bytes.data() + machine.static_bytes, machine.dynamic_shared, machine.dynamic_bytes);
-  image.shadows.clear();
-  for (Region *region : machine.shared_regions) image.shadows.push_back(std::move(region->shadow));
-}
-
-void restore_shared(SharedImage &image) {
-  copy_shared(machine.static_shared, image.bytes.data(), machine.static_bytes);
-  copy_shared(machine.dynamic_shared, image.bytes.data() + machine.static_bytes, machine.dynamic_bytes);
-  size_t i = 0;
-  for (Region *region : machine.shared_regions) region->shadow = std::move(image.shadows[i++]);
-}
-
-// Shared memory holds garbage when a block begins: here NaN, and uninitialised to the checker.
-void poison_shared() {
-  if (machine.static_bytes) std::memset(machine.static_shared, 0xff, machine.static_bytes);
-  if (machine.dynamic_bytes) std::memset(machine.dynamic_shared, 0xff, machine.dynamic_bytes);
-  for (Region *region : machine.shared_regions) region->forget(false);
+// What an mbarrier is still to hear of.
+std::string missing_at(const Block &block, unsigned address) {
+  const Mbarrier &barrier = block.mbarriers.at(address);
+  return " (an mbarrier without " + std::to_string(barrier.bytes) + " bytes and " + std::to_string(barrier.pending) +
+         " arrivals)";
 }
 
 void enter(Block &block) {
@@ -60,64 +41,102 @@ void enter(Block &block) {
 Scheduler::Scheduler(const Launch &launch) : launch_(launch), random_(launch.seed) {
   gridDim = launch.grid;
   blockDim = launch.block;
+  machine.agents.clear();
 }
 
 void Scheduler::run() {
   machine.running = true;
-  launch_.cooperative ? run_together() : run_one_by_one();
+  const std::vector<uint32_t> order = block_order();
+  const size_t together = launch_.cooperative ? order.size() : launch_.cluster;
+  machine.stacks.reserve(together * machine.threads_per_block);
+  blocks_.resize(together);
+  for (std::span<const uint32_t> left = order; !left.empty(); left = left.subspan(together))
+    if (!run_together(left.first(together))) break;
   machine.running = false;
   machine.block = nullptr;
 }
 
+void Scheduler::arrange(std::vector<uint32_t> &numbers) {
+  if (launch_.order == Order::reverse) std::reverse(numbers.begin(), numbers.end());
+  if (launch_.order == Order::random) std::shuffle(numbers.begin(), numbers.end(), random_);
+}
+
+// The blocks of a cluster, which are neighbours along x, stay together.
 std::vector<uint32_t> Scheduler::block_order() {
-  std::vector<uint32_t> order(size_t(launch_.grid.x) * launch_.grid.y * launch_.grid.z);
-  std::iota(order.begin(), order.end(), 0);
-  if (launch_.order == Order::reverse) std::reverse(order.begin(), order.end());
-  if (launch_.order == Order::random) std::shuffle(order.begin(), order.end(), random_);
+  const uint32_t size = launch_.cluster;
+  std::vector<uint32_t> clusters(size_t(launch_.grid.x) * launch_.grid.y * launch_.grid.z / size), order;
+  std::iota(clusters.begin(), clusters.end(), 0);
+  arrange(clusters);
+  for (uint32_t cluster : clusters) {
+    std::vector<uint32_t> blocks(size);
+    std::iota(blocks.begin(), blocks.end(), cluster * size);
+    arrange(blocks);
+    order.insert(order.end(), blocks.begin(), blocks.end());
+  }
   return order;
 }
 
-void Scheduler::run_one_by_one() {
-  machine.stacks.reserve(machine.threads_per_block);
-  Block block;
-  for (uint32_t linear : block_order()) {
-    begin(block, linear, 0);
-    Stop stop = run(block);
-    while (stop == Stop::spinning) stop = run(block);  // no other block can help: until the time limit
-    if (stop == Stop::grid_barrier)
-      machine.reports.add("launch", "a grid barrier in a launch that is not cooperative", 0, &block.threads[0].site);
-    if (stop == Stop::stuck) report_deadlock(block);
-    if (stop != Stop::finished) return;
+bool Scheduler::run_together(std::span<const uint32_t> linear) {
+  begin(linear);
+  for (;;) {
+    bool progress = false;
+    if (!take_turns(progress)) return false;
+    if (std::none_of(blocks_.begin(), blocks_.end(), [](const Block &block) { return block.live; })) return true;
+    if (!release_barriers() && !progress) return end_stuck();
   }
 }
 
-// Blocks of a cooperative launch are all resident: each runs until it waits for the grid, then lends its place.
-void Scheduler::run_together() {
-  const std::vector<uint32_t> order = block_order();
-  machine.stacks.reserve(order.size() * machine.threads_per_block);
-  std::vector<Block> blocks(order.size());
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    begin(blocks[i], order[i], i * machine.threads_per_block);
-    save_shared(blocks[i].shared);
+bool Scheduler::take_turns(bool &progress) {
+  const bool alone = blocks_.size() == 1;
+  for (Block &block : blocks_) {
+    if (!block.live || block.at_grid == block.live) continue;
+    const uint64_t before = machine.switches;
+    if (!alone) enter(block), restore_shared(block.shared);
+    const Stop stop = run(block);
+    if (!alone) save_shared(block.shared);
+    if (stop == Stop::aborted) return false;
+    if (stop == Stop::grid_barrier && !launch_.cooperative)
+      machine.reports.add("launch", "a grid barrier in a launch that is not cooperative", 0, &block.threads[0].site);
+    // Out of a cluster, nobody else can help.
+    if (stop == Stop::stuck && launch_.cluster == 1 && block.at_cluster < block.live) return end_stuck();
+    progress |= machine.switches != before;
   }
-  for (size_t left = blocks.size(); left;) {
-    bool progress = false;
-    size_t waiting = 0;
-    for (Block &block : blocks) {
-      if (block.live && block.at_grid < block.live) {
-        enter(block);
-        restore_shared(block.shared);
-        const Stop stop = run(block);
-        save_shared(block.shared);
-        if (stop == Stop::stuck) report_deadlock(block);
-        if (stop == Stop::stuck || stop == Stop::aborted) return;
-        progress = true;
-        left -= stop == Stop::finished;
-      }
-      waiting += block.live && block.at_grid == block.live;
-    }
-    if (left && waiting == left) release_grid_barrier(blocks);
-    else if (!progress) return;
+  return true;
+}
+
+bool Scheduler::release_barriers() {
+  bool released = false;
+  for (Cluster &cluster : clusters_) released |= release_cluster_barrier(cluster);
+  const auto waits = [](const Block &block) { return block.at_grid == block.live; };
+  if (!launch_.cooperative || !std::all_of(blocks_.begin(), blocks_.end(), waits)) return released;
+  release_grid_barrier(blocks_);
+  return true;
+}
+
+// Nobody can go on: name the first block that should have.
+bool Scheduler::end_stuck() {
+  const auto stuck = std::find_if(blocks_.begin(), blocks_.end(),
+                                  [](const Block &block) { return block.live && block.at_grid < block.live; });
+  if (stuck != blocks_.end()) {
+    enter(*stuck);
+    report_deadlock(*stuck);
+  }
+  return false;
+}
+
+void Scheduler::begin(std::span<const uint32_t> linear) {
+  const uint32_t size = launch_.cluster;
+  clusters_.assign(linear.size() / size, Cluster{});
+  for (size_t i = 0; i < linear.size(); ++i) {
+    Cluster &cluster = clusters_[i / size];
+    cluster.number = linear[i] / size;
+    cluster.first_block = cluster.number * size;
+    cluster.blocks.resize(size);
+    blocks_[i].cluster = &cluster;
+    blocks_[i].rank = linear[i] % size;
+    cluster.blocks[blocks_[i].rank] = &blocks_[i];
+    begin(blocks_[i], linear[i], i * machine.threads_per_block);
+    if (linear.size() > 1) save_shared(blocks_[i].shared);
   }
 }
 
@@ -125,8 +144,10 @@ void Scheduler::begin(Block &block, uint32_t linear, size_t first_stack) {
   const dim3 &grid = launch_.grid, &size = launch_.block;
   const uint32_t count = machine.threads_per_block;
   block.linear = linear;
+  block.first_thread = linear * count;
   block.index = {linear % grid.x, linear / grid.x % grid.y, linear / grid.x / grid.y};
-  block.threads.assign(count, Thread{});
+  block.threads.clear();
+  block.threads.resize(count);
   for (uint32_t i = 0; i < count; ++i)
     block.threads[i].index = {i % size.x, i / size.x % size.y, i / size.x / size.y};
   block.order.resize(count);
@@ -135,7 +156,10 @@ void Scheduler::begin(Block &block, uint32_t linear, size_t first_stack) {
   shuffle(block);
   block.clocks.assign(size_t(count) * 32, 0);
   block.live = count;
-  block.at_barrier = block.at_grid = 0;
+  block.at_barrier = block.at_grid = block.at_cluster = 0;
+  block.mbarriers.clear();
+  block.named = {};
+  block.warpgroups.clear();
   block.synchronised = ++machine.time;
   block.first_stack = first_stack;
   poison_shared();
@@ -150,14 +174,17 @@ Stop Scheduler::run(Block &block) {
   for (;;) {
     const bool progress = run_ready(block);
     if (machine.aborted) return Stop::aborted;
-    if (!block.live) return Stop::finished;
+    if (!block.live) {
+      report_abandoned(block);
+      return Stop::finished;
+    }
     if (block.at_grid == block.live) return Stop::grid_barrier;
     if (block.at_barrier == block.live) {
       release_block_barrier(block);
       shuffle(block);
       continue;
     }
-    if (progress) continue;
+    if (progress || land_next(block, launch_.order, random_)) continue;
     const bool anybody = std::any_of(block.threads.begin(), block.threads.end(),
                                      [](const Thread &t) { return t.state == State::ready; });
     if (anybody) return Stop::spinning;
@@ -199,7 +226,9 @@ void Scheduler::report_deadlock(Block &block) {
     if (thread.state == State::done) continue;
     const std::string line = "line " + std::to_string(thread.site.line());
     if (!first) first = &thread, machine.make_current(i);
-    if (waits.find(line) == std::string::npos) waits += (waits.empty() ? "" : ", ") + line;
+    if (waits.find(line) != std::string::npos) continue;
+    waits += (waits.empty() ? "" : ", ") + line;
+    if (thread.state == State::at_mbarrier) waits += missing_at(block, thread.waits_for);
   }
   const auto exited = block.threads.size() - block.live;
   const std::string what = std::to_string(block.live) + " threads wait for each other at " + waits + "; " +

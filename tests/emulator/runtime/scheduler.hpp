@@ -1,6 +1,7 @@
 // Runs the threads of a block until none can go on, and the blocks of a grid.
 #pragma once
 #include <random>
+#include <span>
 
 #include "machine.hpp"
 
@@ -16,23 +17,37 @@ class Scheduler {
   void run();
 
  private:
-  void run_one_by_one();
-  void run_together();
+  // Blocks that are alive together, until all have ended; false where a report has ended the launch.
+  bool run_together(std::span<const uint32_t> linear);
+  void begin(std::span<const uint32_t> linear);
   void begin(Block &block, uint32_t linear, size_t first_stack);
+  // One turn for each block that does not wait for the others. False where a report has ended the launch.
+  bool take_turns(bool &progress);
+  bool release_barriers();
   Stop run(Block &block);
   bool run_ready(Block &block);
   void resume(Block &block, uint32_t thread);
   void shuffle(Block &block);
   void report_deadlock(Block &block);
+  bool end_stuck();
   std::vector<uint32_t> block_order();
+  void arrange(std::vector<uint32_t> &numbers);
 
   const Launch &launch_;
+  std::vector<Block> blocks_;
+  std::vector<Cluster> clusters_;
   std::mt19937_64 random_;
 };
 
+// shared_image.cpp: a block that waits for others lends the shared memory to the next.
+void save_shared(SharedImage &image);
+void restore_shared(SharedImage &image);
+// Shared memory holds garbage when a block begins: here NaN, and uninitialised to the checker.
+void poison_shared();
 // barriers.cpp
 void release_block_barrier(Block &block);
 void release_grid_barrier(std::vector<Block> &blocks);
+bool release_cluster_barrier(Cluster &cluster);
 // collectives.cpp: let each group of lanes go that is complete; false if there is none.
 bool release_warp(Block &block, uint32_t warp);
 

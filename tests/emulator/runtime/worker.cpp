@@ -85,6 +85,11 @@ const Entry &find_entry(const std::string &name) {
   throw std::runtime_error("the .cu was compiled without the entry " + name);
 }
 
+int size_of(const Argument &argument) {
+  if (argument.map) return int(sizeof *argument.map);
+  return argument.buffer >= 0 ? -1 : int(argument.value.size());
+}
+
 void check_arguments(const PlannedLaunch &plan, const Entry &entry) {
   int sizes[64];
   const auto count = size_t(entry.sizes(sizes));
@@ -92,7 +97,7 @@ void check_arguments(const PlannedLaunch &plan, const Entry &entry) {
     throw std::runtime_error(plan.entry + " takes " + std::to_string(count) + " arguments, the plan has " +
                              std::to_string(plan.arguments.size()));
   for (size_t i = 0; i < count; ++i) {
-    const int given = plan.arguments[i].buffer >= 0 ? -1 : int(plan.arguments[i].value.size());
+    const int given = size_of(plan.arguments[i]);
     if (given == sizes[i]) continue;
     const auto name = [](int size) { return size < 0 ? std::string("a pointer") : std::to_string(size) + " bytes"; };
     throw std::runtime_error(plan.entry + ", argument " + std::to_string(i) + ": is " + name(sizes[i]) +
@@ -110,6 +115,32 @@ void check_limits(const PlannedLaunch &plan) {
   if (plan.shared_bytes > 227 * 1024)
     throw std::runtime_error(plan.entry + ": no device has " + std::to_string(plan.shared_bytes) +
                              " bytes of shared memory for a block");
+  if (!plan.cluster || plan.cluster > 8 || grid.x % plan.cluster)
+    throw std::runtime_error(plan.entry + ": no device divides a grid " + std::to_string(grid.x) +
+                             " blocks wide into clusters of " + std::to_string(plan.cluster) + "; at most 8");
+}
+
+// What cuTensorMapEncodeTiled demands of a map.
+void check_map(const std::string &entry, const TensorMap &map) {
+  const auto refuse = [&](const std::string &what) { throw std::runtime_error(entry + ": no tensor map has " + what); };
+  for (const uint64_t pitch : map.pitch)
+    if (pitch % 16) refuse("rows " + std::to_string(pitch) + " bytes apart; expected a multiple of 16");
+  if (uintptr_t(map.base) % 16) refuse("a base that is not aligned to 16 bytes");
+  for (const uint32_t side : map.box)
+    if (!side || side > 256) refuse("a box with a side of " + std::to_string(side) + "; expected 1 to 256");
+  const uint32_t row = map.box[0] * map.itemsize;
+  if (row % 16) refuse("a box with rows of " + std::to_string(row) + " bytes; expected a multiple of 16");
+  if (map.swizzle && row > map.swizzle)
+    refuse("a box with rows of " + std::to_string(row) + " bytes, swizzled over " + std::to_string(map.swizzle));
+}
+
+void *value_of(Job &job, Argument &argument, const std::string &entry) {
+  if (argument.buffer < 0) return argument.value.data();
+  Buffer &buffer = job.buffers[size_t(argument.buffer)];
+  if (!argument.map) return &buffer.data;
+  argument.map->base = buffer.data;
+  check_map(entry, *argument.map);
+  return &*argument.map;
 }
 
 void run_launch(Job &job, PlannedLaunch &plan, const Run &run, const Image &image) {
@@ -117,13 +148,10 @@ void run_launch(Job &job, PlannedLaunch &plan, const Run &run, const Image &imag
   check_arguments(plan, entry);
   check_limits(plan);
   void *arguments[64];
-  for (size_t i = 0; i < plan.arguments.size(); ++i) {
-    Argument &argument = plan.arguments[i];
-    arguments[i] = argument.buffer >= 0 ? static_cast<void *>(&job.buffers[size_t(argument.buffer)].data)
-                                        : argument.value.data();
-  }
+  for (size_t i = 0; i < plan.arguments.size(); ++i) arguments[i] = value_of(job, plan.arguments[i], plan.entry);
   map_shared(job, image, entry, plan.shared_bytes);
-  machine.launch = {&entry, arguments, plan.grid, plan.block, plan.shared_bytes, plan.cooperative, run.order, run.seed};
+  machine.launch = {&entry, arguments, plan.grid, plan.block, plan.shared_bytes, plan.cooperative, plan.cluster,
+                    run.order, run.seed};
   machine.threads_per_block = plan.block.x * plan.block.y * plan.block.z;
   Scheduler(machine.launch).run();
   machine.grid_synchronised = ++machine.time;  // the next launch sees all of this one

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <source_location>
 
+#include "tensor_map.h"
 #include "vector_types.h"
 
 namespace emu {
@@ -43,6 +44,40 @@ void *shared_pointer(unsigned address);
 void copy_async(void *destination, const void *source, unsigned bytes, unsigned source_bytes, Site site);
 void commit_copies();
 void wait_copies(unsigned pending, Site site);
+
+// mbarriers, named by their address in the window. `rank` is a block of the cluster, or `own_block`.
+constexpr unsigned own_block = ~0u;
+void mbarrier_init(unsigned barrier, unsigned arrivals, Site site);
+void mbarrier_arrive(unsigned barrier, unsigned rank, unsigned expected_bytes, Site site);
+void mbarrier_wait(unsigned barrier, unsigned parity, Site site);
+void fence_mbarrier_init();
+void fence_proxy_async();
+
+// The TMA: bytes land when somebody waits for them and nobody else can go on. mask: blocks of the cluster, 0 for own.
+struct Corner {
+  int x, y, z;
+};
+void tma_load(unsigned destination, const TensorMap *map, Corner corner, unsigned barrier, unsigned mask, Site site);
+void tma_store(const TensorMap *map, unsigned source, Corner corner, Site site);
+void tma_store_commit();
+void tma_store_wait_read(unsigned pending);
+
+unsigned cluster_rank();
+void cluster_barrier(Site site);
+void named_barrier(unsigned id, unsigned threads, Site site);
+
+// wgmma: operands are read, and sums appear in `d`, at the wait that covers them.
+enum class OperandType { f16, bf16, tf32 };
+struct WarpgroupProduct {
+  OperandType type;
+  unsigned n;
+  uint64_t a, b;
+  bool mn_major_a, mn_major_b, accumulate;
+};
+void wgmma(float *d, const WarpgroupProduct &product, Site site);
+void wgmma_fence();
+void wgmma_commit();
+void wgmma_wait(unsigned pending);
 
 // One kernel of the translation unit: the name expression it was asked for by, and how to call it.
 struct Entry {

@@ -1,0 +1,71 @@
+// The twins of cuda/ptx_hopper.cuh, after the PTX ISA ("mbarrier", "cp.async.bulk.tensor", "wgmma.mma_async").
+#pragma once
+#include "ptx_twins.h"
+
+using TensorMap = emu::TensorMap;
+
+namespace ptx {
+
+EMU_INLINE void mbarrier_init(unsigned barrier, unsigned arrivals, EMU_SITE) {
+  emu::mbarrier_init(barrier, arrivals, site);
+}
+EMU_INLINE void fence_mbarrier_init() { emu::fence_mbarrier_init(); }
+EMU_INLINE void mbarrier_arrive_expect_tx(unsigned barrier, unsigned bytes, EMU_SITE) {
+  emu::mbarrier_arrive(barrier, emu::own_block, bytes, site);
+}
+EMU_INLINE void mbarrier_arrive(unsigned barrier, EMU_SITE) { emu::mbarrier_arrive(barrier, emu::own_block, 0, site); }
+EMU_INLINE void mbarrier_arrive_cluster(unsigned barrier, unsigned rank, EMU_SITE) {
+  emu::mbarrier_arrive(barrier, rank, 0, site);
+}
+EMU_INLINE void mbarrier_wait(unsigned barrier, unsigned parity, EMU_SITE) {
+  emu::mbarrier_wait(barrier, parity, site);
+}
+
+EMU_INLINE void fence_proxy_async() { emu::fence_proxy_async(); }
+
+EMU_INLINE void tma_load(unsigned destination, const TensorMap *map, int x, int y, int z, unsigned barrier, EMU_SITE) {
+  emu::tma_load(destination, map, {x, y, z}, barrier, 0, site);
+}
+EMU_INLINE void tma_load_multicast(unsigned destination, const TensorMap *map, int x, int y, int z, unsigned barrier,
+                                   unsigned short mask, EMU_SITE) {
+  emu::tma_load(destination, map, {x, y, z}, barrier, mask, site);
+}
+EMU_INLINE void tma_store(const TensorMap *map, unsigned source, int x, int y, int z, EMU_SITE) {
+  emu::tma_store(map, source, {x, y, z}, site);
+}
+EMU_INLINE void tma_store_commit() { emu::tma_store_commit(); }
+template <int pending> EMU_INLINE void tma_store_wait_read() { emu::tma_store_wait_read(pending); }
+EMU_INLINE void tma_prefetch(const TensorMap *) {}
+
+EMU_INLINE unsigned cluster_rank() { return emu::cluster_rank(); }
+EMU_INLINE void cluster_sync(EMU_SITE) { emu::cluster_barrier(site); }
+EMU_INLINE void named_barrier_sync(unsigned id, unsigned threads, EMU_SITE) { emu::named_barrier(id, threads, site); }
+
+// The emulator has registers without end.
+template <int registers> EMU_INLINE void setmaxnreg_dec() {
+  static_assert(registers >= 24 && registers <= 256 && registers % 8 == 0, "24 to 256 registers, a multiple of 8");
+}
+template <int registers> EMU_INLINE void setmaxnreg_inc() { setmaxnreg_dec<registers>(); }
+
+EMU_INLINE void wgmma_fence() { emu::wgmma_fence(); }
+EMU_INLINE void wgmma_commit() { emu::wgmma_commit(); }
+template <int pending> EMU_INLINE void wgmma_wait() { emu::wgmma_wait(pending); }
+
+#define EMU_WGMMA(type)                                                                                           \
+  template <int mn_major_a, int mn_major_b, int count>                                                            \
+  EMU_INLINE void wgmma_##type(float (&d)[count], unsigned long long a, unsigned long long b, int accumulate,     \
+                               EMU_SITE) {                                                                        \
+    static_assert(count == 32 || count == 64 || count == 128, "64 x 64, 128 or 256 sums");                        \
+    emu::wgmma(d, {emu::OperandType::type, count * 2, a, b, mn_major_a != 0, mn_major_b != 0, accumulate != 0}, \
+               site);                                                                                             \
+  }
+EMU_WGMMA(f16)
+EMU_WGMMA(bf16)
+#undef EMU_WGMMA
+template <int count>
+EMU_INLINE void wgmma_tf32(float (&d)[count], unsigned long long a, unsigned long long b, int accumulate, EMU_SITE) {
+  static_assert(count == 32 || count == 64 || count == 128, "64 x 64, 128 or 256 sums");
+  emu::wgmma(d, {emu::OperandType::tf32, count * 2, a, b, false, false, accumulate != 0}, site);
+}
+
+}  // namespace ptx

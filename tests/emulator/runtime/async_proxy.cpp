@@ -1,0 +1,58 @@
+#include "async_proxy.hpp"
+
+#include <algorithm>
+
+#include "machine.hpp"
+
+namespace emu {
+
+bool AsyncProxy::is_fenced(uintptr_t begin, size_t bytes) const {
+  if (!has_fenced_sums) return false;
+  return std::none_of(sums.begin(), sums.end(),
+                      [&](const SumRange &range) { return range.touched && range.overlaps(begin, bytes); });
+}
+
+void AsyncProxy::fence_sums() {
+  has_fenced_sums = true;
+  for (SumRange &range : sums) range.touched = false;
+}
+
+void AsyncProxy::hand_over(uintptr_t begin, size_t bytes) {
+  // What else lay there is no longer alive.
+  std::erase_if(sums, [&](const SumRange &r) { return r.overlaps(begin, bytes); });
+  sums.push_back({begin, bytes});
+}
+
+void AsyncProxy::hand_back(uintptr_t begin) {
+  for (SumRange &range : sums)
+    if (range.begin == begin) range.in_flight = false;
+}
+
+void AsyncProxy::check_sums(uintptr_t address, size_t bytes, bool is_read, uintptr_t pc) {
+  for (SumRange &range : sums) {
+    if (!range.overlaps(address, bytes)) continue;
+    range.touched = true;
+    if (!range.in_flight) continue;
+    const std::string what = std::string(is_read ? "read" : "write") + " of element ";
+    machine.reports.add("wgmma-in-flight", what + std::to_string((address - range.begin) / 4) +
+                        " of sums that a wgmma is still adding to", pc);
+  }
+}
+
+bool AsyncProxy::shows(const Event &write) const {
+  const auto fence = std::upper_bound(fences.begin(), fences.end(), write.time);
+  return fence != fences.end() && machine.ordered({write.thread, *fence - 1, 0});
+}
+
+void AsyncProxy::report_unfinished() const {
+  const BulkStore *store = nullptr;
+  if (!open_stores.empty()) store = &open_stores.front();
+  for (const StoreGroup &group : stores)
+    if (!group.stores.empty()) store = &group.stores.front();
+  if (store)
+    machine.reports.add("copy-not-waited-for", "the thread ended with a TMA store that it never waited for", store->pc);
+  if (std::any_of(sums.begin(), sums.end(), [](const SumRange &range) { return range.in_flight; }))
+    machine.reports.add("wgmma-in-flight", "the thread ended with a wgmma that it never waited for", last_product);
+}
+
+}  // namespace emu

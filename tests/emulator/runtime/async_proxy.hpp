@@ -1,0 +1,64 @@
+// What a thread has under way in the async proxy, and its fences towards it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tma.hpp"
+
+namespace emu {
+
+struct Event;
+
+// An array of sums on the thread's stack that wgmma has been handed before.
+struct SumRange {
+  uintptr_t begin;
+  size_t bytes;
+  bool in_flight = true;
+  bool touched = false;  // by the thread itself, since its last wgmma.fence
+
+  bool overlaps(uintptr_t address, size_t count) const { return address < begin + bytes && begin < address + count; }
+};
+
+// A box that has been issued and has still to be read from shared memory.
+struct BulkStore {
+  TensorMap map;
+  Corner corner;
+  unsigned source;
+  uintptr_t pc;
+};
+
+struct AsyncProxy {
+  std::vector<uint32_t> fences;  // times of fence.proxy.async
+
+  struct StoreGroup {
+    std::vector<BulkStore> stores;
+    uint32_t time;  // of its commit
+  };
+  std::vector<BulkStore> open_stores;
+  std::vector<StoreGroup> stores;
+  uint32_t store_agent = 0;
+  void wait_for_stores(size_t pending);
+
+  struct ProductGroup {
+    size_t products;  // that the warpgroup had issued at its commit
+    uint32_t time;
+  };
+  std::vector<SumRange> sums;
+  std::vector<ProductGroup> groups;
+  bool has_fenced_sums = false;
+  uintptr_t last_product = 0;  // the instruction that issued it
+  bool is_fenced(uintptr_t begin, size_t bytes) const;
+  void fence_sums();
+  void hand_over(uintptr_t begin, size_t bytes);
+  void hand_back(uintptr_t begin);
+  // An access of the thread to its stack.
+  void check_sums(uintptr_t address, size_t bytes, bool is_read, uintptr_t pc);
+
+  // Whether a fence of this thread's that the running thread knows of has shown that write to the async proxy.
+  bool shows(const Event &write) const;
+  // The thread has ended: stores and products that it has not waited for.
+  void report_unfinished() const;
+};
+
+}  // namespace emu

@@ -1,0 +1,46 @@
+// An operand of wgmma behind its 64-bit descriptor: PTX ISA, "Shared memory matrix layout" and "Matrix descriptor".
+#pragma once
+#include <cstdint>
+
+#include "tma.hpp"
+
+namespace emu {
+
+struct Descriptor {
+  unsigned start, leading, stride;  // shared address and byte offsets
+  unsigned base_offset;
+  unsigned span;  // bytes over which the layout is swizzled: 128, 64, 32, or 0
+
+  explicit Descriptor(uint64_t bits)
+      : start(unsigned(bits & 0x3fff) << 4), leading(unsigned(bits >> 16 & 0x3fff) << 4),
+        stride(unsigned(bits >> 32 & 0x3fff) << 4), base_offset(unsigned(bits >> 49 & 7)) {
+    constexpr unsigned spans[] = {0, 128, 64, 32};
+    span = spans[bits >> 62];
+  }
+
+  // Stored along k: the 16 bytes that are the `half`th (of two) of row r.
+  unsigned k_major(unsigned r, unsigned half) const {
+    if (!span) return start + r % 8 * 16 + r / 8 * stride + half * leading;
+    return swizzled(start + r % 8 * span + r / 8 * stride + half * 16, span);
+  }
+  // Stored along m or n: the `eight`th eight rows of column k.
+  unsigned mn_major(unsigned eight, unsigned k) const {
+    if (!span) return start + eight * stride + k % 8 * 16 + k / 8 * leading;
+    const unsigned across = span / 16;
+    return swizzled(start + eight % across * 16 + eight / across * leading + k % 8 * span + k / 8 * stride, span);
+  }
+
+  // f(address, row, k) for each 16 bytes of rows [begin, end): elements of one row from k on or, with `mn`, of column k
+  // from `row` on.
+  template <class F> void each_piece(bool mn, unsigned begin, unsigned end, unsigned elements, F f) const {
+    if (mn) {
+      for (unsigned row = begin; row < end; row += 8)
+        for (unsigned k = 0; k < 16; ++k) f(mn_major(row / 8, k), row, k);
+    } else {
+      for (unsigned row = begin; row < end; ++row)
+        for (unsigned half = 0; half < 2; ++half) f(k_major(row, half), row, half * elements);
+    }
+  }
+};
+
+}  // namespace emu

@@ -1,0 +1,46 @@
+// mbarriers: phases that end with the last arrival and the last byte that was announced.
+#pragma once
+#include <map>
+#include <random>
+#include <vector>
+
+#include "../include/emu/runtime.h"
+#include "clocks.hpp"
+
+namespace emu {
+
+struct Block;
+enum class Order : uint8_t;
+
+// A box on its way into shared memory.
+struct Landing {
+  TensorMap map;
+  Corner corner;
+  unsigned destination;
+  uintptr_t pc;
+};
+
+struct Mbarrier {
+  uint32_t arrivals = 0, pending = 0;  // of a phase, and those that are still missing in this one
+  int64_t bytes = 0;                   // announced and not yet landed; below 0 where they landed first
+  uint32_t phase = 0;
+  bool published = false;  // a fence has shown it to the cluster and to the TMA
+  uint32_t agent = 0;      // the TMA, as far as this barrier hears of it
+  uint32_t initialiser = 0;
+  Clock arriving;         // what those who have arrived knew
+  SharedClock completed;  // the same at the end of the last phase
+  std::vector<Landing> landings;
+  Site site;
+};
+
+using Mbarriers = std::map<unsigned, Mbarrier>;
+
+// The barrier at an address of a block, checked as an access of the running thread. Aborts where none is initialised.
+Mbarrier &find_mbarrier(Block &block, unsigned address, uintptr_t pc, Site site);
+// Let one box land at a barrier that somebody waits at; false if there is none.
+bool land_next(Block &block, Order order, std::mt19937_64 &random);
+void end_phase_if_complete(Block &block, unsigned address, Mbarrier &barrier);
+// Boxes that nobody waited for, when all threads of a block have ended.
+void report_abandoned(Block &block);
+
+}  // namespace emu

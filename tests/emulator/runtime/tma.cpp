@@ -1,0 +1,142 @@
+#include "tma.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "machine.hpp"
+
+namespace emu {
+
+namespace {
+
+constexpr unsigned piece = 16;  // bytes that no swizzle tears apart
+
+// Part of a row of a box: where its 16 bytes lie in shared memory, and which of them are in the tensor.
+struct Piece {
+  char *shared;
+  char *global;          // of the first byte inside, nullptr where none is
+  unsigned skip, bytes;  // inside are `bytes` bytes behind the first `skip`
+};
+
+Piece piece_at(const TensorMap &map, const Corner &corner, unsigned address, unsigned row, unsigned offset) {
+  const unsigned unswizzled = address + row * map.box[0] * map.itemsize + offset;
+  Piece found{static_cast<char *>(shared_pointer(swizzled(unswizzled, map.swizzle))), nullptr, 0, 0};
+  const int64_t y = int64_t(corner.y) + row, z = corner.z;
+  if (y < 0 || z < 0 || uint64_t(y) >= map.size[1] || uint64_t(z) >= map.size[2]) return found;
+  const int64_t begin = int64_t(corner.x) * map.itemsize + offset, width = int64_t(map.size[0] * map.itemsize);
+  const int64_t from = std::max<int64_t>(begin, 0), to = std::min<int64_t>(begin + piece, width);
+  if (from >= to) return found;
+  found.global = map.base + uint64_t(z) * map.pitch[1] + uint64_t(y) * map.pitch[0] + from;
+  found.skip = unsigned(from - begin);
+  found.bytes = unsigned(to - from);
+  return found;
+}
+
+template <class F> void each_piece(const TensorMap &map, const Corner &corner, unsigned address, F f) {
+  for (unsigned row = 0; row < map.box[1]; ++row)
+    for (unsigned offset = 0; offset < map.box[0] * map.itemsize; offset += piece)
+      f(piece_at(map, corner, address, row, offset));
+}
+
+// To the nearest TF32, ties away from zero; infinities and NaNs stay.
+void round_to_tf32(char *bytes) {
+  for (unsigned i = 0; i < piece; i += 4) {
+    uint32_t x;
+    std::memcpy(&x, bytes + i, 4);
+    if ((x & 0x7fffffff) < 0x7f800000) x = (x + 0x1000) & 0xffffe000u;
+    std::memcpy(bytes + i, &x, 4);
+  }
+}
+
+void check_copy(const TensorMap *map, unsigned shared, uintptr_t pc, Site site) {
+  if (map->map != TensorMap::is_map) {
+    machine.reports.add("tma", "the address is not that of a tensor map", pc, &site);
+    machine.abort_run();
+  }
+  if (shared % 128 == 0) return;
+  machine.reports.add("misaligned", "a TMA copy at shared address " + std::to_string(shared) +
+                      ", which is not a multiple of 128", pc, &site);
+  machine.abort_run();
+}
+
+// Into one block of the cluster: from here on the bytes may land at any time.
+void issue_load(Block &target, const Landing &load, unsigned address, Site site) {
+  if (!target.live) {
+    misuse("early-exit", "a TMA load into a block that has exited", site);
+    return;
+  }
+  Mbarrier &barrier = find_mbarrier(target, address, load.pc, site);
+  if (!barrier.published)
+    misuse("async-proxy", "a TMA load hears of an mbarrier that no fence has published since its init", site);
+  machine.agents[barrier.agent & ~Agent::flag].issuer = machine.me;
+  const VisitShared visit(target);
+  each_piece(load.map, load.corner, load.destination, [&](const Piece &p) {
+    machine.checker.bulk(uintptr_t(p.shared), piece, Access::copy_issued, load.pc, barrier.agent);
+  });
+  barrier.landings.push_back(load);
+}
+
+void store(const BulkStore &from) {
+  each_piece(from.map, from.corner, from.source, [](const Piece &p) {
+    if (p.bytes) std::memcpy(p.global, p.shared + p.skip, p.bytes);
+  });
+}
+
+}  // namespace
+
+void land(const Landing &load, uint32_t agent) {
+  each_piece(load.map, load.corner, load.destination, [&](const Piece &p) {
+    std::memset(p.shared, 0, piece);
+    if (p.bytes) std::memcpy(p.shared + p.skip, p.global, p.bytes);
+    if (load.map.round_to_tf32) round_to_tf32(p.shared);
+    machine.checker.land(uintptr_t(p.shared), piece, agent, load.pc);
+  });
+}
+
+void tma_load(unsigned destination, const TensorMap *map, Corner corner, unsigned barrier, unsigned mask, Site site) {
+  const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
+  check_copy(map, destination, pc, site);
+  Block &own = *machine.block;
+  if (!mask) mask = 1u << own.rank;
+  if (mask >> own.cluster->blocks.size()) {
+    misuse("tma", "the mask of a multicast names blocks that the cluster does not have", site);
+    machine.abort_run();
+  }
+  each_piece(*map, corner, destination, [&](const Piece &p) {
+    if (p.bytes) machine.checker.bulk(uintptr_t(p.global), p.bytes, Access::read, pc, machine.me);
+  });
+  for (Block *target : own.cluster->blocks)
+    if (mask >> target->rank & 1) issue_load(*target, {*map, corner, destination, pc}, barrier, site);
+}
+
+void tma_store(const TensorMap *map, unsigned source, Corner corner, Site site) {
+  const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
+  check_copy(map, source, pc, site);
+  AsyncProxy &async = machine.thread().async_proxy();
+  if (!async.store_agent) async.store_agent = add_agent();
+  each_piece(*map, corner, source, [&](const Piece &p) {
+    if (!p.bytes) return;
+    machine.checker.bulk(uintptr_t(p.shared) + p.skip, p.bytes, Access::read, pc, async.store_agent);
+    machine.checker.bulk(uintptr_t(p.global), p.bytes, Access::write, pc, async.store_agent);
+  });
+  async.open_stores.push_back({*map, corner, source, pc});
+}
+
+void tma_store_commit() {
+  AsyncProxy &async = machine.thread().async_proxy();
+  async.stores.push_back({std::move(async.open_stores), ++machine.time});
+  async.open_stores.clear();
+}
+
+void tma_store_wait_read(unsigned pending) { machine.thread().async_proxy().wait_for_stores(pending); }
+
+void AsyncProxy::wait_for_stores(size_t pending) {
+  if (stores.size() <= pending) return;
+  const auto end = stores.end() - ptrdiff_t(pending);
+  for (auto group = stores.begin(); group != end; ++group)
+    for (const BulkStore &from : group->stores) store(from);
+  if (store_agent) learn(machine.thread(), store_agent, (end - 1)->time);
+  stores.erase(stores.begin(), end);
+}
+
+}  // namespace emu

@@ -1,0 +1,152 @@
+#include "wgmma.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "descriptor.hpp"
+#include "machine.hpp"
+
+namespace emu {
+
+namespace {
+
+constexpr uint32_t poison = 0x7fedbad1;  // a NaN: what the threads see of sums in flight
+
+bool same(const WarpgroupProduct &x, const WarpgroupProduct &y) {
+  return x.type == y.type && x.n == y.n && x.a == y.a && x.b == y.b && x.mn_major_a == y.mn_major_a &&
+         x.mn_major_b == y.mn_major_b && x.accumulate == y.accumulate;
+}
+
+Warpgroup &own_group(Site site) {
+  Block &block = *machine.block;
+  const uint32_t own = machine.current / warpgroup_size;
+  if ((own + 1) * warpgroup_size > machine.threads_per_block) {
+    misuse("wgmma", "the last warps of the block are no whole warpgroup of 128 threads", site);
+    machine.abort_run();
+  }
+  if (block.warpgroups.size() <= own) block.warpgroups.resize(own + 1);
+  auto &group = block.warpgroups[own];
+  if (!group) {
+    group = std::make_unique<Warpgroup>();
+    group->agent = add_agent();
+  }
+  return *group;
+}
+
+Sums &find_sums(Warpgroup &group) {
+  const unsigned n = group.wanted.n;
+  for (auto &sums : group.sums)
+    if (sums->n == n && sums->of_thread == group.d) return *sums;
+  group.sums.push_back(std::make_unique<Sums>(
+      Sums{.n = n, .of_thread = group.d, .values = std::vector<float>(size_t(64) * n)}));
+  return *group.sums.back();
+}
+
+// The threads' arrays go over into the warpgroup's hands.
+void take(Sums &sums, uint32_t first) {
+  for (unsigned t = 0; t < warpgroup_size; ++t) {
+    if (sums.in_flight[t]) continue;
+    for (unsigned i = 0; i < sums.n / 2; ++i) {
+      sums.at(t, i) = sums.of_thread[t][i];
+      std::memcpy(&sums.of_thread[t][i], &poison, sizeof poison);
+    }
+    sums.in_flight[t] = true;
+    machine.block->threads[first + t].async_proxy().hand_over(uintptr_t(sums.of_thread[t]), sums.n * 2);
+  }
+}
+
+// Each warp reads its 16 rows of A and all of B, from now until the warpgroup has waited.
+void check_operands(const Warpgroup &group, uint32_t first, uintptr_t pc) {
+  const WarpgroupProduct &what = group.wanted;
+  const unsigned elements = per_piece(what.type);
+  const auto read = [&](unsigned address, unsigned, unsigned) {
+    machine.checker.bulk(uintptr_t(shared_pointer(address)), 16, Access::read, pc, group.agent);
+  };
+  const uint32_t current = machine.current;
+  for (unsigned warp = 0; warp < 4; ++warp) {
+    machine.make_current(first + warp * 32);
+    Descriptor(what.a).each_piece(what.mn_major_a, warp * 16, warp * 16 + 16, elements, read);
+    Descriptor(what.b).each_piece(what.mn_major_b, 0, what.n, elements, read);
+  }
+  machine.make_current(current);
+}
+
+void issue(Warpgroup &group, uint32_t first, uintptr_t pc, Site site) {
+  for (const uint64_t bits : {group.wanted.a, group.wanted.b})
+    if (Descriptor(bits).base_offset) misuse("wgmma", "the emulator knows no base offset in a descriptor", site);
+  machine.agents[group.agent & ~Agent::flag].issuer = machine.me;
+  check_operands(group, first, pc);
+  Sums &sums = find_sums(group);
+  take(sums, first);
+  group.queue.push_back({group.wanted, &sums});
+  sums.last_product = group.issued();
+  group.arrived = 0;
+  ++machine.time;
+  for (unsigned t = 0; t < warpgroup_size; ++t) machine.block->threads[first + t].state = State::ready;
+}
+
+}  // namespace
+
+// PTX ISA, "wgmma D fragment".
+float &Sums::at(unsigned thread, unsigned i) {
+  const unsigned warp = thread / 32, lane = thread % 32;
+  const unsigned row = 16 * warp + lane / 4 + 8 * (i % 4 / 2), col = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+  return values[size_t(row) * n + col];
+}
+
+void Warpgroup::run_until(size_t product) {
+  const size_t count = product > finished ? product - finished : 0;
+  for (size_t i = 0; i < count; ++i) multiply(queue[i].what, *queue[i].sums);
+  queue.erase(queue.begin(), queue.begin() + ptrdiff_t(count));
+  finished += count;
+}
+
+void wgmma(float *d, const WarpgroupProduct &product, Site site) {
+  const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
+  Warpgroup &group = own_group(site);
+  Thread &me = machine.thread();
+  if (!group.arrived) group.wanted = product;
+  if (!same(group.wanted, product)) misuse("wgmma", "the threads of a warpgroup issue different products", site);
+  if (!me.async_proxy().is_fenced(uintptr_t(d), product.n * 2))
+    misuse("wgmma", "the sums were touched, and no wgmma.fence stands between that and the product", site);
+  const uint32_t first = machine.current / warpgroup_size * warpgroup_size;
+  me.async_proxy().last_product = pc;
+  group.d[machine.current - first] = d;
+  me.state = State::in_warpgroup;
+  me.site = site;
+  if (++group.arrived == warpgroup_size)
+    issue(group, first, pc, site);
+  else
+    machine.wait();
+}
+
+void wgmma_fence() { machine.thread().async_proxy().fence_sums(); }
+
+void wgmma_commit() {
+  const auto &groups = machine.block->warpgroups;
+  const size_t own = machine.current / warpgroup_size;
+  const size_t issued = own < groups.size() && groups[own] ? groups[own]->issued() : 0;
+  machine.thread().async_proxy().groups.push_back({issued, ++machine.time});
+}
+
+void wgmma_wait(unsigned pending) {
+  AsyncProxy &async = machine.thread().async_proxy();
+  if (async.groups.size() <= pending) return;
+  const auto last = async.groups.end() - ptrdiff_t(pending) - 1;
+  const size_t own = machine.current / warpgroup_size;
+  if (last->products) {
+    Warpgroup &group = *machine.block->warpgroups[own];
+    group.run_until(last->products);
+    const size_t t = machine.current % warpgroup_size;
+    for (auto &sums : group.sums) {
+      if (!sums->in_flight[t] || sums->last_product > last->products) continue;
+      for (unsigned i = 0; i < sums->n / 2; ++i) sums->of_thread[t][i] = sums->at(unsigned(t), i);
+      sums->in_flight[t] = false;
+      async.hand_back(uintptr_t(sums->of_thread[t]));
+    }
+    learn(machine.thread(), group.agent, last->time);
+  }
+  async.groups.erase(async.groups.begin(), last + 1);
+}
+
+}  // namespace emu

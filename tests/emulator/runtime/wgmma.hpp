@@ -1,0 +1,50 @@
+// wgmma: products of a warpgroup. They run when the first of its threads waits for them, and each thread finds its sums
+// where it has waited itself.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "../include/emu/runtime.h"
+
+namespace emu {
+
+constexpr unsigned warpgroup_size = 128;
+
+// A tile of sums, 64 x n, in the threads' own arrays or, while in flight, in `values`.
+struct Sums {
+  unsigned n;
+  std::array<float *, warpgroup_size> of_thread;
+  std::array<bool, warpgroup_size> in_flight{};
+  size_t last_product = 0;  // issued so far when the last of its products was
+  std::vector<float> values;
+
+  float &at(unsigned thread, unsigned i);  // what belongs into element i of a thread's array
+};
+
+struct Warpgroup {
+  // The threads that have come to the next product, and what the first of them wants.
+  unsigned arrived = 0;
+  std::array<float *, warpgroup_size> d{};
+  WarpgroupProduct wanted{};
+
+  struct Issued {
+    WarpgroupProduct what;
+    Sums *sums;
+  };
+  std::vector<std::unique_ptr<Sums>> sums;
+  std::vector<Issued> queue;  // issued and not yet run
+  size_t finished = 0;        // products that have run
+  uint32_t agent = 0;
+
+  size_t issued() const { return finished + queue.size(); }
+  void run_until(size_t product);
+};
+
+// Elements of an operand in 16 bytes.
+inline unsigned per_piece(OperandType type) { return type == OperandType::tf32 ? 4 : 8; }
+// product.cpp: reads the operands as they lie in shared memory now, and adds.
+void multiply(const WarpgroupProduct &product, Sums &sums);
+
+}  // namespace emu

@@ -1,0 +1,166 @@
+"""TMA, mbarriers, clusters, named barriers and wgmma against NumPy."""
+
+import itertools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from emulator.fixtures import intrinsic, read, written
+from emulator.worker import Buffer, Launch, TensorMap
+
+RNG = np.random.default_rng(5)
+
+
+def tensor(name: str, array: np.ndarray, box: tuple[int, int], swizzle: int = 0, tf32: bool = False) -> TensorMap:
+    """A map over a whole array of three dimensions; box in elements along x and y."""
+    depth, rows, cols = array.shape
+    size = array.itemsize
+    return TensorMap(name, (cols, rows, depth), (cols * size, rows * cols * size), box, size, swizzle, tf32)
+
+
+def swizzled(rows: np.ndarray, span: int) -> np.ndarray:
+    """Rows of bytes as they lie in memory: the 16-byte chunk's number is XORed with the number of its 128 bytes."""
+    flat = rows.reshape(-1, 16)
+    chunk = np.arange(len(flat))
+    where = chunk ^ (chunk >> 3 & (span // 16 - 1)) if span else chunk
+    out = np.empty_like(flat)
+    out[where] = flat
+    return out.ravel()
+
+
+@pytest.mark.parametrize("corner", [(0, 0, 0), (4, 3, 1), (-2, -1, 0), (30, 18, 1), (0, 0, 2), (100, 0, 0)], ids=str)
+@pytest.mark.parametrize("span", [0, 32, 64, 128])
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32, np.float64])
+def test_tma_load_swizzles_and_fills_with_zeros_outside(corner: tuple[int, int, int], span: int, dtype: Any) -> None:
+    x = RNG.integers(1, 1000, (2, 21, 40)).astype(dtype)
+    box = ((span or 48) // x.itemsize, 24)
+    (cx, cy, cz), (width, height) = corner, box
+    padded = np.zeros((4, 200, 400), dtype)
+    padded[1:3, 50:71, 100:140] = x
+    want = padded[cz + 1, 50 + cy : 50 + cy + height, 100 + cx : 100 + cx + width]
+    size = want.nbytes
+    launch = Launch("load_box", 1, 32, (tensor("x", x, box, span), "out", *corner, size))
+    out = intrinsic("hopper.cu", launch, {"x": read(x), "out": written(size // 4, np.uint32)})["out"]
+    assert np.array_equal(out.view(np.uint8), swizzled(np.ascontiguousarray(want).view(np.uint8), span))
+
+
+def test_tma_rounds_to_tf32_on_the_way() -> None:
+    x = RNG.uniform(-1, 1, (1, 8, 32)).astype(np.float32)
+    launch = Launch("load_box", 1, 32, (tensor("x", x, (32, 8), tf32=True), "out", 0, 0, 0, 1024))
+    out = intrinsic("hopper.cu", launch, {"x": read(x), "out": written(256, np.uint32)})["out"]
+    assert np.array_equal(out, (x.view(np.uint32).ravel() + np.uint32(0x1000)) & np.uint32(0xFFFFE000))
+
+
+@pytest.mark.parametrize("corner", [(0, 0, 0), (4, 3, 1), (-3, -1, 0), (30, 18, 1)], ids=str)
+@pytest.mark.parametrize("span", [0, 32, 64, 128])
+def test_tma_store_leaves_alone_what_lies_outside(corner: tuple[int, int, int], span: int) -> None:
+    x = np.full((2, 21, 40), 7000, np.uint32)
+    (cx, cy, cz), (width, height) = corner, ((span or 48) // 4, 24)
+    words = swizzled(np.arange(width * height, dtype=np.uint32).view(np.uint8), span).view(np.uint32)
+    order = np.empty_like(words)
+    order[words] = np.arange(words.size)  # where each word of the box lies
+    want = x.copy()
+    for i, j in np.ndindex(height, width):
+        if 0 <= cy + i < 21 and 0 <= cx + j < 40:
+            want[cz, cy + i, cx + j] = order[i * width + j]
+    launch = Launch("store_box", 1, 32, (tensor("x", x, (width, height), span), *corner, width * height * 4))
+    out = intrinsic("hopper.cu", launch, {"x": Buffer("inout", x.ravel())})["x"]
+    assert np.array_equal(out.reshape(x.shape), want)
+
+
+def test_wait_for_stores_covers_all_groups_but_the_youngest() -> None:
+    x = np.zeros((1, 4, 32), np.uint32)
+    out = intrinsic(
+        "hopper.cu", Launch("store_rows", 1, 32, (tensor("x", x, (32, 1)),)), {"x": written(128, np.uint32)}
+    )
+    assert np.array_equal(out["x"].reshape(4, 32), 100 * np.arange(4)[:, None] + np.arange(32))
+
+
+def test_multicast_reaches_every_block_of_the_cluster() -> None:
+    x = RNG.uniform(-1, 1, (1, 3, 32)).astype(np.float32)
+    launch = Launch("multicast", 12, 64, (tensor("x", x, (32, 1)), "out", 32), cluster=4)
+    out = intrinsic("hopper.cu", launch, {"x": read(x), "out": written(12 * 32)})["out"].reshape(3, 4, 32)
+    assert np.array_equal(out, x[0][:, None] + np.arange(4, dtype=np.float32)[:, None])
+
+
+def test_named_barriers_are_of_their_own_threads() -> None:
+    x = RNG.integers(-99, 99, 128).astype(np.int32)
+    out = intrinsic("hopper.cu", Launch("named", 1, 128, ("x", "out")), {"x": read(x), "out": written(384, np.int32)})
+    want = x.reshape(2, 64)[:, ::-1].ravel() + np.arange(3)[:, None]
+    assert np.array_equal(out["out"].reshape(3, 128), want)
+
+
+#: C++ name, NumPy type, elements of a row of 32 bytes.
+TYPES = {"F16": np.float16, "Bf16": ml_dtypes.bfloat16, "Tf32": np.float32}
+SPANS = {0: 0, 128: 1, 64: 2, 32: 3}
+
+
+def _laid_out(x: np.ndarray, span: int) -> np.ndarray:
+    """A matrix whose rows are 128 bytes, in columns of `span` bytes (16 where that is 0), each swizzled."""
+    width = (span or 16) // x.itemsize
+    columns = x.reshape(len(x), -1, width).transpose(1, 0, 2)
+    return np.concatenate([swizzled(np.ascontiguousarray(c).view(np.uint8).reshape(-1), span) for c in columns])
+
+
+def _descriptor(start: int, leading: int, stride: int, span: int) -> int:
+    return start >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | SPANS[span] << 62
+
+
+def _k_major(rows: int, span: int, step: int) -> int:
+    """32 bytes of k at a time from columns of `span` bytes."""
+    width = span or 16
+    start = step * 32 // width * (rows * width) + step * 32 % width
+    return _descriptor(start, rows * 16 if span == 0 else 0, 8 * width, span)
+
+
+def _mn_major(depth: int, span: int, step: int) -> int:
+    """16 rows of k at a time; a column of `span` bytes along m or n is `depth` rows deep."""
+    width = span or 16
+    column, eight_k = depth * width, 8 * width
+    leading, stride = (eight_k, column) if span == 0 else (column, eight_k)
+    return _descriptor(step * 16 * width, leading, stride, span)
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+@pytest.mark.parametrize("span", SPANS)
+@pytest.mark.parametrize(
+    ("kind", "majors"), [("Tf32", "kk"), *itertools.product(("F16", "Bf16"), ("kk", "km", "mk", "mm"))]
+)
+@pytest.mark.parametrize("n", [64, 128, 256])
+def test_wgmma_takes_both_majors_and_all_swizzles(n: int, kind: str, majors: str, span: int, zero: int) -> None:
+    dtype = TYPES[kind]
+    depth = 128 // np.dtype(dtype).itemsize
+    a, b = ((RNG.integers(-8, 9, shape) / 4).astype(dtype) for shape in ((64, depth), (n, depth)))
+    c = RNG.integers(-8, 9, (64, n)).astype(np.float32)
+    steps = 4
+    laid, descriptors = [], []
+    for x, major in ((a, majors[0]), (b, majors[1])):
+        laid.append(_laid_out(x if major == "k" else np.ascontiguousarray(x.T), span).view(np.uint32))
+        words = [_k_major(len(x), span, s) if major == "k" else _mn_major(depth, span, s) for s in range(steps)]
+        descriptors.append(words)
+    pairs = np.array(descriptors, np.uint64).T.copy()
+    entry = f"product<{kind}, {int(majors[0] == 'm')}, {int(majors[1] == 'm')}, {n // 2}>"
+    args = ("a", "b", "c", "d", laid[0].size, laid[1].size, steps, zero)
+    launch = Launch(entry, 1, 128, args, shared_bytes=laid[0].nbytes + laid[1].nbytes)
+    buffers = {"a": read(laid[0]), "b": read(laid[1]), "c": Buffer("inout", c.ravel()), "d": read(pairs)}
+    out = intrinsic("hopper.cu", launch, buffers)["c"].reshape(64, n)
+    want = a.astype(np.float64) @ b.astype(np.float64).T + (0 if zero else c)
+    assert np.array_equal(out, want)
+
+
+def test_wgmma_tf32_drops_13_bits() -> None:
+    a, b = (RNG.uniform(-1, 1, shape).astype(np.float32) for shape in ((64, 32), (64, 32)))
+    pairs = np.array([[_k_major(64, 128, 0)] * 2], np.uint64)
+    laid = [_laid_out(x, 128).view(np.uint32) for x in (a, b)]
+    launch = Launch("product<Tf32, 0, 0, 32>", 1, 128, ("a", "b", "c", "d", 2048, 2048, 1, 1), shared_bytes=16384)
+    buffers = {
+        "a": read(laid[0]),
+        "b": read(laid[1]),
+        "c": Buffer("inout", np.zeros(4096, np.float32)),
+        "d": read(pairs),
+    }
+    out = intrinsic("hopper.cu", launch, buffers)["c"].reshape(64, 64)
+    cut = [(x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)[:, :8].astype(np.float64) for x in (a, b)]
+    assert np.array_equal(out, (cut[0] @ cut[1].T).astype(np.float32))
