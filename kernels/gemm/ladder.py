@@ -211,7 +211,7 @@ def dealt(p: GemmProblem, t: Tile) -> Dealt:
     supports=within_ints,
     **tiles(
         MIDDLE | {"SMS": 132, "BLOCKS_PER_SM": 2, "DEPTH": 256},
-        TINY | {"SMS": 1, "BLOCKS_PER_SM": 4, "DEPTH": 8},  # so few blocks that small problems are divided, too
+        TINY | {"SMS": 1, "BLOCKS_PER_SM": 2, "DEPTH": 8},  # so few blocks that small problems are divided, too
     ),
     **F32,
 )
