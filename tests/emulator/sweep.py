@@ -50,7 +50,8 @@ def _refused(kernel: CudaKernel, problem: Problem, tile: Tile) -> bool:
 
 def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Problem]:
     """Of each storage type and layout the largest ragged problem that the tile takes, or the largest at all; and the
-    same of those whose rows are whole vectors. A long one is for the default tile: large tiles would take seconds."""
+    same of those whose rows are whole vectors. Long ones would take seconds: one for the tile, so that its ring of
+    stages comes round, and not one for each type and layout."""
     groups: dict[tuple[Any, ...], list[Problem]] = {}
     for problem in taken:
         if not _refused(kernel, problem, tile):
@@ -59,6 +60,8 @@ def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Probl
         ragged = sorted(group, key=lambda p: (not is_long(p), not is_whole(p), p.footprint_bytes))
         vectors = [problem for problem in ragged if has_whole_rows(problem)]
         yield from dict.fromkeys([ragged[-1], *vectors[-1:]])
+    long = [problem for group in groups.values() for problem in group if is_long(problem)]
+    yield from sorted(long, key=lambda problem: problem.footprint_bytes)[:1]
 
 
 def entries(all_cases: list[Case]) -> tuple[str, ...]:
