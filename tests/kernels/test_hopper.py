@@ -1,15 +1,13 @@
 """wgmma kernels: what they refuse, which tile they take, that ring and order of tiles lose and repeat nothing."""
 
-import os
 from collections import Counter
 from itertools import islice, product
 
 import pytest
 
-from bench.measure.compile import compile_cubin, compiler
+from bench.measure.compile import compile_cubin
 from bench.measure.occupancy import LIMITS
 from bench.plan.discovery import discover
-from bench.plan.errors import Unsupported
 from bench.plan.registry import CudaKernel, KernelCall, TensorMap, Tile
 from emulator.build import missing_tool
 from emulator.sweep import Case, complaints, entries
@@ -158,13 +156,7 @@ def test_the_tma_rounds_to_tf32_what_is_read_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_every_layout_compiles_without_spills_and_with_wgmma_in_flight(name: str) -> None:
-    try:
-        compiler()
-    except Unsupported as reason:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(reason))
+def test_every_layout_compiles_without_spills_and_with_wgmma_in_flight(name: str, cuda_compiler: str) -> None:
     dtypes = ("f32",) if name == "wgmma_tf32" else ("f16", "bf16.f32", "f16.f32", "bf16")
     variants = [(dtypes[0], "NT")] if name == "wgmma_tf32" else list(zip(dtypes, LAYOUTS, strict=True))
     names = [
