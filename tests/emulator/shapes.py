@@ -16,11 +16,13 @@ from bench.plan.registry import CudaKernel
 LEAST_SIZES = 8
 #: Sizes along the first, second, third ... dimension, repeated as often as needed: one element; less than any tile;
 #: just past a warp in each dimension in turn; whole tiles, for kernels without guards; and their ragged neighbour;
-#: rows of whole vectors in a ragged tile; a last dimension that is long enough to be cut; more than one wide tile.
+#: rows of whole vectors in a ragged tile; more than one wide tile.
 _SIZES = (
     *((1,), (5, 3, 7), (33, 31, 17), (17, 34, 1), (64, 128, 32), (67, 37, 33), (33, 33, 33)),
-    *((40, 24, 56), (5, 9, 613), (9, 264, 8)),
+    *((40, 24, 56), (9, 264, 8)),
 )
+#: A last dimension that is long enough to be cut, in the first variant and the last: it takes a second.
+_LONG = (5, 9, 613)
 #: Only until there are LEAST_SIZES: kernels that take squares, or rows of whole vectors and nothing else.
 _MORE = ((8,), (40,), (7,), (65,), (32,), (16, 24, 8), (72, 16, 24), (24, 72, 40), (2,), (96,))
 #: Only where the kernel has taken none of the whole tiles above: it wants a square, or larger tiles.
@@ -44,6 +46,8 @@ def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
     variants = list(_variants(kernel, problem_class))
     found = list(_all_taken(kernel, problem_class, sizes, variants))
     found += _until_enough(kernel, problem_class, found, variants)
+    if count <= 3:
+        found += _all_taken(kernel, problem_class, [_repeat(_LONG, count)], [variants[0], variants[-1]])
     if count <= 3 and not any(is_whole(problem) for problem in found):
         large = [_repeat(pattern, count) for pattern in _LARGE]
         found += itertools.islice(_all_taken(kernel, problem_class, large, variants), len(variants))
@@ -137,15 +141,15 @@ def _with_whole_rows(problem: Problem) -> Problem:
 
 
 def _with_options(kernel: CudaKernel, problem_class: type[Problem], taken: list[Problem]) -> Iterator[Problem]:
-    """The second smallest, the largest and the longest problem of each variant with all options that it takes."""
+    """The second smallest, the largest and the long problems of each variant with all options that it takes."""
     names = [field.name for field in msgspec.structs.fields(problem_class) if field.name not in problem_class.sizes]
     for variant in _variants(kernel, problem_class):
         same = _of(variant, taken)
         if not same:
             continue
         ordered = sorted(same, key=lambda problem: problem.footprint_bytes)
-        longest = max(same, key=lambda problem: _sizes(problem)[-1])
-        for problem in dict.fromkeys((ordered[min(1, len(ordered) - 1)], ordered[-1], longest)):
+        long = [problem for problem in ordered if is_long(problem)]
+        for problem in dict.fromkeys((ordered[min(1, len(ordered) - 1)], ordered[-1], *long)):
             changed = functools.reduce(functools.partial(_changed, kernel), names, problem)
             if changed != problem:
                 yield changed
