@@ -67,7 +67,7 @@ def program(source: Path, entries: Sequence[str], *, defines: Iterable[str] = ()
     flags = [*_KERNEL_FLAGS, *(f"-D{define}" for define in defines)]
     headers = [*sorted(include.rglob("*.cuh")), *sorted(source.parent.glob("*.cuh"))]
     text = [source.read_bytes(), *(header.read_bytes() for header in headers)]
-    key = _digest([_toolchain(), str(source), *flags, *entries], text)
+    key = _digest([_toolchain(), str(source), str(include), *flags, *entries], text)
     target = cache_folder() / f"{source.stem}-{key}"
     if target.exists():
         target.touch()  # still wanted
@@ -172,10 +172,13 @@ def _run(command: list[str], stdin: str = "") -> str | None:
 
 @functools.cache
 def _toolchain() -> str:
-    """The compiler's version, and the emulator's own text: a change of either makes every program stale."""
+    """The compiler's version, and the emulator's own text and place: a change of any makes every program stale.
+
+    The place, because a program's debug information names the headers by it, and checkouts share the cache.
+    """
     version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
     own = [*(HERE / "include").rglob("*.h"), *(HERE / "runtime").glob("*.[ch]pp")]
-    settings = [version, *_RUNTIME_FLAGS, *_KERNEL_FLAGS, *_LINK_FLAGS]
+    settings = [str(HERE), version, *_RUNTIME_FLAGS, *_KERNEL_FLAGS, *_LINK_FLAGS]
     # The runtime's variant is part of the key too: it is linked into every program.
     settings.append(os.environ.get("EMULATOR_UCONTEXT", ""))
     return _digest(settings, [path.read_bytes() for path in sorted(own)])

@@ -1,10 +1,15 @@
 """What is said of a TMA copy, an mbarrier or a wgmma that the device would not take, or would take badly."""
 
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from emulator.build import CUDA, HERE
 from emulator.fixtures import intrinsic, outcomes_of, read, reports_of, written
 from emulator.report import Report
 from emulator.worker import Launch, TensorMap, WorkerError
@@ -79,6 +84,17 @@ def test_misuse_is_named_with_its_line(body: str, kind: str, said: str) -> None:
     (report,) = (r for r in _reports("  " + body) if r.kind != "not-written")
     assert (report.kind, report.line) == (kind, LINE)
     assert said in report.message
+
+
+def test_checkout_elsewhere_that_shares_the_cache_names_the_same_line(tmp_path: Path) -> None:
+    body = f"  if (threadIdx.x == 0) {{ {LOAD} }}"
+    kinds = [(r.kind, r.line) for r in _reports(body)]
+    shutil.copytree(HERE, tmp_path / "tests" / "emulator")
+    shutil.copytree(CUDA, tmp_path / "cuda")
+    code = f"from emulator.test_hopper_reports import _reports; print([(r.kind, r.line) for r in _reports({body!r})])"
+    command = [sys.executable, "-c", code]
+    elsewhere = subprocess.run(command, cwd=tmp_path / "tests", capture_output=True, text=True, check=True)
+    assert elsewhere.stdout.strip() == str(kinds)
 
 
 def test_bytes_that_were_not_announced_leave_a_later_wait_hanging() -> None:
