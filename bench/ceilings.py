@@ -10,10 +10,10 @@ from bench.measure.roofline import SLACK, Bounds, Ceiling, Excess, Need, ceiling
 from bench.measure.timing import now
 from bench.plan.case import Budget, Job
 from bench.plan.operation import Problem
-from bench.plan.registry import Kernel, Registry
+from bench.plan.registry import Registry
 from bench.worker import run_job
 
-#: Clocks and neighbours drift: an older ceiling is measured again before the next job.
+#: Clocks and neighbours drift: an older ceiling is measured again.
 MAX_AGE_S = 60.0
 BUDGET_S = 0.3
 #: The operations whose kernels set the ceilings.
@@ -32,25 +32,16 @@ class Ceilings:
         self._registry, self._keep, self._doubt = registry, keep, doubt
         self._known: dict[Need, _Known] = {}
 
-    def refresh(self, job: Job) -> None:
-        """Measure what the job's rows will refer to, unless that was done within the last minute."""
-        problem = self._registry.problem(job.problem)
-        for name in job.kernels:
-            kernel = self._registry.kernels[name]
-            if kernel.refuses(problem) is None:
-                threads = job.threads if kernel.threaded else 1
-                for need in self._needs(job, problem, kernel, threads):
-                    if need not in self._known or now() - self._known[need].taken_at_s > MAX_AGE_S:
-                        self._measure(need, job)
-
     def apply(self, job: Job, rows: list[Measurement]) -> None:
-        """Place the rows of a job under their ceilings, and mistrust one that lies above.
+        """Place the timed rows of a job, just measured, under their ceilings, and mistrust one that lies above.
 
-        A ceiling that seems surpassed is measured again first. If it still is by the baseline, or by several kernels,
-        then not they but the ceiling is wrong, and it bounds nothing.
+        A ceiling that is older than a minute is measured anew, and so is one that seems surpassed. If it still is, by
+        the baseline or by several kernels, then not they but the ceiling is wrong, and it bounds nothing.
         """
         problem = self._registry.problem(job.problem)
         timed = [row for row in rows if row.status == "ok" and row.interval]
+        for need in self._stale(job, problem, timed):
+            self._measure(need, job)
         for need in self._surpassed(job, problem, timed):
             self._measure(need, job)
         for need, suspects in self._surpassed(job, problem, timed).items():
@@ -59,10 +50,16 @@ class Ceilings:
                 self._known[need] = self._known[need]._replace(found=None)
                 self._doubt(excess.ceiling, f"{row.kernel} on {problem.id}: {excess.reason}")
             else:
-                _mistrust(row, excess.reason)
+                row.mistrust(excess.reason)
         for row in timed:
             found = place(row, problem, self._bounds(job, problem, row)) if row.status == "ok" else None
             row.roofline = found if found and found.pct <= 100 * SLACK else None
+
+    def _stale(self, job: Job, problem: Problem, rows: list[Measurement]) -> list[Need]:
+        """What the rows refer to and was not measured within the last minute, each once."""
+        wanted = dict.fromkeys(need for row in rows for need in self._needs(job, problem, row))
+        oldest = now() - MAX_AGE_S
+        return [need for need in wanted if need not in self._known or self._known[need].taken_at_s < oldest]
 
     def _surpassed(
         self, job: Job, problem: Problem, rows: list[Measurement]
@@ -79,16 +76,13 @@ class Ceilings:
         return found
 
     def _bounds(self, job: Job, problem: Problem, row: Measurement) -> Bounds:
-        kernel = self._registry.kernels[row.kernel]
-        known = {
-            need.kind == "memory": self._known.get(need) for need in self._needs(job, problem, kernel, row.threads)
-        }
+        known = {need.kind == "memory": self._known.get(need) for need in self._needs(job, problem, row)}
         compute, memory = known.get(False), known.get(True)
         return Bounds(compute and compute.found, memory and memory.found)
 
-    def _needs(self, job: Job, problem: Problem, kernel: Kernel, threads: int) -> Iterator[Need]:
-        llc_bytes = get_device(kernel.device).llc_bytes
-        return needs(problem, kernel.device, threads, kernel.numerics_for(problem), job.mode, llc_bytes)
+    def _needs(self, job: Job, problem: Problem, row: Measurement) -> Iterator[Need]:
+        device = self._registry.kernels[row.kernel].device
+        return needs(problem, device, row.threads, row.numerics, job.mode, get_device(device).llc_bytes)
 
     def _measure(self, need: Need, job: Job) -> None:
         problem = self._registry.problem(need.problem)
@@ -109,8 +103,3 @@ class Ceilings:
         )
         budget = Budget(min(BUDGET_S, job.budget.max_time_s))
         return Job(need.problem, kernels, "hot", (), job.seed, budget, need.threads)
-
-
-def _mistrust(row: Measurement, reason: str) -> None:
-    row.status, row.reason = "mistrusted", reason
-    row.samples, row.interval, row.ratio = [], None, None

@@ -35,7 +35,6 @@ class Lab:
 
     def apply(self, **took):
         rows = [timed(f"gemm/{name.replace('_', '.')}", seconds) for name, seconds in took.items()]
-        self.ceilings.refresh(JOB)
         self.ceilings.apply(JOB, rows)
         return rows
 
@@ -77,7 +76,7 @@ def test_one_kernel_above_a_ceiling_that_was_measured_again_is_mistrusted_and_lo
 
 
 def test_a_ceiling_that_a_second_look_lifts_accuses_nobody(lab, monkeypatch):
-    lab.ceilings.refresh(JOB)
+    lab.apply(numpy_matmul=2**31 / 5e10)
     lab.rates["fma"] = 2.1e11
     _, fast = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 2e11)
     assert fast.status == "ok"
@@ -96,9 +95,14 @@ def test_a_ceiling_below_the_baseline_or_several_kernels_bounds_nothing_and_is_n
 
 def test_plug_ins_do_not_set_the_measure_they_are_held_against(lab, registry):
     kernel("copy", name="mine", provider="p", device="cpu", numerics="exact")(lambda problem, x: None)
-    lab.ceilings.refresh(JOB)
+    lab.apply(numpy_matmul=1.0)
     assert not any("copy/p.mine" in job.kernels for job in lab.jobs)
     assert any("copy/numpy.copyto" in job.kernels for job in lab.jobs)
+
+
+def test_rows_without_a_time_cost_no_ceiling(lab):
+    lab.ceilings.apply(JOB, [Measurement(kernel="gemm/numpy.matmul", status="unsupported", reason="no")])
+    assert lab.jobs == []
 
 
 def test_a_microbenchmark_that_is_not_right_gives_no_ceiling(lab, monkeypatch):
@@ -133,7 +137,6 @@ def test_without_ceilings_nothing_else_is_measured(registry, store):
 def test_a_microbenchmark_is_not_accused_by_itself(lab, registry):
     job = Job("fma/n98304k8192/f32", ("fma/numba.fma",), "hot", (), 0, Budget(), 1)
     row = timed("fma/numba.fma", registry.problem(job.problem).flop / 2e11)
-    lab.ceilings.refresh(job)
     lab.ceilings.apply(job, [row])
     assert row.status == "ok"
     assert lab.doubts == []

@@ -143,6 +143,6 @@ class Contender:
         self.report.interval = median_interval(samples, self.series.alpha)
         self.report.state = self.device.state()
         if isinstance(clock, CudaClock) and (reason := clock.hidden_work(samples, self.series.batch)):
-            self.report.status, self.report.reason, self.report.samples = "mistrusted", reason, []
+            self.report.mistrust(reason)
         if isinstance(clock, CudaClock) and not clock.held:
             self.report.disturbed = "timed without holding the stream: what a launch costs the host may be in it"

@@ -40,3 +40,8 @@ class Measurement(msgspec.Struct, kw_only=True):
     tunables: str = ""
     started_at: str = ""
     state: dict[str, float] = {}
+
+    def mistrust(self, reason: str) -> None:
+        """Take the time back: it cannot be what it seems."""
+        self.status, self.reason = "mistrusted", reason
+        self.samples, self.interval, self.ratio = [], None, None

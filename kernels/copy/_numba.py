@@ -2,12 +2,11 @@
 
 from typing import Any, cast
 
-import numba
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from kernels.transpose._blocks import fence
+from kernels._numba import fence, jit, past_the_caches
 
 LINE = 64  # bytes of a cache line, and of a vector: LLVM cuts it to what the CPU has
 
@@ -20,8 +19,7 @@ def _stream_line(_context: Any, target: Any, source: Any, start: Any) -> Any:
             data = context.make_array(signature.args[i])(context, builder, args[i]).data
             return builder.bitcast(builder.gep(data, [args[2]]), vector.as_pointer())
 
-        store = builder.store(builder.load(place(1), align=1), place(0), align=LINE)
-        store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        past_the_caches(builder, builder.store(builder.load(place(1), align=1), place(0)), LINE)
         return context.get_dummy_value()
 
     return types.void(target, source, types.int64), generate
@@ -31,7 +29,7 @@ def _stream_line(_context: Any, target: Any, source: Any, start: Any) -> Any:
 stream_line = cast(Any, intrinsic(_stream_line))
 
 
-@cast(Any, numba.njit)(nogil=True, cache=True)
+@jit
 def stream(b, a, skip):  # type: ignore[no-untyped-def]
     """Bytes b = a; `skip` of them lie before b's first whole line."""
     end = skip + (b.size - skip) // LINE * LINE

@@ -22,8 +22,8 @@ def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
 @kernel("copy", provider="numba", device="cpu", numerics="exact", modules=("numba",), threaded=True)
 def streaming(problem: CopyProblem, x: CopyOperands) -> Launch:
     """Bands of bytes, one a thread, stored past the caches: no line of B is read before it is written."""
+    from kernels._numba import bind
     from kernels.copy._numba import LINE, stream
-    from kernels.transpose._numba import bind
 
     a, b = x.a.reshape(-1).view("u1"), x.b.reshape(-1).view("u1")
 

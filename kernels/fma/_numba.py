@@ -5,7 +5,6 @@ LLVM would vectorise such a loop over a handful of accumulators or not at all, s
 
 from typing import Any, NamedTuple, cast
 
-import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
@@ -14,6 +13,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from kernelmark import Unsupported
+from kernels._numba import jit
 
 alloca, declare = cast(Any, cgutils).alloca_once, cast(Any, cgutils).get_or_insert_function
 
@@ -95,16 +95,13 @@ def _everywhere(builder: Any, scalar: Any, vector: Any) -> Any:
     return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None))
 
 
-_jit = cast(Any, numba.njit)(nogil=True, cache=True)
-
-
-@_jit
-def coarse(value):  # type: ignore[no-untyped-def]
+@jit
+def coarse(value: Any) -> Any:
     """As in problem.py; exact in every type."""
     return np.floor(value + value) / 2 + 0.25
 
 
-@_jit
+@jit
 def groups(d, x, a, b, steps, size, start, stop):  # type: ignore[no-untyped-def]
     """Groups start:stop of `size` accumulators. The last reaches back, and computes some of another's once more."""
     factor_a, factor_b = d.dtype.type(coarse(a[0])), d.dtype.type(coarse(b[0]))
@@ -112,7 +109,7 @@ def groups(d, x, a, b, steps, size, start, stop):  # type: ignore[no-untyped-def
         multiply_add(d, x, min(group * size, d.size - size), factor_a, factor_b, steps)
 
 
-@_jit
+@jit
 def few(d, x, a, b, steps):  # type: ignore[no-untyped-def]
     """Less than a group. Products and sums are exact, so that it does not matter whether they are fused."""
     product = coarse(a[0]) * coarse(b[0])

@@ -8,8 +8,8 @@ from kernels.fma.problem import FmaOperands, FmaProblem
 @kernel("fma", provider="numba", device="cpu", dtypes=("f32", "f64"), units=("fma",), modules=("numba",), threaded=True)
 def fma(problem: FmaProblem, x: FmaOperands) -> Launch:
     """Vector multiply-adds on accumulators in registers."""
+    from kernels._numba import bind
     from kernels.fma import _numba as loops
-    from kernels.transpose._numba import bind
 
     a, b = x.a.reshape(-1), x.b.reshape(-1)
     size = loops.ACCUMULATORS * loops.NBYTES // x.d.itemsize

@@ -6,6 +6,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
+from kernels._numba import past_the_caches
+
 LINE = 64  # bytes of a cache line
 
 
@@ -47,8 +49,7 @@ def _block(streaming: bool) -> Any:
         for i, row in enumerate(rows):
             store = builder.store(row, pointer(signature.args[0], target, d, ldd, i), align=itemsize)
             if streaming:
-                store.align = itemsize * side
-                store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+                past_the_caches(builder, store, itemsize * side)
         return context.get_dummy_value()
 
     return intrinsic(typed)
@@ -58,14 +59,3 @@ def _block(streaming: bool) -> Any:
 block = cast(Any, _block(streaming=False))
 #: The same with stores past the caches; each row of the target must start on a multiple of V elements in memory.
 block_streaming = cast(Any, _block(streaming=True))
-
-
-@intrinsic
-def fence(_context: Any) -> Any:
-    """Streaming stores are ordered before what follows."""
-
-    def generate(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), generate

@@ -3,16 +3,11 @@
 `side` is the width of the block that is transposed in registers (`_blocks.width`), `start:stop` what one thread does.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
-import numba
 import numpy as np
 
-from kernelmark import Launch
-from kernels.transpose._blocks import block, block_streaming, fence
+from kernels._numba import fence, jit
+from kernels.transpose._blocks import block, block_streaming
 
-F = TypeVar("F", bound=Callable[..., Any])
 RUN = (
     256  # bytes read from one row of the source before going on to the next: more rows at a time defeat the prefetcher
 )
@@ -20,17 +15,7 @@ PIECE = 2048  # elements moved at a time through a buffer in the first-level cac
 SEGMENT = 256  # moves of a cycle that one thread does in turn
 
 
-def _jit(function: F) -> F:
-    return cast(F, numba.njit(nogil=True, cache=True)(function))
-
-
-def bind(function: Callable[..., None], *args: Any) -> Launch:
-    """A launch of `function(*args)`, compiled (or read from the cache) now."""
-    cast(Any, function).compile(tuple(cast(Any, numba).typeof(arg) for arg in args))
-    return lambda: function(*args)
-
-
-@_jit
+@jit
 def transpose(b, a, m, n, side, skip, streaming, start, stop):  # type: ignore[no-untyped-def]
     """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one."""
     end, last = skip + (m - skip) // side * side, start + (stop - start) // side * side
@@ -54,7 +39,7 @@ def transpose(b, a, m, n, side, skip, streaming, start, stop):  # type: ignore[n
         fence()  # type: ignore[call-arg]
 
 
-@_jit
+@jit
 def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
     """The n x n matrix x in place, rows of blocks first, first + step, ...: pairs across the diagonal."""
     whole = n // side * side
@@ -71,7 +56,7 @@ def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
             x[i * n + j], x[j * n + i] = x[j * n + i], x[i * n + j]
 
 
-@_jit
+@jit
 def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
     """Each of the m x n matrices start:stop that lie one behind the other in x, transposed through s."""
     whole_m, whole_n = m // side * side, n // side * side
@@ -86,7 +71,7 @@ def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
         x[o : o + m * n] = s[: m * n]
 
 
-@_jit
+@jit
 def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
     """The permutation that transposes a grid of chunks, as segments of its cycles, at most `longest` moves each.
 
@@ -115,14 +100,14 @@ def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
     return np.array(starts), np.array(moves), np.array(ends), np.array(saved)
 
 
-@_jit
+@jit
 def save(x, kept, saved, chunk, start, stop):  # type: ignore[no-untyped-def]
     """Chunks that one segment overwrites and another one wants."""
     for e in range(start, stop):
         kept[e * chunk : (e + 1) * chunk] = x[saved[e] * chunk : (saved[e] + 1) * chunk]
 
 
-@_jit
+@jit
 def follow(x, s, kept, starts, moves, ends, rows, columns, chunk, start, stop):  # type: ignore[no-untyped-def]
     """Segments start:stop of the cycles of a rows x columns grid of chunks."""
     for e in range(start, stop):
@@ -140,7 +125,7 @@ def follow(x, s, kept, starts, moves, ends, rows, columns, chunk, start, stop): 
         x[q * chunk : (q + 1) * chunk] = last
 
 
-@_jit
+@jit
 def cut(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
     """The last `rest` columns of x (m x n) into border (rest x m), the others moved together."""
     for i in range(m):
@@ -153,7 +138,7 @@ def cut(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
             x[to : to + count] = piece[:count]
 
 
-@_jit
+@jit
 def widen(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
     """The inverse: x (m x n - rest) moved apart to rows of n, which end in those of border (m x rest)."""
     for i in range(m - 1, -1, -1):
@@ -168,7 +153,7 @@ def widen(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
             x[(i + 1) * n - rest + k] = border[i * rest + k]
 
 
-@_jit
+@jit
 def move(to, off):  # type: ignore[no-untyped-def]
     """A copy."""
     to[:] = off

@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from kernelmark import Launch
+from kernels._numba import bind
 from kernels._threads import in_bands
 from kernels.transpose import _numba as moves
 from kernels.transpose._blocks import width
@@ -57,7 +58,7 @@ def square(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[L
     buffers = x.scratch((x.threads, side * side), problem.dtype).view(flat.dtype)
 
     def run(worker: int, start: int, stop: int) -> Launch:
-        return moves.bind(moves.swap, flat, buffers[worker], n, side, start, x.threads)
+        return bind(moves.swap, flat, buffers[worker], n, side, start, x.threads)
 
     return split(x.threads, x.threads, run)
 
@@ -76,14 +77,14 @@ def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> lis
     side = width(flat.itemsize)
 
     def keep(_: int, start: int, stop: int) -> Launch:
-        return moves.bind(moves.save, flat, kept, saved, size, start, stop)
+        return bind(moves.save, flat, kept, saved, size, start, stop)
 
     def grid(worker: int, start: int, stop: int) -> Launch:
         table = (starts, lengths, ends, rows, columns, size)
-        return moves.bind(moves.follow, flat, buffers[worker], kept, *table, start, stop)
+        return bind(moves.follow, flat, buffers[worker], kept, *table, start, stop)
 
     def strip(worker: int, start: int, stop: int) -> Launch:
-        return moves.bind(moves.bands, flat, buffers[worker], *inner, side, start, stop)
+        return bind(moves.bands, flat, buffers[worker], *inner, side, start, stop)
 
     chunks = split(len(saved), x.threads, keep) + split(len(starts), workers, grid)
     whole = split(many, workers, strip) if size > 1 else []
@@ -93,18 +94,18 @@ def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> lis
 
 
 def _cut(flat: Any, border: Any, buffer: Any, m: int, n: int, rest: int) -> list[Launch]:
-    return [moves.bind(moves.cut, flat, border, buffer[: moves.PIECE], m, n, rest)] if rest else []
+    return [bind(moves.cut, flat, border, buffer[: moves.PIECE], m, n, rest)] if rest else []
 
 
 def _append(flat: Any, border: Any) -> list[Launch]:
-    return [moves.bind(moves.move, flat[flat.size - border.size :], border)] if border is not None else []
+    return [bind(moves.move, flat[flat.size - border.size :], border)] if border is not None else []
 
 
 def _stash(flat: Any, border: Any, m: int, n: int, rest: int, side: int) -> list[Launch]:
     """The last `rest` rows, transposed: they become the last columns."""
     tail = flat[(m - rest) * n :]
-    return [moves.bind(moves.transpose, border, tail, rest, n, side, 0, False, 0, n)] if rest else []
+    return [bind(moves.transpose, border, tail, rest, n, side, 0, False, 0, n)] if rest else []
 
 
 def _widen(flat: Any, border: Any, buffer: Any, m: int, n: int, rest: int) -> list[Launch]:
-    return [moves.bind(moves.widen, flat, border, buffer[: moves.PIECE], m, n, rest)] if rest else []
+    return [bind(moves.widen, flat, border, buffer[: moves.PIECE], m, n, rest)] if rest else []

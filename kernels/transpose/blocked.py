@@ -23,6 +23,7 @@ def _bits(array: Any) -> Any:
 @kernel("transpose", places=("out",), **_NUMBA)
 def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """Blocks of a cache line a side transposed in registers, written past the caches where rows are aligned."""
+    from kernels._numba import bind
     from kernels.transpose import _numba as moves
     from kernels.transpose._blocks import width
 
@@ -33,7 +34,7 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     skip = -b.ctypes.data % (side * size) // size if streaming else 0
 
     def band(start: int, stop: int) -> Launch:
-        return moves.bind(moves.transpose, b, a, m, n, side, skip, streaming, start, stop)
+        return bind(moves.transpose, b, a, m, n, side, skip, streaming, start, stop)
 
     return in_bands(n, x.threads, band)
 

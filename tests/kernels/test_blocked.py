@@ -12,6 +12,7 @@ from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.worker import run_job
+from kernels._numba import bind
 from kernels.transpose import _numba, _tiles
 from kernels.transpose._blocks import width
 
@@ -106,7 +107,7 @@ def test_a_block_is_transposed_in_registers_wherever_it_lies(dtype: str) -> None
     for m, n in itertools.product((side, side + 3), repeat=2):
         a = np.arange(m * n).astype(dtype)
         b = np.zeros_like(a)
-        _numba.bind(_numba.transpose, b, a, m, n, side, 0, False, 0, n)()
+        bind(_numba.transpose, b, a, m, n, side, 0, False, 0, n)()
         assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
 
 
@@ -116,7 +117,7 @@ def test_streaming_stores_reach_every_element_at_any_alignment(offset: int) -> N
     raw = np.zeros(m * n + 32, np.uint32)
     start = (-raw.ctypes.data % 64 + offset) // 4
     a, b = np.arange(m * n, dtype=np.uint32), raw[start : start + m * n]
-    _numba.bind(_numba.transpose, b, a, m, n, side, -b.ctypes.data % 64 // 4, True, 0, n)()
+    bind(_numba.transpose, b, a, m, n, side, -b.ctypes.data % 64 // 4, True, 0, n)()
     assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
 
 
