@@ -1,9 +1,10 @@
 """The public face of kernelmark: what a file with kernels or operations imports."""
 
-from bench.plan.dtypes import DTYPES, NUMERICS, numpy_dtype, operand_roundoff, split_dtype
+from bench.plan.dtypes import DTYPES, NUMERICS, numpy_dtype, split_dtype
 from bench.plan.errors import Unsupported
 from bench.plan.operation import Array, Arrays, Dim, Operand, Problem, Verdict, compare
 from bench.plan.registry import KernelCall, Launch, Scratch, TensorMap, Tile, cuda_kernel, kernel, operation
+from bench.plan.tolerance import accumulation_error, largest_sum, storing_error
 
 __all__ = [
     "DTYPES",
@@ -20,11 +21,13 @@ __all__ = [
     "Tile",
     "Unsupported",
     "Verdict",
+    "accumulation_error",
     "compare",
     "cuda_kernel",
     "kernel",
+    "largest_sum",
     "numpy_dtype",
-    "operand_roundoff",
     "operation",
     "split_dtype",
+    "storing_error",
 ]

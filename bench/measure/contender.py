@@ -1,6 +1,7 @@
 """A kernel on its way through a job: set up, judged, timed, concluded."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -10,7 +11,7 @@ from bench.measure.measurement import Measurement
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.measure.series import Series
 from bench.measure.stats import median_interval
-from bench.measure.timing import Clock, CpuClock, CudaClock, call_overhead, captured
+from bench.measure.timing import Clock, CpuClock, CudaClock, call_overhead, captured, now
 from bench.measure.verify import References, verify
 from bench.plan.case import Job
 from bench.plan.errors import Unsupported
@@ -31,6 +32,7 @@ class Contender:
             device_name=device.device_name,
             numerics=kernel.numerics_for(problem),
             threads=job.threads if kernel.threaded else 1,
+            executed_flop=_executed_flop(kernel, problem),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
         self._job = job
@@ -52,6 +54,7 @@ class Contender:
 
     def set_up(self, sets: list[OperandSet]) -> None:
         """One launch for each set of operands, with shared scratch."""
+        start = now()
         try:
             if reason := unavailable(self.kernel) or self._no_graph() or self.kernel.refuses(self.problem):
                 raise Unsupported(reason)
@@ -59,10 +62,12 @@ class Contender:
                 self.scratch.rewind()
                 x = Operands(operands, self.kernel.order, self.device, self.report.threads, self.scratch)
                 self.launches.append(self._launch(x))
+                self._keep_settings(x.settings)
+            self.report.setup_s = now() - start
             self.report.scratch_bytes = self.scratch.nbytes
             if self.kernel.library_scratch:
                 self.report.scratch_bytes += self.kernel.library_scratch(self.problem)
-            self.report.versions = versions(self.kernel, self._launcher)
+            self.report.versions = versions(self.kernel, self.problem, self._launcher)
         except Exception as error:  # a kernel may raise anything, and must not harm the others
             self.fail(error)
 
@@ -85,10 +90,14 @@ class Contender:
             from bench.measure.launch import cuda_launch
 
             tile = self.kernel.tile_for(self.problem)
-            self.report.tunables = msgspec.json.encode(vars(tile)).decode() if tile and vars(tile) else ""
+            self._keep_settings(vars(tile) if tile else {})
             return cuda_launch(self.kernel, self.problem, x, self._job.launcher)
         assert self.kernel.setup is not None
         return self.kernel.setup(self.problem, x)
+
+    def _keep_settings(self, settings: dict[str, Any]) -> None:
+        if settings:
+            self.report.tunables = msgspec.json.encode(settings).decode()
 
     def judge(self, which: int, sets: list[OperandSet], draw: Draw, references: References) -> None:
         """Verify the launch on one set; a wrong kernel loses its samples."""
@@ -146,3 +155,9 @@ class Contender:
             self.report.mistrust(reason)
         if isinstance(clock, CudaClock) and not clock.held:
             self.report.disturbed = "timed without holding the stream: what a launch costs the host may be in it"
+
+
+def _executed_flop(kernel: Kernel, problem: Problem) -> int | None:
+    if kernel.executed and kernel.refuses(problem) is None:
+        return kernel.executed(problem)
+    return problem.flop or None

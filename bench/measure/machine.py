@@ -11,6 +11,7 @@ from typing import Any
 
 import bench
 from bench.measure.device import cpu_count, cpu_name, cuda_missing, last_level_cache_bytes
+from bench.plan.operation import Problem
 from bench.plan.registry import Kernel
 
 #: Distributions whose name differs from the module's, and the extra of kernelmark that installs each.
@@ -46,12 +47,12 @@ def unavailable(kernel: Kernel) -> str | None:
     return next((reason for module in kernel.modules if (reason := module_missing(module))), None)
 
 
-def versions(kernel: Kernel, launcher: str | None = None) -> str:
+def versions(kernel: Kernel, problem: Problem, launcher: str | None = None) -> str:
     """`numpy 2.4.6; openblas 0.3.31 Haswell pthreads (numpy.libs)`: what the numbers of a row stand on."""
     parts = [f"{module} {version}" for module in kernel.modules if (version := module_version(module))]
     parts += [build for module in kernel.modules for build in _blas_of(module)]
     if kernel.library_version:
-        parts += [kernel.library_version()]
+        parts += [kernel.library_version(problem)]
     if kernel.device == "cuda":
         parts += [f"driver {_driver_version()}"]
     if launcher:

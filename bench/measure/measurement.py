@@ -17,6 +17,8 @@ class Roofline(msgspec.Struct, frozen=True):
 class Measurement(msgspec.Struct, kw_only=True):
     """What the worker says of one contender. Times in seconds a call; no samples unless status is `ok`.
 
+    setup_s: what set-up took: compiling, planning. executed_flop: of its algorithm; None
+    where the operation has none.
     state: readings of the device after the last sample, by column (`clock_mhz`, `temperature_c`, `power_w`).
     """
 
@@ -33,6 +35,8 @@ class Measurement(msgspec.Struct, kw_only=True):
     stopped_by: str = ""
     disturbed: str = ""
     call_overhead_s: float | None = None
+    setup_s: float | None = None
+    executed_flop: int | None = None
     max_error: float | None = None
     error_bound: float | None = None
     scratch_bytes: int | None = None

@@ -200,7 +200,7 @@ class Scratch:
 
 
 class Operands:
-    """What a kernel's set-up is handed: the operands as attributes, `threads`, `stream`, `scratch()`, `launch()`."""
+    """What a kernel's set-up is handed: the operands as attributes, `threads`, `stream`, and the methods below."""
 
     def __init__(self, operands: OperandSet, order: str, device: Device, threads: int, scratch: Scratch) -> None:
         self._arrays: Mapping[str, Any] = {
@@ -208,6 +208,7 @@ class Operands:
         }
         self.threads = threads
         self.stream = device.stream
+        self.settings: dict[str, Any] = {}
         self._scratch = scratch
 
     def __getattr__(self, name: str) -> Any:
@@ -220,6 +221,10 @@ class Operands:
         """A scratch array that lives as long as the kernel, counted in `scratch_bytes`; its content is not kept."""
         return self._scratch.take(shape, dtype)
 
+    def chose(self, **settings: Any) -> None:
+        """Note what the set-up chose for this problem (a tile, a plan's rigour): the row's `tunables`."""
+        self.settings |= settings
+
     def launch(self, kernel: str, problem: str, **arrays: Any) -> Launch:
         """What launches another registered kernel on these arrays, named as the operands of `problem`; for strategies.
 
@@ -228,7 +233,9 @@ class Operands:
         chosen, parsed = REGISTRY.kernels[kernel], REGISTRY.problem(problem)
         if reason := chosen.refuses(parsed):
             raise Unsupported(reason)
-        part = SimpleNamespace(threads=self.threads, stream=self.stream, scratch=self.scratch, **arrays)
+        part = SimpleNamespace(
+            threads=self.threads, stream=self.stream, scratch=self.scratch, chose=self.chose, **arrays
+        )
         if isinstance(chosen, CudaKernel):
             from bench.measure.launch import cuda_launch
 

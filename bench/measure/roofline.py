@@ -25,8 +25,8 @@ COMPUTE = {
         "bf16": "fma/n34603008k65536/bf16/mma",
     },
 }
-#: Numerics that execute more than the nominal flop, on the units of another.
-EMULATED = {"3xtf32": ("tf32", 3)}
+#: Numerics that compute on the units of another.
+UNITS = {"3xtf32": "tf32", "winograd": "fp32", "winograd4": "fp32", "fft": "fp32"}
 _ROW_BYTES = 4 * 1024  # of the matrices that bandwidth is measured with
 _SMALLEST = 2**16
 
@@ -84,7 +84,7 @@ class Excess(NamedTuple):
 
 def needs(problem: Problem, device: str, threads: int, numerics: str, mode: str, llc_bytes: int) -> Iterator[Need]:
     """The ceilings of a kernel: of its arithmetic where there is any, and of the memory that its operands lie in."""
-    kind, _ = EMULATED.get(numerics, (numerics, 1))
+    kind = UNITS.get(numerics, numerics)
     if problem.flop and (micro := COMPUTE[device].get(kind)):
         yield Need(device, threads, kind, micro)
     yield Need(device, threads, "memory", _copy_of(level_bytes(problem.footprint_bytes, mode, llc_bytes)))
@@ -149,7 +149,7 @@ def _least_s(measured: Measurement, problem: Problem, bounds: Bounds) -> dict[st
 
 
 def _executed(measured: Measurement, problem: Problem) -> float:
-    return problem.flop * EMULATED.get(measured.numerics, ("", 1))[1]
+    return problem.flop if measured.executed_flop is None else measured.executed_flop
 
 
 def exceeded(measured: Measurement, problem: Problem, bounds: Bounds, llc_bytes: int) -> Excess | None:

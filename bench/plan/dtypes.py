@@ -48,6 +48,10 @@ NUMERICS = {
     "f16": Numerics(2.0**-11, 2.0**-24, _TENSOR_CORE),
     "bf16": Numerics(2.0**-8, 2.0**-24, _TENSOR_CORE),
     "f16acc": Numerics(0.0, 2.0**-11),
+    # FP32 in other coordinates: Winograd's F(2x2,3x3) and F(4x4,3x3), and Fourier's.
+    "winograd": Numerics(0.0, 2.0**-24),
+    "winograd4": Numerics(0.0, 2.0**-24),
+    "fft": Numerics(0.0, 2.0**-24),
 }
 
 #: The numerics of a kernel that declares none: full products, accumulated in at least FP32.

@@ -56,17 +56,19 @@ class Verdict(msgspec.Struct, frozen=True):
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the problem classes: sizes, storage type and options of one operation.
 
-    A subclass declares its fields (suites use them as axes), which of them are `sizes`, and the methods below.
+    A subclass declares its fields (suites use them as axes), which of them are `sizes` and which `suffixes`
+    may stand right behind these in an id, and the methods below.
     """
 
     op: ClassVar[str] = ""
     sizes: ClassVar[tuple[str, ...]] = ()
+    suffixes: ClassVar[tuple[str, ...]] = ()
 
     @property
     def id(self) -> str:
         """`gemm/m1024n2048k26752/f32/NT`, then the options that differ from their defaults."""
         sizes = "".join(f"{name}{getattr(self, name)}" for name in self.sizes)
-        return "/".join([self.op, sizes, self.dtype, *self.words()])
+        return "/".join([self.op, sizes + self.suffix(), self.dtype, *self.words()])
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -75,12 +77,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         sizes, _, rest = text.partition("/")
         dtype, *words = rest.split("/")
         pattern = "".join(rf"{name}(?P<{name}>\d+)" for name in cls.sizes)
-        match = re.fullmatch(pattern, sizes)
+        match = re.fullmatch(pattern + "".join(rf"(?:{name}(?P<{name}>[\dx-]+))?" for name in cls.suffixes), sizes)
         if not match:
-            expected = "".join(f"{name}<int>" for name in cls.sizes)
+            expected = "".join([*(f"{name}<int>" for name in cls.sizes), *(f"[{name}<int>]" for name in cls.suffixes)])
             raise UsageError(f"{subject}: sizes are {sizes!r}, expected {expected}")
         try:
-            values: dict[str, Any] = {name: int(value) for name, value in match.groupdict().items()}
+            found = {name: value for name, value in match.groupdict().items() if value is not None}
+            values: dict[str, Any] = {name: int(value) if name in cls.sizes else value for name, value in found.items()}
             values |= {"dtype": dtype, **cls.parse_words(words)}
         except ValueError as error:
             raise UsageError(f"{subject}: {error}") from None
@@ -131,6 +134,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return sum(operand.nbytes for operand in self.operands())
 
     dtype: str
+
+    def suffix(self) -> str:
+        """What stands right behind the sizes in the id; defaults are left out."""
+        return ""
 
     def words(self) -> list[str]:
         """The id's parts behind the storage type; defaults are left out."""

@@ -30,7 +30,10 @@ class Kernel:
     modules: what must be importable. threaded: whether it uses more than one CPU thread.
     order: `F` for kernels that read the same buffers as column-major matrices.
     library_scratch: bytes that the library allocates by itself, as a function of the problem.
-    library_version: what `versions` says beside the modules, asked once the kernel is set up.
+    library_version: what `versions` says beside the modules, as a function of the problem, asked once the kernel is
+    set up for it.
+    executed: floating-point operations that its algorithm executes, as a function of the problem, where they are not
+    the operation's nominal ones (Winograd, FFT).
     synchronises: its calls block the host, so that no stream may be held back behind them.
     module: the Python module that declares it; set by the decorators.
     """
@@ -48,7 +51,8 @@ class Kernel:
     threaded: bool = False
     order: str = "C"
     library_scratch: Callable[[Any], int] | None = None
-    library_version: Callable[[], str] | None = None
+    library_version: Callable[[Any], str] | None = None
+    executed: Callable[[Any], int] | None = None
     synchronises: bool = False
     module: str = ""
 

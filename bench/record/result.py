@@ -70,6 +70,8 @@ class Result(msgspec.Struct, kw_only=True):
     bound_by: str = ""
     ceiling_gflop_per_s: float | None = None
     ceiling_gbyte_per_s: float | None = None
+    executed_flop: int | None = None
+    setup_s: float | None = None
 
     @property
     def case(self) -> str:
@@ -111,6 +113,8 @@ def make_result(
         git_commit=git_commit,
         started_at=measured.started_at,
         tunables=measured.tunables,
+        executed_flop=measured.executed_flop,
+        setup_s=measured.setup_s,
         count=planned.count,
         clock_mhz=measured.state.get("clock_mhz"),
         temperature_c=measured.state.get("temperature_c"),

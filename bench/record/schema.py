@@ -4,7 +4,7 @@ from typing import get_type_hints
 
 from bench.record.result import COLUMNS, Result
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
 _HINTS = get_type_hints(Result)
 _RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
@@ -68,5 +68,10 @@ ALTER TABLE result ADD COLUMN "ceiling_gflop_per_s" REAL;
 ALTER TABLE result ADD COLUMN "ceiling_gbyte_per_s" REAL;
 {_CREATE_CEILING}
 PRAGMA user_version = 2;
-"""
+""",
+    2: """
+ALTER TABLE result ADD COLUMN "executed_flop" INTEGER;
+ALTER TABLE result ADD COLUMN "setup_s" REAL;
+PRAGMA user_version = 3;
+""",
 }

@@ -75,7 +75,7 @@ class Store:
     def _migrate(self) -> None:
         """Bring an older store up to date, unless another process was first."""
         self._db.execute("BEGIN IMMEDIATE")
-        if (version := self._version()) in MIGRATE:
+        while (version := self._version()) in MIGRATE:
             for statement in MIGRATE[version].split(";"):
                 self._db.execute(statement)
         self._db.commit()

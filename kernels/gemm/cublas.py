@@ -93,7 +93,7 @@ def binding() -> str:
 
 
 @lru_cache
-def described() -> str:
+def described(problem: object) -> str:
     """`cublas 13.0.2 by nvmath`: the library's version and how it is called."""
     blas = _cublas()
     version = blas.api.get_version(blas.handle)

@@ -8,17 +8,18 @@ import numpy as np
 
 from kernelmark import (
     DTYPES,
-    NUMERICS,
     Array,
     Arrays,
     Dim,
     Operand,
     Problem,
     Verdict,
+    accumulation_error,
     compare,
-    operand_roundoff,
+    largest_sum,
     operation,
     split_dtype,
+    storing_error,
 )
 
 #: Problems of at most this many multiply-adds are compared with the whole float64 product (about 20 ms of DGEMM).
@@ -175,22 +176,11 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return msgspec.structs.replace(verdict, reason=_unbatched(checksum, self.batch).reason)
 
     def tolerance(self, numerics: str) -> float:
-        """Bound of the absolute error for operands uniform in [-1, 1].
-
-        Accumulation: independent roundings of partial sums that grow like a random walk give about 0.14 u k as
-        standard deviation for one chain of k additions (Higham and Mary, SIAM J. Sci. Comput. 41, 2019, on why it is
-        not k^2); 8/3 u k leaves room for the largest of many million elements. Operands rounded to u_in: sqrt(k)
-        independent errors of 0.3 u_in each. Truncated sums lose about u_acc of their size, sqrt(k) / 3, with every
-        addition, always towards zero: 2 u_acc leaves room for the largest. Then the roundings of alpha, beta and of
-        the stored result.
-        """
-        u_in, u_acc = operand_roundoff(numerics, split_dtype(self.dtype)[0]), NUMERICS[numerics].accumulate
-        step = NUMERICS[numerics].truncating
-        u_out = DTYPES[split_dtype(self.dtype)[1]].roundoff
-        magnitude = abs(self.alpha) * min(2.0 * math.sqrt(self.k) + 1, self.k) + abs(self.beta)
-        truncated = 2 * u_acc * math.sqrt(self.k) * self.k / step if step else 0.0
-        accumulated = abs(self.alpha) * (8 / 3 * u_acc * self.k + truncated + 4 * u_in * math.sqrt(self.k))
-        return accumulated + (u_out + 2 * u_acc) * magnitude
+        """Bound of the absolute error: of the sum, of alpha and beta, and of rounding to the stored type."""
+        stored, result = split_dtype(self.dtype)
+        magnitude = abs(self.alpha) * largest_sum(self.k) + abs(self.beta)
+        accumulated = abs(self.alpha) * accumulation_error(numerics, stored, self.k)
+        return accumulated + storing_error(numerics, result, magnitude)
 
     @property
     def flop(self) -> int:

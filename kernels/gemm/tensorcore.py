@@ -103,7 +103,7 @@ def mma_tf32(p: GemmProblem, t: Tile) -> list[KernelCall]:
     entry=MMA,
     supports=within_grid("m", 64),
     **by_size(SPLIT_F32, SMALL_F32),
-    **TF32 | {"numerics": "3xtf32"},
+    **TF32 | {"numerics": "3xtf32", "executed": lambda p: 3 * p.flop},
 )
 def mma_3xtf32(p: GemmProblem, t: Tile) -> list[KernelCall]:
     """FP32 operands as sums of two TF32 each, three products by mma.sync, their sums added in FP32."""

@@ -85,10 +85,10 @@ def test_a_time_is_placed_under_the_nearer_ceiling(registry):
     assert place(row(39e-6, 40e-6, 41e-6), problem, Bounds(None, None)) is None
 
 
-def test_three_products_of_tf32_are_executed_for_each_of_3xtf32(registry):
+def test_a_row_is_set_against_what_its_algorithm_executes(registry):
     problem, bounds = registry.problem(GEMM), Bounds(COMPUTE_LIMIT, None)
     once = place(row(1e-4, 1e-4, 1e-4), problem, bounds)
-    thrice = place(row(1e-4, 1e-4, 1e-4, numerics="3xtf32"), problem, bounds)
+    thrice = place(row(1e-4, 1e-4, 1e-4, executed_flop=3 * problem.flop), problem, bounds)
     assert once is not None
     assert thrice is not None
     assert thrice.pct == pytest.approx(3 * once.pct)

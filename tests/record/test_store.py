@@ -245,7 +245,7 @@ def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
     store.add(result(), {"m": 1}, [1.0], None)
     store.close()
     with sqlite3.connect(path) as db:
-        for name in ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s"):
+        for name in ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s"):
             db.execute(f"ALTER TABLE result DROP COLUMN {name}")
         db.execute("DROP TABLE ceiling")
         db.execute("PRAGMA user_version = 1")

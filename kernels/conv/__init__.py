@@ -1,0 +1,1 @@
+"""Convolution: forward, and the gradients of the input and of the filter."""

@@ -1,0 +1,46 @@
+"""The transforms of Winograd's minimal filtering F(m x m, 3 x 3): Y = A^T ((G w G^T) * (B^T x B)) A.
+
+Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016, section 4.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kernelmark import Array
+
+
+class Transforms(NamedTuple):
+    """Of m outputs from m + 2 inputs along one axis: A^T (m x m+2), G (m+2 x 3), B^T (m+2 x m+2)."""
+
+    at: Array
+    g: Array
+    bt: Array
+
+
+F2 = Transforms(
+    at=np.array([[1, 1, 1, 0], [0, 1, -1, -1]], np.float64),
+    g=np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]]) / 2,
+    bt=np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]], np.float64),
+)
+F4 = Transforms(
+    at=np.array([[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]], np.float64),
+    g=np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / 24,
+    bt=np.array(
+        [
+            [4, 0, -5, 0, 1, 0],
+            [0, -4, -4, 1, 1, 0],
+            [0, 4, -4, -1, 1, 0],
+            [0, -2, -1, 2, 1, 0],
+            [0, 2, -1, -2, 1, 0],
+            [0, 4, 0, -5, 0, 1],
+        ],
+        np.float64,
+    ),
+)
+
+
+def growth(f: Transforms) -> float:
+    """How much larger (rms) errors are behind the inverse transform than those of a sum of as many plain products."""
+    squares = f.at**2 @ ((f.bt**2).sum(axis=1) * (f.g**2).sum(axis=1))
+    return float(squares.max())
