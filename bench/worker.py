@@ -6,7 +6,7 @@ from functools import lru_cache
 import threadpoolctl
 
 from bench.measure.contender import Contender
-from bench.measure.device import available_bytes, get_device
+from bench.measure.device import get_device, refuse_what_does_not_fit
 from bench.measure.machine import unavailable
 from bench.measure.measurement import Measurement
 from bench.measure.operands import Draw, OperandSet, Rotation, rotation
@@ -19,9 +19,6 @@ from bench.plan.errors import Unsupported
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 
-#: The share of available memory that the operands of a job may take: beyond it a system kills rather than refuses.
-MEMORY_SHARE = 0.8
-
 
 class Stock:
     """The operand sets of a job on each device that its contenders need, and the values that they hold."""
@@ -32,7 +29,7 @@ class Stock:
         devices = {c.device.name: c.device for c in contenders}
         self.rotations = {name: rotation(problem, mode, device.llc_bytes) for name, device in devices.items()}
         self.sets: dict[str, list[OperandSet]] = {}
-        _refuse_what_does_not_fit(problem, self.rotations)
+        _refuse_operands(problem, self.rotations)
         self.draw = Draw(problem, job.seed)
         for name, device in devices.items():
             try:
@@ -55,13 +52,10 @@ class Stock:
         return self.sets[contender.device.name]
 
 
-def _refuse_what_does_not_fit(problem: Problem, rotations: dict[str, Rotation]) -> None:
+def _refuse_operands(problem: Problem, rotations: dict[str, Rotation]) -> None:
     """Raise MemoryError for what the drawn values and the host's sets take, before the system has to kill."""
-    available = available_bytes()
-    needed = problem.footprint_bytes * (1 + (rotations["cpu"].sets if "cpu" in rotations else 0))
-    if available is not None and needed > MEMORY_SHARE * available:
-        found = f"{available / 1e9:.3g} GB are available"
-        raise MemoryError(f"operands need {needed / 1e9:.3g} GB of host memory; {found}")
+    sets = 1 + (rotations["cpu"].sets if "cpu" in rotations else 0)
+    refuse_what_does_not_fit(problem.footprint_bytes * sets, "operands need")
 
 
 def run_job(job: Job) -> list[Measurement]:

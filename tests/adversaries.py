@@ -129,6 +129,13 @@ def no_memory(problem: Any, x: Any) -> Launch:
 
 
 @kernel("copy", **COPY)
+def greedy(problem: Any, x: Any) -> Launch:
+    """Wants more scratch than there is."""
+    scratch = x.scratch((10**15,), "f32")
+    return lambda: np.copyto(scratch, 0)
+
+
+@kernel("copy", **COPY)
 def refuses(problem: Any, x: Any) -> Launch:
     """Says no in set-up."""
     raise Unsupported("takes no matrices on Saturdays")

@@ -5,9 +5,13 @@ import sys
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
+from bench.measure import device
+from bench.measure.device import get_device
 from bench.measure.measurement import Measurement
+from bench.measure.operands import Scratch
 from bench.plan.case import Budget, Job
 from bench.worker import run_job
 
@@ -114,6 +118,27 @@ def test_operands_that_do_not_fit_are_oom_before_they_are_allocated() -> None:
     (measured,) = _run("copy/m1000000n1000000/f64", "copy/numpy.copyto")
     assert measured.status == "oom"
     assert "GB of host memory" in measured.reason
+
+
+def test_scratch_that_does_not_fit_is_oom_before_it_is_allocated_and_the_others_go_on() -> None:
+    greedy, modest = _run("copy/m8n8/f32", "copy/test.greedy", "copy/numpy.copyto", timed=False)
+    assert greedy.status == "oom"
+    assert greedy.reason.startswith("a buffer needs 4e+06 GB of host memory; ")
+    assert modest.status == "ok"
+
+
+def test_scratch_is_touched_when_it_is_given_so_that_what_is_left_is_known() -> None:
+    assert (Scratch(get_device("cpu")).take((100,), "f32").view(np.uint32) == 0xFFFFFFFF).all()
+
+
+def test_memory_is_limited_by_the_control_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("1000000\n")
+    (tmp_path / "memory.current").write_text("400000\n")
+    monkeypatch.setattr(device, "CGROUP", tmp_path)
+    assert device.available_bytes() == 600_000
+    (tmp_path / "memory.max").write_text("max\n")
+    free = device.available_bytes()
+    assert free is None or free > 600_000
 
 
 def test_the_row_names_the_blas_that_it_stands_on() -> None:

@@ -183,6 +183,7 @@ class Scratch:
         nbytes = int(np.prod(shape)) * DTYPES[dtype].itemsize
         if self._next == len(self._buffers):
             self._buffers.append(self._device.bytes(nbytes))
+            self._buffers[-1].fill(0xFF)  # touched now: else the next contender is promised the same memory
         raw = self._buffers[self._next]
         if raw.nbytes != nbytes:
             raise ValueError(f"scratch {self._next} is {nbytes} bytes, and {raw.nbytes} in an earlier set-up")
