@@ -216,16 +216,56 @@ def _with_progress(session: Any, suites: list[Any], registry: Any, plan: Any) ->
 
 @cli.command()
 @click.argument("run_id", required=False, metavar="[RUN]")
+@click.option(
+    "--by",
+    type=click.Choice(["problem", "network"]),
+    default="problem",
+    show_default=True,
+    help="A table for each problem, or seconds a batch of whole networks.",
+)
 @_db
-def show(run_id: str | None, db: Path | None) -> None:
-    """The table of a run; the latest if RUN is left out."""
+def show(run_id: str | None, by: str, db: Path | None) -> None:
+    """The tables of a run; the latest if RUN is left out."""
     from bench.record.store import Store
+    from bench.report.networks import network_table
     from bench.runner import default_store
 
     store = Store(db or default_store(), create=False)
-    found = store.find_run(run_id)
-    click.echo(f"run {found['run_id']}")
-    _show(store, found["run_id"])
+    found = store.find_run(run_id)["run_id"]
+    click.echo(f"run {found}")
+    if by == "problem":
+        _show(store, found)
+    else:
+        click.echo("\n" + network_table(store.layers(found), [result for result, _ in store.results(found)]))
+
+
+@cli.command()
+@click.argument("suite_name", metavar="SUITE")
+@click.argument("run_id", required=False, metavar="[RUN]")
+@click.option("--csv", "csv_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the table here too.")
+@_plugins
+@_db
+def crossover(
+    suite_name: str, run_id: str | None, csv_path: Path | None, plugins: tuple[str, ...], db: Path | None
+) -> None:
+    """The fastest kernel of each problem of SUITE, and where another takes over, from the rows of a run.
+
+    Without RUN, of the latest run that has a time for one of its problems.
+    """
+    from bench.plan.discovery import discover
+    from bench.plan.suites import find_suite
+    from bench.record.store import Store
+    from bench.report.crossover import render, write_csv
+    from bench.report.export import write_text
+    from bench.report.standings import find_run, standings
+    from bench.runner import default_store
+
+    suite, store = find_suite(suite_name, discover(plugins)), Store(db or default_store(), create=False)
+    chosen = find_run(suite, store, run_id)
+    found = standings(suite, store, chosen)
+    click.echo(f"run {chosen}\n\n{render(suite, found)}")
+    if csv_path is not None:
+        write_text(csv_path, lambda out: write_csv(suite, chosen, found, out))
 
 
 def _show(store: Any, run_id: str) -> None:

@@ -128,6 +128,7 @@ class Bridge:
             self._begin()
             kernels = tuple(dict.fromkeys(self._selected[case.group]))
             job = msgspec.structs.replace(case.planned.job, kernels=kernels)
+            self.session.note(case.planned)
             measured = self.session.measure(msgspec.structs.replace(case.planned, job=job), self.registry)
             self._rows[case.group] = {result.kernel: (result, samples) for result, samples in measured}
         found: tuple[Any, Any] = self._rows[case.group][case.kernel]

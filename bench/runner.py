@@ -26,7 +26,7 @@ from bench.plan.discovery import discover
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite
 from bench.record.result import VERIFY, Result, make_result
-from bench.record.store import Run, Store
+from bench.record.store import Layer, Run, Store
 from bench.worker import run_job
 
 #: Verdicts that go against the user; every other status is an answer.
@@ -84,6 +84,13 @@ class Session:
             )
         )
 
+    def note(self, planned: PlannedJob) -> None:
+        """Keep what the job is a part of, if it is a network's layer."""
+        if planned.part:
+            name = f"{planned.suite} {planned.network}".strip()
+            layer = Layer(name, planned.job.problem, planned.part, planned.count)
+            self._store.add_layer(self.run_id, layer)
+
     def knows(self, planned: PlannedJob, registry: Registry) -> bool:
         """Whether the run has a row for every case of the job: sweeps of a suite may overlap."""
         job = planned.job
@@ -125,6 +132,7 @@ def run_suites(session: Session, suites: list[Suite], registry: Registry, plan: 
     """Measure everything; True if it was not interrupted. The first SIGINT lets the job in hand finish."""
     with _interruptible() as interrupted:
         for planned in jobs(suites, registry, plan):
+            session.note(planned)
             if session.knows(planned, registry):
                 continue
             for result, _ in session.measure(planned, registry):

@@ -1,21 +1,19 @@
-"""Writes the suites deepbench-gemm and deepbench-rnn from DeepBench's problem lists in tools/data/.
+"""Writes the suites that are made from lists: of DeepBench's problems (tools/data/) and of the layers of networks.
 
-`python tools/suites.py` writes bench/plan/suites/deepbench-*.toml; tests/plan/test_gemm_suites.py compares them with
-what it would write.
+`python tools/suites.py` writes bench/plan/suites/; tests/plan compares what lies there with what it would write.
 """
 
-import csv
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT / "tools" / "data"
-FOLDER = ROOT / "bench" / "plan" / "suites"
+import conv_suites
+from suite_text import Row, read, table
+
+FOLDER = Path(__file__).resolve().parent.parent / "bench" / "plan" / "suites"
 #: Rows of the recurrent matrix for each hidden unit.
 GATES = {"vanilla": 1, "gru": 3, "lstm": 4}
-Row = dict[str, str]
 Case = tuple[str, tuple[int, int, int]]  # layout, (m, n, k), row-major
 
 
@@ -43,12 +41,6 @@ def deepbench_rnn_cases(rows: Iterable[Row]) -> Counter[Case]:
         if row["set"] == "training":
             cases["NN", (batch, hidden, gates)] += int(row["timesteps"])
     return cases
-
-
-def read(name: str) -> list[Row]:
-    """The rows of one list, DeepBench's order kept."""
-    with (DATA / name).open(newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 def deepbench_gemm() -> str:
@@ -87,20 +79,12 @@ def deepbench_rnn() -> str:
 def sweeps(cases: Counter[Case]) -> Iterator[str]:
     """A [[sweep]] table for each layout, f32."""
     for layout in dict.fromkeys(layout for layout, _ in cases):
-        chosen = {sizes: count for (own, sizes), count in cases.items() if own == layout}
-        points, counts = _wrapped(str(list(sizes)) for sizes in chosen), _wrapped(map(str, chosen.values()))
-        yield f'\n[[sweep]]\nop = "gemm"\ndtype = ["f32"]\nlayout = ["{layout}"]\npoints = {points}\ncount = {counts}'
+        chosen = Counter({sizes: count for (own, sizes), count in cases.items() if own == layout})
+        yield table("gemm", chosen, None, dtype="f32", layout=layout)
     yield ""
 
 
-def _wrapped(values: Iterable[str]) -> str:
-    """A TOML list over several lines that breaks between values, never inside one."""
-    glued = ", ".join(value.replace(" ", "~") for value in values)
-    lines = textwrap.wrap(glued, 115, break_long_words=False, break_on_hyphens=False)
-    return "[\n" + "\n".join(f"    {line}" for line in lines).replace("~", " ") + ",\n]"
-
-
-SUITES = {"deepbench-gemm.toml": deepbench_gemm, "deepbench-rnn.toml": deepbench_rnn}
+SUITES = {"deepbench-gemm.toml": deepbench_gemm, "deepbench-rnn.toml": deepbench_rnn, **conv_suites.SUITES}
 
 if __name__ == "__main__":
     for name, text in SUITES.items():

@@ -72,6 +72,8 @@ class PlannedJob(msgspec.Struct, frozen=True):
     key: WorkerKey
     suite: str
     count: int
+    part: str = ""
+    network: str = ""
 
 
 def case_key(kernel: str, problem: str, mode: str, threads: int, isa: str = "") -> str:
@@ -100,7 +102,7 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                     timed=plan.timed,
                 )
                 device = "cuda" if any(kernel.device == "cuda" for kernel in kernels) else "cpu"
-                yield PlannedJob(job, WorkerKey(device, threads), suite.name, entry.count)
+                yield PlannedJob(job, WorkerKey(device, threads), suite.name, entry.count, entry.part, entry.network)
 
 
 def contenders(entry: Entry, registry: Registry, devices: tuple[str, ...], globs: tuple[str, ...] = ()) -> list[Kernel]:

@@ -64,6 +64,18 @@ def operand_roundoff(numerics: str, storage: str) -> float:
     return roundoff if DTYPES[storage].roundoff < roundoff else 0.0
 
 
+def precision(dtype: str, numerics: str) -> str:
+    """The class in which kernels can be compared: `fp64`, `fp32` (strict), `tf32`, `half`; `exact` moves data."""
+    storage = split_dtype(dtype)[0]
+    if storage in ("f16", "bf16"):
+        return "half"
+    if numerics in ("tf32", "3xtf32"):
+        return "tf32"
+    if numerics == "exact":
+        return "exact"
+    return "fp64" if storage == "f64" else "fp32"
+
+
 def split_dtype(dtype: str) -> tuple[str, str]:
     """`f32` is (f32, f32); `f16.f32` is storage of the inputs, then of the outputs."""
     first, _, second = dtype.partition(".")

@@ -13,20 +13,34 @@ from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 
 FOLDER = Path(__file__).parent / "suites"
+#: Sweeps of at most this many problems are expanded when they are loaded, to find a wrong one before anything runs.
+CHECKED_AT_ONCE = 1000
 _SUITE_KEYS = {"title", "source", "max_time", "baseline", "sweep"}
-_SWEEP_KEYS = {"op", "axes", "points", "count", "kernels"}
+_SWEEP_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along"}
+#: What a network's layers are parts of. Its seconds a batch are summed over them, times their counts.
+PARTS = ("forward", "backward")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One problem of a suite, how often a network has it, and which kernels answer it here (globs; empty: all)."""
+    """One problem of a suite, how often a network has it and in which part, and which kernels answer it here.
+
+    part: `forward` or `backward` for a network's layers. network: its name, where a suite has several. kernels: globs;
+    empty: all.
+    """
 
     problem: Problem
     count: int = 1
     kernels: tuple[str, ...] = ()
+    part: str = ""
+    network: str = ""
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """One [[sweep]] table: values for every axis, and rows of values for tied axes."""
+    """One [[sweep]] table: values for every axis, and rows of values for tied axes.
+
+    along: axes along which it can be asked where the winner changes: those with several values, and the one of the tied
+    axes that the suite names.
+    """
 
     problem_class: type[Problem]
     where: str
@@ -35,6 +49,9 @@ class Sweep(msgspec.Struct, frozen=True):
     points: Sequence[Sequence[Any]] = ((),)
     counts: Sequence[int] | int = 1
     kernels: tuple[str, ...] = ()
+    part: str = ""
+    network: str = ""
+    along: tuple[str, ...] = ()
 
     def entries(self) -> Iterator[Entry]:
         """The problems, in the order of the file, the last axis running fastest. Raises UsageError."""
@@ -42,7 +59,8 @@ class Sweep(msgspec.Struct, frozen=True):
             count = self.counts if isinstance(self.counts, int) else self.counts[index]
             fixed = dict(zip(self.tied, point, strict=True))
             for values in _product(list(self.axes.items()), fixed):
-                yield Entry(self.problem_class.make(values, self.where), count, self.kernels)
+                problem = self.problem_class.make(values, self.where)
+                yield Entry(problem, count, self.kernels, self.part, self.network)
 
 
 class Suite(msgspec.Struct, frozen=True):
@@ -149,7 +167,30 @@ def _sweep(table: Any, registry: Registry, where: str) -> Sweep:
     _expect(not twice, f"{where}, key '{', '.join(twice)}': stands in points too; give it once")
     counts = _counts(table.get("count", 1), points, f"{where}, key 'count'")
     kernels = _kernels(table.get("kernels", []), f"{where}, key 'kernels'")
-    return Sweep(problem_class, where, swept, tied, points, counts, kernels)
+    part = table.get("part", "")
+    _expect(part in ("", *PARTS), f"{where}, key 'part': is {part!r}, expected one of {', '.join(PARTS)}")
+    network = table.get("network", "")
+    _expect(isinstance(network, str), f"{where}, key 'network': is {network!r}, expected a string")
+    along = _along(table.get("along"), swept, tied, where)
+    sweep = Sweep(problem_class, where, swept, tied, points, counts, kernels, part, network, along)
+    _check_together(sweep)
+    return sweep
+
+
+def _along(named: Any, swept: Mapping[str, Sequence[Any]], tied: tuple[str, ...], where: str) -> tuple[str, ...]:
+    right = named is None or named in tied
+    _expect(
+        right, f"{where}, key 'along': is {named!r}, expected one of the axes of points: {', '.join(tied) or 'none'}"
+    )
+    several = (axis for axis, values in swept.items() if len(values) > 1 and isinstance(values[0], int | float))
+    return (*several, *([named] if named else []))
+
+
+def _check_together(sweep: Sweep) -> None:
+    """Axes that are right one by one may not be together. Large sweeps are looked at when they are run."""
+    if math.prod(map(len, sweep.axes.values())) * len(sweep.points) <= CHECKED_AT_ONCE:
+        for _ in sweep.entries():
+            pass
 
 
 def _points(

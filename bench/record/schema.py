@@ -26,6 +26,16 @@ CREATE TABLE ceiling (
     doubt TEXT NOT NULL DEFAULT ''
 );
 """
+_CREATE_LAYER = """
+CREATE TABLE layer (
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    network TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    part TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    UNIQUE (run_id, network, problem, part)
+);
+"""
 CREATE = f"""
 CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
 CREATE TABLE run (
@@ -58,6 +68,7 @@ CREATE TABLE ratio (
     method TEXT NOT NULL
 );
 {_CREATE_CEILING}
+{_CREATE_LAYER}
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 #: What a store of the version before lacks, by that version.
@@ -69,9 +80,10 @@ ALTER TABLE result ADD COLUMN "ceiling_gbyte_per_s" REAL;
 {_CREATE_CEILING}
 PRAGMA user_version = 2;
 """,
-    2: """
+    2: f"""
 ALTER TABLE result ADD COLUMN "executed_flop" INTEGER;
 ALTER TABLE result ADD COLUMN "setup_s" REAL;
+{_CREATE_LAYER}
 PRAGMA user_version = 3;
 """,
 }

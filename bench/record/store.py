@@ -18,6 +18,15 @@ from bench.record.result import COLUMNS, Result
 from bench.record.schema import CREATE, MIGRATE, SCHEMA_VERSION
 
 
+class Layer(msgspec.Struct, frozen=True):
+    """A problem that a network has `count` times in a part of it, `forward` or `backward`."""
+
+    network: str
+    problem: str
+    part: str
+    count: int
+
+
 class Run(msgspec.Struct, frozen=True):
     """What was asked for, where and with what; immutable once it has begun."""
 
@@ -156,6 +165,18 @@ class Store:
         names, marks = ", ".join(values), ", ".join("?" * len(values))
         with self._writing():
             self._db.execute(f"INSERT INTO ceiling ({names}) VALUES ({marks})", tuple(values.values()))
+
+    def add_layer(self, run_id: str, layer: Layer) -> None:
+        """Note that a suite of the run has this problem as a layer; known ones stay."""
+        with self._writing():
+            self._db.execute(
+                "INSERT OR IGNORE INTO layer VALUES (?, ?, ?, ?, ?)", (run_id, *msgspec.structs.astuple(layer))
+            )
+
+    def layers(self, run_id: str) -> list[Layer]:
+        """The layers of the networks of a run, in the order in which they were measured."""
+        query = "SELECT network, problem, part, count FROM layer WHERE run_id = ? ORDER BY rowid"
+        return [Layer(*found) for found in self._db.execute(query, (run_id,))]
 
     def doubt_ceiling(self, run_id: str, ceiling: Ceiling, reason: str) -> None:
         """Note why a ceiling does not hold."""

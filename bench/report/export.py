@@ -83,8 +83,13 @@ def check_writable(path: Path) -> None:
 
 def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
     """A run in one of the styles of `WRITERS`. Raises UsageError."""
+    write_text(path, lambda out: WRITERS[style](store, run_id, out))
+
+
+def write_text(path: Path, write: Callable[[IO[str]], None]) -> None:
+    """A file that `write` fills. Raises UsageError."""
     try:
         with path.open("w", newline="", encoding="utf-8") as out:
-            WRITERS[style](store, run_id, out)
+            write(out)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None

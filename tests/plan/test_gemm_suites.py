@@ -1,16 +1,14 @@
 """The suites of matrix products hold the shapes that their sources state."""
 
-import runpy
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bench.plan.suites import FOLDER, find_suite
+from scripts import script
 
-ROOT = Path(__file__).parents[2]
-MADE = runpy.run_path(str(ROOT / "tools" / "suites.py"))
+MADE = script("suites")
 NAMES = ["alexnet", "deepbench-gemm", "deepbench-rnn", "fasttext", "llm", "lstm", "mlp", "square-sweep"]
 FCN5 = (784, 2048, 4096, 1024, 10)
 BATCHES = (342, 512, 1024, 4096)
@@ -33,9 +31,9 @@ def test_every_problem_is_found_again_by_its_id_and_stands_once(registry, entrie
     assert {p.dtype for p in problems} == ({"bf16", "f32"} if name == "llm" else {"f32"})
 
 
-@pytest.mark.parametrize("name", MADE["SUITES"])
+@pytest.mark.parametrize("name", MADE.SUITES)
 def test_a_made_suite_is_what_its_script_makes(name):
-    assert (FOLDER / name).read_text(encoding="utf-8") == MADE["SUITES"][name](), "run python tools/suites.py"
+    assert (FOLDER / name).read_text(encoding="utf-8") == MADE.SUITES[name](), "run python tools/suites.py"
 
 
 def test_deepbench_gemm_counts_all_248_rows_and_merges_the_five_that_stand_twice(entries):
@@ -71,7 +69,7 @@ def test_the_row_major_case_is_deepbenchs_column_major_call_on_the_same_buffers(
     a, b = a_buffer.reshape(a_stored, order="F"), b_buffer.reshape(b_stored, order="F")
     c_buffer = ((a.T if a_t == "T" else a) @ (b.T if b_t == "T" else b)).ravel(order="F")
     row = {"m": str(m), "n": str(n), "k": str(k), "a_t": a_t, "b_t": b_t}
-    (op_a, op_b), (rows, cols, depth) = MADE["deepbench_gemm_case"](row)
+    (op_a, op_b), (rows, cols, depth) = MADE.deepbench_gemm_case(row)
     first = b_buffer.reshape((depth, rows) if op_a == "T" else (rows, depth))
     second = a_buffer.reshape((cols, depth) if op_b == "T" else (depth, cols))
     c = (first.T if op_a == "T" else first) @ (second.T if op_b == "T" else second)
@@ -79,7 +77,7 @@ def test_the_row_major_case_is_deepbenchs_column_major_call_on_the_same_buffers(
 
 
 def test_deepbench_rnn_counts_the_time_steps_of_every_row(entries):
-    rows = MADE["read"]("deepbench_rnn.csv")
+    rows = MADE.read("deepbench_rnn.csv")
     steps = {kind: sum(int(r["timesteps"]) for r in rows if r["set"] == kind) for kind in {r["set"] for r in rows}}
     found = entries("deepbench-rnn")
     assert len(rows) == 125

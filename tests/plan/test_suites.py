@@ -8,6 +8,7 @@ import pytest
 from bench.plan.suites import find_suite, load_suite, suite_names
 
 GEMM = "op = 'gemm'\ndtype = 'f32'\nlayout = 'NT'\n"
+CONV = "op = 'conv'\ndtype = 'f32'\nn = 1\nc = 8\nh = 8\nw = 8\nk = 8\n"
 SIZES = "m = 8\nn = 8\nk = 8\n"
 GOOD = f"[[sweep]]\n{GEMM}{SIZES}"
 
@@ -104,12 +105,18 @@ BAD_SWEEPS = {
     "linear_from_zero": (GEMM + "m = {linear = [0, 8, 4]}\nn = 1\nk = 1", "m", "is 0, expected `int` >= 1"),
     "unknown_range": (GEMM + "m = {log = [1, 9]}\nn = 1\nk = 1", "m", "'log'"),
     "two_ranges": (GEMM + "m = {pow2 = [1, 2], linear = [1, 2, 1]}\nn = 1\nk = 1", "m", "pow2"),
+    "unknown_part": (GEMM + SIZES + "part = 'sideways'", "part", "'sideways'"),
+    "network_of_wrong_type": (GEMM + SIZES + "network = 3", "network", "is 3"),
+    "along_what_is_not_tied": (GEMM + SIZES + "along = 'm'", "along", "axes of points: none"),
+    "padding_of_wrong_form": (CONV + "r = 3\ns = 3\npad = [1, '1-']", "pad", "'1-'"),
     "kernels_of_wrong_type": (GEMM + SIZES + "kernels = [3]", "kernels", "[3]"),
 }
 #: What the problem class alone knows, and says when the problem is made.
 BAD_PROBLEMS = {
     "beta_that_is_not_finite": (GEMM + SIZES + "beta = nan", "beta", "nan"),
     "padding_below_zero": (GEMM + SIZES + "lda_pad = -1", "lda_pad", "-1"),
+    "filter_beyond_the_image": (CONV + "r = 9\ns = 3", "r", "9, expected at most the padded image's 8"),
+    "channels_in_no_groups": (CONV + "r = 3\ns = 3\ngroups = 3", "groups", "3, expected a divisor of c = 8"),
 }
 
 
@@ -125,10 +132,13 @@ def test_a_bad_sweep_is_one_line_with_file_table_and_key(load, tmp_path, complai
 @pytest.mark.parametrize("case", BAD_PROBLEMS)
 def test_a_problem_that_cannot_be_is_one_line_with_file_table_and_key(load, tmp_path, complaint, case):
     text, key, found = BAD_PROBLEMS[case]
-    suite = load(f"{GOOD}\n[[sweep]]\n{text}\n")
-    assert complaint(lambda: list(suite.entries())).startswith(
-        f"{tmp_path / 'mine.toml'}: [[sweep]] 2: {key} is {found}"
-    )
+    line = complaint(lambda: load(f"{GOOD}\n[[sweep]]\n{text}\n"))
+    assert line.startswith(f"{tmp_path / 'mine.toml'}: [[sweep]] 2: {key} is {found}")
+
+
+def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
+    suite = load(f"[[sweep]]\n{GEMM}m = {{linear = [1, 1000000, 1]}}\nn = 1\nk = 1\nlda_pad = [0, -1]\n")
+    assert "lda_pad is -1" in complaint(lambda: list(islice(suite.entries(), 2)))
 
 
 @pytest.mark.parametrize(

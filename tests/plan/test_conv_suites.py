@@ -1,0 +1,101 @@
+"""The suites of convolutions hold the layers that their sources state."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from bench.plan.case import Plan, jobs
+from bench.plan.suites import find_suite
+from scripts import script
+
+NETWORKS = script("networks")
+CONV = script("conv_suites")
+NAMES = ["alexnet", "vgg16", "googlenet", "inception3", "resnet50", "cifar10"]
+
+
+@pytest.fixture
+def entries(registry):
+    return lambda name: list(find_suite(name, registry).entries())
+
+
+@pytest.mark.parametrize("name", [*NAMES, "convnet-benchmarks", "deepbench-conv", "filter-sweep", "batch-sweep"])
+def test_every_problem_is_found_again_by_its_id_and_stands_once(registry, entries, name):
+    problems = [entry.problem for entry in entries(name)]
+    assert [p.id for p in problems if registry.problem(p.id) != p] == []
+    assert len({p.id for p in problems}) == len(problems) > 0
+
+
+# Multiply-adds of one image forward, as the papers and torchvision state them (in 10^9).
+@pytest.mark.parametrize(
+    ("name", "macs", "convolutions"),
+    [
+        ("vgg16", 15.5, 13),
+        ("resnet50", 4.1, 53),
+        ("googlenet", 1.58, 57),
+        ("inception3", 5.7, 94),
+        ("alexnet", 1.14, 5),
+    ],
+)
+def test_a_network_has_the_layers_and_the_work_that_are_known_of_it(entries, name, macs, convolutions):
+    forward = [e for e in entries(name) if e.part == "forward"]
+    assert sum(e.count for e in forward if e.problem.op == "conv") == convolutions
+    assert sum(e.count * e.problem.flop for e in forward) / 2e9 == pytest.approx(macs, rel=0.01)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_backward_is_twice_forward_but_for_the_gradient_of_the_image(entries, name):
+    kinds = Counter()
+    for e in entries(name):
+        kinds[e.network, getattr(e.problem, "direction", "") or e.problem.layout] += e.count
+    for network in {network for network, _ in kinds}:
+        assert kinds[network, "fprop"] == kinds[network, "wgrad"] == kinds[network, "dgrad"] + 1
+        assert kinds[network, "NT"] == kinds[network, "TN"] == kinds[network, "NN"]
+
+
+@pytest.mark.parametrize("name", [n for n in dir(NETWORKS) if n.startswith(("vgg", "cifar10_vgg", "alexnet"))])
+def test_images_shrink_from_layer_to_layer_as_the_convolutions_and_pools_between_them_say(name):
+    convs = [layer for layer in getattr(NETWORKS, name)() if isinstance(layer, NETWORKS.Conv)]
+    for before, after in pairwise(convs):
+        side = (before.side + 2 * before.pad - before.r) // before.stride + 1
+        assert after.c == before.k
+        assert after.side in (side, side // 2)
+
+
+def test_every_row_of_deepbench_is_counted(entries):
+    rows = script("suite_text").read("deepbench_conv.csv")
+    assert len(rows) == 217
+    found = Counter()
+    for e in entries("deepbench-conv"):
+        found[e.problem.direction] += e.count
+    training = sum(row["set"] == "training" for row in rows)
+    assert found == {"fprop": 217, "dgrad": training, "wgrad": training}
+
+
+def test_rows_of_deepbench_keep_height_and_width_apart(registry, entries):
+    row = {"n": "16", "c": "3", "h": "112", "w": "480", "k": "4", "r": "5", "s": "20", "pad_h": "0", "pad_w": "3",
+           "stride_h": "2", "stride_w": "2"}  # fmt: skip
+    values = dict(zip(("n", *CONV.AXES), CONV.deepbench_conv_case(row), strict=True))
+    problem = registry.operations["conv"].make({**values, "dtype": "f32"}, "row")
+    assert problem.id == "conv/n16c3h112w480k4r5s20pad0x3stride2/f32/nchw/fprop"
+
+
+def test_filters_grow_at_the_same_work_and_the_image_keeps_its_size(entries):
+    problems = [e.problem for e in entries("filter-sweep")]
+    assert [p.r for p in problems] == list(range(1, 16))
+    assert {(p.p, p.q) for p in problems} == {(56, 56)}
+    work = [p.flop for p in problems]
+    assert max(work) < 1.05 * 361e6
+    assert min(work) > 0.95 * 361e6
+
+
+def test_the_batch_doubles_to_beyond_the_memory_of_any_one_gpu(entries):
+    problems = [e.problem for e in entries("batch-sweep")]
+    assert [p.n for p in problems] == [2**i for i in range(16)]
+    assert problems[-1].footprint_bytes > 200e9
+
+
+def test_the_layers_of_a_network_know_it_when_they_are_planned(registry):
+    suite = find_suite("cifar10", registry)
+    planned = next(jobs([suite], registry, Plan(devices=("cpu",))))
+    assert (planned.suite, planned.network, planned.part) == ("cifar10", "vgg", "forward")

@@ -1,0 +1,148 @@
+"""Who wins where, from the rows of a run."""
+
+import csv
+import io
+
+import pytest
+
+from bench.plan.suites import load_suite
+from bench.record.result import Result
+from bench.record.store import Run
+from bench.report.crossover import COLUMNS, render, write_csv
+from bench.report.standings import changes, find_run, standings
+
+SUITE = """
+[[sweep]]
+op = "conv"
+dtype = "f32"
+n = 1
+c = 8
+h = 16
+w = 16
+k = 8
+axes = ["r", "s"]
+points = [[1, 1], [5, 5], [3, 3]]
+along = "r"
+"""
+RUN = Run("r1", {}, "2026-01-01", ("mine",), "kernelmark run", {}, "c", {})
+
+
+@pytest.fixture
+def suite(registry, tmp_path):
+    (tmp_path / "mine.toml").write_text(SUITE)
+    return load_suite(tmp_path / "mine.toml", registry)
+
+
+@pytest.fixture
+def measured(store):
+    """Records rows of one run: `put(kernel, r, samples, ...)`."""
+    store.begin(RUN)
+
+    def put(kernel, r, samples, **values):
+        problem = f"conv/n1c8h16w16k8r{r}s{r}/f32/nchw/fprop"
+        numerics = "fft" if "fft" in kernel else "fp32"
+        identity = {"run_id": "r1", "suite": "mine", "op": "conv", "problem": problem, "kernel": kernel}
+        device = {"provider": "a", "device": "cpu", "device_name": "d", "mode": "cold", "threads": 2}
+        kind = {"dtype": "f32", "numerics": numerics, "layout": "nchw", "status": "ok", "reason": ""}
+        median = sorted(samples)[len(samples) // 2]
+        row = Result(**{**identity, **device, **kind, "time_s_median": median, **values})
+        store.add(row, {}, samples, None)
+
+    return put
+
+
+@pytest.fixture
+def crossing(measured):
+    """Direct convolution wins up to 3x3, FFT from 5x5."""
+    for r, direct in ((1, 1.0), (3, 2.0), (5, 8.0)):
+        measured("conv/a.direct", r, [direct, direct * 1.01] * 20)
+        measured("conv/a.fft", r, [4.0, 4.04] * 20)
+
+
+def test_kernels_are_ranked_and_the_lead_comes_from_samples_of_the_same_rounds(suite, store, crossing):
+    first, last, _ = standings(suite, store, "r1")
+    assert [r.kernel for r in first.ranked] == ["conv/a.direct", "conv/a.fft"]
+    assert first.lead.median == pytest.approx(4.0)
+    assert first.lead.low == pytest.approx(4.0)
+    assert last.fft_speedup.median == pytest.approx(2.0)
+    assert first.fft_speedup.median == pytest.approx(0.25)
+
+
+def test_the_winner_changes_between_neighbours_in_size_not_in_the_order_of_the_file(suite, store, crossing):
+    (change,) = changes(suite, standings(suite, store, "r1"))
+    assert (change.before.problem.r, change.after.problem.r) == (3, 5)
+    assert change.gain.median == pytest.approx(2.0)
+    assert change.gain_before.median == pytest.approx(2.0)
+
+
+def test_the_tables_say_it(suite, store, crossing):
+    text = render(suite, standings(suite, store, "r1"))
+    assert text.startswith("d, 2 threads, cold, fp32\n")
+    assert "  r 3 to 5 (conv/n1c8h16w16k8r5s5/f32/nchw/fprop): a.direct, ahead 2x [2, 2], gives way to a.fft" in text
+    assert text.endswith("mine: 3 of 3 problems have a time")
+
+
+def test_a_lead_whose_interval_holds_one_is_not_told_apart(suite, store, measured):
+    measured("conv/a.direct", 1, [1.0, 1.3, 0.9, 1.2] * 5)
+    measured("conv/a.other", 1, [1.1, 1.0, 1.2, 0.9] * 5)
+    assert "(not told apart)" in render(suite, standings(suite, store, "r1"))
+
+
+def test_too_few_rounds_give_a_ratio_without_an_interval(suite, store, measured):
+    measured("conv/a.direct", 1, [1.0] * 3)
+    measured("conv/a.fft", 1, [2.0] * 3)
+    (standing,) = standings(suite, store, "r1")
+    assert (standing.lead.median, standing.lead.low) == (2.0, None)
+    assert not standing.lead.certain
+
+
+def test_precisions_and_devices_are_settings_of_their_own(suite, store, measured):
+    measured("conv/a.direct", 1, [1.0] * 8)
+    measured("conv/a.tf32", 1, [0.5] * 8, numerics="tf32")
+    measured("conv/a.gpu", 1, [0.1] * 8, device="cuda", device_name="g", threads=1)
+    found = standings(suite, store, "r1")
+    assert [(s.setting.device, s.setting.precision) for s in found] == [
+        ("cpu", "fp32"),
+        ("cpu", "tf32"),
+        ("cuda", "fp32"),
+    ]
+
+
+def test_a_kernel_of_one_thread_stands_beside_the_threaded_ones(suite, store, measured):
+    measured("conv/a.direct", 1, [1.0] * 8, threads=1)
+    measured("conv/a.fft", 1, [2.0] * 8)
+    (standing,) = standings(suite, store, "r1")
+    assert [r.kernel for r in standing.ranked] == ["conv/a.direct", "conv/a.fft"]
+
+
+def test_rows_that_failed_and_rows_of_other_suites_stand_nowhere(suite, store, measured):
+    measured("conv/a.direct", 7, [1.0] * 8)
+    measured("conv/a.direct", 1, [1.0] * 8, status="oom", time_s_median=None)
+    assert standings(suite, store, "r1") == []
+    assert render(suite, []) == "mine: this run has no time for any of its problems"
+
+
+def test_csv_names_the_neighbour_from_which_the_winner_changed(suite, store, crossing):
+    out = io.StringIO()
+    write_csv(suite, "r1", standings(suite, store, "r1"), out)
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert tuple(rows[0]) == COLUMNS
+    five = next(row for row in rows if "r5s5" in row["problem"])
+    assert (five["along"], five["from"], five["previous"]) == (
+        "r",
+        "conv/n1c8h16w16k8r3s3/f32/nchw/fprop",
+        "conv/a.direct",
+    )
+    assert float(five["gain"]) == pytest.approx(2.0)
+    assert [row["previous"] for row in rows if row is not five] == ["", ""]
+
+
+def test_the_latest_run_with_a_time_is_taken_and_one_that_is_missing_is_said(suite, store, crossing, complaint):
+    store.begin(Run("r2", {}, "2026-01-02", ("other",), "kernelmark run", {}, "c", {}))
+    assert find_run(suite, store, None) == "r1"
+    assert find_run(suite, store, "r2") == "r2"
+    assert "is not a run" in complaint(lambda: find_run(suite, store, "r3"))
+
+
+def test_a_store_without_a_time_for_the_suite_says_how_to_get_one(suite, store, complaint):
+    assert complaint(lambda: find_run(suite, store, None)).startswith("mine: no run in ")
