@@ -7,7 +7,7 @@ from bench.measure.launch import cuda_launch
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.measure.verify import References, verify
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel
+from bench.plan.kernel import CudaKernel
 from emulator.sweep import Case, cases, complaints, entries
 
 

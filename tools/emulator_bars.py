@@ -29,7 +29,7 @@ def emulator_bars() -> Iterator[tuple[str, str, bool]]:
 def checked_sgemm() -> tuple[str, str, bool]:
     """Run time of one tiled SGEMM under the checker, without compiling and without starting the process."""
     from bench.plan.discovery import discover
-    from bench.plan.registry import CudaKernel
+    from bench.plan.kernel import CudaKernel
     from emulator.build import CUDA, program
     from emulator.worker import Buffer, Launch, run
 

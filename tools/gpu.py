@@ -26,7 +26,7 @@ from bench.measure.stats import median_interval
 from bench.measure.timing import CpuClock
 from bench.plan.case import Plan
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel
+from bench.plan.kernel import CudaKernel
 from bench.plan.suites import find_suite
 from bench.record.store import Store
 from bench.report.export import write_csv

@@ -15,7 +15,8 @@ from tabulate import tabulate
 
 from bench.measure.compile import compiler
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel, Registry
+from bench.plan.kernel import CudaKernel
+from bench.plan.registry import Registry
 from bench.report.inspect import InspectRow, inspect_rows
 
 ROOT = Path(__file__).resolve().parents[1]

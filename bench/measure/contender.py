@@ -15,8 +15,8 @@ from bench.measure.timing import Clock, CpuClock, CudaClock, call_overhead, capt
 from bench.measure.verify import References, verify
 from bench.plan.case import Job
 from bench.plan.errors import Unsupported
+from bench.plan.kernel import CudaKernel, Kernel, Launch
 from bench.plan.operation import Problem, Verdict
-from bench.plan.registry import CudaKernel, Kernel, Launch
 
 
 class Contender:

@@ -15,8 +15,8 @@ from bench.measure.compile import Cubin, compile_cubin
 from bench.measure.occupancy import occupancy
 from bench.measure.tensormap import encode, extents, is_descriptor, launch_with_descriptors
 from bench.plan.errors import Unsupported, UsageError
+from bench.plan.kernel import CudaKernel, KernelCall, Launch, Scratch, TensorMap, Tile
 from bench.plan.operation import Problem
-from bench.plan.registry import CudaKernel, KernelCall, Launch, Scratch, TensorMap, Tile
 
 INT_RANGE = range(-(2**31), 2**31)
 FLOAT_MAX = float(np.finfo(np.float32).max)

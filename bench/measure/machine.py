@@ -11,8 +11,8 @@ from typing import Any
 
 import bench
 from bench.measure.device import cpu_count, cpu_name, cuda_missing, last_level_cache_bytes
+from bench.plan.kernel import Kernel
 from bench.plan.operation import Problem
-from bench.plan.registry import Kernel
 
 #: Distributions whose name differs from the module's, and the extra of kernelmark that installs each.
 DISTRIBUTIONS = {

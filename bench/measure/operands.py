@@ -10,8 +10,9 @@ import numpy as np
 from bench.measure.device import Device
 from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
+from bench.plan.kernel import CudaKernel, Launch
 from bench.plan.operation import Array, Operand, Problem
-from bench.plan.registry import REGISTRY, CudaKernel, Launch
+from bench.plan.registry import REGISTRY
 
 GUARD_BYTES = 4096
 GUARD_PATTERN = 0xA5

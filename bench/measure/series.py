@@ -8,7 +8,7 @@ from bench.measure.operands import Draw, OperandSet
 from bench.measure.stats import MIN_SAMPLES, Looks, median_interval
 from bench.measure.timing import Clock, now, settle
 from bench.plan.case import Budget
-from bench.plan.registry import Launch
+from bench.plan.kernel import Launch
 
 #: A sample lasts at least this long, thousands of ticks of the clock; shorter calls are batched up to it.
 SAMPLE_S = 200e-6

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench.plan.errors import Unsupported, UsageError
-from bench.plan.registry import KernelCall, Launch, TensorMap
+from bench.plan.kernel import KernelCall, Launch, TensorMap
 
 ALIGNMENT = 16  # bytes, of a tensor's address and of its pitches
 _NBYTES = 128

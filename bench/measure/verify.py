@@ -7,8 +7,8 @@ import numpy as np
 
 from bench.measure.device import Device
 from bench.measure.operands import Draw, OperandSet, Scratch
+from bench.plan.kernel import Kernel, Launch
 from bench.plan.operation import Problem, Verdict
-from bench.plan.registry import Kernel, Launch
 
 
 class References:

@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from bench.plan.registry import Kernel, Registry
+from bench.plan.kernel import Kernel
+from bench.plan.registry import Registry
 from bench.plan.suites import Entry, Suite
 
 Mode = Literal["cold", "hot", "graph"]

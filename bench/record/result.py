@@ -8,8 +8,8 @@ import msgspec
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval
 from bench.plan.case import PlannedJob, case_key
+from bench.plan.kernel import Kernel
 from bench.plan.operation import Problem
-from bench.plan.registry import Kernel
 
 SCHEMA = 1
 #: The mode of rows that were verified and not timed.

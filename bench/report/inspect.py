@@ -16,8 +16,9 @@ from tabulate import tabulate
 from bench.measure.compile import ARCHS, compile_cubin
 from bench.measure.occupancy import Limiter, capability, occupancy
 from bench.plan.errors import UsageError
+from bench.plan.kernel import CudaKernel, Tile
 from bench.plan.operation import Problem
-from bench.plan.registry import CudaKernel, Registry, Tile
+from bench.plan.registry import Registry
 
 #: Sizes tried for the sample problem, the first that kernel and tile take; resources do not depend on them.
 SAMPLE_SIZES = (1024, 512, 64, 7, 3, 1)

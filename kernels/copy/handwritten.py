@@ -3,6 +3,7 @@
 import numpy as np
 
 from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
+from kernels._cuda import ceil_div
 from kernels.copy.problem import CopyProblem
 
 VECTOR_BYTES = 16
@@ -18,6 +19,6 @@ VECTOR_BYTES = 16
 def vectorised(p: CopyProblem, t: Tile) -> list[KernelCall]:
     """128-bit accesses, several under way in each thread."""
     elements = p.m * p.n
-    vectors = -(-elements * DTYPES[p.dtype].itemsize // VECTOR_BYTES)
-    blocks = min(t.BLOCKS, -(-vectors // (t.THREADS * t.LOADS)))
+    vectors = ceil_div(elements * DTYPES[p.dtype].itemsize, VECTOR_BYTES)
+    blocks = min(t.BLOCKS, ceil_div(vectors, t.THREADS * t.LOADS))
     return [KernelCall(blocks, t.THREADS, ("a", "b", np.int64(elements)))]

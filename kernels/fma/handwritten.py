@@ -1,12 +1,12 @@
 """Our ceilings of arithmetic in `cuda/roofline`: pure plans of launches."""
 
 from kernelmark import KernelCall, Tile, cuda_kernel
+from kernels._cuda import INT_LIMIT, ceil_div
 from kernels.fma.problem import FmaProblem
 
 THREADS = 256
 CHAINS = 8  # accumulators a thread of ffma.cu
 MMA_TILES, WGMMA_TILES = 8, 32  # of 16 x 8 accumulators, a warp of mma.cu and of wgmma.cu
-INT_LIMIT = 2**31 - 1
 TENSOR_CORES = {"f32": "tf32", "f16": "f16", "bf16": "bf16"}
 
 
@@ -16,7 +16,7 @@ def _c_int(p: FmaProblem) -> str | None:
 
 def _call(p: FmaProblem, each: int) -> list[KernelCall]:
     """Blocks of THREADS threads with so many accumulators each."""
-    return [KernelCall(-(-p.n // (THREADS * each)), THREADS, ("x", "a", "b", "d", p.n, p.k))]
+    return [KernelCall(ceil_div(p.n, THREADS * each), THREADS, ("x", "a", "b", "d", p.n, p.k))]
 
 
 @cuda_kernel(

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
-from kernels.gemm.handwritten import arguments, ceil_div
+from kernels._cuda import ceil_div
+from kernels.gemm.handwritten import arguments
 from kernels.gemm.ladder import tiles
 from kernels.gemm.problem import GemmProblem
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Launch, Unsupported, kernel, split_dtype
+from kernels._cuda import INT_LIMIT
 from kernels.gemm.problem import GemmOperands, GemmProblem
 
 WORKSPACE_BYTES = 32 * 2**20  # what cuBLAS advises for Hopper
-INT_LIMIT = 2**31 - 1
 # Values of cublas_api.h and library_types.h.
 _OP = {"N": 0, "T": 1}
 _CUDA_R = {"f32": 0, "f64": 1, "f16": 2, "bf16": 14}

@@ -6,16 +6,10 @@ from typing import Any
 import numpy as np
 
 from kernelmark import KernelCall, Tile, cuda_kernel
+from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
 from kernels.gemm.problem import GemmProblem
 
 F32: dict[str, Any] = {"dtypes": ("f32",), "layouts": ("NN", "NT", "TN", "TT"), "numerics": "fp32"}
-GRID_LIMIT = 65535  # blocks along y and z, on every compute capability
-INT_LIMIT = 2**31 - 1
-
-
-def ceil_div(a: int, b: int) -> int:
-    """`a / b`, rounded up."""
-    return -(-a // b)
 
 
 def within_grid(along_y: str, width: int) -> Callable[[GemmProblem], str | None]:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, KernelCall, TensorMap, Tile, cuda_kernel, split_dtype
-from kernels.gemm.handwritten import INT_LIMIT, ceil_div, within_grid
+from kernels._cuda import INT_LIMIT, ceil_div
+from kernels.gemm.handwritten import within_grid
 from kernels.gemm.ladder import tiles
 from kernels.gemm.problem import GemmProblem
 

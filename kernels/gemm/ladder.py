@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
-from kernels.gemm.handwritten import F32, INT_LIMIT, arguments, ceil_div, within_grid
+from kernels._cuda import INT_LIMIT, ceil_div
+from kernels.gemm.handwritten import F32, arguments, within_grid
 from kernels.gemm.problem import GemmProblem
 
 PAD = 4  # floats behind each row of a panel, as in panel.cuh

@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel, split_dtype
-from kernels.gemm.handwritten import F32, arguments, ceil_div, within_grid
+from kernels._cuda import ceil_div
+from kernels.gemm.handwritten import F32, arguments, within_grid
 from kernels.gemm.ladder import grid, tiles, warps
 from kernels.gemm.problem import GemmProblem
 

@@ -1,7 +1,8 @@
 """Our own transposition of rectangles in place in two passes: a pure plan of cooperative launches."""
 
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
-from kernels.transpose.handwritten import BITS, ceil_div
+from kernels._cuda import ceil_div
+from kernels.transpose.handwritten import BITS
 from kernels.transpose.inplace import NARROWEST, SCRATCH_SHARE, SHARED_EVERYWHERE, SHARED_LIMIT, View, threads_for, view
 from kernels.transpose.problem import TransposeProblem
 

@@ -4,16 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
+from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.transpose.problem import TransposeProblem
 
 BITS: dict[str, Any] = {"dtypes": ("f64", "f32", "f16", "bf16"), "numerics": "exact"}
 _TILE = {"TILE": (32,), "ROWS": (8, 4, 16)}
-GRID_LIMIT = 65535  # blocks along y, on every compute capability
-
-
-def ceil_div(a: int, b: int) -> int:
-    """The quotient, rounded up."""
-    return -(-a // b)
 
 
 def _rows_within_grid(width: int) -> Callable[[TransposeProblem], str | None]:

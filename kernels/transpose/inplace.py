@@ -4,7 +4,8 @@ import math
 from typing import NamedTuple
 
 from kernelmark import DTYPES, KernelCall, Scratch, Tile, cuda_kernel
-from kernels.transpose.handwritten import BITS, ceil_div
+from kernels._cuda import ceil_div
+from kernels.transpose.handwritten import BITS
 from kernels.transpose.problem import TransposeProblem
 
 SHARED_LIMIT = 227 * 1024  # bytes a block may have at most, on Hopper; less elsewhere, which the launcher refuses

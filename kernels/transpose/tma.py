@@ -1,7 +1,8 @@
 """Our own transposition by Hopper's tensor memory accelerator: a pure plan of launches over tensor maps."""
 
 from kernelmark import DTYPES, KernelCall, TensorMap, Tile, cuda_kernel
-from kernels.transpose.handwritten import BITS, ceil_div
+from kernels._cuda import ceil_div
+from kernels.transpose.handwritten import BITS
 from kernels.transpose.problem import TransposeProblem
 
 SPAN = 1024  # bytes to which tiles are aligned, and what that may cost

@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel
+from bench.plan.kernel import CudaKernel
 from emulator.build import missing_tool
 from emulator.sweep import Case, complaints, entries
 from kernels.gemm.batched import SHARED_LIMIT, blocks, side

@@ -9,7 +9,7 @@ from bench.measure.device import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel
+from bench.plan.kernel import CudaKernel
 from bench.worker import run_job
 from emulator.build import missing_tool
 from emulator.sweep import Case, complaints, entries

@@ -10,7 +10,7 @@ import pytest
 from bench.measure.compile import ARCHS, compile_cubin, cuda_sources
 from bench.measure.occupancy import capability
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel, KernelCall
+from bench.plan.kernel import CudaKernel, KernelCall
 from bench.report.inspect import inspect_rows, sample_problem
 
 REGISTRY = discover()

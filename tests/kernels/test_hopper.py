@@ -8,7 +8,7 @@ import pytest
 from bench.measure.compile import compile_cubin
 from bench.measure.occupancy import LIMITS
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel, KernelCall, TensorMap, Tile
+from bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from emulator.build import missing_tool
 from emulator.sweep import Case, complaints, entries
 

@@ -11,7 +11,7 @@ from bench.measure.compile import compile_cubin, compiler
 from bench.measure.occupancy import occupancy
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
-from bench.plan.registry import CudaKernel, KernelCall, Scratch, Tile
+from bench.plan.kernel import CudaKernel, KernelCall, Scratch, Tile
 from emulator.build import missing_tool
 from emulator.sweep import Case, complaints, entries
 

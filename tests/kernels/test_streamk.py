@@ -5,7 +5,7 @@ from itertools import islice
 import pytest
 
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel, Scratch, Tile
+from bench.plan.kernel import CudaKernel, Scratch, Tile
 from emulator.build import missing_tool
 from emulator.sweep import Case, complaints, entries
 from kernels.gemm.ladder import dealt

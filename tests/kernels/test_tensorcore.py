@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel
+from bench.plan.kernel import CudaKernel
 from emulator.build import CUDA, missing_tool, program
 from emulator.sweep import Case, complaints, entries
 from emulator.worker import Buffer, Launch, run

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel, TensorMap, Tile
+from bench.plan.kernel import CudaKernel, TensorMap, Tile
 from emulator.build import missing_tool
 from emulator.sweep import Case, complaints, entries
 

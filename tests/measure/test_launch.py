@@ -18,7 +18,7 @@ from bench.measure.launch import c_scalar, cuda_launch
 from bench.measure.tensormap import encode, packed
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported, UsageError
-from bench.plan.registry import CudaKernel, KernelCall, TensorMap
+from bench.plan.kernel import CudaKernel, KernelCall, TensorMap
 
 REGISTRY = discover()
 KERNELS = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.plan.registry import CudaKernel
+from bench.plan.kernel import CudaKernel
 from kernelmark import KernelCall, cuda_kernel, kernel, operation
 
 OPTIONS = {"provider": "mine", "device": "cpu"}

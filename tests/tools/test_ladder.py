@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.plan.registry import CudaKernel
+from bench.plan.kernel import CudaKernel
 
 
 @pytest.fixture(scope="module")

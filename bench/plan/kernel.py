@@ -1,0 +1,181 @@
+"""What a kernel is: who contends, which problems it takes, and how it is set up or launched."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from bench.plan.dtypes import NATIVE, split_dtype
+from bench.plan.operation import Problem
+
+Launch = Callable[[], object]
+Tile = SimpleNamespace
+Predicate = Callable[[Any], str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """A contender: who it is, which problems it takes, and how it is set up.
+
+    domain: values of the problem's axes for which it exists (`dtypes=("f32",)` is `{"dtype": ("f32",)}`).
+    supports: why it cannot take a problem inside its domain, or None.
+    modules: what must be importable. threaded: whether it uses more than one CPU thread.
+    order: `F` for kernels that read the same buffers as column-major matrices.
+    library_scratch: bytes that the library allocates by itself, as a function of the problem.
+    library_version: what `versions` says beside the modules, as a function of the problem, asked once the kernel is
+    set up for it.
+    executed: floating-point operations that its algorithm executes, as a function of the problem, where they are not
+    the operation's nominal ones (Winograd, FFT).
+    synchronises: its calls block the host, so that no stream may be held back behind them.
+    module: the Python module that declares it; set by the decorators.
+    """
+
+    op: str
+    name: str
+    provider: str
+    device: str
+    label: str
+    setup: Callable[[Any, Any], Launch] | None = None
+    domain: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    numerics: str | Mapping[str, str] | None = None
+    supports: Predicate | None = None
+    modules: tuple[str, ...] = ()
+    threaded: bool = False
+    order: str = "C"
+    library_scratch: Callable[[Any], int] | None = None
+    library_version: Callable[[Any], str] | None = None
+    executed: Callable[[Any], int] | None = None
+    synchronises: bool = False
+    module: str = ""
+
+    @property
+    def id(self) -> str:
+        """`gemm/numpy.matmul`: operation, provider, name."""
+        return f"{self.op}/{self.provider}.{self.name}"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it comes with kernelmark, not from a plug-in."""
+        return self.module.startswith("kernels.")
+
+    def numerics_for(self, problem: Problem) -> str:
+        """The arithmetic this kernel computes `problem` in."""
+        storage = split_dtype(problem.dtype)[0]
+        if isinstance(self.numerics, str):
+            return self.numerics
+        return (self.numerics or NATIVE)[storage]
+
+    def outside(self, problem: Problem) -> str | None:
+        """Why `problem` lies outside the domain that the kernel declares, or None."""
+        for axis, values in self.domain.items():
+            value = getattr(problem, axis)
+            if value not in values:
+                value = value if isinstance(value, str) else f"{axis} {value:g}"
+                return f"{self.id} has no {value} path; it has {', '.join(map(str, values))}"
+        return None
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Why the kernel cannot take `problem`, or None."""
+        return self.outside(problem) or (self.supports(problem) if self.supports else None)
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A TMA descriptor argument: the operand it describes and the box that one copy moves.
+
+    The tensor has three dimensions: x the column in a row as stored, y the row, z the product of a batch (1 without).
+    box: rows and columns, at most 256 each. swizzle: `none`, or `32B`, `64B`, `128B`, over which no row of the box may
+    reach. tf32: FP32 elements are rounded to TF32 on the way.
+    """
+
+    operand: str
+    box: tuple[int, int]
+    swizzle: str = "none"
+    tf32: bool = False
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A scratch buffer argument, allocated before timing; equal names are one buffer."""
+
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One launch of a CUDA kernel.
+
+    args: operand names, integers (C `int`), floats (C `float`), NumPy scalars (their own width), Scratch, TensorMap.
+    entry: the name expression where it differs from the declaration's; grid and block count blocks and threads.
+    cluster: blocks along the grid's x that share their shared memory; a divisor of the grid's width.
+    """
+
+    grid: int | tuple[int, ...]
+    block: int | tuple[int, ...]
+    args: tuple[Any, ...]
+    shared_bytes: int = 0
+    entry: str | None = None
+    cluster: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaKernel(Kernel):
+    """A hand-written kernel: a .cu file, the entry in it, and a plan of launches.
+
+    source: path below `cuda/`. entry: C++ name expression in which `{BM}` is a tunable and `{op_a}` an attribute of
+    the problem. min_arch: compute capability times ten; archs: the only architectures that have its instructions,
+    where later ones do not. valid: why a tile cannot take a problem, or None.
+    alignment: bytes, of every operand's address: 16 for the widest access.
+    emulated: None where the tests run it on the CPU; otherwise why they cannot, which they report.
+    spills: why it may spill registers or use stack; without a reason the tests forbid it.
+    """
+
+    source: str
+    entry: str
+    plan: Callable[[Any, Any], list[KernelCall]]
+    min_arch: int = 75
+    archs: tuple[str, ...] = ()
+    alignment: int = 16
+    tunables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    valid: Callable[[Any, Any], str | None] | None = None
+    cooperative: bool = False
+    emulated: str | None = None
+    spills: str = ""
+
+    def runs_on(self, arch: str) -> bool:
+        """Whether `arch` (`sm_90a`) has what the kernel needs."""
+        return arch in self.archs if self.archs else int(arch.strip("sm_af")) >= self.min_arch
+
+    def tiles(self) -> Iterator[Tile]:
+        """Every combination of the tunables, the defaults (first values) first."""
+        for values in itertools.product(*self.tunables.values()):
+            yield Tile(**dict(zip(self.tunables, values, strict=True)))
+
+    def tile_for(self, problem: Problem) -> Tile | None:
+        """The first tile that is valid for `problem`, or None."""
+        return next((t for t in self.tiles() if not (self.valid and self.valid(problem, t))), None)
+
+    def refuses(self, problem: Problem) -> str | None:
+        if reason := super().refuses(problem):
+            return reason
+        if self.tile_for(problem) is None:
+            return f"{self.id}: no tile is valid: {self.valid and self.valid(problem, next(self.tiles()))}"
+        return None
+
+    def calls(self, problem: Problem, tile: Tile) -> list[tuple[str, KernelCall]]:
+        """The launches for `problem`, each with its name expression filled in."""
+        names = _Names(problem, tile)
+        return [((call.entry or self.entry).format_map(names), call) for call in self.plan(problem, tile)]
+
+
+class _Names(dict[str, Any]):
+    """What an entry may name: tunables, then attributes of the problem."""
+
+    def __init__(self, problem: Problem, tile: Tile) -> None:
+        super().__init__(vars(tile))
+        self._problem = problem
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(self._problem, name)
