@@ -10,17 +10,12 @@
 // read by several blocks, and gemm/async.cu, which overlaps copies with products, is better. A single product is
 // bounded by the latencies of a launch and of one access to memory.
 #include "common.cuh"
+#include "gemm/pack.cuh"
 #include "ptx.cuh"
 
 namespace {
 
 constexpr unsigned PAD = 4;  // elements behind each row of a panel: keeps vectors aligned, and moves the banks
-
-// N elements side by side, moved at once.
-template <class T, int N>
-struct __align__(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
-  T e[N];
-};
 
 // One thread's part of a tile.
 template <int SIDE, int TM, int TN>

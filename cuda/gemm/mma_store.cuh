@@ -2,12 +2,7 @@
 // sector. Through shared memory a row of the warp's tile leaves in packs of 16 bytes, lane beside lane.
 #pragma once
 #include "common.cuh"
-
-// V neighbours in memory, moved 16 bytes at once or whole.
-template <class T, int V>
-struct alignas(V * sizeof(T) < 16 ? V * sizeof(T) : 16) Pack {
-  T e[V];
-};
+#include "gemm/pack.cuh"
 
 // 16 rows of a warp's tile, WN columns wide. PITCH puts the four rows that are written at once into different banks.
 template <int WN>

@@ -6,20 +6,20 @@
 // Preconditions: sm_90a; k is at most 2^19, so that every sum is exact (coarse.cuh).
 // Limit: the tensor cores' rate and, under load, the device's power. More than the nominal flop is executed where n is
 // no multiple of 32768, or k none of a slab's depth (64; of TF32 32): the last slab is padded by zeros.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include "ptx_hopper.cuh"
+#include "gemm/wgmma.cuh"
 #include "roofline/coarse.cuh"
 
 namespace {
 
-constexpr unsigned WARPGROUPS = 2, THREADS = 128 * WARPGROUPS, BM = 64, BN = 256;
-constexpr unsigned TILES = BN / COLS;                // of 16 x 8 accumulators, a warp
-constexpr unsigned ROW_BYTES = 128, STEP_BYTES = 32;  // of a slab; of one instruction's depth
+constexpr unsigned WARPGROUPS = 2, THREADS = WARPGROUP * WARPGROUPS, BM = WARPGROUP_ROWS, BN = 256;
+constexpr unsigned TILES = BN / COLS;  // of 16 x 8 accumulators, a warp
 
 template <class T>
-constexpr unsigned DEPTH = ROW_BYTES / sizeof(T);  // of a slab
+using SlabA = OperandTile<T, BM, true>;
+template <class T>
+using SlabB = OperandTile<T, BN, true>;
+template <class T>
+constexpr unsigned DEPTH = SlabA<T>::DEPTH;
 
 // Element (row, s) of a slab: the 16-byte pieces of a row are XORed with its number among eight.
 template <class T>
@@ -45,29 +45,10 @@ __device__ __forceinline__ void publish() {
   __syncthreads();
 }
 
-using Descriptor = unsigned long long;
-using Sums = float[4 * TILES];
-
-// How wgmma finds a slab, as the PTX ISA lays it out under "Matrix descriptor": its address, a leading dimension that
-// this layout has not, eight rows of 128 bytes from one group of rows to the next, the swizzle.
-__device__ __forceinline__ Descriptor descriptor(const unsigned char *slab) {
-  constexpr Descriptor NO_LEADING = 1, GROUPS = 8 * ROW_BYTES / 16, SWIZZLE_128 = 1;
-  return ptx::smem_address(slab) / 16 | NO_LEADING << 16 | GROUPS << 32 | SWIZZLE_128 << 62;
-}
-
-__device__ __forceinline__ void wgmma(Sums &d, Descriptor a, Descriptor b, __half) { ptx::wgmma_f16<0, 0>(d, a, b, 1); }
-__device__ __forceinline__ void wgmma(Sums &d, Descriptor a, Descriptor b, float) { ptx::wgmma_tf32(d, a, b, 1); }
-__device__ __forceinline__ void wgmma(Sums &d, Descriptor a, Descriptor b, __nv_bfloat16) {
-  ptx::wgmma_bf16<0, 0>(d, a, b, 1);
-}
-
 // Starts one slab's products.
 template <class T>
-__device__ __forceinline__ void start(Sums &sums, Descriptor a, Descriptor b) {
-  ptx::wgmma_fence();
-#pragma unroll
-  for (unsigned at = 0; at != ROW_BYTES; at += STEP_BYTES) wgmma(sums, a + at / 16, b + at / 16, T());
-  ptx::wgmma_commit();
+__device__ __forceinline__ void start(float (&sums)[4 * TILES], unsigned from_a, unsigned from_b) {
+  start_product<T, SlabA<T>, SlabB<T>>(sums, from_a, from_b, false);
 }
 
 }  // namespace
@@ -78,14 +59,14 @@ __global__ void __launch_bounds__(THREADS, 1)
                 unsigned n, unsigned k) {
   alignas(1024) __shared__ unsigned char slab_a[BM * ROW_BYTES], slab_b[BN * ROW_BYTES];
   const unsigned first = (blockIdx.x * THREADS + threadIdx.x) / 32 * TILES;
-  Sums sums;
+  float sums[4 * TILES];
   unsigned from = first, to = first;
 #pragma unroll
   for (float *tile = sums; tile != sums + 4 * TILES; tile += 4) load_tile(tile, x, from++, n);
   fill_a(slab_a, a, DEPTH<T>);
   fill_b(slab_b, b);
   publish();
-  const Descriptor from_a = descriptor(slab_a), from_b = descriptor(slab_b);
+  const unsigned from_a = ptx::smem_address(slab_a), from_b = ptx::smem_address(slab_b);
   for (unsigned s = 0; s < k / DEPTH<T>; ++s) {
     start<T>(sums, from_a, from_b);
     ptx::wgmma_wait<1>();
