@@ -6,9 +6,10 @@ from functools import lru_cache
 import threadpoolctl
 
 from bench.measure.contender import Contender
-from bench.measure.device import get_device, refuse_what_does_not_fit
+from bench.measure.device import get_device
 from bench.measure.machine import unavailable
 from bench.measure.measurement import Measurement
+from bench.measure.memory import refuse_what_does_not_fit
 from bench.measure.operands import Draw, OperandSet, Rotation, rotation
 from bench.measure.series import interleave
 from bench.measure.stats import speedup

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.measure import device
+from bench.measure import memory
 from bench.measure.device import get_device
 from bench.measure.measurement import Measurement
 from bench.measure.operands import Scratch
@@ -134,10 +134,10 @@ def test_scratch_is_touched_when_it_is_given_so_that_what_is_left_is_known() -> 
 def test_memory_is_limited_by_the_control_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("400000\n")
-    monkeypatch.setattr(device, "CGROUP", tmp_path)
-    assert device.available_bytes() == 600_000
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    assert memory.available_bytes() == 600_000
     (tmp_path / "memory.max").write_text("max\n")
-    free = device.available_bytes()
+    free = memory.available_bytes()
     assert free is None or free > 600_000
 
 

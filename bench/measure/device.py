@@ -7,16 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bench.measure.memory import refuse_what_does_not_fit
 from bench.plan.dtypes import bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported, UsageError
 from bench.plan.operation import Array
 
 ALIGNMENT = 4096
-#: The share of the memory that can be had which a job's buffers may take: beyond it a system kills rather than refuses.
-MEMORY_SHARE = 0.8
-#: Smaller buffers are not worth asking the system for.
-SMALL_BYTES = 64 * 2**20
-CGROUP = Path("/sys/fs/cgroup")
 CPU_CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
 #: Where the system does not tell its last-level cache: large enough for the desktop and server parts of 2026.
 LLC_IF_UNKNOWN = 64 * 2**20
@@ -224,32 +220,8 @@ def last_level_cache_bytes() -> int:
     return max(sizes, default=LLC_IF_UNKNOWN)
 
 
-def refuse_what_does_not_fit(nbytes: int, subject: str) -> None:
-    """Raise MemoryError, before the system has to kill, for more than a share of the host memory that can be had."""
-    if nbytes < SMALL_BYTES:
-        return
-    available = available_bytes()
-    if available is not None and nbytes > MEMORY_SHARE * available:
-        found = f"{available / 1e9:.3g} GB are available, of which {MEMORY_SHARE:.0%} may be taken"
-        raise MemoryError(f"{subject} {nbytes / 1e9:.3g} GB of host memory; {found}")
+def device_id() -> int:
+    """The number of the present CUDA device."""
+    import cupy
 
-
-def available_bytes() -> int | None:
-    """Host memory that can still be had, within the limit of the control group, or None where nobody says."""
-    return min((found for found in (_free_of_system(), _free_of_group()) if found is not None), default=None)
-
-
-def _free_of_system() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None)
-
-
-def _free_of_group() -> int | None:
-    """What a container may still take; its page cache counts as used here, which errs on the safe side."""
-    try:
-        return int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
-    except (OSError, ValueError):  # no limit reads `max`
-        return None
+    return int(cupy.cuda.Device().id)

@@ -3,7 +3,6 @@
 Everything is resolved at set-up; the closure only launches. The operands must outlive it.
 """
 
-import atexit
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -12,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from bench.measure.compile import Cubin, compile_cubin
-from bench.measure.occupancy import occupancy
+from bench.measure.device import device_id
+from bench.measure.launch_pycuda import with_pycuda
+from bench.measure.occupancy import STATIC_LIMIT, occupancy
 from bench.measure.tensormap import encode, extents, is_descriptor, launch_with_descriptors
 from bench.plan.errors import Unsupported, UsageError
 from bench.plan.kernel import CudaKernel, KernelCall, Launch, Scratch, TensorMap, Tile
@@ -20,8 +21,6 @@ from bench.plan.operation import Problem
 
 INT_RANGE = range(-(2**31), 2**31)
 FLOAT_MAX = float(np.finfo(np.float32).max)
-STATIC_LIMIT = 48 * 1024  # dynamic shared memory beyond this must be asked for
-NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
 
 def cuda_launch(
@@ -136,7 +135,7 @@ def _with_cuda_core(
 ) -> Launch:
     import cuda.core as core
 
-    core.Device(_device_id()).set_current()
+    core.Device(device_id()).set_current()
     function = _cuda_core_kernel(cubin.code, symbol)
     if call.shared_bytes > STATIC_LIMIT:
         _allow_shared(function, call.shared_bytes)
@@ -164,91 +163,10 @@ def _allow_shared(function: Any, nbytes: int) -> None:
     from cuda.bindings import driver
 
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    (status,) = driver.cuKernelSetAttribute(attribute, nbytes, function.handle, driver.CUdevice(_device_id()))
+    (status,) = driver.cuKernelSetAttribute(attribute, nbytes, function.handle, driver.CUdevice(device_id()))
     if status != driver.CUresult.CUDA_SUCCESS:
         raise Unsupported(f"the driver gives no {nbytes} bytes of dynamic shared memory: {status.name}")
 
 
-def _with_pycuda(
-    kernel: CudaKernel, cubin: Cubin, symbol: str, call: KernelCall, arguments: list[Any], stream: Any
-) -> Launch:
-    if what := _beyond_pycuda(kernel, call):
-        raise Unsupported(f"PyCUDA launches no {what}; take --launcher cuda-core")
-    own = pycuda_stream(_device_id())
-    function = _pycuda_function(cubin.code, symbol)
-    function.prepare("".join(value.dtype.char if isinstance(value, np.generic) else "P" for value in arguments))
-    if call.shared_bytes > STATIC_LIMIT:
-        from pycuda.driver import function_attribute
-
-        function.set_attribute(function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, call.shared_bytes)
-    grid, block = extents(call.grid), extents(call.block)
-    run = partial(function.prepared_async_call, grid, block, own, *arguments, shared_size=call.shared_bytes)
-    return run if stream.ptr == own.handle else _bridged(run, own.handle, stream)
-
-
-def _beyond_pycuda(kernel: CudaKernel, call: KernelCall) -> str | None:
-    if kernel.cooperative:
-        return "cooperative kernels"
-    if call.cluster > 1:
-        return "clusters"
-    return "tensor maps" if any(isinstance(value, TensorMap) for value in call.args) else None
-
-
-def _bridged(run: Launch, own: int, stream: Any) -> Launch:
-    """PyCUDA cannot adopt a stream: its own is forked from `stream` and joined to it again, by events."""
-    import cupy
-
-    side = cupy.cuda.ExternalStream(own)
-    fork, join = cupy.cuda.Event(disable_timing=True), cupy.cuda.Event(disable_timing=True)
-
-    def launch() -> None:
-        fork.record(stream)
-        side.wait_event(fork)
-        run()
-        join.record(side)
-        stream.wait_event(join)
-
-    return launch
-
-
-@lru_cache
-def pycuda_stream(device: int) -> Any:
-    """PyCUDA's stream in the device's primary context, one a process.
-
-    Where measuring runs on `cupy.cuda.ExternalStream(pycuda_stream(0).handle)`, launches need no bridge of events.
-    Raises Unsupported where PyCUDA is not installed.
-    """
-    try:
-        import pycuda.driver as driver
-    except ImportError as error:
-        raise Unsupported(f"PyCUDA is not usable ({error}); pip install 'kernelmark[pycuda]'") from None
-    driver.init()
-    context = driver.Device(device).retain_primary_context()
-    context.push()
-    stream = driver.Stream(NON_BLOCKING)
-    atexit.register(_leave_pycuda, context)
-    return stream
-
-
-def _leave_pycuda(context: Any) -> None:
-    """PyCUDA aborts the process where a context is still pushed at exit."""
-    _pycuda_function.cache_clear()
-    pycuda_stream.cache_clear()
-    context.pop()
-
-
-@lru_cache(maxsize=256)
-def _pycuda_function(code: bytes, symbol: str) -> Any:
-    from pycuda.driver import module_from_buffer
-
-    return module_from_buffer(code).get_function(symbol)
-
-
-def _device_id() -> int:
-    import cupy
-
-    return int(cupy.cuda.Device().id)
-
-
 _Launcher = Callable[[CudaKernel, Cubin, str, KernelCall, list[Any], Any], Launch]
-_LAUNCHERS: Mapping[str, _Launcher] = {"cuda-core": _with_cuda_core, "pycuda": _with_pycuda}
+_LAUNCHERS: Mapping[str, _Launcher] = {"cuda-core": _with_cuda_core, "pycuda": with_pycuda}

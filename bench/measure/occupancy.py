@@ -19,6 +19,7 @@ REGISTERS = 65536  # of a multiprocessor, on all of these
 REGISTER_GRANULARITY = 256  # a warp's registers are rounded up to this
 PARTITIONS = 4  # a warp lives in one quarter of the multiprocessor, with a quarter of its registers
 MAX_THREADS = 1024
+STATIC_LIMIT = 48 * 1024  # bytes; dynamic shared memory beyond this must be asked for
 
 
 class SmLimits(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.measure import launch
+from bench.measure import launch, launch_pycuda
 from bench.measure.compile import compile_cubin
 from bench.measure.launch import c_scalar, cuda_launch
 from bench.measure.tensormap import encode, packed
@@ -171,8 +171,8 @@ def test_pycuda_refuses_what_it_cannot_launch(hopper: Gpu, kernel: CudaKernel, w
 
 def test_pycuda_refuses_tensor_maps() -> None:
     call = KernelCall(1, 1, (TensorMap("a", (8, 8)),))
-    assert launch._beyond_pycuda(TILED, call) == "tensor maps"
-    assert launch._beyond_pycuda(TILED, KernelCall(1, 1, ("a", 3))) is None
+    assert launch_pycuda.beyond_pycuda(TILED, call) == "tensor maps"
+    assert launch_pycuda.beyond_pycuda(TILED, KernelCall(1, 1, ("a", 3))) is None
 
 
 def test_a_launcher_that_is_none_is_refused() -> None:

@@ -1,0 +1,93 @@
+"""Launching by PyCUDA, in the device's primary context, on a stream of its own."""
+
+import atexit
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from bench.measure.compile import Cubin
+from bench.measure.device import device_id
+from bench.measure.occupancy import STATIC_LIMIT
+from bench.measure.tensormap import extents
+from bench.plan.errors import Unsupported
+from bench.plan.kernel import CudaKernel, KernelCall, Launch, TensorMap
+
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+
+
+def with_pycuda(
+    kernel: CudaKernel, cubin: Cubin, symbol: str, call: KernelCall, arguments: list[Any], stream: Any
+) -> Launch:
+    """What launches the kernel once. Raises Unsupported for what PyCUDA cannot launch."""
+    if what := beyond_pycuda(kernel, call):
+        raise Unsupported(f"PyCUDA launches no {what}; take --launcher cuda-core")
+    own = pycuda_stream(device_id())
+    function = _pycuda_function(cubin.code, symbol)
+    function.prepare("".join(value.dtype.char if isinstance(value, np.generic) else "P" for value in arguments))
+    if call.shared_bytes > STATIC_LIMIT:
+        from pycuda.driver import function_attribute
+
+        function.set_attribute(function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, call.shared_bytes)
+    grid, block = extents(call.grid), extents(call.block)
+    run = partial(function.prepared_async_call, grid, block, own, *arguments, shared_size=call.shared_bytes)
+    return run if stream.ptr == own.handle else _bridged(run, own.handle, stream)
+
+
+def beyond_pycuda(kernel: CudaKernel, call: KernelCall) -> str | None:
+    """What of the launch PyCUDA has no words for, or None."""
+    if kernel.cooperative:
+        return "cooperative kernels"
+    if call.cluster > 1:
+        return "clusters"
+    return "tensor maps" if any(isinstance(value, TensorMap) for value in call.args) else None
+
+
+def _bridged(run: Launch, own: int, stream: Any) -> Launch:
+    """PyCUDA cannot adopt a stream: its own is forked from `stream` and joined to it again, by events."""
+    import cupy
+
+    side = cupy.cuda.ExternalStream(own)
+    fork, join = cupy.cuda.Event(disable_timing=True), cupy.cuda.Event(disable_timing=True)
+
+    def launch() -> None:
+        fork.record(stream)
+        side.wait_event(fork)
+        run()
+        join.record(side)
+        stream.wait_event(join)
+
+    return launch
+
+
+@lru_cache
+def pycuda_stream(device: int) -> Any:
+    """PyCUDA's stream in the device's primary context, one a process.
+
+    Where measuring runs on `cupy.cuda.ExternalStream(pycuda_stream(0).handle)`, launches need no bridge of events.
+    Raises Unsupported where PyCUDA is not installed.
+    """
+    try:
+        import pycuda.driver as driver
+    except ImportError as error:
+        raise Unsupported(f"PyCUDA is not usable ({error}); pip install 'kernelmark[pycuda]'") from None
+    driver.init()
+    context = driver.Device(device).retain_primary_context()
+    context.push()
+    stream = driver.Stream(NON_BLOCKING)
+    atexit.register(_leave_pycuda, context)
+    return stream
+
+
+def _leave_pycuda(context: Any) -> None:
+    """PyCUDA aborts the process where a context is still pushed at exit."""
+    _pycuda_function.cache_clear()
+    pycuda_stream.cache_clear()
+    context.pop()
+
+
+@lru_cache(maxsize=256)
+def _pycuda_function(code: bytes, symbol: str) -> Any:
+    from pycuda.driver import module_from_buffer
+
+    return module_from_buffer(code).get_function(symbol)
