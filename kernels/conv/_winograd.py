@@ -42,5 +42,6 @@ F4 = Transforms(
 
 def growth(f: Transforms) -> float:
     """How much larger (rms) errors are behind the inverse transform than those of a sum of as many plain products."""
+    # The variance along one axis, which is the root of that along both.
     squares = f.at**2 @ ((f.bt**2).sum(axis=1) * (f.g**2).sum(axis=1))
     return float(squares.max())
