@@ -1,0 +1,133 @@
+"""FFTW's plans, with what planning has learnt kept in the user's cache folder; pyFFTW is imported when one is made."""
+
+import json
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelmark import Array, Launch
+
+#: Planning may take about this long; what is not known by then is what FFTW_ESTIMATE gives.
+PLANNING_S = 5.0
+
+
+class Plan(NamedTuple):
+    """A transform between two arrays, and what `x.chose` should be told of how it was planned.
+
+    rigour: FFTW_MEASURE, or FFTW_ESTIMATE where planning came to its time limit. wisdom: `found` where an earlier
+    process had planned it, `new` where this one has, `none` where there is nothing to keep.
+    """
+
+    execute: Launch
+    facts: dict[str, str]
+
+
+def as_complex(array: Array) -> Array:
+    """The view of real and imaginary parts, a last axis of 2 without gaps, as complex numbers."""
+    view: Array = array.view(np.result_type(array.dtype, np.complex64))[..., 0]
+    return view
+
+
+def plan(
+    source: Array, target: Array, axes: Sequence[int], *, threads: int = 1, inverse: bool = False, destroy: bool = False
+) -> Plan:
+    """A transform of `source` into `target` over `axes`, never normalised; planning overwrites both arrays.
+
+    The kind follows from the types, real to complex being forward and complex to real inverse, the last of the axes
+    halved; `inverse` is for complex to complex. `destroy` allows execution to overwrite `source`, which complex to real
+    over several axes does in any case. Execution on one thread holds Python's global lock, so several plans run side by
+    side only by `threads`. Raises what pyFFTW raises.
+    """
+    backward = inverse or np.isrealobj(target)
+    options: dict[str, Any] = {
+        "axes": tuple(axes),
+        "direction": "FFTW_BACKWARD" if backward else "FFTW_FORWARD",
+        "threads": threads,
+    }
+    extra = ("FFTW_DESTROY_INPUT",) if destroy else ()
+    known, key = _wisdom(), (_layout(source), _layout(target), source is target, *options.values(), extra)
+    if key not in known.facts:
+        known.facts[key] = known.learn(source, target, options, extra)
+    facts = known.facts[key]
+    return Plan(_pyfftw().FFTW(source, target, flags=(facts["rigour"], *extra), **options).execute, facts)
+
+
+def _layout(array: Array) -> tuple[Any, ...]:
+    """What FFTW's wisdom belongs to; addresses count by how they are aligned."""
+    return array.shape, array.strides, array.dtype.str, array.ctypes.data % 64
+
+
+@lru_cache
+def _pyfftw() -> Any:
+    import pyfftw  # type: ignore[import-untyped]
+
+    return pyfftw
+
+
+class Wisdom:
+    """What FFTW has learnt in this process and before it, in a file that belongs to this pyFFTW and this CPU."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.facts: dict[tuple[Any, ...], dict[str, str]] = {}
+        self.read()
+
+    def read(self) -> None:
+        """Add what the file knows; one that is damaged, or another build's, adds nothing."""
+        with suppress(OSError, ValueError, TypeError, LookupError, AttributeError):
+            _pyfftw().import_wisdom(tuple(text.encode() for text in json.loads(self._file.read_text("ascii"))))
+
+    def learn(self, source: Array, target: Array, options: dict[str, Any], extra: tuple[str, ...]) -> dict[str, str]:
+        """Plan unless it is known already, and tell how that went."""
+        measured = ("FFTW_MEASURE", *extra)
+        if self._knows(source, target, measured, options):
+            return {"rigour": "FFTW_MEASURE", "wisdom": "found"}
+        _pyfftw().FFTW(source, target, flags=measured, planning_timelimit=PLANNING_S, **options)
+        # FFTW does not say that it has come to its limit, but then it knows no more than before.
+        if not self._knows(source, target, measured, options):
+            return {"rigour": "FFTW_ESTIMATE", "wisdom": "none"}
+        self.write()
+        return {"rigour": "FFTW_MEASURE", "wisdom": "new"}
+
+    def _knows(self, source: Array, target: Array, flags: tuple[str, ...], options: dict[str, Any]) -> bool:
+        try:
+            _pyfftw().FFTW(source, target, flags=(*flags, "FFTW_WISDOM_ONLY"), **options)
+        except RuntimeError:
+            return False
+        return True
+
+    def write(self) -> None:
+        """Keep it, with what other processes wrote meanwhile. Renamed into place, so that no reader sees half of it.
+
+        A folder that refuses costs only time.
+        """
+        self.read()
+        text = json.dumps([part.decode("ascii") for part in _pyfftw().export_wisdom()])
+        with suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=".writing-")
+            with os.fdopen(handle, "w") as out:
+                out.write(text)
+            Path(name).replace(self._file)
+
+
+@lru_cache
+def _wisdom() -> Wisdom:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelmark"
+    names = f"{_pyfftw().__version__} {_pyfftw().fftw_version} {_cpu()}"
+    return Wisdom(cache / f"fftw-wisdom-{re.sub(r'[^A-Za-z0-9.]+', '-', names)}.json")
+
+
+def _cpu() -> str:
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next((line.partition(":")[2] for line in lines if line.startswith("model name")), platform.machine())
+    return platform.processor() or platform.machine()

@@ -1,0 +1,1 @@
+"""FFT: batches of discrete Fourier transforms in one or two dimensions."""

@@ -1,0 +1,98 @@
+"""Fourier transforms on the CPU: FFTW, the baseline, and two of pocketfft's."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Array, Launch, kernel
+from kernels._fftw import as_complex
+from kernels._fftw import plan as fftw_plan
+from kernels.fft.problem import FftOperands, FftProblem
+
+#: `forward` names the side that divides, so that the inverse is left as it is.
+_INVERSE = partial(np.fft.ifft, norm="forward")
+
+
+def _arrays(problem: FftProblem, x: FftOperands) -> tuple[Array, Array]:
+    """Source and target, complex where they hold complex numbers."""
+    source = x.x if problem.kind == "r2c" else as_complex(x.x)
+    return source, x.y if problem.kind == "c2r" else as_complex(x.y)
+
+
+@kernel("fft", provider="pyfftw", device="cpu", modules=("pyfftw",), threaded=True)
+def plan(problem: FftProblem, x: FftOperands) -> Launch:
+    """FFTW as pyFFTW plans it; two-dimensional c2r on a copy of its input, which FFTW destroys."""
+    source, target = _arrays(problem, x)
+    copied = problem.kind == "c2r" and problem.h > 1
+    planned = as_complex(x.scratch(x.x.shape, problem.dtype)) if copied else source
+    execute, facts = fftw_plan(
+        planned,
+        target,
+        problem.axes_transformed,
+        threads=x.threads,
+        inverse=problem.direction == "inverse",
+        destroy=copied,
+    )
+    x.chose(**facts)
+    if not copied:
+        return execute
+
+    def launch() -> None:
+        np.copyto(planned, source)
+        execute()
+
+    return launch
+
+
+def _pocketfft_bytes(problem: FftProblem) -> int:
+    """What SciPy allocates and touches in a call: its result, and what two-dimensional c2r has transformed over h."""
+    x, y = problem.operands()
+    return y.nbytes + (x.nbytes if problem.kind == "c2r" and problem.h > 1 else 0)
+
+
+@kernel("fft", provider="scipy", device="cpu", modules=("scipy",), threaded=True, library_scratch=_pocketfft_bytes)
+def pocketfft(problem: FftProblem, x: FftOperands) -> Launch:
+    """SciPy's pocketfft, its result copied to where it belongs."""
+    from scipy import fft
+
+    source, target = _arrays(problem, x)
+    options: dict[str, Any] = {"axes": problem.axes_transformed, "workers": x.threads}
+    if problem.direction == "inverse":
+        options["norm"] = "forward"
+    if problem.kind == "c2r":
+        options["s"] = target.shape[problem.axes_transformed[0] :]
+    run = {"r2c": fft.rfftn, "c2r": fft.irfftn}.get(
+        problem.kind, fft.fftn if problem.direction == "forward" else fft.ifftn
+    )
+    return lambda: np.copyto(target, run(source, **options))
+
+
+@kernel("fft", provider="numpy", name="fft", device="cpu", dtypes=("f64",), modules=("numpy",))
+def numpy_fft(problem: FftProblem, x: FftOperands) -> Launch:
+    """NumPy's pocketfft, one axis after the other, on one thread; it has no FP32 of its own."""
+    source, target = _arrays(problem, x)
+    if problem.kind == "c2r":
+        return _numpy_c2r(problem, x, source, target)
+    across = np.fft.fft if problem.direction == "forward" else _INVERSE
+    along = np.fft.rfft if problem.kind == "r2c" else across
+
+    def launch() -> None:
+        along(source, axis=2, out=target)
+        if problem.h > 1:
+            across(target, axis=1, out=target)
+
+    return launch
+
+
+def _numpy_c2r(problem: FftProblem, x: FftOperands, source: Array, target: Array) -> Launch:
+    along = partial(np.fft.irfft, n=problem.w, axis=2, norm="forward", out=target)
+    if problem.h == 1:
+        return partial(along, source)
+    columns = as_complex(x.scratch(x.x.shape, problem.dtype))
+
+    def launch() -> None:
+        _INVERSE(source, axis=1, out=columns)
+        along(columns)
+
+    return launch

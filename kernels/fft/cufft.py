@@ -1,0 +1,89 @@
+"""cuFFT, by CuPy's plans."""
+
+from functools import lru_cache
+from typing import Any
+
+from kernelmark import Launch, kernel
+from kernels.fft.problem import FftOperands, FftProblem
+
+INT_LIMIT = 2**31 - 1
+# Values of cufft.h.
+_TYPES = {
+    ("f32", "r2c"): 0x2A,
+    ("f32", "c2r"): 0x2C,
+    ("f32", "c2c"): 0x29,
+    ("f64", "r2c"): 0x6A,
+    ("f64", "c2r"): 0x6C,
+    ("f64", "c2c"): 0x69,
+}
+_SIGNS = {"forward": -1, "inverse": 1}
+#: i runs over the half spectra y, `columns` wide, of transforms with h rows of w.
+_HERMITIAN = """
+    long long column = i % columns, row = i / columns % h;
+    T value = x[i];
+    if (column == 0 || 2 * column == w) {
+        T mirrored = x[i + ((h - row) % h - row) * columns];
+        value = T((value.real() + mirrored.real()) / 2, (value.imag() - mirrored.imag()) / 2);
+    }
+    y = value;
+"""
+
+
+def _fits_ints(problem: FftProblem) -> str | None:
+    largest = max(problem.b, problem.h, problem.w)
+    return None if largest <= INT_LIMIT else f"{largest} does not fit cuFFT's int, expected at most {INT_LIMIT}"
+
+
+@lru_cache(maxsize=1)  # whose work area is held as long
+def _plan(problem: FftProblem) -> Any:
+    """Good for all operands of the problem, on the stream that is current."""
+    from cupy.cuda import cufft
+
+    shape, nothing = (problem.h, problem.w)[-len(problem.axes_transformed) :], None
+    dense = (nothing, 1, 0, nothing, 1, 0)  # strides and distances are ignored without an embedding
+    return cufft.PlanNd(shape, *dense, _TYPES[problem.dtype, problem.kind], problem.b, "C", len(shape), None)
+
+
+def _work_bytes(problem: FftProblem) -> int:
+    return int(_plan(problem).work_area.mem.size)
+
+
+@lru_cache
+def _version(problem: FftProblem) -> str:
+    from cupy.cuda import cufft
+
+    version = cufft.getVersion()
+    return f"cufft {version // 1000}.{version // 100 % 10}.{version % 100}"
+
+
+@lru_cache
+def _hermitian_part() -> Any:
+    import cupy
+
+    return cupy.ElementwiseKernel("raw T x, int64 h, int64 columns, int64 w", "T y", _HERMITIAN, "hermitian_part")
+
+
+@kernel(
+    "fft",
+    provider="cufft",
+    device="cuda",
+    modules=("cupy",),
+    supports=_fits_ints,
+    library_scratch=_work_bytes,
+    library_version=_version,
+)
+def plan(problem: FftProblem, x: FftOperands) -> Launch:
+    """cuFFT; c2r on a copy of its input, made Hermitian where cuFFT takes it to be, since cuFFT may overwrite it."""
+    planned, sign = _plan(problem), _SIGNS[problem.direction]
+    source, target = x.x, x.y
+    if problem.kind != "c2r":
+        return lambda: planned.fft(source, target, sign)
+    copied = x.scratch(source.shape, problem.dtype)
+    kind = {"f32": "complex64", "f64": "complex128"}[problem.dtype]
+    spectrum, spoiled, make = source.view(kind)[..., 0], copied.view(kind)[..., 0], _hermitian_part()
+
+    def launch() -> None:
+        make(spectrum, problem.h, problem.half, problem.w, spoiled)
+        planned.fft(copied, target, sign)
+
+    return launch
