@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Array, Launch
+from kernels._cache import cache_folder
 
 #: Planning may take about this long; what is not known by then is what FFTW_ESTIMATE gives.
 PLANNING_S = 5.0
@@ -121,9 +122,8 @@ class Wisdom:
 
 @lru_cache
 def _wisdom() -> Wisdom:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelmark"
     names = f"{_pyfftw().__version__} {_pyfftw().fftw_version} {_cpu()}"
-    return Wisdom(cache / f"fftw-wisdom-{re.sub(r'[^A-Za-z0-9.]+', '-', names)}.json")
+    return Wisdom(cache_folder() / f"fftw-wisdom-{re.sub(r'[^A-Za-z0-9.]+', '-', names)}.json")
 
 
 def _cpu() -> str:

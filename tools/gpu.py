@@ -1,8 +1,8 @@
 """A report of an NVIDIA GPU: `make gpu` verifies every CUDA kernel with both launchers, runs smoke and seed, publishes.
 
-Writes `reports/<device>-<date>/` with results.csv, environment.json, tables.md and bars.md. The bars are measured in as
-many fresh processes as fit into the eight minutes. Exit status 1 where a verdict went against a kernel, 2 where there
-is no GPU.
+Writes `reports/<device>-<date>/` with results.csv, environment.json, tables.md, cudnn.md and bars.md. The bars are
+measured in as many fresh processes as fit into the eight minutes. Exit status 1 where a verdict went against a kernel,
+2 where there is no GPU.
 """
 
 import json
@@ -13,6 +13,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import cudnn_table
 from gpu_bars import all_bars, measure, verdicts
 from tabulate import tabulate
 
@@ -56,6 +57,7 @@ def main() -> int:
         session = _run(store, Plan(("cpu", "cuda"), threads=(cpu_count(),), max_time_s=MAX_TIME_S))
         _publish(store, session.run_id, folder, [line for line, _ in verified])
         store.close()
+    cudnn_table.write(folder)
     _bars(folder, TOTAL_S - (time.monotonic() - began))
     print(f"written: {folder.relative_to(ROOT)}")
     return 1 if session.against or any(against for _, against in verified) else 0

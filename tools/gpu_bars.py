@@ -36,6 +36,7 @@ class Bar(NamedTuple):
     least: float
     rival_problem: str = ""
     errors: float | None = None  # the error may be so many times the rival's
+    rivals: tuple[str, ...] = ()  # others beside `rival`, of which the fastest counts
 
 
 def gemm_bars() -> Iterator[Bar]:
@@ -69,6 +70,30 @@ def transpose_bars() -> Iterator[Bar]:
         yield Bar(f"{problem}: {least:.0%} of copy", problem, kernels, "copy/cuda.*", least, f"copy/{shape}/f32")
 
 
+#: VGG-16's conv3 to conv5, whose filters are 3x3 with padding 1, by channels, filters and side.
+VGG = ((128, 256, 56), (256, 256, 56), (256, 512, 28), (512, 512, 28), (512, 512, 14))
+#: L1 to L3 of convnet-benchmarks.
+CONVNET = ("n128c3h128w128k96r11s11", "n128c64h64w64k128r9s9", "n128c128h32w32k128r9s9")
+
+
+def conv_bars() -> Iterator[Bar]:
+    """Against the fastest of those of cuDNN's algorithms in strict FP32 that run; the first takes every problem."""
+    ours, rival = "conv/cuda.", "conv/cudnn.implicit_gemm"
+    plain = tuple(f"conv/cudnn.{name}" for name in ("implicit_precomp_gemm", "gemm", "fft", "fft_tiling"))
+    plain = (*plain, "conv/cudnn_frontend.fma")
+    every = (*plain, *(f"conv/cudnn{name}" for name in (".winograd", ".winograd_nonfused", "_frontend.winograd")))
+    for c, k, side in VGG:
+        problem = f"conv/n32c{c}h{side}w{side}k{k}r3s3pad1/f32/nchw/fprop"
+        promise = f"implicit GEMM on {problem}: 90% of cuDNN's FP32 without Winograd"
+        yield Bar(promise, problem, (f"{ours}implicit",), rival, 0.9, rivals=plain)
+        promise = f"fused Winograd on {problem}: 1.5x cuDNN's FP32"
+        yield Bar(promise, problem, (f"{ours}winograd",), rival, 1.5, rivals=every)
+    for shape in CONVNET:
+        problem = f"conv/{shape}/f32/nchw/fprop"
+        kernels = (f"{ours}fft_tiled", f"{ours}fft_fused")
+        yield Bar(f"tiled FFT on {problem}: 2x cuDNN's FP32", problem, kernels, rival, 2.0, rivals=every)
+
+
 def figures(bars: list[Bar]) -> Iterator[dict[str, Any]]:
     """The figure of each bar in this process: `ratio`, `kernel`, `errors`, or `missing` with the reason."""
     for bar in bars:
@@ -79,12 +104,22 @@ def figures(bars: list[Bar]) -> Iterator[dict[str, Any]]:
 
 
 def _side_by_side(bar: Bar) -> dict[str, Any]:
-    rows = {row.kernel: row for row in run_job(_job(bar.problem, (bar.rival, *bar.kernels), bar.rival))}
-    rival, best = _right(rows[bar.rival]), _fastest([rows[name] for name in bar.kernels])
-    if best.ratio is None:
-        raise LookupError(f"{best.kernel} and {bar.rival} have no samples in common")
+    contenders = (bar.rival, *bar.rivals, *bar.kernels)
+    rows = {row.kernel: row for row in run_job(_job(bar.problem, contenders, bar.rival))}
+    baseline, best = _right(rows[bar.rival]), _fastest([rows[name] for name in bar.kernels])
+    rival = _fastest([baseline, *(rows[name] for name in bar.rivals)])
+    ratio = _to_baseline(best, baseline) / _to_baseline(rival, baseline)
     errors = best.max_error / rival.max_error if best.max_error and rival.max_error else None
-    return {"kernel": best.kernel, "ratio": best.ratio.median, "errors": errors}
+    return {"kernel": best.kernel, "ratio": ratio, "rival": rival.kernel, "errors": errors}
+
+
+def _to_baseline(row: Measurement, baseline: Measurement) -> float:
+    """How many times as fast as the baseline, by samples taken in turn."""
+    if row is baseline:
+        return 1.0
+    if row.ratio is None:
+        raise LookupError(f"{row.kernel} and {baseline.kernel} have no samples in common")
+    return row.ratio.median
 
 
 def _across(bar: Bar) -> dict[str, Any]:
@@ -146,6 +181,7 @@ def verdicts(bars: list[Bar], found: dict[str, list[dict[str, Any]]]) -> list[tu
             continue
         ratios = sorted(figure["ratio"] for figure in good)
         text = f"{median(ratios):.3f}x [{ratios[0]:.3f}, {ratios[-1]:.3f}] by {good[0]['kernel']}"
+        text += f" over {good[0]['rival']}" if bar.rivals else ""
         holds = median(ratios) >= bar.least
         if bar.errors is not None:
             errors = [figure["errors"] for figure in good if figure["errors"] is not None]
@@ -157,7 +193,7 @@ def verdicts(bars: list[Bar], found: dict[str, list[dict[str, Any]]]) -> list[tu
 
 def all_bars() -> list[Bar]:
     """Every bar of a Hopper-class GPU."""
-    return [*gemm_bars(), *transpose_bars()]
+    return [*gemm_bars(), *transpose_bars(), *conv_bars()]
 
 
 if __name__ == "__main__":

@@ -20,8 +20,16 @@ DISTRIBUTIONS = {
     "cuda.core": "cuda-core",
     "nvmath.bindings": "nvmath-python",
     "pycuda.driver": "pycuda",
+    "cudnn": "nvidia-cudnn-frontend",
 }
-EXTRAS = {"cupy": "gpu", "cuda.core": "gpu", "nvmath.bindings": "gpu", "pycuda.driver": "pycuda", "torch": "torch"}
+EXTRAS = {
+    "cupy": "gpu",
+    "cuda.core": "gpu",
+    "nvmath.bindings": "gpu",
+    "pycuda.driver": "pycuda",
+    "torch": "torch",
+    "cudnn": "cudnn",
+}
 
 
 @lru_cache

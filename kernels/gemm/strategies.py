@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kernelmark import Launch, kernel
-from kernels.gemm import cublas
+from kernels.gemm import _cublas, cublas
 from kernels.gemm.cpu import plain
 from kernels.gemm.problem import GemmOperands, GemmProblem
 
@@ -18,8 +18,8 @@ _CUBLAS: dict[str, Any] = {
     "device": "cuda",
     "dtypes": ("f32", "f64"),
     "supports": lambda problem: plain(problem) or cublas.fits_ints(problem),
-    "library_scratch": lambda problem: cublas.WORKSPACE_BYTES,
-    "library_version": cublas.described,
+    "library_scratch": lambda problem: _cublas.WORKSPACE_BYTES,
+    "library_version": _cublas.described,
 }
 _NT: dict[str, Any] = {**_CUBLAS, "layouts": ("NT",)}
 _OWN: dict[str, Any] = {"modules": ("cupy", "cuda.core")}
@@ -29,7 +29,7 @@ _OWN: dict[str, Any] = {"modules": ("cupy", "cuda.core")}
 def tnn_geam(problem: GemmProblem, x: GemmOperands) -> Launch:
     """B transposed out of place by cuBLAS geam, then cuBLAS as NN."""
     turned = x.scratch((problem.k, problem.n), problem.dtype)
-    transpose = cublas.geam(x, problem.dtype, problem.k, problem.n, 1.0, x.b, "T", 0.0, turned)
+    transpose = _cublas.geam(x, problem.dtype, problem.k, problem.n, 1.0, x.b, "T", 0.0, turned)
     return _in_turn(transpose, _multiply(problem, x, turned))
 
 
@@ -58,7 +58,7 @@ def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
     product = x.scratch((problem.m, problem.n), problem.dtype)
     gradient = msgspec.structs.replace(problem, alpha=1.0, beta=0.0)
     multiply = _gemm(gradient, SimpleNamespace(a=x.a, b=x.b, c=product, stream=x.stream))
-    update = cublas.geam(x, problem.dtype, problem.m, problem.n, problem.alpha, product, "N", 1.0, x.c)
+    update = _cublas.geam(x, problem.dtype, problem.m, problem.n, problem.alpha, product, "N", 1.0, x.c)
     return _in_turn(multiply, update)
 
 

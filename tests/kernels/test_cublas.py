@@ -19,7 +19,7 @@ OPTIONS = ("", "/beta1", "/alpha0.5/beta2/batch3", "/lda+3/ldb+1/ldc+5", "/batch
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
 def test_cublas_is_asked_for_the_problem(kernel: Any, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import kernels.gemm.cublas as module
+    import kernels.gemm._cublas as module
 
     workspace = np.empty(1, np.uint8)
     monkeypatch.setattr(module, "_cublas", lambda: module._CuBlas(Blas(), 7, array(workspace)))

@@ -12,7 +12,7 @@ from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
 from kernelmark import kernel
-from kernels.gemm import cublas
+from kernels.gemm import _cublas
 
 REGISTRY = discover()
 NT = ("gemm/cublas.tnn_geam", "gemm/cublas.tnn", "gemm/cublas.inplace")
@@ -66,7 +66,7 @@ class Lab:
 @pytest.fixture(autouse=True)
 def blas(monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = np.empty(1, np.uint8)
-    monkeypatch.setattr(cublas, "_cublas", lambda: cublas._CuBlas(Blas(), 7, array(workspace)))
+    monkeypatch.setattr(_cublas, "_cublas", lambda: _cublas._CuBlas(Blas(), 7, array(workspace)))
 
 
 @pytest.mark.parametrize("options", ["", "/alpha0.5/beta2"])

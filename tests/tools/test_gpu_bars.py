@@ -2,6 +2,9 @@
 
 import pytest
 
+from bench.measure.measurement import Measurement
+from bench.measure.stats import Interval, Ratio
+
 
 @pytest.fixture(scope="module")
 def tool(script):
@@ -14,12 +17,13 @@ def figure(ratio, errors=None):
 
 def test_every_bar_names_kernels_and_problems_that_exist(tool, registry):
     bars = tool.all_bars()
-    assert len(bars) == 8 + 2 + 1 + 5
+    assert len(bars) == 8 + 2 + 1 + 5 + 13
     for bar in bars:
         problem = registry.problem(bar.problem)
         assert bar.kernels, bar.promise
         assert any(registry.kernels[name].refuses(problem) is None for name in bar.kernels), bar.promise
         assert bar.rival in registry.kernels or bar.rival_problem
+        assert set(bar.rivals) <= set(registry.kernels)
 
 
 def test_a_ratio_is_taken_in_one_job_and_across_operations(tool, monkeypatch):
@@ -33,6 +37,24 @@ def test_a_ratio_is_taken_in_one_job_and_across_operations(tool, monkeypatch):
     assert second["kernel"] == "transpose/numpy.out"
     assert 0 < second["ratio"] < 100
     assert third["missing"] == "gemm/scipy.sgemm: unsupported: gemm/scipy.sgemm has no f64 path; it has f32"
+
+
+def test_of_several_rivals_the_fastest_counts(tool, monkeypatch):
+    def row(kernel, median, ratio, status="ok"):
+        interval = Interval(median, median, median)
+        ratio = ratio and Ratio(ratio, ratio, ratio, "paired")
+        return Measurement(kernel=kernel, status=status, reason="slow", interval=interval, ratio=ratio, max_error=1.0)
+
+    rows = [row("a", 4.0, None), row("b", 2.0, 2.1), row("c", 1.0, 9.0, "wrong"), row("ours", 1.0, 4.2)]
+    monkeypatch.setattr(tool, "run_job", lambda job: rows)
+    bar = tool.Bar("p", "conv/x", ("ours",), "a", 1.5, rivals=("b", "c"))
+    (found,) = tool.figures([bar])
+    assert found == {"promise": "p", "kernel": "ours", "ratio": 2.0, "rival": "b", "errors": 1.0}
+    ((holds, _, text, _),) = tool.verdicts([bar], {"p": [found]})
+    assert (holds, text) == ("holds", "2.000x [2.000, 2.000] by ours over b")
+    rows[:] = [row("a", 4.0, None), row("b", 2.0, None, "unsupported"), row("c", 1.0, 9.0, "wrong"), rows[3]]
+    (alone,) = tool.figures([bar])
+    assert (alone["rival"], alone["ratio"]) == ("a", 4.2)
 
 
 @pytest.mark.parametrize(

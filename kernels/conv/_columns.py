@@ -1,0 +1,116 @@
+"""Convolution as products with columns: blocks of them are formed, multiplied and forgotten while they are in cache.
+
+Each function does the items `start:stop` of a plan (`_columns_plan.py`) on one thread, `columns` being its scratch.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+import numpy as np
+
+from kernels._numba import jit
+from kernels.conv._blas import multiply
+from kernels.conv._columns_copy import gather, scatter
+
+
+@jit
+def _filters(w, g, group, f0, block):
+    """The filters from f0 on, at a block of channels and taps, as a matrix (filters x block)."""
+    depth = g.c * g.r * g.s
+    return w, (group * g.k + f0) * depth + block[0] * g.w_c + block[2] * g.w_tap, depth, 1
+
+
+@jit
+def _image(x, g, image, group):
+    return image * g.x_n + group * g.c * g.x_c
+
+
+@jit
+def _pixels(y, g, image, group, f0, first):
+    """The outputs of the filters from f0 on, at the pixels from `first` on, as a matrix (filters x pixels)."""
+    return y, image * g.y_n + (group * g.k + f0) * g.y_k + first * g.y_pixel, g.y_k, g.y_pixel
+
+
+@jit
+def _formed(columns, g, block, count):
+    """The matrix (block x pixels) in which columns lie."""
+    depth = (block[1] - block[0]) * (block[3] - block[2])
+    return (columns, 0, 1, depth) if g.channels_last else (columns, 0, count, 1)
+
+
+@jit
+def _as_stored(x, g, at, block, first):
+    """The same where pixels meet one element each, in order: the image itself."""
+    return x, at + block[0] * g.x_c + first * g.x_w, g.x_c, g.x_w
+
+
+@jit
+def forward(sgemm, x, w, y, columns, g, plain, items, blocks, start, stop):
+    """Write y. Items: image, group, filters f0:f1, pixels p0:p1; the sum runs over all blocks."""
+    for item in range(start, stop):
+        image, group, f0, f1, p0, p1 = items[item]
+        at, result = _image(x, g, image, group), _pixels(y, g, image, group, f0, p0)
+        for e in range(len(blocks)):
+            block = blocks[e, 0], blocks[e, 1], blocks[e, 2], blocks[e, 3]
+            depth = (block[1] - block[0]) * (block[3] - block[2])
+            if plain:
+                met = _as_stored(x, g, at, block, p0)
+            else:
+                gather(columns, x, g, at, block, p0, p1)
+                met = _formed(columns, g, block, p1 - p0)
+            multiply(sgemm, f1 - f0, p1 - p0, depth, _filters(w, g, group, f0, block), met, e > 0, result)
+
+
+@jit
+def image_gradient(sgemm, x, w, y, columns, g, plain, items, blocks, step, start, stop):
+    """Write x. Items: image, group, blocks e0:e1, which share their channels; pixels are taken `step` at a time."""
+    pixels = g.p * g.q
+    for item in range(start, stop):
+        image, group, e0, e1 = items[item]
+        at = _image(x, g, image, group)
+        if not plain:
+            _clear(x, g, at, blocks[e0, 0], blocks[e0, 1])
+        for first in range(0, pixels, step):
+            last = min(pixels, first + step)
+            gradient = _pixels(y, g, image, group, 0, first)
+            for e in range(e0, e1):
+                block = blocks[e, 0], blocks[e, 1], blocks[e, 2], blocks[e, 3]
+                depth = (block[1] - block[0]) * (block[3] - block[2])
+                filters = _filters(w, g, group, 0, block)
+                transposed = filters[0], filters[1], filters[3], filters[2]
+                result = _as_stored(x, g, at, block, first) if plain else _formed(columns, g, block, last - first)
+                multiply(sgemm, depth, last - first, g.k, transposed, gradient, 0, result)
+                if not plain:
+                    scatter(columns, x, g, at, block, first, last)
+
+
+@jit
+def _clear(x, g, at, c0, c1):
+    if g.channels_last:
+        for place in range(g.h * g.w):
+            begin = at + place * g.x_w
+            x[begin + c0 : begin + c1] = np.float32(0)
+    else:
+        x[at + c0 * g.x_c : at + c1 * g.x_c] = np.float32(0)
+
+
+@jit
+def filter_gradient(sgemm, x, w, y, columns, g, plain, items, blocks, step, start, stop):
+    """Write w. Items: group, filters f0:f1, one block; the sum runs over images and pixels, `step` at a time."""
+    pixels = g.p * g.q
+    for item in range(start, stop):
+        group, f0, f1, e = items[item]
+        block = blocks[e, 0], blocks[e, 1], blocks[e, 2], blocks[e, 3]
+        depth = (block[1] - block[0]) * (block[3] - block[2])
+        result = _filters(w, g, group, f0, block)
+        for image in range(g.n):
+            at = _image(x, g, image, group)
+            for first in range(0, pixels, step):
+                last = min(pixels, first + step)
+                if plain:
+                    met = _as_stored(x, g, at, block, first)
+                else:
+                    gather(columns, x, g, at, block, first, last)
+                    met = _formed(columns, g, block, last - first)
+                transposed = met[0], met[1], met[3], met[2]
+                gradient = _pixels(y, g, image, group, f0, first)
+                multiply(sgemm, f1 - f0, depth, last - first, gradient, transposed, image + first > 0, result)

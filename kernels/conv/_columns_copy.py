@@ -1,0 +1,115 @@
+"""Columns: the elements of an image that each pixel of the output meets, copied out of it, or added back to it.
+
+A block of columns is what the taps `t0:t1` of channels `c0:c1` meet, for some pixels of one image. With channels last
+it lies pixel by pixel, otherwise tap by tap; what the padding would give is 0.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+import numpy as np
+
+from kernels._numba import jit
+
+
+@jit
+def met(tap, pad, stride, dilation, size, outputs):
+    """The outputs first:last for which a tap meets an element inside, of `size`; not more than `outputs`."""
+    first = max(0, -((tap * dilation - pad) // stride))
+    last = (size - 1 + pad - tap * dilation) // stride + 1
+    last = max(0, min(outputs, last))
+    return min(first, last), last
+
+
+@jit
+def gather(columns, x, g, at, block, first, last):
+    """Columns of the pixels first:last of the image whose group of channels begins at x[at]."""
+    if g.channels_last:
+        _by_pixel(columns, x, g, at, block, first, last, False)
+    else:
+        _by_tap(columns, x, g, at, block, first, last, False)
+
+
+@jit
+def scatter(columns, x, g, at, block, first, last):
+    """Columns added to the image that they would be gathered from."""
+    if g.channels_last:
+        _by_pixel(columns, x, g, at, block, first, last, True)
+    else:
+        _by_tap(columns, x, g, at, block, first, last, True)
+
+
+@jit
+def _by_tap(columns, x, g, at, block, first, last, back):
+    c0, c1, t0, t1 = block
+    row = 0
+    for c in range(c0, c1):
+        for t in range(t0, t1):
+            a, b = t // g.s * g.dilation_h - g.top, t % g.s * g.dilation_w - g.left
+            inside = met(t % g.s, g.left, g.stride_w, g.dilation_w, g.w, g.q)
+            pixel = first
+            while pixel < last:
+                i, start = pixel // g.q, pixel % g.q
+                stop = min(g.q, start + last - pixel)
+                h = i * g.stride_h + a
+                low, high = min(max(start, inside[0]), stop), max(min(stop, inside[1]), start)
+                if h < 0 or h >= g.h or low >= high:
+                    low = high = stop
+                part = columns[row : row + stop - start]
+                if not back:
+                    part[: low - start] = np.float32(0)
+                    part[high - start :] = np.float32(0)
+                if low < high:
+                    begin = at + c * g.x_c + h * g.x_h + low * g.stride_w + b
+                    _row(part[low - start : high - start], x, begin, g.stride_w, back)
+                row += stop - start
+                pixel += stop - start
+
+
+@jit
+def _row(part, x, begin, stride, back):
+    """Elements of x, `stride` apart, to `part` or from it; a step of 1 is a loop of its own, which LLVM vectorises."""
+    there = x[begin : begin + (len(part) - 1) * stride + 1]
+    if stride == 1:
+        _run(part, there, back)
+    elif back:
+        for j in range(len(part)):
+            there[j * stride] += part[j]
+    else:
+        for j in range(len(part)):
+            part[j] = there[j * stride]
+
+
+@jit
+def _run(part, there, back):
+    if back:
+        for j in range(len(part)):
+            there[j] += part[j]
+    else:
+        for j in range(len(part)):
+            part[j] = there[j]
+
+
+@jit
+def _by_pixel(columns, x, g, at, block, first, last, back):
+    """Taps side by side that meet elements side by side are one run of all their channels."""
+    c0, c1, t0, t1 = block
+    depth, joined, place = c1 - c0, g.dilation_w == 1 and c1 - c0 == g.x_w, 0
+    for pixel in range(first, last):
+        top, left = pixel // g.q * g.stride_h - g.top, pixel % g.q * g.stride_w - g.left
+        t = t0
+        while t < t1:
+            a, b = t // g.s, t % g.s
+            taps = min(g.s - b, t1 - t) if joined else 1
+            h, w = top + a * g.dilation_h, left + b * g.dilation_w
+            low, high = min(max(0, -w), taps), max(min(taps, g.w - w), 0)
+            if h < 0 or h >= g.h or low >= high:
+                low = high = taps
+            part = columns[place : place + taps * depth]
+            if not back:
+                part[: low * depth] = np.float32(0)
+                part[high * depth :] = np.float32(0)
+            if low < high:
+                begin = at + h * g.x_h + (w + low) * g.x_w + c0
+                _run(part[low * depth : high * depth], x[begin : begin + (high - low) * depth], back)
+            place += taps * depth
+            t += taps

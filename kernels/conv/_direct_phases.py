@@ -1,0 +1,105 @@
+"""The tables of direct convolution's dgrad.
+
+Pixels of x that lie a stride apart meet the same taps: they are one of stride_h x stride_w phases, and each has a part
+of the tables of its own. Together they meet each filter and tap at most once.
+"""
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from kernelmark import Array
+from kernels.conv._columns_plan import split
+from kernels.conv._direct_plan import AT_ONCE, Border, Item, Plan, grid, line, panels
+from kernels.conv._shape import Shape
+
+
+class Phase(NamedTuple):
+    """Along one axis: elements of x a stride apart, the taps they meet, and the outputs where the first meets each."""
+
+    first: int
+    length: int
+    taps: Array
+    outputs: Array
+
+
+class _Tables(NamedTuple):
+    """A phase's part of the tables in a `Plan`."""
+
+    rows: Array
+    steps: Array
+    places: Array
+    targets: Array
+
+
+def phases(size: int, taps: int, pad: int, stride: int, dilation: int) -> list[Phase]:
+    """The phases of one axis of x that have elements."""
+    found = []
+    for first in range(min(stride, size)):
+        met = np.array([t for t in range(taps) if (first + pad - t * dilation) % stride == 0], np.int64)
+        length = -(-(size - first) // stride)
+        found.append(Phase(first, length, met, (first + pad - met * dilation) // stride))
+    return found
+
+
+def image_gradient(g: Shape, width: int, threads: int) -> Plan:
+    """The images' gradient, phase by phase."""
+    down = phases(g.h, g.r, g.top, g.stride_h, g.dilation_h)
+    across = phases(g.w, g.s, g.left, g.stride_w, g.dilation_w)
+    border = Border(g.k * g.groups, g.p, g.q, *_zeros(down, g.p), *_zeros(across, g.q), g.channels_last)
+    parts = [_tables(g, border, a, b) for a, b in product(down, across)]
+    rows, steps, places, targets = (np.concatenate(tables) for tables in zip(*parts, strict=True))
+    filters = [group * g.k * g.c * g.r * g.s for group in range(g.groups)]
+    return Plan(
+        border=border,
+        rows=rows,
+        steps=steps,
+        places=places,
+        targets=targets,
+        bases=np.array([(first + c * g.w_c, count) for first in filters for c, count in panels(g.c, width)]),
+        items=np.array(_items(g, border, parts, width, threads)),
+        lanes=(g.w_c, g.x_c),
+    )
+
+
+def _zeros(axis: list[Phase], size: int) -> tuple[int, int]:
+    """How far the phases of an axis reach beyond y, before and behind."""
+    reached = [int(value) for phase in axis for at in phase.outputs for value in (at, at + phase.length - 1)]
+    return max(0, -min(reached, default=0)), max(0, max(reached, default=0) - size + 1)
+
+
+def _tables(g: Shape, border: Border, a: Phase, b: Phase) -> _Tables:
+    """Of the phase that is `a` down and `b` across."""
+    _, channel, row, column = border.strides
+    filters = line(g.k, channel), line(g.k, g.c * g.r * g.s)
+    met = (a.outputs + border.top) * row, (b.outputs + border.left) * column
+    taps = a.taps * g.s * g.w_tap, b.taps * g.w_tap
+    targets = grid(line(a.length, g.stride_h * g.x_h), line(b.length, g.stride_w * g.x_w))
+    return _Tables(
+        rows=grid(line(a.length, row), line(b.length, column)),
+        steps=grid(*met, filters[0]) if g.channels_last else grid(filters[0], *met),
+        places=grid(*taps, filters[1]) if g.channels_last else grid(filters[1], *taps),
+        targets=targets + a.first * g.x_h + b.first * g.x_w,
+    )
+
+
+def _items(g: Shape, border: Border, parts: list[_Tables], width: int, threads: int) -> list[Item]:
+    image, channel, _, _ = border.strides
+    lanes, r, t, found = panels(g.c, width), 0, 0, []
+    size = sum(len(part.steps) for part in parts) * width
+    for part in parts:
+        found += [
+            Item(
+                *(r + r0, r + r1, t, t + len(part.steps)),
+                b=n * image + group * g.k * channel,
+                v=(group * len(lanes) + e) * size,
+                out=n * g.x_n + (group * g.c + c) * g.x_c,
+                lanes=count,
+            )
+            for n, group in product(range(g.n), range(g.groups))
+            for r0, r1 in split(len(part.rows), AT_ONCE, g.n * g.groups * len(lanes), threads)
+            for e, (c, count) in enumerate(lanes)
+        ]
+        r, t = r + len(part.rows), t + len(part.steps)
+    return found

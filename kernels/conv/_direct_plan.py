@@ -1,0 +1,172 @@
+"""The tables of direct convolution; pure arithmetic on shapes.
+
+| | rows | steps | lanes | b | v |
+| --- | --- | --- | --- | --- | --- |
+| fprop | pixels of y | channels and taps | filters | x | w |
+| dgrad | pixels of x | filters and taps | channels | y | w |
+| wgrad | channels and taps | pixels of y | filters | x | y |
+
+`_direct_phases.py` has dgrad.
+"""
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from kernelmark import Array
+from kernels.conv._columns_plan import split
+from kernels.conv._shape import Shape
+
+AT_ONCE = 256  # rows of sums that one item holds
+
+
+class Border(NamedTuple):
+    """Rows and columns of zeros around an image of `channels` x `height` x `width`."""
+
+    channels: int
+    height: int
+    width: int
+    top: int
+    bottom: int
+    left: int
+    right: int
+    channels_last: bool
+
+    @property
+    def strides(self) -> tuple[int, int, int, int]:
+        """Of the surrounded images, along n, channels, rows and columns."""
+        rows, columns = self.height + self.top + self.bottom, self.width + self.left + self.right
+        if self.channels_last:
+            return self.channels * rows * columns, 1, columns * self.channels, self.channels
+        return self.channels * rows * columns, rows * columns, columns, 1
+
+    @property
+    def empty(self) -> bool:
+        return not (self.top or self.bottom or self.left or self.right)
+
+
+class Item(NamedTuple):
+    """What one thread does at a time: rows r0:r1 of one panel of lanes, summed over steps t0:t1 and over images.
+
+    b, v, out: where the operands begin. next_b, next_v: from one image to the next.
+    """
+
+    r0: int
+    r1: int
+    t0: int
+    t1: int
+    b: int
+    v: int
+    out: int
+    lanes: int
+    images: int = 1
+    next_b: int = 0
+    next_v: int = 0
+
+
+class Plan(NamedTuple):
+    """What the loops of `_direct.py` take. `lanes`: the stride between two of them, in v's source and in the output."""
+
+    border: Border
+    rows: Array
+    steps: Array
+    places: Array
+    targets: Array
+    bases: Array
+    items: Array
+    lanes: tuple[int, int]
+
+
+def grid(*axes: Array) -> Array:
+    """All sums of an element from each axis, the last axis running fastest."""
+    return sum(np.ix_(*axes), np.zeros((1,) * len(axes), np.int64)).reshape(-1)
+
+
+def line(count: int, stride: int) -> Array:
+    return np.arange(count, dtype=np.int64) * stride
+
+
+def _met(g: Shape, border: Border) -> Array:
+    """Where the first output meets each channel and tap, in the order in which w has them."""
+    _, channel, row, column = border.strides
+    axes = line(g.c, channel), line(g.r, g.dilation_h * row), line(g.s, g.dilation_w * column)
+    return grid(*axes[1:], axes[0]) if g.channels_last else grid(*axes)
+
+
+def panels(lanes: int, width: int) -> list[tuple[int, int]]:
+    """Where each panel begins, and how many lanes it has."""
+    return [(first, min(width, lanes - first)) for first in range(0, lanes, width)]
+
+
+def _around_x(g: Shape) -> Border:
+    """As many zeros as taps meet."""
+    down = (g.p - 1) * g.stride_h + (g.r - 1) * g.dilation_h + 1 - g.top - g.h
+    right = (g.q - 1) * g.stride_w + (g.s - 1) * g.dilation_w + 1 - g.left - g.w
+    return Border(g.c * g.groups, g.h, g.w, g.top, max(0, down), g.left, max(0, right), g.channels_last)
+
+
+def forward(g: Shape, width: int, threads: int) -> Plan:
+    """The output y."""
+    border, depth = _around_x(g), g.c * g.r * g.s
+    image, channel, row, column = border.strides
+    lanes = panels(g.k, width)
+    size, rows = depth * width, split(g.p * g.q, AT_ONCE, g.n * g.groups * len(lanes), threads)
+    items = [
+        Item(
+            *(*r, 0, depth),
+            b=n * image + group * g.c * channel,
+            v=(group * len(lanes) + e) * size,
+            out=n * g.y_n + (group * g.k + f) * g.y_k,
+            lanes=count,
+        )
+        for n, group, r in product(range(g.n), range(g.groups), rows)
+        for e, (f, count) in enumerate(lanes)
+    ]
+    return Plan(
+        border=border,
+        rows=grid(line(g.p, g.stride_h * row), line(g.q, g.stride_w * column)),
+        steps=_met(g, border),
+        places=line(depth, 1),
+        targets=line(g.p * g.q, g.y_pixel),
+        bases=np.array([((group * g.k + f) * depth, count) for group in range(g.groups) for f, count in lanes]),
+        items=np.array(items),
+        lanes=(depth, g.y_k),
+    )
+
+
+def filter_gradient(g: Shape, width: int, threads: int) -> Plan:
+    """The filters' gradient, summed over images."""
+    border, depth, pixels = _around_x(g), g.c * g.r * g.s, g.p * g.q
+    image, channel, row, column = border.strides
+    lanes = panels(g.k, width)
+    size, rows = pixels * width, split(depth, AT_ONCE, g.groups * len(lanes), threads)
+    items = [
+        Item(
+            *(*r, 0, pixels),
+            b=group * g.c * channel,
+            v=(group * len(lanes) + e) * size,
+            out=(group * g.k + f) * depth,
+            lanes=count,
+            images=g.n,
+            next_b=image,
+            next_v=g.groups * len(lanes) * size,
+        )
+        for group, r in product(range(g.groups), rows)
+        for e, (f, count) in enumerate(lanes)
+    ]
+    bases = [
+        (n * g.y_n + (group * g.k + f) * g.y_k, count)
+        for n, group in product(range(g.n), range(g.groups))
+        for f, count in lanes
+    ]
+    return Plan(
+        border=border,
+        rows=_met(g, border),
+        steps=grid(line(g.p, g.stride_h * row), line(g.q, g.stride_w * column)),
+        places=line(pixels, g.y_pixel),
+        targets=line(depth, 1),
+        bases=np.array(bases),
+        items=np.array(items),
+        lanes=(g.y_k, depth),
+    )

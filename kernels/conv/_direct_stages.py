@@ -1,0 +1,71 @@
+"""Direct convolution set up: surround an image with zeros, pack the other operand, add up."""
+
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Array, Launch
+from kernels._numba import bind
+from kernels._threads import in_bands
+from kernels.conv import _direct as loops
+from kernels.conv._direct_phases import image_gradient
+from kernels.conv._direct_plan import Border, Plan, filter_gradient, forward
+from kernels.conv._direct_tile import ROWS, WIDTH
+from kernels.conv._shape import shape
+from kernels.conv.problem import ConvOperands, ConvProblem
+
+#: Which operand is b, v and the output.
+_ROLES = {"fprop": ("x", "w", "y"), "dgrad": ("y", "w", "x"), "wgrad": ("x", "y", "w")}
+_PLANS = {"fprop": forward, "dgrad": image_gradient, "wgrad": filter_gradient}
+
+
+def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
+    """The launches in turn, each on all threads."""
+    plan = _PLANS[problem.direction](shape(problem), WIDTH, x.threads)
+    b, v, out = (getattr(x, name).reshape(-1) for name in _ROLES[problem.direction])
+    surrounded = b
+    launches = []
+    if not plan.border.empty:
+        surrounded = x.scratch((problem.n * plan.border.strides[0],), "f32")
+        launches.append(_surround(surrounded, b, problem.n, plan.border, x.threads))
+    panels = x.scratch((len(plan.bases) * len(plan.places) * WIDTH,), "f32")
+    launches.append(_pack(panels, v, plan, x.threads))
+    launches.append(_sums(out, surrounded, panels, plan, x))
+
+    def launch() -> None:
+        for one in launches:
+            one()
+
+    return launch
+
+
+def _surround(b: Array, source: Array, images: int, border: Border, threads: int) -> Launch:
+    blocks, unit = (images, border.channels) if border.channels_last else (images * border.channels, 1)
+    padded = border.height + border.top + border.bottom
+    counts = border.height, padded, border.top
+    inner = border.width * unit
+    strides = inner, (border.width + border.left + border.right) * unit, border.left * unit
+    return in_bands(
+        blocks * padded, threads, lambda i, j: bind(loops.surround, b, source, counts, strides, inner, i, j)
+    )
+
+
+def _pack(panels: Array, source: Array, plan: Plan, threads: int) -> Launch:
+    straight = bool((np.diff(plan.places) == 1).all()) and WIDTH % loops.SIDE == 0
+
+    def band(start: int, stop: int) -> Launch:
+        return bind(loops.pack, panels, source, plan.bases, plan.places, plan.lanes[0], straight, start, stop)
+
+    return in_bands(len(plan.bases), threads, band)
+
+
+def _sums(out: Array, b: Array, panels: Array, plan: Plan, x: ConvOperands) -> Launch:
+    rows: Any = np.append(plan.rows, np.zeros(ROWS, np.int64))  # the last tile reads beyond
+    most = int((plan.items[:, 1] - plan.items[:, 0]).max())
+    tables = rows, plan.steps, plan.targets, plan.lanes[1], plan.items
+
+    def band(start: int, stop: int) -> Launch:
+        held = x.scratch((-(-most // ROWS) * ROWS * WIDTH,), "f32")
+        return bind(loops.sums, out, b, panels, held, *tables, start, stop)
+
+    return in_bands(len(plan.items), x.threads, band)

@@ -1,0 +1,110 @@
+"""Winograd's transforms along one axis, on lines of numbers: code for each matrix, its zeros and ones left out.
+
+LLVM does not vectorise loops over as many lines, which might overlap for all it knows, so their code is given here.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+from typing import Any, cast
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from kernelmark import Array
+from kernels._numba import jit
+from kernels.conv._winograd import F2, F4
+from kernels.fma._numba import NBYTES
+
+LANES = NBYTES // 4
+_VECTOR = ir.VectorType(ir.FloatType(), LANES)
+_declare = cast(Any, cgutils).get_or_insert_function
+
+
+def _transform(matrix: Array, m: int) -> Any:
+    """An intrinsic that takes lines through `matrix`: to[a] = sum over i of matrix[a, i] off[i], `count` elements each.
+
+    Line a of the results begins at `to_at + a step`, line i of the inputs at `off_at + i % m near + i // m far`. Whole
+    vectors are written, up to LANES - 1 elements beyond `count`.
+    """
+
+    def lines(_context: Any, to: Any, off: Any, place: Any, count: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            target, source = (context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 1))
+            to_at, step, off_at, near, far = cgutils.unpack_tuple(builder, args[2], 5)
+
+            def pointer(data: Any, at: Any, offset: Any) -> Any:
+                return builder.bitcast(builder.gep(builder.gep(data, [at]), [offset]), _VECTOR.as_pointer())
+
+            def times(value: Any, factor: int) -> Any:
+                return builder.mul(value, value.type(factor))
+
+            zero, whole = (args[3].type(value) for value in (0, LANES))
+            with cgutils.for_range_slice(builder, zero, args[3], whole, args[3].type) as (j, _):
+                inputs = [
+                    builder.load(
+                        pointer(source, builder.add(off_at, j), builder.add(times(near, i % m), times(far, i // m))),
+                        align=4,
+                    )
+                    for i in range(matrix.shape[1])
+                ]
+                for a, row in enumerate(matrix):
+                    place = pointer(target, builder.add(to_at, j), times(step, a))
+                    builder.store(_sum(builder, row, inputs), place, align=4)
+            return context.get_dummy_value()
+
+        return types.void(to, off, place, count), generate
+
+    return cast(Any, intrinsic(lines))
+
+
+def _sum(builder: Any, row: Array, inputs: list[Any]) -> Any:
+    """The terms of a row that are not 0, those that need no multiplication first."""
+    terms = [(factor, x) for factor, x in zip(row, inputs, strict=True) if factor]
+    total = None
+    for factor, x in sorted(terms, key=lambda term: (term[0] != 1, abs(term[0]) != 1)):
+        if total is None:
+            total = x if factor == 1 else builder.fmul(x, _constant(factor))
+        elif abs(factor) == 1:
+            total = builder.fadd(total, x) if factor == 1 else builder.fsub(total, x)
+        else:
+            fma = _declare(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), f"llvm.fma.v{LANES}f32")
+            total = builder.call(fma, [x, _constant(factor), total])
+    return total
+
+
+def _constant(value: float) -> Any:
+    return ir.Constant(_VECTOR, [float(np.float32(value))] * LANES)
+
+
+_INPUT_2, _FILTER_2, _OUTPUT_2 = (_transform(matrix, 2) for matrix in (F2.bt, F2.g, F2.at))
+_INPUT_4, _FILTER_4, _OUTPUT_4 = (_transform(matrix, 4) for matrix in (F4.bt, F4.g, F4.at))
+
+
+@jit
+def inputs(m, to, off, place, count):
+    """B^T."""
+    if m == 2:
+        _INPUT_2(to, off, place, count)
+    else:
+        _INPUT_4(to, off, place, count)
+
+
+@jit
+def filters(m, to, off, place, count):
+    """G."""
+    if m == 2:
+        _FILTER_2(to, off, place, count)
+    else:
+        _FILTER_4(to, off, place, count)
+
+
+@jit
+def outputs(m, to, off, place, count):
+    """A^T."""
+    if m == 2:
+        _OUTPUT_2(to, off, place, count)
+    else:
+        _OUTPUT_4(to, off, place, count)

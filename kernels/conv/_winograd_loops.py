@@ -1,0 +1,164 @@
+"""Winograd convolution on one thread: filters transformed, and blocks of tiles transformed, multiplied, put back.
+
+Transformed operands are `side` x `side` planes, one for each place in a tile. A plane of images is (channels x tiles)
+or, with channels last, (tiles x channels); lines along its second axis go through the transforms together.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+import numpy as np
+
+from kernels._numba import jit
+from kernels.conv._blas import multiply
+from kernels.conv._winograd_lines import LANES, filters, inputs, outputs
+
+
+@jit
+def padded(to, source, g, inner, start, stop):
+    """Rows start:stop of images between zeros, a row's elements in `phases` parts, every phases-th in each.
+
+    inner: for each part where the image begins in it, and ends, and which element of a row it begins with.
+    """
+    for row in range(start, stop):
+        block, down = row // g.rows, row % g.rows - g.top
+        begin, line = row * g.phases * g.columns, (block * g.height + down) * g.width
+        if down < 0 or down >= g.height:
+            to[begin : begin + g.phases * g.columns] = np.float32(0)
+            continue
+        for phase in range(g.phases):
+            low, high, first = inner[phase, 0], inner[phase, 1], inner[phase, 2]
+            part = to[begin + phase * g.columns : begin + (phase + 1) * g.columns]
+            for j in range(low):
+                part[j] = np.float32(0)
+            for j in range(high, g.columns):
+                part[j] = np.float32(0)
+            if low < high:
+                _every(part[low:high], source[line + first :], g.phases)
+
+
+@jit
+def _every(to, off, step):
+    """Each step has a loop of its own, which LLVM vectorises."""
+    if step == 1:
+        for j in range(len(to)):
+            to[j] = off[j]
+    elif step == 2:
+        for j in range(len(to)):
+            to[j] = off[2 * j]
+    else:
+        for j in range(len(to)):
+            to[j] = off[4 * j]
+
+
+@jit
+def filter_planes(u, w, held, g, start, stop):
+    """Planes (k x c) of filters start:stop; a row of theirs ends in elements that nobody reads."""
+    side, line = g.m + 2, g.filter_line
+    plane, through = g.k * line, 9 * line
+    for k in range(start, stop):
+        for tap in range(9):
+            at = k * g.c * 9 + (8 - tap if g.rotated else tap) * g.w_tap
+            for c in range(g.c):
+                held[tap * line + c] = w[at + c * g.w_c]
+        filters(g.m, held, held, (through, 3 * line, 0, 3 * line, g.m * 3 * line), 3 * line)
+        for a in range(side):
+            filters(g.m, u, held, (a * side * plane + k * line, plane, through + a * 3 * line, line, g.m * line), g.c)
+
+
+@jit
+def _input_planes(v, x, held, g, plane, s0, s1):
+    side, m, tiles = g.m + 2, g.m, (s1 - s0) * g.across
+    row = g.phases * g.columns
+    line = row + LANES
+    for c in range(g.inputs):
+        for strip in range(s0, s1):
+            image, down = strip // g.down, strip % g.down
+            at = ((image * g.inputs + c) * g.rows + m * down) * row
+            inputs(m, held, x, (0, line, at, row, m * row), row)
+            for a in range(side):
+                to = a * side * plane + c * tiles + (strip - s0) * g.across
+                inputs(m, v, held, (to, plane, a * line, g.columns, 1), g.across)
+
+
+@jit
+def _input_planes_last(v, x, held, g, plane, s0, s1):
+    side, m, tile = g.m + 2, g.m, 0
+    row, line = g.columns, (g.m + 2) * g.inputs + LANES
+    for strip in range(s0, s1):
+        image, down = strip // g.down, strip % g.down
+        for across in range(g.across):
+            at = (image * g.rows + m * down) * row + m * across * g.inputs
+            inputs(m, held, x, (0, line, at, row, m * row), side * g.inputs)
+            for a in range(side):
+                to = a * side * plane + tile * g.inputs
+                inputs(m, v, held, (to, plane, a * line, g.inputs, m * g.inputs), g.inputs)
+            tile += 1
+
+
+@jit
+def _outputs(held, products, g, plane, at, count):
+    """The m x m lines that one line of all planes becomes, the first at held[0]; how long they are."""
+    side, m, line = g.m + 2, g.m, (count + LANES - 1) // LANES * LANES
+    between = m * m * line
+    for b in range(side):
+        place = between + b * line, side * line, b * plane + at, side * plane, m * side * plane
+        outputs(m, held, products, place, count)
+    for a in range(m):
+        outputs(m, held, held, (a * m * line, line, between + a * side * line, line, m * line), count)
+    return line
+
+
+@jit
+def _put(y, held, line, g, image_at, s0, s1):
+    """One channel of the output, from lines over tiles."""
+    for strip in range(s0, s1):
+        image, down = strip // g.down, strip % g.down
+        for a in range(min(g.m, g.out_height - g.m * down)):
+            at = image * g.outputs * g.out_height * g.out_width + image_at + (g.m * down + a) * g.out_width
+            for b in range(g.m):
+                off = (a * g.m + b) * line + (strip - s0) * g.across
+                for j in range((g.out_width - b + g.m - 1) // g.m):
+                    y[at + j * g.m + b] = held[off + j]
+
+
+@jit
+def _put_last(y, held, line, g, tile, f0, f1):
+    """One tile of the output, from lines over channels."""
+    strip, across = tile // g.across, tile % g.across
+    image, down = strip // g.down, strip % g.down
+    for a in range(min(g.m, g.out_height - g.m * down)):
+        for b in range(min(g.m, g.out_width - g.m * across)):
+            pixel = (image * g.out_height + g.m * down + a) * g.out_width + g.m * across + b
+            to, off = y[pixel * g.outputs + f0 : pixel * g.outputs + f1], held[(a * g.m + b) * line :]
+            for i in range(len(to)):
+                to[i] = off[i]
+
+
+@jit
+def blocks(sgemm, y, x, u, v, products, held, g, items, start, stop):
+    """Items: strips of tiles s0:s1, channels of the output f0:f1."""
+    planes = (g.m + 2) ** 2
+    for item in range(start, stop):
+        s0, s1, f0, f1 = items[item]
+        tiles, count = (s1 - s0) * g.across, f1 - f0
+        plane, out_plane = g.inputs * tiles + LANES, count * tiles + LANES
+        if g.channels_last:
+            _input_planes_last(v, x, held, g, plane, s0, s1)
+        else:
+            _input_planes(v, x, held, g, plane, s0, s1)
+        for e in range(planes):
+            at = e * g.k * g.filter_line
+            factor = (u, at + f0, 1, g.filter_line) if g.rotated else (u, at + f0 * g.filter_line, g.filter_line, 1)
+            if g.channels_last:
+                operand, result = (v, e * plane, 1, g.inputs), (products, e * out_plane, 1, count)
+            else:
+                operand, result = (v, e * plane, tiles, 1), (products, e * out_plane, tiles, 1)
+            multiply(sgemm, count, tiles, g.inputs, factor, operand, 0, result)
+        if g.channels_last:
+            for tile in range(tiles):
+                line = _outputs(held, products, g, out_plane, tile * count, count)
+                _put_last(y, held, line, g, s0 * g.across + tile, f0, f1)
+        else:
+            for f in range(count):
+                line = _outputs(held, products, g, out_plane, f * tiles, tiles)
+                _put(y, held, line, g, (f0 + f) * g.out_height * g.out_width, s0, s1)

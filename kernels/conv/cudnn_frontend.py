@@ -1,0 +1,155 @@
+"""cuDNN's engines by what it notes of their numerics, through NVIDIA's Python package for the graph API.
+
+Each kernel is the first plan, in the order of cuDNN's heuristics, of an engine that has the notes asked for and none of
+those ruled out; which one it was stands in the row. Written for nvidia-cudnn-frontend 1.32.
+"""
+
+from functools import lru_cache, partial
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from kernelmark import Launch, Unsupported, kernel
+from kernels.conv.cudnn import products, spectral, three_by_three
+from kernels.conv.problem import ConvOperands, ConvProblem
+
+_DATA_TYPE = {"f32": "FLOAT", "f16": "HALF", "bf16": "BFLOAT16"}
+_OPERANDS = {"fprop": ("x", "w", "y"), "dgrad": ("y", "w", "x"), "wgrad": ("x", "y", "w")}
+# Members of cudnn.numerical_note, which mirrors cudnnBackendNumericalNote_t.
+_COARSE = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION")
+_OTHER_COORDINATES = ("FFT", "WINOGRAD")
+_MODES = ("A", "B", "FALLBACK")
+
+
+def _frontend() -> Any:
+    """NVIDIA's package, not the module beside this one."""
+    return import_module("cudnn")
+
+
+@lru_cache
+def _handle() -> Any:
+    """The process's handle, on the device that is current when it is first asked for."""
+    return _frontend().create_handle()
+
+
+def _layout(problem: ConvProblem, name: str) -> dict[str, list[int]]:
+    """Sizes in the order n, c, h, w whatever the layout, and how far apart in memory."""
+    shape = next(operand.shape for operand in problem.operands() if operand.name == name)
+    if problem.layout == "nhwc":
+        n, h, w, c = shape
+        return {"dim": [n, c, h, w], "stride": [h * w * c, 1, w * c, c]}
+    n, c, h, w = shape
+    return {"dim": [n, c, h, w], "stride": [c * h * w, h * w, w, 1]}
+
+
+def _graph(problem: ConvProblem) -> tuple[Any, dict[str, Any]]:
+    """The convolution as cuDNN's graph of one node, and its tensors by operand."""
+    cudnn = _frontend()
+    stored, single = getattr(cudnn.data_type, _DATA_TYPE[problem.dtype]), cudnn.data_type.FLOAT
+    kinds = {"io_data_type": stored, "intermediate_data_type": single, "compute_data_type": single}
+    graph = cudnn.pygraph(**kinds, handle=_handle())
+    first, second, output = _OPERANDS[problem.direction]
+    tensors = {name: graph.tensor(name=name, data_type=stored, **_layout(problem, name)) for name in (first, second)}
+    convolve = getattr(graph, f"conv_{problem.direction}")
+    layout = _layout(problem, output)
+    result = convolve(tensors[first], tensors[second], **_geometry(problem))
+    result.set_output(True).set_data_type(stored).set_dim(layout["dim"]).set_stride(layout["stride"])
+    return graph, {**tensors, output: result}
+
+
+def _geometry(p: ConvProblem) -> dict[str, list[int]]:
+    return {
+        "pre_padding": [p.pad_h.before, p.pad_w.before],
+        "post_padding": [p.pad_h.behind, p.pad_w.behind],
+        "stride": [p.stride_h, p.stride_w],
+        "dilation": [p.dilation_h, p.dilation_w],
+    }
+
+
+def _first_plan(graph: Any, wanted: tuple[str, ...], barred: tuple[str, ...]) -> str:
+    """Build the first plan with these notes and return its name. Raises Unsupported where there is none."""
+    cudnn = _frontend()
+    graph.create_execution_plans([getattr(cudnn.heur_mode, mode) for mode in _MODES])
+    graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in barred])
+    if wanted:
+        graph.select_numeric_notes([getattr(cudnn.numerical_note, name) for name in wanted])
+    for index in range(graph.get_execution_plan_count()):
+        try:
+            graph.build_plan_at_index(index)
+        except cudnn.cudnnGraphNotSupportedError:  # ruled out by its notes, or not for this device after all
+            continue
+        return str(graph.get_plan_name_at_index(index))
+    with_, without = (", ".join(names) or "nothing" for names in (wanted, barred))
+    raise Unsupported(f"none of cuDNN's {graph.get_execution_plan_count()} plans notes {with_} and not {without}")
+
+
+class _Planned(NamedTuple):
+    """A graph that can be executed, its tensors by operand, and the plan that was built."""
+
+    graph: Any
+    tensors: dict[str, Any]
+    plan: str
+
+
+@lru_cache(maxsize=1)  # good for all operands of a problem
+def _planned(problem: ConvProblem, wanted: tuple[str, ...], barred: tuple[str, ...]) -> _Planned:
+    graph, tensors = _graph(problem)
+    try:
+        graph.validate()
+        graph.build_operation_graph()
+        return _Planned(graph, tensors, _first_plan(graph, wanted, barred))
+    except _frontend().cudnnGraphNotSupportedError as error:
+        raise Unsupported(str(error).strip().split("\n")[0]) from None
+
+
+def _launch(problem: ConvProblem, x: ConvOperands, wanted: tuple[str, ...], barred: tuple[str, ...]) -> Launch:
+    _frontend().set_stream(_handle(), x.stream.ptr)
+    graph, tensors, plan = _planned(problem, wanted, barred)
+    x.chose(plan=plan)
+    needed = graph.get_workspace_size()
+    space = int(x.scratch((-(-needed // 2),), "f16").data.ptr) if needed else None
+    addresses = {tensor: int(getattr(x, name).data.ptr) for name, tensor in tensors.items()}
+    return partial(graph.execute, addresses, space, handle=_handle())
+
+
+def _version(problem: ConvProblem) -> str:
+    cudnn = _frontend()
+    return f"cudnn {cudnn.backend_version_string()} by cudnn-frontend {cudnn.__version__}"
+
+
+_FRONTEND: dict[str, Any] = {
+    "provider": "cudnn_frontend",
+    "device": "cuda",
+    "modules": ("cupy", "cudnn"),
+    "library_version": _version,
+}
+_FP32: dict[str, Any] = {**_FRONTEND, "dtypes": ("f32",)}
+
+
+@kernel("conv", **_FP32)
+def fma(problem: ConvProblem, x: ConvOperands) -> Launch:
+    """First engine of cuDNN's heuristics without tensor cores, Winograd and FFT."""
+    return _launch(problem, x, (), (*_COARSE, *_OTHER_COORDINATES))
+
+
+@kernel("conv", numerics="fft", executed=spectral, **_FP32)
+def fft(problem: ConvProblem, x: ConvOperands) -> Launch:
+    """First engine of cuDNN's heuristics that is noted FFT, without tensor cores."""
+    return _launch(problem, x, ("FFT",), _COARSE)
+
+
+@kernel("conv", numerics="winograd", supports=three_by_three, executed=products(2), **_FP32)
+def winograd(problem: ConvProblem, x: ConvOperands) -> Launch:
+    """First engine of cuDNN's heuristics that is noted WINOGRAD_TILE_4x4, without tensor cores."""
+    return _launch(problem, x, ("WINOGRAD_TILE_4x4",), _COARSE)
+
+
+@kernel("conv", numerics="winograd4", supports=three_by_three, executed=products(4), **_FP32)
+def winograd4(problem: ConvProblem, x: ConvOperands) -> Launch:
+    """First engine of cuDNN's heuristics that is noted WINOGRAD_TILE_6x6, without tensor cores."""
+    return _launch(problem, x, ("WINOGRAD_TILE_6x6",), _COARSE)
+
+
+@kernel("conv", numerics={"f32": "tf32", "f16": "f16", "bf16": "bf16"}, **_FRONTEND)
+def tensor_core(problem: ConvProblem, x: ConvOperands) -> Launch:
+    """First engine of cuDNN's heuristics that is noted TENSOR_CORE, with sums in FP32."""
+    return _launch(problem, x, ("TENSOR_CORE",), ("REDUCED_PRECISION_REDUCTION", *_OTHER_COORDINATES))

@@ -1,0 +1,254 @@
+"""The cuDNN calls mean the problem: a stand-in under cuDNN's prototypes computes what its documentation says."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from column_major import array
+
+from bench.measure.operands import logical
+from bench.plan.discovery import discover
+from bench.plan.dtypes import numpy_dtype
+from bench.plan.errors import Unsupported
+from kernels.conv import _cudnn
+from kernels.conv import cudnn as declared
+
+REGISTRY = discover()
+KERNELS = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernels.conv.cudnn"]
+SHAPES = (
+    "n2c4h5w7k6r3s3/{}/{}/{}",
+    "n2c4h9w8k6r3s3pad1stride2x1/{}/{}/{}/g2",
+    "n1c3h8w6k2r2s1pad0x2stride1x3/{}/{}/{}/dil3x2",
+    "n3c6h1w5k6r1s1/{}/{}/{}/g6",
+)
+PROBLEMS = [
+    REGISTRY.problem("conv/" + shape.format(dtype, layout, direction))
+    for shape in SHAPES
+    for dtype in ("f32", "f16", "bf16")
+    for layout in ("nchw", "nhwc")
+    for direction in ("fprop", "dgrad", "wgrad")
+]
+FMA, TENSOR_OP, DEFAULT = 3, 1, 0
+ALGORITHMS = {
+    "fprop": {
+        "implicit_gemm": 0,
+        "implicit_precomp_gemm": 1,
+        "gemm": 2,
+        "direct": 3,
+        "fft": 4,
+        "fft_tiling": 5,
+        "winograd": 6,
+        "winograd_nonfused": 7,
+    },
+    "dgrad": {"algo_0": 0, "algo_1": 1, "fft": 2, "fft_tiling": 3, "winograd": 4, "winograd_nonfused": 5},
+    "wgrad": {
+        "algo_0": 0,
+        "algo_1": 1,
+        "fft": 2,
+        "algo_3": 3,
+        "winograd": 4,
+        "winograd_nonfused": 5,
+        "fft_tiling": 6,
+    },
+}
+MISSING = {("fprop", "direct"): "NOT_SUPPORTED", ("wgrad", "winograd"): "BAD_PARAM"}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if not compiler:
+        if os.environ.get("CI"):
+            raise RuntimeError("no C++ compiler")
+        pytest.skip("no C++ compiler; install g++")
+    target = tmp_path_factory.mktemp("cudnn") / "libcudnn.so.9"
+    source = Path(__file__).with_name("cudnn_standin.cpp")
+    subprocess.run([compiler, "-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(target), str(source)], check=True)
+    return str(target)
+
+
+@pytest.fixture
+def standin(library: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ctypes.CDLL]:
+    monkeypatch.setattr(_cudnn, "library_path", lambda: library)
+    caches = (_cudnn.cudnn, _cudnn.handle, declared._descriptors)
+    for cache in caches:
+        cache.cache_clear()
+    yield ctypes.CDLL(library)
+    for cache in caches:
+        cache.cache_clear()
+
+
+def told(standin: ctypes.CDLL, name: str) -> int:
+    return ctypes.c_int.in_dll(standin, f"standin_{name}").value
+
+
+class Operands(SimpleNamespace):
+    """Operands on the host, which keep the scratch that is taken."""
+
+    def __init__(self, problem: Any, seed: int = 0) -> None:
+        rng, self.flat, self.taken = np.random.default_rng(seed), {}, []
+        for spec in problem.operands():
+            values = np.full(spec.elements, np.nan) if spec.role == "out" else rng.uniform(-1, 1, spec.elements)
+            self.flat[spec.name] = values.astype(numpy_dtype(spec.dtype))
+        self.views = {spec.name: logical(self.flat[spec.name], spec) for spec in problem.operands()}
+        arrays = {name: array(values) for name, values in self.flat.items()}
+        super().__init__(stream=SimpleNamespace(ptr=5), threads=1, **arrays)
+
+    def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
+        self.taken.append(np.zeros(shape, numpy_dtype(dtype)))
+        return array(self.taken[-1])
+
+    def complaint(self, problem: Any, numerics: str) -> str | None:
+        output = next(spec.name for spec in problem.operands() if spec.role == "out")
+        inputs = {name: view.copy() for name, view in self.views.items() if name != output}
+        reference = problem.reference(inputs, np.random.default_rng(1))
+        return problem.check({output: self.views[output]}, reference, numerics).reason
+
+
+def launch(kernel: Any, problem: Any) -> Operands:
+    operands = Operands(problem)
+    kernel.setup(problem, operands)()
+    return operands
+
+
+def taken(kernel: Any) -> list[Any]:
+    """The problems of the kernel that cuDNN, as the stand-in has it, takes."""
+    return [
+        problem
+        for problem in PROBLEMS
+        if kernel.refuses(problem) is None and (problem.direction, kernel.name) not in MISSING
+    ]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
+def test_cudnn_is_asked_for_the_problem(kernel: Any, standin: ctypes.CDLL) -> None:
+    for problem in taken(kernel):
+        operands = launch(kernel, problem)
+        assert operands.complaint(problem, kernel.numerics_for(problem)) is None, problem.id
+
+
+def test_every_algorithm_of_every_pass_has_a_kernel(standin: ctypes.CDLL) -> None:
+    named = {direction: {} for direction in ALGORITHMS}
+    for kernel in KERNELS:
+        for problem in PROBLEMS[:18]:
+            if kernel.refuses(problem) is None:
+                name = kernel.name.removesuffix("_tf32")
+                if (problem.direction, name) in MISSING:
+                    number = ALGORITHMS[problem.direction][name]
+                else:
+                    launch(kernel, problem)
+                    number = told(standin, "algo")
+                    assert told(standin, "direction") == list(ALGORITHMS).index(problem.direction)
+                named[problem.direction][name] = number
+    assert named == ALGORITHMS
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
+def test_the_precision_class_is_the_math_type(kernel: Any, standin: ctypes.CDLL) -> None:
+    for problem in taken(kernel):
+        launch(kernel, problem)
+        wanted = FMA if kernel.numerics_for(problem) in ("fp32", "fft", "winograd", "winograd4") else TENSOR_OP
+        assert told(standin, "math") == (DEFAULT if kernel.numerics_for(problem) == "tf32" else wanted)
+        assert told(standin, "compute") == 0
+
+
+def test_the_workspace_is_scratch_and_the_stream_is_that_of_the_operands(standin: ctypes.CDLL) -> None:
+    problem = PROBLEMS[0]
+    for name, nbytes in (("implicit_gemm", 0), ("gemm", 1005)):
+        operands = launch(REGISTRY.kernels[f"conv/cudnn.{name}"], problem)
+        assert [part.nbytes for part in operands.taken] == ([nbytes + 1] if nbytes else [])
+        assert all((part.view(np.uint8)[:nbytes] == 0xFF).all() for part in operands.taken)
+        assert ctypes.c_size_t.in_dll(standin, "standin_nbytes").value == nbytes
+        assert ctypes.c_void_p.in_dll(standin, "standin_stream").value == 5
+
+
+@pytest.mark.parametrize(("direction", "name"), MISSING)
+def test_what_cudnn_has_not_is_unsupported_with_its_status(direction: str, name: str, standin: ctypes.CDLL) -> None:
+    problem = next(problem for problem in PROBLEMS if problem.direction == direction)
+    status = MISSING[direction, name]
+    with pytest.raises(Unsupported, match=rf"cudnnGetConvolution\w+WorkspaceSize returned {status}$"):
+        REGISTRY.kernels[f"conv/cudnn.{name}"].setup(problem, Operands(problem))
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "text"),
+    [
+        (3002, Unsupported, "cudnnConvolutionForward returned SHAPE"),
+        (4004, MemoryError, "cudnnConvolutionForward returned ALLOCATION"),
+        (2000, RuntimeError, "cudnnConvolutionForward returned BAD_PARAM"),
+        (5000, RuntimeError, "cudnnConvolutionForward returned FAILED"),
+    ],
+)
+def test_no_status_of_a_run_is_lost(number: int, error: type[Exception], text: str, standin: ctypes.CDLL) -> None:
+    run = REGISTRY.kernels["conv/cudnn.gemm"].setup(PROBLEMS[0], Operands(PROBLEMS[0]))
+    ctypes.c_int.in_dll(standin, "standin_next_status").value = number
+    with pytest.raises(error, match=f"^{text}$"):
+        run()
+    run()
+
+
+def test_a_missing_library_gives_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cudnn, "library_path", lambda: "libcudnn_is_not_here.so.9")
+    _cudnn.cudnn.cache_clear()
+    with pytest.raises(Unsupported, match=r"^found no libcudnn.so.9; pip install nvidia-cudnn-cu13$"):
+        _cudnn.cudnn()
+
+
+@pytest.mark.parametrize("pad", ["pad0-1", "pad1x2-1"])
+def test_uneven_padding_is_refused(pad: str) -> None:
+    for direction in ALGORITHMS:
+        problem = REGISTRY.problem(f"conv/n1c1h5w5k1r3s3{pad}/f32/nchw/{direction}")
+        reasons = [kernel.refuses(problem) for kernel in KERNELS if kernel.outside(problem) is None]
+        assert reasons
+        assert all(reason and "expected the same before and behind" in reason for reason in reasons)
+
+
+def test_declared_operations_are_no_more_than_those_of_direct_convolution_with_large_filters() -> None:
+    large = REGISTRY.problem("conv/n8c64h64w64k128r9s9/f32/nchw/fprop")
+    assert 0 < REGISTRY.kernels["conv/cudnn.fft"].executed(large) < large.flop
+    small = REGISTRY.problem("conv/n1c8h8w8k8r3s3/f32/nchw/fprop")
+    assert REGISTRY.kernels["conv/cudnn.winograd"].executed(small) == small.flop * 16 // 36
+
+
+def test_the_real_library_takes_the_descriptors_and_finds_the_output_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    caches = (_cudnn.cudnn, declared._descriptors)
+    for cache in caches:
+        cache.cache_clear()
+    try:
+        api = _cudnn.cudnn()
+    except Unsupported as missing:
+        pytest.skip(str(missing))
+    assert api.version.startswith("9.")
+    assert api.status(3000) == "CUDNN_STATUS_NOT_SUPPORTED"
+    size = [ctypes.c_int() for _ in range(4)]
+    for problem in PROBLEMS:
+        described = declared._descriptors(problem, FMA)
+        pointers = [ctypes.byref(part) for part in size]
+        handles = (described.convolution, described.x, described.w)
+        assert api.cudnnGetConvolution2dForwardOutputDim(*handles, *pointers) == 0
+        assert [part.value for part in size] == [problem.n, problem.k, problem.p, problem.q], problem.id
+        assert _stored(api, described.x) == _strides(problem, "x")
+        assert _stored(api, described.y) == _strides(problem, "y")
+    for cache in caches:
+        cache.cache_clear()
+
+
+def _stored(api: Any, tensor: Any) -> tuple[int, ...]:
+    """n, c, h, w and their strides, as the library has them."""
+    numbers = [ctypes.c_int() for _ in range(9)]
+    assert api.cudnnGetTensor4dDescriptor(tensor, *map(ctypes.byref, numbers)) == 0
+    return tuple(number.value for number in numbers[1:])
+
+
+def _strides(problem: Any, name: str) -> tuple[int, ...]:
+    spec = next(spec for spec in problem.operands() if spec.name == name)
+    view = logical(np.empty(spec.elements, np.uint8), spec)
+    view = view.transpose(0, 3, 1, 2) if problem.layout == "nhwc" else view
+    return (*view.shape, *view.strides)

@@ -1,0 +1,214 @@
+"""cuFFT and cuBLAS are asked for the convolution: stand-ins on host memory compute what both document.
+
+The kernels that cut and paste tiles are compiled by the C++ compiler and run thread by thread.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from column_major import array
+
+from bench.measure.operands import logical
+from bench.plan.discovery import discover
+from kernels.conv import _cufft, cufft
+from kernels.gemm import _cublas
+
+REGISTRY = discover()
+DIRECTIONS = ("fprop", "dgrad", "wgrad")
+SHAPES = (
+    "n2c3h37w21k5r3s5pad1x2",
+    "n1c4h19w40k6r3s3pad0-1x2-0stride2x3/{}/{}/{}/g2",
+    "n3c2h23w5k4r3s2pad2x1/{}/{}/{}/dil4x3",
+    "n1c1h1w1k1r1s1",
+    "n2c6h1w41k6r1s7pad0x3stride1x9/{}/{}/{}/g6",
+    "n1c2h9w9k3r2s1stride4",
+)
+SHIM = """
+struct Index { unsigned x; } blockIdx, blockDim, threadIdx;
+#define __global__
+"""
+RUN = """
+extern "C" void run_NAME(unsigned grid, unsigned block, const float* source, float* target) {
+    blockDim.x = block;
+    for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x)
+        for (threadIdx.x = 0; threadIdx.x < block; ++threadIdx.x) NAME(source, target);
+}
+"""
+
+
+def _view(pointer: int, kind: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """An array over memory, its strides in elements."""
+    size = np.dtype(kind).itemsize
+    extent = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+    raw = (ctypes.c_char * (extent * size)).from_address(pointer)
+    return np.lib.stride_tricks.as_strided(np.frombuffer(raw, kind), shape, [stride * size for stride in strides])
+
+
+class Plan:
+    """`cupy.cuda.cufft.PlanNd` of single-precision real transforms in two dimensions, by cuFFT's advanced layout."""
+
+    def __init__(self, shape: Any, *layout: Any) -> None:
+        inner, istride, idist, outer, ostride, odist, self.kind, batch, *_ = layout
+        self.shape, half = shape, (shape[0], shape[1] // 2 + 1)
+        read, written = (shape, half) if self.kind == 0x2A else (half, shape)
+        self.read = (batch, *read), (idist, istride * inner[1], istride)
+        self.written = (batch, *written), (odist, ostride * outer[1], ostride)
+        self.work_area = SimpleNamespace(mem=SimpleNamespace(size=512))
+
+    def fft(self, source: Any, target: Any, direction: int) -> None:
+        forward = self.kind == 0x2A
+        assert direction == (-1 if forward else 1)
+        kinds = (np.float32, np.complex64) if forward else (np.complex64, np.float32)
+        found, result = _view(source.data.ptr, kinds[0], *self.read), _view(target.data.ptr, kinds[1], *self.written)
+        if forward:
+            result[...] = np.fft.rfft2(found)
+        else:
+            result[...] = np.fft.irfft2(found, self.shape) * (self.shape[0] * self.shape[1])
+
+
+class Blas:
+    """cublasCgemm3mStridedBatched, with the three products of real matrices in single precision."""
+
+    def set_stream(self, handle: int, stream: int) -> None: ...
+    def set_workspace(self, handle: int, pointer: int, nbytes: int) -> None: ...
+
+    def cgemm3m_strided_batched(self, handle: int, op_a: int, op_b: int, m: int, n: int, k: int, *rest: int) -> None:
+        alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, batch = rest
+        alpha, beta = (complex(_view(pointer, np.complex64, (1,), (1,))[0]) for pointer in (alpha, beta))
+        assert beta == 0
+        left = _operand(a, op_a, lda, stride_a, batch, m, k)
+        right = _operand(b, op_b, ldb, stride_b, batch, k, n)
+        result = _view(c, np.complex64, (batch, m, n), (stride_c, 1, ldc))
+        real, imaginary = left.real @ right.real, left.imag @ right.imag
+        mixed = (left.real + left.imag) @ (right.real + right.imag)
+        result[...] = np.complex64(alpha) * ((real - imaginary) + 1j * (mixed - real - imaginary)).astype(np.complex64)
+
+
+def _operand(pointer: int, op: int, ld: int, stride: int, batch: int, rows: int, columns: int) -> Any:
+    if op == 0:
+        return _view(pointer, np.complex64, (batch, rows, columns), (stride, 1, ld))
+    assert op == 2
+    return _view(pointer, np.complex64, (batch, rows, columns), (stride, ld, 1)).conj()
+
+
+@pytest.fixture(scope="module")
+def compiler() -> str:
+    found = shutil.which("g++") or shutil.which("clang++")
+    if not found:
+        if os.environ.get("CI"):
+            raise RuntimeError("no C++ compiler")
+        pytest.skip("no C++ compiler; install g++")
+    return found
+
+
+@pytest.fixture
+def standins(compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy, of which there are a plan and a module here, and cuBLAS."""
+
+    class Module:
+        def __init__(self, code: str) -> None:
+            names = [word.split("(")[0] for word in code.split() if word.startswith(("cut_", "paste_"))]
+            path = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+            source = SHIM + code + "".join(RUN.replace("NAME", name) for name in names)
+            command = [compiler, "-x", "c++", "-O1", "-shared", "-fPIC", "-Wno-narrowing", "-o", str(path), "-"]
+            subprocess.run(command, input=source, text=True, check=True)
+            self.library = ctypes.CDLL(str(path))
+
+        def get_function(self, name: str) -> Any:
+            run = self.library[f"run_{name}"]
+            run.argtypes = (ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p)
+            return lambda grid, block, arrays: run(*grid, *block, *(part.data.ptr for part in arrays))
+
+    cupy, cuda, transforms = ModuleType("cupy"), ModuleType("cupy.cuda"), ModuleType("cupy.cuda.cufft")
+    cupy.RawModule, cupy.cuda, cuda.cufft, transforms.PlanNd = Module, cuda, transforms, Plan
+    for module in (cupy, cuda, transforms):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(_cublas, "_cublas", lambda: _cublas._CuBlas(Blas(), 7, array(np.empty(1, np.uint8))))
+    cufft._plans.cache_clear()
+    cufft._movers.cache_clear()
+
+
+class Operands(SimpleNamespace):
+    def __init__(self, problem: Any) -> None:
+        rng, self.flat, self.kept, self.chosen = np.random.default_rng(0), {}, [], {}
+        for spec in problem.operands():
+            values = np.full(spec.elements, np.nan) if spec.role == "out" else rng.uniform(-1, 1, spec.elements)
+            self.flat[spec.name] = values.astype(np.float32)
+        arrays = {name: array(values) for name, values in self.flat.items()}
+        super().__init__(stream=SimpleNamespace(ptr=5), threads=1, **arrays)
+
+    def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
+        self.kept.append(np.full(shape, np.nan, np.float32))
+        return array(self.kept[-1])
+
+    def chose(self, **settings: Any) -> None:
+        self.chosen |= settings
+
+
+def _problems() -> list[Any]:
+    texts = [shape if "/" in shape else shape + "/{}/{}/{}" for shape in SHAPES]
+    return [
+        REGISTRY.problem("conv/" + text.format("f32", layout, direction))
+        for text in texts
+        for layout in ("nchw", "nhwc")
+        for direction in DIRECTIONS
+    ]
+
+
+def _complaint(problem: Any, run: Any) -> str | None:
+    operands = Operands(problem)
+    views = {spec.name: logical(operands.flat[spec.name], spec) for spec in problem.operands()}
+    output = next(spec.name for spec in problem.operands() if spec.role == "out")
+    inputs = {name: view.copy() for name, view in views.items() if name != output}
+    reference = problem.reference({name: view.copy() for name, view in inputs.items()}, np.random.default_rng(1))
+    run(operands)()
+    assert all(np.array_equal(views[name], values) for name, values in inputs.items())
+    return problem.check({output: views[output]}, reference, "fft").reason
+
+
+@pytest.mark.parametrize("problem", _problems(), ids=lambda problem: problem.id)
+def test_the_convolution_comes_of_transforms_and_products(problem: Any, standins: None) -> None:
+    for name in ("full", "tiled"):
+        kernel = REGISTRY.kernels[f"conv/cufft.{name}"]
+        assert kernel.refuses(problem) is None
+        assert _complaint(problem, lambda x, kernel=kernel: kernel.setup(problem, x)) is None, name
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_small_and_oblong_tiles_join_up(direction: str, standins: None) -> None:
+    problem = REGISTRY.problem(f"conv/n2c2h17w23k3r3s2pad1stride2x1/f32/nhwc/{direction}")
+    for sides in ((3, 2), (4, 8), (7, 5), (16, 3)):
+        assert _complaint(problem, lambda x, sides=sides: cufft._convolve(problem, x, sides)) is None, sides
+
+
+def test_the_rows_tell_the_tile_and_the_scratch(standins: None) -> None:
+    problem = REGISTRY.problem("conv/n1c2h8w8k3r3s3/f32/nchw/fprop")
+    operands = Operands(problem)
+    cufft.full(problem, operands)
+    assert operands.chosen == {"tile": "8x8"}
+    tiles, x, w, y = (part.shape for part in operands.kept)
+    assert (tiles, x, w, y) == ((6 * 64,), (40, 2, 2), (40, 6, 2), (40, 3, 2))
+    assert REGISTRY.kernels["conv/cufft.full"].library_scratch(problem) == 3 * 512 + _cublas.WORKSPACE_BYTES
+
+
+def test_tiles_execute_less_than_whole_images_where_filters_are_small() -> None:
+    problem = REGISTRY.problem("conv/n128c64h64w64k128r9s9/f32/nchw/fprop")
+    tiled, full = (REGISTRY.kernels[f"conv/cufft.{name}"].executed(problem) for name in ("tiled", "full"))
+    assert tiled <= full < problem.flop
+    small = _cufft.cuts(REGISTRY.problem("conv/n1c1h8w8k1r1s1/f32/nchw/fprop"), (8, 8))
+    assert _cufft.executed(small) == 3 * 2.5 * 64 * 6 + 6 * 40
+
+
+def test_counts_beyond_c_ints_are_refused() -> None:
+    problem = REGISTRY.problem("conv/n65536c32768h8w8k1r3s3/f32/nchw/fprop")
+    for name in ("full", "tiled"):
+        reason = REGISTRY.kernels[f"conv/cufft.{name}"].refuses(problem)
+        assert reason == f"{2**31} transforms, expected at most {2**31 - 1}"

@@ -1,0 +1,274 @@
+"""Convolution's ids, sizes, reference, tolerance and checks: what is right passes, what is wrong does not."""
+
+import itertools
+
+import msgspec
+import numpy as np
+import pytest
+
+from bench.measure.operands import Draw
+from bench.plan.discovery import discover
+from bench.plan.dtypes import NUMERICS
+from kernels.conv import _reference
+from kernels.conv._winograd import F2, F4, growth
+from kernels.conv.problem import ConvProblem, Pad, as_nchw
+
+SMALL = [
+    "n2c3h5w6k4r3s2pad1/f32/nchw",
+    "n1c2h1w1k3r1s1/f32/nhwc",
+    "n2c4h6w5k6r2s3pad0-2x1-0stride2x3/f32/nchw|/g2",
+    "n1c3h7w6k2r3s3pad2x1stride3/f32/nhwc|/dil2",
+    "n2c4h5w4k8r3s1pad1-0x0stride1x2/f16/nhwc|/dil1x3/g4",
+    "n1c1h1w9k2r1s4pad0x2stride1x2/bf16/nchw|/dil1x2",
+    "n1c2h2w2k2r4s4pad1-3x3-0/f32/nchw|/g2",
+    "n1c2h3w3k3r1s1pad2stride4/f32/nchw",
+]
+
+
+def small(text: str, direction: str) -> tuple[ConvProblem, dict[str, np.ndarray]]:
+    sizes, _, words = text.partition("|")
+    return drawn(f"conv/{sizes}/{direction}{words}")
+
+
+def drawn(text: str) -> tuple[ConvProblem, dict[str, np.ndarray]]:
+    problem = discover().problem(text)
+    assert isinstance(problem, ConvProblem)
+    draw = Draw(problem, 7)
+    draw.redraw()
+    return problem, draw.views("C")
+
+
+def output(problem: ConvProblem, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Values with channels in second place, as a kernel would have stored them."""
+    name = {"fprop": "y", "dgrad": "x", "wgrad": "w"}[problem.direction]
+    stored = values.transpose(0, 2, 3, 1) if problem.layout == "nhwc" else values
+    return {name: np.ascontiguousarray(stored, np.float32)}
+
+
+def by_definition(p: ConvProblem, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    """Seven loops over what the class's docstring says, in plain Python numbers."""
+    arrays = {name: as_nchw(array, p.layout).astype(float) for name, array in inputs.items()}
+    shapes = {"x": (p.n, p.c, p.h, p.w), "w": (p.k, p.c // p.groups, p.r, p.s), "y": (p.n, p.k, p.p, p.q)}
+    (out,) = (name for name in shapes if name not in arrays)
+    arrays[out] = np.zeros(shapes[out])
+    depth, filters = p.c // p.groups, p.k // p.groups
+    axes = (p.n, p.k, p.p, p.q, depth, p.r, p.s)
+    for n, k, i, j, c, a, b in itertools.product(*(range(size) for size in axes)):
+        h = i * p.stride_h + a * p.dilation_h - p.pad_h.before
+        w = j * p.stride_w + b * p.dilation_w - p.pad_w.before
+        if 0 <= h < p.h and 0 <= w < p.w:
+            place = {"x": (n, k // filters * depth + c, h, w), "w": (k, c, a, b), "y": (n, k, i, j)}
+            one, other = (arrays[name][place[name]] for name in shapes if name != out)
+            arrays[out][place[out]] += one * other
+    return arrays[out]
+
+
+def problems():
+    """Every way to write padding, stride, dilation and groups, in every layout, direction and storage type."""
+    for values in itertools.product(
+        (0, 1, "1x2", "0-1x0-1", "2-0x3"), (1, 2, "1x2"), (1, "2x1"), (1, 3), ("nchw", "nhwc"), ("f32", "f16", "bf16")
+    ):
+        names = ("pad", "stride", "dilation", "groups", "layout", "dtype")
+        for direction in ("fprop", "dgrad", "wgrad"):
+            options = dict(zip(names, values, strict=True))
+            yield ConvProblem(n=1, c=6, h=9, w=11, k=3, r=3, s=2, direction=direction, **options)
+
+
+def test_every_problem_is_found_again_by_its_id() -> None:
+    made = list(problems())
+    assert [p.id for p in made if discover().problem(p.id) != p] == []
+    assert len({p.id for p in made}) == len(made) == 5 * 3 * 2 * 2 * 2 * 3 * 3
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("pad1x1", "pad1"),
+        ("pad1-1x1-1", "pad1"),
+        ("pad1-1", "pad1"),
+        ("pad0-1", "pad0-1x0-1"),
+        ("pad2x2-2", "pad2"),
+        ("pad1-1x2", "pad1x2"),
+        ("pad0x0", ""),
+        ("pad007", "pad7"),
+        ("stride2x2", "stride2"),
+        ("stride1x1", ""),
+    ],
+)
+def test_equal_problems_have_one_id(written: str, canonical: str) -> None:
+    sizes = "conv/n1c4h8w8k4r3s3"
+    assert discover().problem(f"{sizes}{written}/f32/nchw/fprop").id == f"{sizes}{canonical}/f32/nchw/fprop"
+
+
+def test_padding_names_the_two_ends_of_height_and_width() -> None:
+    problem = discover().problem("conv/n1c1h4w4k1r1s1pad1-2x3-4/f32/nchw/fprop")
+    assert (problem.pad_h, problem.pad_w) == (Pad(1, 2), Pad(3, 4))
+    assert (problem.p, problem.q) == (4 + 3, 4 + 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("n1c4h3w9k4r5s3pad0x1/f32/nchw/fprop", "r is 5, expected at most the padded image's 3"),
+        ("n1c4h9w3k4r3s5/f32/nchw/fprop", "s is 5, expected at most the padded image's 3"),
+        ("n1c4h6w9k4r4s3/f32/nchw/fprop/dil2", "r is 4, which spans 7 when dilated by 2, expected at most"),
+        ("n1c4h9w9k6r3s3/f32/nchw/fprop/g3", "groups is 3, expected a divisor of c = 4"),
+        ("n1c6h9w9k4r3s3/f32/nchw/fprop/g3", "groups is 3, expected a divisor of k = 4"),
+        ("n1c4h9w9k4r3s3pad-1/f32/nchw/fprop", "pad is '-1', expected integers >= 0"),
+        ("n1c4h9w9k4r3s3pad1x2x3/f32/nchw/fprop", "pad is '1x2x3', expected integers >= 0"),
+        ("n1c4h9w9k4r3s3stride0/f32/nchw/fprop", "stride is '0', expected integers >= 1"),
+        ("n1c4h9w9k4r3s3stride1-2/f32/nchw/fprop", "stride is '1-2', expected integers >= 1"),
+        ("n1c4h9w9k4r3s3/f32/nchw/fprop/dil0", "dilation is '0', expected integers >= 1"),
+        ("n1c4h9w9k4r3s3/f32/nchw/fprop/g0", "groups is 0, expected"),
+        ("n1c4h9w0k4r3s3/f32/nchw/fprop", "w is 0, expected"),
+        ("n1c4h9w9k4r3s3/f64/nchw/fprop", "dtype is 'f64', expected one of f32, f16, bf16"),
+        ("n1c4h9w9k4r3s3/f32/nchw/backward", "direction is 'backward', expected one of fprop, dgrad, wgrad"),
+        ("n1c4h9w9k4r3s3/f32/chwn/fprop", "layout is 'chwn', expected one of nchw, nhwc"),
+        ("n1c4h9w9k4r3s3/f32/nchw", "has no layout and direction"),
+        ("n1c4h9w9k4r3s3/f32/nchw/fprop/x2", "'x2' is not a part of a conv id; expected dilN or gN"),
+        ("n1c4h9w9k4r3/f32/nchw/fprop", "sizes are 'n1c4h9w9k4r3', expected"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_parameter(text: str, found: str, complaint) -> None:
+    line = complaint(lambda: discover().problem(f"conv/{text}"))
+    assert line.startswith(f"conv/{text}: {found}")
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({"pad": -1}, "pad is -1, expected integers >= 0"),
+        ({"pad": 1.5}, "pad is 1.5, expected"),
+        ({"stride": 0}, "stride is 0, expected integers >= 1"),
+        ({"groups": 3}, "groups is 3, expected a divisor of c = 4"),
+        ({"r": 12}, "r is 12, expected at most the padded image's 9"),
+    ],
+)
+def test_bad_values_of_a_suite_are_one_line_that_names_the_parameter(values: dict, found: str, complaint) -> None:
+    sizes = {"n": 1, "c": 4, "h": 9, "w": 9, "k": 4, "r": 3, "s": 3, "dtype": "f32"}
+    assert complaint(lambda: ConvProblem.make(sizes | values, "suite.toml")).startswith(f"suite.toml: {found}")
+
+
+@pytest.mark.parametrize(
+    ("text", "gflop", "mb"),
+    [
+        # VGG-16 conv3_2: 2 x 256 x 256 x 9 x 56^2; 256 x 56^2 twice and 256 x 256 x 9 elements of 4 bytes.
+        ("n1c256h56w56k256r3s3pad1/f32/nchw/fprop", 3.699376128, 8.781824),
+        ("n1c256h56w56k256r3s3pad1/f32/nhwc/wgrad", 3.699376128, 8.781824),
+        # ResNet-50 conv1, 112 x 112 outputs; in half precision.
+        ("n1c3h224w224k64r7s7pad3stride2/f16/nhwc/fprop", 0.236027904, 1.925504),
+        # MobileNet, depthwise.
+        ("n1c32h112w112k32r3s3pad1/f32/nchw/dgrad/g32", 0.007225344, 3.212416),
+    ],
+)
+def test_flop_and_traffic_of_known_layers(text: str, gflop: float, mb: float) -> None:
+    problem = discover().problem(f"conv/{text}")
+    assert problem.flop == round(gflop * 1e9)
+    assert problem.traffic_bytes == round(mb * 1e6)
+
+
+def test_operands_are_those_of_the_layout_and_the_direction() -> None:
+    def found(words: str) -> dict[str, tuple]:
+        operands = discover().problem(f"conv/n2c6h5w7k4r3s2/{words}/g2").operands()
+        return {operand.name: (operand.shape, operand.role) for operand in operands}
+
+    assert found("f32/nchw/fprop") == {"x": ((2, 6, 5, 7), "in"), "w": ((4, 3, 3, 2), "in"), "y": ((2, 4, 3, 6), "out")}
+    assert found("f32/nhwc/dgrad") == {"x": ((2, 5, 7, 6), "out"), "w": ((4, 3, 2, 3), "in"), "y": ((2, 3, 6, 4), "in")}
+    assert found("f32/nhwc/wgrad")["w"] == ((4, 3, 2, 3), "out")
+
+
+@pytest.mark.parametrize("direction", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("text", SMALL)
+def test_reference_is_the_definition(text: str, direction: str) -> None:
+    problem, inputs = small(text, direction)
+    reference = problem.reference(inputs, np.random.default_rng(0))
+    assert reference.places is None
+    assert np.allclose(reference.values, by_definition(problem, inputs), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("direction", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("text", SMALL)
+def test_sampled_reference_is_the_whole_at_its_places(text: str, direction: str, monkeypatch) -> None:
+    problem, inputs = small(text, direction)
+    whole = problem.reference(inputs, np.random.default_rng(0)).values
+    monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
+    sampled = problem.reference(inputs, np.random.default_rng(0))
+    assert np.allclose(sampled.values, whole[sampled.places], rtol=0, atol=1e-13)
+    groups = np.split(whole, problem.groups, axis=0 if direction == "wgrad" else 1)
+    axis = 0 if direction == "wgrad" else 1
+    sums = [np.tensordot(part, signs, (axis, 0)) for part, signs in zip(groups, sampled.signs, strict=True)]
+    assert np.allclose(sampled.checksum, np.stack(sums, axis), rtol=0, atol=1e-12)
+    assert problem.check(output(problem, whole), sampled, "fp32").reason is None
+
+
+@pytest.mark.parametrize("error", [0.01, 1.0, np.nan])
+@pytest.mark.parametrize("direction", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("words", ["nchw", "nhwc"])
+def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(
+    words: str, direction: str, error: float, monkeypatch
+) -> None:
+    monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
+    problem, inputs = drawn(f"conv/n2c12h19w17k18r3s3pad1/f32/{words}/{direction}/g2")
+    reference = problem.reference(inputs, np.random.default_rng(0))
+    wrong = _reference.convolve(problem, {name: as_nchw(array, words) for name, array in inputs.items()})
+    assert problem.check(output(problem, wrong), reference, "fp32").reason is None
+    places = set(zip(*(axis.tolist() for axis in reference.places), strict=True))
+    place = next(p for p in itertools.product(*(range(size) for size in wrong.shape)) if p not in places)
+    wrong[place] += error
+    reason = problem.check(output(problem, wrong), reference, "fp32").reason
+    assert reason is not None
+    assert reason.startswith("checksum of ")
+
+
+def test_an_element_that_was_not_written_is_wrong() -> None:
+    problem, inputs = drawn("conv/n1c3h5w5k2r3s3/f32/nchw/fprop")
+    reference = problem.reference(inputs, np.random.default_rng(0))
+    right = output(problem, reference.values)
+    right["y"].view(np.uint32)[0, 1, 2, 0] = 0x7FC0DEAD
+    assert "y[0, 1, 2, 0] was not written" in problem.check(right, reference, "fp32").reason
+
+
+def test_tolerance_is_tighter_the_more_exact_the_numerics() -> None:
+    problem = discover().problem("conv/n1c64h28w28k64r3s3pad1/f32/nchw/fprop")
+    bounds = {numerics: problem.tolerance(numerics) for numerics in NUMERICS if numerics not in ("exact", "fp64")}
+    order = ["fp32", "3xtf32", "f16", "tf32", "bf16"]  # TF32 is truncated to as many bits as f16 is rounded to
+    assert sorted(order, key=bounds.__getitem__) == order
+    # Winograd's sums are a ninth as long as a plain chain, which makes up for what its transforms lose.
+    assert bounds["winograd"] < bounds["winograd4"] < bounds["f16"]
+    assert bounds["fp32"] < bounds["fft"] < bounds["f16"]
+
+
+def test_tolerance_grows_with_the_reduction_of_each_direction() -> None:
+    problem = discover().problem("conv/n4c64h28w28k8r3s3pad1/f32/nchw/fprop")
+    lengths = {d: msgspec.structs.replace(problem, direction=d).reduction for d in ("fprop", "dgrad", "wgrad")}
+    assert lengths == {"fprop": 64 * 9, "dgrad": 8 * 9, "wgrad": 4 * 28 * 28}
+    bounds = [msgspec.structs.replace(problem, direction=d).tolerance("fp32") for d in ("dgrad", "fprop", "wgrad")]
+    assert bounds == sorted(bounds)
+
+
+@pytest.mark.parametrize("f", [F2, F4])
+def test_the_transforms_compute_a_correlation(f) -> None:
+    rng = np.random.default_rng(3)
+    x, w = rng.uniform(-1, 1, len(f.bt)), rng.uniform(-1, 1, 3)
+    assert np.allclose(f.at @ ((f.g @ w) * (f.bt @ x)), np.correlate(x, w), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("f", [F2, F4])
+def test_growth_is_the_measured_growth_of_errors(f) -> None:
+    # Sums over many channels in single precision, on transformed operands and on as many plain products.
+    rng, channels, tiles = np.random.default_rng(5), 512, 200
+    side = len(f.bt)
+    x, w = rng.uniform(-1, 1, (tiles, channels, side, side)), rng.uniform(-1, 1, (channels, 3, 3))
+
+    def error(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Of sums over channels in single precision, one product after the other, for operands that it holds."""
+        a, b = a.astype(np.float32), b.astype(np.float32)
+        total = np.zeros(a.shape[:1] + a.shape[2:], np.float32)
+        for c in range(channels):
+            total += a[:, c] * b[c]
+        return total - np.einsum("tcij,cij->tij", a.astype(np.float64), b.astype(np.float64))
+
+    plain = error(x, rng.uniform(-1, 1, (channels, side, side)))
+    behind = f.at @ error(f.bt @ x @ f.bt.T, f.g @ w @ f.g.T) @ f.at.T
+    spread = np.sqrt((behind**2).mean(axis=0)).max()
+    assert spread / np.sqrt((plain**2).mean()) == pytest.approx(growth(f), rel=0.1)

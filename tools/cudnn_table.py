@@ -1,0 +1,94 @@
+"""Which of cuDNN's algorithms a GPU and a version of the library still run: `make gpu` writes it to cudnn.md.
+
+A cell holds what an algorithm answered on one probe: `runs` with its workspace, where the result was right, or cuDNN's
+own status. Run by itself, this file prints the table.
+"""
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from tabulate import tabulate
+
+from bench.measure.device import cuda_missing
+from bench.measure.machine import module_missing
+from bench.measure.measurement import Measurement
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.worker import run_job
+
+#: Small, since every answer is verified; the filters are those that algorithms differ in.
+SHAPES = {
+    "3x3": "n8c64h28w28k64r3s3pad1",
+    "5x5": "n8c32h28w28k64r5s5pad2",
+    "9x9": "n8c32h32w32k32r9s9",
+    "7x7/2": "n8c4h64w64k32r7s7pad3stride2",
+}
+#: Every storage type and layout for the first shape, the commonest for the others.
+FORMS = [("3x3", dtype, layout) for dtype in ("f32", "f16", "bf16") for layout in ("nchw", "nhwc")]
+FORMS += [(shape, "f32", "nchw") for shape in list(SHAPES)[1:]]
+DIRECTIONS = ("fprop", "dgrad", "wgrad")
+
+
+class Answer(NamedTuple):
+    """What a kernel said to one probe."""
+
+    kernel: str
+    direction: str
+    probe: str
+    text: str
+    reason: str
+
+
+def probe(pattern: str = "conv/cudnn", forms: Iterable[tuple[str, str, str]] = FORMS) -> list[Answer]:
+    """The answers of the kernels whose ids begin so, each verified, none timed."""
+    registry, found = discover(), []
+    for shape, dtype, layout in forms:
+        for direction in DIRECTIONS:
+            text = f"conv/{SHAPES[shape]}/{dtype}/{layout}/{direction}"
+            problem = registry.problem(text)
+            kernels = [k for k in registry.kernels.values() if k.id.startswith(pattern) and k.outside(problem) is None]
+            job = Job(text, tuple(k.id for k in kernels), "hot", (), 0, Budget(), threads=1, timed=False)
+            rows = run_job(job) if kernels else []
+            found += [_answer(row, direction, f"{shape} {dtype} {layout}") for row in rows]
+    return found
+
+
+def _answer(row: Measurement, direction: str, name: str) -> Answer:
+    if row.status == "ok":
+        return Answer(row.kernel, direction, name, f"runs, {(row.scratch_bytes or 0) / 2**20:.1f} MiB", "")
+    status = re.search(r"returned (?:CUDNN_STATUS_)?(\w+)", row.reason or "")
+    return Answer(row.kernel, direction, name, status[1] if status else row.status, row.reason or "")
+
+
+def table(answers: list[Answer]) -> str:
+    """A line a kernel and direction, a column a probe; below it what the cells have no room for."""
+    probes = list(dict.fromkeys(answer.probe for answer in answers))
+    cells = {(answer.kernel, answer.direction, answer.probe): answer.text for answer in answers}
+    pairs = sorted({(answer.kernel, answer.direction) for answer in answers})
+    lines = [
+        (kernel, direction, *(cells.get((kernel, direction, p), "") for p in probes)) for kernel, direction in pairs
+    ]
+    reasons = sorted({f"- {a.kernel} {a.direction} on {a.probe}: {a.reason}" for a in answers if a.reason})
+    return "\n".join([tabulate(lines, ("kernel", "pass", *probes), tablefmt="github"), "", *reasons])
+
+
+def write(folder: Path) -> None:
+    """cudnn.md among the files of a report."""
+    text = f"# What cuDNN runs here\n\nA probe's filter, storage type and layout; workspace.\n\n{table(probe())}\n"
+    (folder / "cudnn.md").write_text(text, encoding="utf-8")
+
+
+def main() -> int:
+    """Print the table."""
+    if reason := cuda_missing() or module_missing("cupy"):
+        print(f"cudnn_table: {reason}", file=sys.stderr)
+        return 2
+    print(table(probe()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
