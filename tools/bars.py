@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tabulate import tabulate
 
+from conv_bars import conv_bars
 from emulator_bars import emulator_bars
 
 FOUNDING = "gemm/m1024n2048k26752/f32/NT"
@@ -84,6 +85,7 @@ def bars() -> Iterator[Bar]:
     yield overhead()
     yield from transpositions()
     yield from bare_loop()
+    yield from (Bar(*found) for found in conv_bars())
     yield from (Bar(*found) for found in emulator_bars())
 
 

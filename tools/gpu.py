@@ -13,10 +13,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-import cudnn_table
 from gpu_bars import all_bars, measure, verdicts
 from tabulate import tabulate
 
+import cudnn_table
 from agreement import compare_all
 from bench import runner
 from bench.measure.device import cpu_count, cuda_missing, get_device

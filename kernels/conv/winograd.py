@@ -76,18 +76,14 @@ def tiling(problem: ConvProblem, m: int, lanes: int = 1) -> Tiling:
     )
 
 
-def refused(name: str) -> Any:
-    """Why `name` cannot take a problem: the transforms are for 3 x 3 filters that meet neighbours."""
-
-    def supports(problem: ConvProblem) -> str | None:
-        found = {"r": problem.r, "s": problem.s, "stride": problem.stride, "dilation": problem.dilation}
-        found["groups"] = problem.groups
-        for what, expected in (("r", 3), ("s", 3), ("stride", 1), ("dilation", 1), ("groups", 1)):
-            if found[what] != expected:
-                return f"conv/cpu.{name}: {what} is {found[what]}, expected {expected}"
-        return None
-
-    return supports
+def refused(problem: ConvProblem) -> str | None:
+    """Why the problem cannot be taken: the transforms are for 3 x 3 filters that meet neighbours."""
+    found = {"r": problem.r, "s": problem.s, "stride": problem.stride, "dilation": problem.dilation}
+    found["groups"] = problem.groups
+    for what, expected in (("r", 3), ("s", 3), ("stride", 1), ("dilation", 1), ("groups", 1)):
+        if found[what] != expected:
+            return f"{what} is {found[what]}, expected {expected}"
+    return None
 
 
 def executed(problem: ConvProblem, f: Transforms) -> int:
@@ -173,13 +169,13 @@ _CPU: dict[str, Any] = {
 }
 
 
-@kernel("conv", numerics="winograd", supports=refused("winograd"), executed=lambda p: executed(p, F2), **_CPU)
+@kernel("conv", numerics="winograd", supports=refused, executed=lambda p: executed(p, F2), **_CPU)
 def winograd(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Winograd F(2x2,3x3): transforms by Numba, 16 products by the BLAS under SciPy, block of tiles by block."""
     return _launch(problem, x, 2)
 
 
-@kernel("conv", numerics="winograd4", supports=refused("winograd4"), executed=lambda p: executed(p, F4), **_CPU)
+@kernel("conv", numerics="winograd4", supports=refused, executed=lambda p: executed(p, F4), **_CPU)
 def winograd4(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Winograd F(4x4,3x3): transforms by Numba, 36 products by the BLAS under SciPy, block of tiles by block."""
     return _launch(problem, x, 4)

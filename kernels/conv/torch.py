@@ -1,0 +1,54 @@
+"""Convolution by oneDNN, as PyTorch's CPU build calls it."""
+
+from functools import lru_cache
+
+from kernelmark import DTYPES, Launch, kernel
+from kernels.conv.problem import ConvOperands, ConvProblem
+
+
+def _symmetric(problem: ConvProblem) -> str | None:
+    if any(pad.before != pad.behind for pad in (problem.pad_h, problem.pad_w)):
+        return f"pad is {problem.pad}, expected the same before and behind"
+    return None
+
+
+def _output_bytes(problem: ConvProblem) -> int:
+    """PyTorch's own result, which is then copied. oneDNN's reordered operands come on top; it does not tell them."""
+    (output,) = (operand for operand in problem.operands() if operand.role == "out")
+    size = DTYPES[problem.dtype].itemsize
+    for extent in output.shape:
+        size *= extent
+    return size
+
+
+@lru_cache
+def _implementations() -> dict[ConvProblem, str]:
+    """What oneDNN chose for the problems that were set up in this process."""
+    return {}
+
+
+@kernel(
+    "conv",
+    provider="torch",
+    device="cpu",
+    dtypes=("f32",),
+    modules=("numpy", "torch"),
+    threaded=True,
+    supports=_symmetric,
+    library_scratch=_output_bytes,
+    library_version=lambda p: _implementations()[p],
+)
+def conv2d(problem: ConvProblem, x: ConvOperands) -> Launch:
+    """PyTorch's convolution and its gradients, on oneDNN where PyTorch takes it.
+
+    PyTorch has no convolution into a given output: what its user gets is a new tensor, and the copy of it is timed
+    (`out=` does the same). Channels-last operands are channels-last tensors. A call includes what oneDNN does to have
+    operands in its own blocked layout.
+    """
+    from kernels.conv._torch import convolution, implementation
+
+    launch = convolution(problem, x)
+    known = _implementations()
+    if problem not in known:
+        known[problem] = implementation(launch)
+    return launch

@@ -1,0 +1,197 @@
+"""Convolution by FFTW: right across tiles, batches, blocks and threads, and as large a tile as it says."""
+
+import json
+import tracemalloc
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+pytest.importorskip("pyfftw")
+
+from bench.measure.device import Cpu
+from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.worker import run_job
+from kernels.conv import _planes, _spectra, _tiling, _transforms
+
+KERNELS = ("conv/pyfftw.full", "conv/pyfftw.tiled")
+DIRECTIONS, LAYOUTS = ("fprop", "dgrad", "wgrad"), ("nchw", "nhwc")
+#: Tiles and batches that end within an image, beyond it, and with it; more than one group; zeros between elements.
+RAGGED = (
+    ("n3c10h23w31k6r3s5pad1-2x0-3", "/g2"),
+    ("n2c3h40w17k5r7s2pad3x0stride2x3", ""),
+    ("n5c4h1w97k4r1s9pad0x4", "/dil1x3"),
+    ("n2c1h20w20k33r5s5", ""),
+    ("n1c33h61w1k1r11s1pad5x0", ""),
+)
+LAYER = "conv/n1c64h224w224k64r7s7pad3/f32/nchw/fprop"
+
+
+@pytest.fixture
+def tile(monkeypatch: pytest.MonkeyPatch):
+    """A function that sets the tile's side and the bytes of a block of tiles."""
+
+    def set_(side: int, block_bytes: int) -> None:
+        monkeypatch.setattr(_tiling, "SIDES", (side,))
+        monkeypatch.setattr(_tiling, "BLOCK_BYTES", block_bytes)
+        # The tile that holds a whole image is a candidate too, unless the model thinks it dear.
+        monkeypatch.setattr(_tiling, "_seconds", lambda problem, tiling: -tiling.tiles)
+        _tiling.cheapest.cache_clear()
+        _tiling.whole.cache_clear()
+
+    yield set_
+    _tiling.cheapest.cache_clear()
+    _tiling.whole.cache_clear()
+
+
+def run(problem: str, *kernels: str, threads: int = 2):
+    return run_job(Job(problem, kernels, "hot", (), 0, Budget(), threads=threads, timed=False))
+
+
+def set_up(problem: str, kernel: str, threads: int = 2):
+    parsed, chosen = discover().problem(problem), discover().kernels[kernel]
+    operands, draw = OperandSet(parsed, Cpu()), Draw(parsed, 0)
+    draw.redraw()
+    operands.load(draw)
+    return chosen.setup(parsed, Operands(operands, "C", Cpu(), threads, Scratch(Cpu()))), operands
+
+
+@pytest.mark.parametrize(("sizes", "words"), RAGGED)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(
+    sizes: str, words: str, direction: str, tile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_spectra, "BATCH_BYTES", 0)  # so that each operand takes several batches
+    monkeypatch.setattr(_spectra, "_PRODUCT_BYTES", 700)  # and each filter's gradient several pieces
+    several = 0
+    for side, layout, threads in product((32, 12), LAYOUTS, (1, 2, 5)):
+        tile(side, 40_000)
+        problem = f"conv/{sizes}/f32/{layout}/{direction}{words}"
+        for measured in run(problem, *KERNELS, threads=threads):
+            assert measured.status == "ok", f"{side} {layout} {threads} {measured.kernel}: {measured.reason}"
+            several += json.loads(measured.tunables)["tiles"] < _tiling.cheapest(discover().problem(problem)).tiles
+    assert several
+
+
+def test_rows_tell_the_tile_and_how_fftw_planned_it() -> None:
+    problem = "conv/n1c4h100w100k4r5s5pad2/f32/nchw/fprop"
+    (measured,) = run(problem, "conv/pyfftw.tiled")
+    noted = json.loads(measured.tunables)
+    tiling = _tiling.cheapest(discover().problem(problem))
+    assert noted["tile"] == tiling.width.side == tiling.height.side
+    assert noted["rigour"] in ("FFTW_MEASURE", "FFTW_ESTIMATE")
+    assert noted["wisdom"] in ("new", "found")
+    (measured,) = run("conv/n1c4h100w49k4r5s5pad2/f32/nchw/fprop", "conv/pyfftw.full")
+    assert json.loads(measured.tunables)["tile"] == "108x54"
+
+
+def test_larger_filters_take_larger_tiles() -> None:
+    sides = [
+        _tiling.cheapest(discover().problem(f"conv/n1c64h224w224k64r{r}s{r}/f32/nchw/fprop")).width.side
+        for r in (3, 7, 31)
+    ]
+    assert sides == sorted(set(sides))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_tiles_hold_their_filter_and_cover_every_output(direction: str) -> None:
+    for sizes, words in RAGGED:
+        problem = discover().problem(f"conv/{sizes}/f32/nchw/{direction}{words}")
+        for tiling in (*_tiling._candidates(problem), _tiling.whole(problem)):
+            for axis in (tiling.height, tiling.width):
+                assert axis.step == axis.side - axis.taps + 1 >= 1
+                assert axis.step * (axis.tiles - 1) < axis.dense <= axis.step * axis.tiles
+            assert tiling.block * -(-tiling.tiles // tiling.block) >= tiling.tiles
+
+
+def test_tiles_are_no_larger_than_an_image_needs() -> None:
+    for sizes, words in RAGGED:
+        problem = discover().problem(f"conv/{sizes}/f32/nchw/fprop{words}")
+        whole, candidates = _tiling.whole(problem), list(_tiling._candidates(problem))
+        assert whole.tiles == problem.n
+        assert whole in candidates
+        assert all(t.height.side <= whole.height.side and t.width.side <= whole.width.side for t in candidates)
+
+
+def test_good_sizes_are_even_or_one_and_have_small_factors() -> None:
+    found = [_tiling.good_size(size) for size in (1, 2, 3, 11, 13, 97, 230, 251)]
+    assert found == [1, 2, 4, 12, 14, 98, 240, 252]
+
+
+def test_executed_operations_are_those_of_transforms_and_products() -> None:
+    # One tile of 16 x 16, 2 images of 3 channels, 5 filters: 5/2 N log2 N a transform, 16 x 9 frequencies.
+    problem = discover().problem("conv/n2c3h16w16k5r3s3/f32/nchw/fprop")
+    transforms = (2 * 3 + 2 * 5 + 3 * 5) * 5 * 256 * 8 // 2
+    products = 8 * 16 * 9 * 2 * 3 * 5
+    assert discover().kernels["conv/pyfftw.full"].executed(problem) == transforms + products
+
+
+def test_tiles_save_operations_where_filters_are_large() -> None:
+    problem = discover().problem(LAYER)
+    full, tiled = (discover().kernels[name].executed(problem) for name in KERNELS)
+    assert tiled * 4 < full < problem.flop
+    assert tiled * 8 < problem.flop
+
+
+@pytest.mark.parametrize("shape", [(8, 1, 1), (8, 1, 12), (16, 14, 1), (8, 7, 10), (32, 16, 16)])
+@pytest.mark.parametrize("rigour", ["FFTW_MEASURE", "FFTW_ESTIMATE"])
+def test_transforms_are_those_of_numpy(
+    shape: tuple[int, int, int], rigour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_transforms, "plan", lambda *args, **kwargs: SimpleNamespace(facts={"rigour": rigour}))
+    tiles = aligned(shape, np.float32)
+    spectra = aligned((shape[1], shape[2] // 2 + 1, shape[0]), np.complex64)
+    forward, inverse = (_transforms.transform.__wrapped__(*shape, back) for back in (False, True))
+    tiles[:] = np.random.default_rng(0).uniform(-1, 1, shape)
+    kept = tiles.copy()
+    _planes.transform((forward.execute, forward.plan), tiles, spectra)
+    assert np.abs(np.moveaxis(spectra, 2, 0) - np.fft.rfft2(kept)).max() < 1e-5
+    _planes.transform((inverse.execute, inverse.plan), spectra, tiles)
+    assert np.abs(tiles / (shape[1] * shape[2]) - kept).max() < 1e-6
+
+
+def aligned(shape, dtype):
+    import pyfftw
+
+    return pyfftw.empty_aligned(shape, dtype)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_launch_neither_compiles_nor_allocates_nor_keeps_blas_to_one_thread(kernel: str, direction: str) -> None:
+    import threadpoolctl
+
+    launch, operands = set_up(f"conv/n2c19h60w61k21r3s3pad1/f32/nchw/{direction}", kernel, 3)
+    launch()
+    operands.poison()
+    known = len(_planes.forward.signatures), len(_planes.inverse.signatures)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        tracemalloc.start()
+        launch()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        found = {lib["num_threads"] for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"}
+    assert found == {2}
+    assert peak < 50_000
+    assert known == (len(_planes.forward.signatures), len(_planes.inverse.signatures))
+    assert not np.isnan(operands.flat[{"fprop": "y", "dgrad": "x", "wgrad": "w"}[direction]]).any()
+
+
+def test_filters_are_transformed_once_whatever_the_blocks(tile, monkeypatch: pytest.MonkeyPatch) -> None:
+    tile(12, 40_000)
+    names = []
+    transformed = _spectra._transformed
+    monkeypatch.setattr(
+        _spectra,
+        "_transformed",
+        lambda run, planes, name, *rest: names.append(name) or transformed(run, planes, name, *rest),
+    )
+    set_up("conv/n1c10h40w40k6r3s3/f32/nchw/fprop", "conv/pyfftw.tiled")
+    assert names.count("w") == 1 < names.count("x") == names.count("y")
+    names.clear()
+    set_up("conv/n1c10h40w40k6r3s3/f32/nchw/wgrad", "conv/pyfftw.tiled")
+    assert names.count("w") == 1 < names.count("x") == names.count("y")

@@ -1,0 +1,68 @@
+"""What the project promises of convolution on the CPU, measured: rows of (promise, found, holds) for `make bars`.
+
+Each ratio comes from samples taken in turn in one run of the worker, hot, on two threads.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+ONEDNN = "conv/torch.conv2d"
+FULL, TILED = "conv/pyfftw.full", "conv/pyfftw.tiled"
+VGG = "conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop"
+SEVEN = "conv/n1c64h224w224k64r7s7pad3/f32/nchw/fprop"
+LARGE = "conv/n1c16h128w128k16r31s31pad15/f32/nchw/fprop"
+#: Problem, the least ratio of our best algorithm's rate to oneDNN's, and in words.
+AGAINST_ONEDNN = (
+    (VGG, 0.9, "VGG conv3_2, 256-256 channels, 56x56, 3x3"),
+    (SEVEN, 1.0, "64-64 channels, 224x224, 7x7"),
+    (LARGE, 6.0, "16-16 channels, 128x128, 31x31"),
+)
+
+
+def conv_bars() -> Iterator[tuple[str, str, bool]]:
+    """Our best algorithm against oneDNN on three layers, and tiled FFTs against whole ones."""
+    from bench.measure.machine import module_missing
+
+    missing = module_missing("torch")
+    for problem, least, words in AGAINST_ONEDNN:
+        promise = f"{words}: {least:g}x oneDNN"
+        yield (promise, missing, False) if missing else (promise, *_against_onednn(problem, least))
+    (tiled,) = (row for row in _hot(SEVEN, FULL, TILED) if row.kernel == TILED)
+    yield "64-64 channels, 224x224, 7x7: tiled FFTs 8x whole ones", _ratio(tiled), tiled.ratio.median >= 8
+
+
+def _against_onednn(problem: str, least: float) -> tuple[str, bool]:
+    theirs, *ours = _hot(problem, ONEDNN, *_ours(problem))
+    ours.sort(key=lambda row: row.ratio.median, reverse=True)
+    times = ", ".join(f"{row.kernel} {_ratio(row)}" for row in ours)
+    onednn = theirs.versions.rpartition("; ")[2]
+    return f"{times}; {onednn} {theirs.interval.median * 1e3:.1f} ms", ours[0].ratio.median >= least
+
+
+def _ours(problem: str) -> list[str]:
+    """The suite's contenders that need no extra; FFTs of whole images are out of question here."""
+    from bench.plan.discovery import discover
+
+    registry = discover()
+    parsed = registry.problem(problem)
+    kernels = [k for k in registry.kernels.values() if k.op == parsed.op and k.device == "cpu" and k.is_ours]
+    return [k.id for k in kernels if k.id not in (ONEDNN, FULL) and k.refuses(parsed) is None]
+
+
+def _hot(problem: str, baseline: str, *kernels: str) -> list[Any]:
+    """The rows, those of `kernels` with their ratios to the baseline."""
+    from bench.plan.case import Budget, Job
+    from bench.worker import run_job
+
+    rows = run_job(Job(problem, (baseline, *kernels), "hot", (), 0, Budget(3.0), threads=2, baseline=baseline))
+    for row in rows:
+        assert row.status == "ok", f"{row.kernel}: {row.reason}"
+    return rows
+
+
+def _ratio(row: Any) -> str:
+    """`2.41x [2.30, 2.52], tile 32`."""
+    tile = json.loads(row.tunables or "{}").get("tile")
+    noted = f" (tile {tile})" if tile else ""
+    return f"{row.ratio.median:.2f}x [{row.ratio.low:.2f}, {row.ratio.high:.2f}]{noted}"
