@@ -1,9 +1,10 @@
 """What an operation is: a problem class with an id, operands, a float64 reference and a tolerance."""
 
+import itertools
 import math
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,6 +14,8 @@ import numpy as np
 from bench.plan.dtypes import DTYPES, bits_dtype
 from bench.plan.errors import UsageError
 
+#: Sizes of typical problems, and what lies between one size and the next for kernels that take no squares.
+TYPICAL_SIZES, APART = (1024, 512, 64, 7, 3, 1), 24
 Dim = typing.Annotated[int, msgspec.Meta(ge=1)]
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
@@ -123,6 +126,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
             expected = "one of " + ", ".join(choices) if choices else str(error).removeprefix("Expected ")
             return f"{axis} is {value!r}, expected {expected}"
         return None
+
+    @classmethod
+    def typical(cls) -> Iterator[dict[str, Any]]:
+        """Sizes (and other axes) of problems as kernels meet them, the largest first: what kernels are inspected with.
+
+        By default all sizes equal, for those that take nothing else, or a little apart.
+        """
+        for first, apart in itertools.product(TYPICAL_SIZES, (0, APART)):
+            yield {name: first + i * apart for i, name in enumerate(cls.sizes)}
 
     def dims(self) -> dict[str, int | float | str]:
         """The problem's own columns of the CSV: every field but the storage type and the layout."""

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import itertools
 import json
 import math
 import typing
@@ -19,10 +18,6 @@ from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, Tile
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
-
-#: Sizes tried for the sample problem, the first that kernel and tile take; resources do not depend on them.
-SAMPLE_SIZES = (1024, 512, 64, 7, 3, 1)
-APART = 24  # between one size and the next, for kernels that take no squares
 
 
 class InspectRow(msgspec.Struct, frozen=True):
@@ -73,22 +68,20 @@ def _taken_by(kernel: CudaKernel, tile: Tile, problems: list[Problem]) -> Proble
 
 
 def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:
-    """A problem inside the kernel's domain: first values of its axes, sizes equal or nearly so. Raises UsageError."""
+    """A typical problem of the operation that the kernel takes: first values of its axes. Raises UsageError."""
     return _samples(kernel, problem_class)[0]
 
 
 def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
-    """All problems of that kind, the largest first: not every tile is for the largest."""
+    """All problems of that kind, the largest first, since not every tile is for the largest."""
     axes = {axis: values[0] for axis, values in kernel.domain.items()}
     for field in msgspec.structs.fields(problem_class):
         if field.required and field.name not in (*axes, *problem_class.sizes):
             axes[field.name] = _first_choice(field.type)
-    shapes = itertools.product(SAMPLE_SIZES, (0, APART))
-    sizes = ({name: first + i * apart for i, name in enumerate(problem_class.sizes)} for first, apart in shapes)
-    problems = [problem_class.make({**size, **axes}, kernel.id) for size in sizes]
+    problems = [problem_class.make({**values, **axes}, kernel.id) for values in problem_class.typical()]
     if found := [problem for problem in problems if kernel.refuses(problem) is None]:
         return found
-    raise UsageError(f"{kernel.id}: takes no problem with equal sizes of {', '.join(map(str, SAMPLE_SIZES))}")
+    raise UsageError(f"{kernel.id}: takes none of the {len(problems)} typical problems of {problem_class.op}")
 
 
 def _first_choice(kind: Any) -> Any:

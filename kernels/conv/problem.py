@@ -1,6 +1,7 @@
 """Convolution of a batch of images with a bank of filters: forward (fprop), and the gradients of input and filter."""
 
 import re
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -174,6 +175,23 @@ class ConvProblem(Problem, frozen=True, kw_only=True):
             except ValueError as error:
                 return str(error)
         return super().complaint(axis, value)
+
+    @classmethod
+    def typical(cls) -> Iterator[dict[str, Any]]:
+        """Layers of VGG and ResNet, few and many channels, images and taps; depthwise; with and without a stride."""
+        for n, c, side, k, taps, stride, groups in (
+            (32, 256, 56, 256, 3, 1, 1),
+            (32, 128, 28, 128, 3, 1, 1),
+            (1, 64, 56, 64, 3, 1, 1),
+            (1, 64, 14, 32, 3, 1, 1),
+            (32, 256, 56, 64, 1, 1, 1),
+            (128, 64, 64, 128, 9, 1, 1),
+            (32, 3, 224, 64, 7, 2, 1),
+            (32, 64, 56, 64, 3, 1, 64),
+            (1, 4, 7, 4, 3, 1, 1),
+        ):
+            sizes = {"n": n, "c": c, "h": side, "w": side, "k": k, "r": taps, "s": taps}
+            yield {**sizes, "pad": taps // 2, "stride": stride, "groups": groups}
 
     def operands(self) -> tuple[Operand, ...]:
         depth = self.c // self.groups

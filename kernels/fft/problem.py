@@ -1,6 +1,7 @@
 """Batches of discrete Fourier transforms of h x w arrays, complex or real, never normalised."""
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
@@ -76,6 +77,12 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     def half(self) -> int:
         """Columns of a half spectrum."""
         return self.w // 2 + 1
+
+    @classmethod
+    def typical(cls) -> Iterator[dict[str, Any]]:
+        """Tiles of a convolution, and rows."""
+        for b, h, w in ((4096, 32, 32), (4096, 16, 16), (4096, 8, 8), (4096, 1, 1024), (4096, 1, 64)):
+            yield {"b": b, "h": h, "w": w}
 
     def operands(self) -> tuple[Operand, ...]:
         real, whole, half = (self.b, self.h, self.w), (self.b, self.h, self.w, 2), (self.b, self.h, self.half, 2)
