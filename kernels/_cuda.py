@@ -5,5 +5,5 @@ INT_LIMIT = 2**31 - 1  # sizes and leading dimensions are C ints
 
 
 def ceil_div(a: int, b: int) -> int:
-    """A / b, rounded up."""
+    """The quotient, rounded up."""
     return -(-a // b)

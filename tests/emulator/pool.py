@@ -7,7 +7,7 @@ from itertools import islice
 
 from bench.measure.device import cpu_count
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel
+from bench.plan.kernel import CudaKernel
 from emulator.build import CUDA, program
 from emulator.sweep import Case, cases, complaints, entries
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from bench.plan.registry import CudaKernel, Registry
+from bench.plan.kernel import CudaKernel
+from bench.plan.registry import Registry
 from emulator.build import CUDA, CompileError, source_folder
 from emulator.mutation import Mutant
 from emulator.shapes import is_whole

@@ -3,15 +3,18 @@
 import functools
 import itertools
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from bench.plan.errors import UsageError
+from bench.plan.kernel import CudaKernel
 from bench.plan.operation import Problem
-from bench.plan.registry import CudaKernel
+from emulator import convolutions
 
+#: Sizes, and options where they belong together.
+Values = dict[str, Any]
 #: Every kernel is swept through at least so many sizes in each variant of its axes that it takes.
 LEAST_SIZES = 8
 #: Sizes along the first, second, third ... dimension, repeated as often as needed: one element; less than any tile;
@@ -23,38 +26,56 @@ _SIZES = (
 )
 #: A last dimension that is long enough to be cut, in the first variant and the last: it takes a second.
 _LONG = (5, 9, 613)
-#: Only until there are LEAST_SIZES: kernels that take squares, or rows of whole vectors and nothing else.
-_MORE = ((8,), (40,), (7,), (65,), (32,), (16, 24, 8), (72, 16, 24), (24, 72, 40), (2,), (96,))
+#: Only until there are LEAST_SIZES: kernels that take squares, or rows of whole vectors and nothing else; batches of
+#: powers of two, in one dimension or two.
+_MORE = (
+    *((8,), (40,), (7,), (65,), (32,), (16, 24, 8), (72, 16, 24), (24, 72, 40), (2,), (96,)),
+    *((3, 1, 1024), (5, 1, 256), (7, 1, 8), (33, 1, 16), (5, 16, 16), (35, 1, 32), (7, 8, 8), (9, 32, 32)),
+)
 #: Only where the kernel has taken none of the whole tiles above: it wants a square, or larger tiles.
 _LARGE = ((64, 64, 64), (128, 128, 32), (128, 256, 64), (256, 256, 64))
 #: More for kernels that work in place, whose permutations follow from the sizes: vectors, common divisors, coprimes.
 _IN_PLACE = ((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6))
-#: Operations of more than three dimensions (convolution) would become too large with those.
-_SMALL_SIZES = (
-    *((1,), (2, 3, 7, 5, 4, 3, 3), (1, 4, 9, 8, 8, 3, 3), (2, 16, 8, 8, 32, 1, 1), (1, 1, 3, 3, 1, 3, 3)),
-    *((3, 2, 6, 11, 5, 3, 3), (1, 8, 16, 16, 16, 3, 3), (2, 16, 4, 20, 32, 3, 3), (1, 32, 8, 8, 8, 3, 3)),
-    (4, 5, 14, 6, 3, 3, 3),
-)
 #: Elements of which every storage type fills whole units of 16 bytes.
 _UNIT = 8
 
 
 def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
     """Problems that the kernel takes: each size in each variant of its axes, then options away from their defaults."""
-    count = len(problem_class.sizes)
-    sizes = [_repeat(pattern, count) for pattern in (_SIZES if count <= 3 else _SMALL_SIZES)]
     variants = list(_variants(kernel, problem_class))
-    found = list(_all_taken(kernel, problem_class, sizes, variants))
-    found += _until_enough(kernel, problem_class, found, variants)
-    if count <= 3:
-        found += _all_taken(kernel, problem_class, [_repeat(_LONG, count)], [variants[0], variants[-1]])
-    if count <= 3 and not any(is_whole(problem) for problem in found):
-        large = [_repeat(pattern, count) for pattern in _LARGE]
-        found += itertools.islice(_all_taken(kernel, problem_class, large, variants), len(variants))
-    in_place = [variant for variant in variants if variant.get("place") == "in"]
-    found += _all_taken(kernel, problem_class, list(_IN_PLACE), in_place)
+    if problem_class.op == "conv":
+        found = list(_all_taken(kernel, problem_class, _convolutions(problem_class, convolutions.RAGGED), variants))
+        more = _convolutions(problem_class, convolutions.MORE)
+        found += _until_enough(kernel, problem_class, found, variants, more)
+    else:
+        found = list(_matrices(kernel, problem_class, variants))
     found = list(dict.fromkeys(found))
     return found + list(_with_options(kernel, problem_class, found))
+
+
+def _matrices(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, str]]) -> list[Problem]:
+    """Sizes of one to three dimensions, as patterns have them."""
+    found = list(_all_taken(kernel, problem_class, _patterns(problem_class, _SIZES), variants))
+    found += _until_enough(kernel, problem_class, found, variants, _patterns(problem_class, _MORE))
+    found += _all_taken(kernel, problem_class, _patterns(problem_class, (_LONG,)), [variants[0], variants[-1]])
+    if not any(is_whole(problem) for problem in found):
+        large = _all_taken(kernel, problem_class, _patterns(problem_class, _LARGE), variants)
+        found += itertools.islice(large, len(variants))
+    in_place = [variant for variant in variants if variant.get("place") == "in"]
+    return found + list(_all_taken(kernel, problem_class, _patterns(problem_class, _IN_PLACE), in_place))
+
+
+def _patterns(problem_class: type[Problem], patterns: Sequence[tuple[int, ...]]) -> list[Values]:
+    """Each pattern along the sizes of the operation, without repetitions."""
+    sizes = dict.fromkeys(_repeat(pattern, len(problem_class.sizes)) for pattern in patterns)
+    return [dict(zip(problem_class.sizes, size, strict=True)) for size in sizes]
+
+
+def _convolutions(problem_class: type[Problem], ids: Sequence[str]) -> list[Values]:
+    """Sizes and options of ids that leave out storage type, layout and direction."""
+    parts = (text.partition("/") for text in ids)
+    parsed = (problem_class.parse(f"{sizes}/f32/nchw/fprop{slash}{options}") for sizes, slash, options in parts)
+    return [msgspec.structs.asdict(problem) for problem in parsed]
 
 
 def sizes_by_variant(kernel: CudaKernel, problem_class: type[Problem]) -> dict[str, set[tuple[int, ...]]]:
@@ -75,13 +96,16 @@ def _of(variant: dict[str, str], all_problems: list[Problem]) -> list[Problem]:
 
 
 def _until_enough(
-    kernel: CudaKernel, problem_class: type[Problem], found: list[Problem], variants: list[dict[str, str]]
+    kernel: CudaKernel,
+    problem_class: type[Problem],
+    found: list[Problem],
+    variants: list[dict[str, str]],
+    more: list[Values],
 ) -> Iterator[Problem]:
     """Problems of more sizes in each variant that has too few, as far as the kernel takes them."""
-    more = [_repeat(pattern, len(problem_class.sizes)) for pattern in _MORE]
     for variant in variants:
         known = {_sizes(problem) for problem in _of(variant, found)}
-        fresh = [size for size in dict.fromkeys(more) if size not in known]
+        fresh = [values for values in more if tuple(values[name] for name in problem_class.sizes) not in known]
         taken = _all_taken(kernel, problem_class, fresh, [variant])
         yield from itertools.islice(taken, max(0, LEAST_SIZES - len(known)))
 
@@ -101,8 +125,9 @@ def is_whole(problem: Problem) -> bool:
 
 
 def has_whole_rows(problem: Problem) -> bool:
-    """Whether every size fills whole vectors, so that a kernel may move several elements at once."""
-    return all(size % _UNIT == 0 for size in _sizes(problem))
+    """Whether every size, of a convolution's images every row, fills whole vectors, which a kernel may move at once."""
+    rows = tuple(o.shape[-1] for o in problem.operands() if o.name in ("x", "y"))
+    return all(length % _UNIT == 0 for length in (rows if problem.op == "conv" else _sizes(problem)))
 
 
 def _variants(kernel: CudaKernel, problem_class: type[Problem]) -> Iterator[dict[str, str]]:
@@ -116,19 +141,17 @@ def _variants(kernel: CudaKernel, problem_class: type[Problem]) -> Iterator[dict
 
 
 def _all_taken(
-    kernel: CudaKernel, problem_class: type[Problem], sizes: list[tuple[int, ...]], variants: list[dict[str, str]]
+    kernel: CudaKernel, problem_class: type[Problem], sizes: list[Values], variants: list[dict[str, str]]
 ) -> Iterator[Problem]:
-    for size, variant in itertools.product(sizes, variants):
-        if problem := _taken(kernel, problem_class, size, variant):
+    for values, variant in itertools.product(sizes, variants):
+        if problem := _taken(kernel, problem_class, values | variant):
             yield problem
 
 
-def _taken(
-    kernel: CudaKernel, problem_class: type[Problem], sizes: tuple[int, ...], values: dict[str, Any]
-) -> Problem | None:
+def _taken(kernel: CudaKernel, problem_class: type[Problem], values: Values) -> Problem | None:
     """The problem, with rows padded to whole units where the kernel wants that, or None."""
     try:
-        problem = problem_class.make(dict(zip(problem_class.sizes, sizes, strict=True)) | values, kernel.id)
+        problem = problem_class.make(values, kernel.id)
     except UsageError:
         return None
     return next((p for p in (problem, _with_whole_rows(problem)) if not kernel.refuses(p)), None)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
+from bench.plan.kernel import CudaKernel, Scratch, TensorMap, Tile
 from bench.plan.operation import Operand, Problem
-from bench.plan.registry import CudaKernel, Registry, Scratch, TensorMap, Tile
+from bench.plan.registry import Registry
 from emulator.build import CUDA, CompileError, program
 from emulator.report import unwaived
 from emulator.shapes import has_whole_rows, is_long, is_whole, problems
@@ -49,13 +50,14 @@ def _refused(kernel: CudaKernel, problem: Problem, tile: Tile) -> bool:
 
 
 def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Problem]:
-    """Of each storage type and layout the largest ragged problem that the tile takes, or the largest at all; and the
-    same of those whose rows are whole vectors. Long ones would take seconds: one for the tile, so that its ring of
-    stages comes round, and not one for each type and layout."""
+    """Of each storage type, layout and direction the largest ragged problem that the tile takes, or the largest at all;
+    and the same of those whose rows are whole vectors. Long ones would take seconds: one for the tile, so that its ring
+    of stages comes round, and not one for each variant."""
     groups: dict[tuple[Any, ...], list[Problem]] = {}
     for problem in taken:
         if not _refused(kernel, problem, tile):
-            groups.setdefault((problem.dtype, getattr(problem, "layout", None)), []).append(problem)
+            variant = (problem.dtype, getattr(problem, "layout", None), getattr(problem, "direction", None))
+            groups.setdefault(variant, []).append(problem)
     for group in groups.values():
         ragged = sorted(group, key=lambda p: (not is_long(p), not is_whole(p), p.footprint_bytes))
         vectors = [problem for problem in ragged if has_whole_rows(problem)]

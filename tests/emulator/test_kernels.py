@@ -8,7 +8,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel
+from bench.plan.kernel import CudaKernel
 from emulator.build import CompileError, source_folder
 from emulator.pool import swept
 from emulator.shapes import LEAST_SIZES, sizes_by_variant

@@ -1,0 +1,101 @@
+// The sizes of a convolution, as every kernel here is handed them, and where its operands' elements lie.
+//
+// A kernel takes CONV_GEOMETRY behind its operands, a fixed list of integers that kernels/conv/_geometry.py packs, and
+// begins with `const Geometry g CONV_GEOMETRY_VALUES;`. What is not used costs nothing: parameters are constants.
+//
+// x: n images of c channels, h x w. w: k filters of c / groups channels, r x s. y: n images of k channels, p x q.
+// Each in the same order of axes: images (filters), channels, rows, columns (nchw), or with channels last (nhwc).
+#pragma once
+#include "common.cuh"
+
+// Division by a number that the host knew, for dividends below 2^31: one multiplication and a shift. `packed` has the
+// multiplier in its low word and the shift in its high one.
+struct Divisor {
+  unsigned divisor;
+  unsigned long long packed;
+
+  __device__ __forceinline__ unsigned quotient(unsigned dividend) const {
+    return static_cast<unsigned>(static_cast<unsigned long long>(dividend) * static_cast<unsigned>(packed) >>
+                                 (packed >> 32));
+  }
+  __device__ __forceinline__ unsigned remainder(unsigned dividend) const {
+    return dividend - quotient(dividend) * divisor;
+  }
+};
+
+enum class Layout { nchw, nhwc };
+enum class Direction { fprop, dgrad, wgrad };
+
+// Where element [a][b][i][j] of an array of `channels` channels and rows x cols places lies.
+template <Layout layout>
+__device__ __forceinline__ size_t place(unsigned a, unsigned b, unsigned i, unsigned j, unsigned channels,
+                                        unsigned rows, unsigned cols) {
+  return layout == Layout::nchw ? ((size_t(a) * channels + b) * rows + i) * cols + j
+                                : ((size_t(a) * rows + i) * cols + j) * channels + b;
+}
+
+struct Geometry {
+  unsigned n, c, h, w, k, r, s, p, q;
+  unsigned stride_h, stride_w, dilation_h, dilation_w;
+  unsigned pad_h, pad_w;  // before the first row and column; those behind follow from p and q
+  unsigned groups;
+  Divisor by_pq, by_q;              // a place among all outputs into image, row, column
+  Divisor by_hw, by_w;              // the same among all inputs
+  Divisor by_rs, by_s;              // a filter's element into channel, row, column
+  Divisor by_depth, by_filters;     // by the channels and by the filters of a group
+  Divisor by_stride_h, by_stride_w;  // from inputs back to outputs
+
+  // Channels of an input and filters that belong to a group.
+  __device__ __forceinline__ unsigned depth() const { return by_depth.divisor; }
+  __device__ __forceinline__ unsigned filters() const { return by_filters.divisor; }
+
+  template <Layout layout>
+  __device__ __forceinline__ size_t x_at(unsigned image, unsigned channel, unsigned row, unsigned col) const {
+    return place<layout>(image, channel, row, col, c, h, w);
+  }
+  template <Layout layout>
+  __device__ __forceinline__ size_t w_at(unsigned filter, unsigned channel, unsigned row, unsigned col) const {
+    return place<layout>(filter, channel, row, col, depth(), r, s);
+  }
+  template <Layout layout>
+  __device__ __forceinline__ size_t y_at(unsigned image, unsigned filter, unsigned row, unsigned col) const {
+    return place<layout>(image, filter, row, col, k, p, q);
+  }
+
+  // The input's row and column that a filter's row a and column b meets for the output's row i and column j. Those in
+  // the padding are not below h and w: they wrap around.
+  __device__ __forceinline__ unsigned input_row(unsigned i, unsigned a) const {
+    return i * stride_h + a * dilation_h - pad_h;
+  }
+  __device__ __forceinline__ unsigned input_col(unsigned j, unsigned b) const {
+    return j * stride_w + b * dilation_w - pad_w;
+  }
+
+  // The output's row and column for which a filter's row a and column b meets that input, or one that is not below p
+  // and q where there is none.
+  __device__ __forceinline__ unsigned output_row(unsigned row, unsigned a) const {
+    return output(row + pad_h, a * dilation_h, by_stride_h, p);
+  }
+  __device__ __forceinline__ unsigned output_col(unsigned col, unsigned b) const {
+    return output(col + pad_w, b * dilation_w, by_stride_w, q);
+  }
+
+ private:
+  static __device__ __forceinline__ unsigned output(unsigned padded, unsigned tap, Divisor stride, unsigned none) {
+    const unsigned distance = padded - tap, found = stride.quotient(distance);
+    return padded >= tap && found * stride.divisor == distance ? found : none;
+  }
+};
+
+#define CONV_GEOMETRY                                                                                             \
+  unsigned n_, unsigned c_, unsigned h_, unsigned w_, unsigned k_, unsigned r_, unsigned s_, unsigned p_,         \
+      unsigned q_, unsigned stride_h_, unsigned stride_w_, unsigned dilation_h_, unsigned dilation_w_,            \
+      unsigned pad_h_, unsigned pad_w_, unsigned groups_, unsigned pq_, unsigned long long by_pq_,                \
+      unsigned long long by_q_, unsigned hw_, unsigned long long by_hw_, unsigned long long by_w_, unsigned rs_,  \
+      unsigned long long by_rs_, unsigned long long by_s_, unsigned depth_, unsigned long long by_depth_,         \
+      unsigned filters_, unsigned long long by_filters_, unsigned long long by_stride_h_,                         \
+      unsigned long long by_stride_w_
+#define CONV_GEOMETRY_VALUES                                                                                      \
+  {n_, c_, h_, w_, k_, r_, s_, p_, q_, stride_h_, stride_w_, dilation_h_, dilation_w_, pad_h_, pad_w_, groups_,   \
+   {pq_, by_pq_}, {q_, by_q_}, {hw_, by_hw_}, {w_, by_w_}, {rs_, by_rs_}, {s_, by_s_}, {depth_, by_depth_},        \
+   {filters_, by_filters_}, {stride_h_, by_stride_h_}, {stride_w_, by_stride_w_}}

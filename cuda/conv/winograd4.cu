@@ -1,0 +1,82 @@
+// Winograd F(4x4,3x3), not fused: a quarter of direct convolution's products, each frequency of them a matrix product
+// of its own, between two passes that transform.
+//
+// winograd_filters makes U (36 matrices c x ldk for each group), winograd4_input V (36 of channels x ldt), products
+// M = U^T V (36 of ldk x ldt for each group), winograd4_output the outputs. What is summed over stands in rows, so that
+// the panels of both factors are copied 16 bytes at a time. The host cuts the tiles into chunks, so that V and M stay
+// within bounds; `first` is a chunk's first tile, ldt their number, rounded up to a multiple of 4.
+// Tile: in the passes a block owns 32 tiles of 4 x 4 outputs x 8 channels, a thread one of each pair. Products: a block
+// owns BM filters x BN tiles of one frequency and group (blockIdx.z), as in gemm/async.cu.
+// Preconditions: compute capability 8.0; 3 x 3 filters, stride and dilation 1; ldk and ldt are multiples of 4.
+// Limit: V and M are written and read once, 18 bytes each for an output of one channel or filter, against 4.5 flop for
+// one of both: memory up to hundreds of channels and filters, FFMA issue beyond.
+#include "conv/winograd_filters.cuh"
+#include "gemm/pipeline.cuh"
+
+namespace {
+
+// A thread's tile and channel of the block's 32 x 8. Lanes have neighbouring tiles, as U and M have them; where
+// channels are neighbours in memory only eight, of four channels.
+template <Layout layout>
+struct Pair {
+  unsigned tile, channel;
+
+  __device__ __forceinline__ Pair()
+      : tile(blockIdx.x * 32 + (layout == Layout::nchw ? threadIdx.x % 32 : threadIdx.x / 4 % 32)),
+        channel(blockIdx.y * 8 +
+                (layout == Layout::nchw ? threadIdx.x / 32 : threadIdx.x % 4 + threadIdx.x / 128 * 4)) {}
+};
+
+}  // namespace
+
+// x: n images, h x w, of c channels in all; the outputs are p x q, a patch begins `top` rows and `left` columns before
+// its outputs. Behind the last tile V gets zeros.
+template <Layout layout>
+__global__ void __launch_bounds__(256)
+    winograd4_input(const float *__restrict__ x, float *__restrict__ v, unsigned n, unsigned c, unsigned h, unsigned w,
+                    unsigned p, unsigned q, int top, int left, unsigned first, unsigned ldt) {
+  const Pair<layout> mine;
+  if (mine.tile >= ldt || mine.channel >= c) return;
+  const Images<layout> in{c, h, w};
+  const Tiles<F4::M> tiles(n, p, q);
+  const unsigned tile = first + mine.tile;
+  const Patch<F4, layout> patch(x + mine.channel * in.channel(), in, tiles.at(tile), top, left);
+  float fetched[6][6], made[6][6];
+  patch.fetch(fetched, 0, tile < tiles.count);
+  transform<F4::Input>(fetched, made);
+  v += size_t(mine.channel) * ldt + mine.tile;
+#pragma unroll
+  for (int f = 0; f < F4::FREQUENCIES; ++f) v[f * (size_t(c) * ldt)] = made[f / 6][f % 6];
+}
+
+template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES>
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), RESIDENT<TM, TN>)
+    winograd4_products(const float *__restrict__ u, const float *__restrict__ v, float *__restrict__ m, unsigned c,
+                       unsigned ldk, unsigned ldt) {
+  using Loop = Pipeline<BM, BN, BK, WM, WN, TM, TN, STAGES, 4, Op::T, Op::N>;
+  DYN_SHARED(float, smem);
+  const unsigned row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+  const Loop loop{u + size_t(blockIdx.z) * c * ldk, v + size_t(blockIdx.z) * c * ldt, ldk, ldt, ldk, ldt};
+  typename Loop::Tile tile;
+  loop.accumulate(tile, smem, row0, col0, c);
+  tile.template store<4>(m + size_t(blockIdx.z) * ldk * ldt, row0, col0, ldk, ldt, ldt, 1.0f, 0.0f);
+}
+
+// y: n images, p x q, of k filters in each group.
+template <Layout layout>
+__global__ void __launch_bounds__(256)
+    winograd4_output(const float *__restrict__ m, float *__restrict__ y, unsigned n, unsigned k, unsigned groups,
+                     unsigned p, unsigned q, unsigned first, unsigned ldk, unsigned ldt) {
+  const Pair<layout> mine;
+  const Tiles<F4::M> tiles(n, p, q);
+  const unsigned filter = mine.channel, tile = first + mine.tile;
+  if (filter >= k * groups || tile >= tiles.count) return;
+  const Images<layout> out{k * groups, p, q};
+  m += size_t(filter / k * ldk + filter % k) * ldt + mine.tile;
+  const size_t frequency = size_t(groups) * ldk * ldt;
+  float met[6][6], outputs[4][4];
+#pragma unroll
+  for (int f = 0; f < F4::FREQUENCIES; ++f) met[f / 6][f % 6] = m[f * frequency];
+  transform<F4::Output>(met, outputs);
+  store_tile<F4::M>(y + filter * out.channel(), out, tiles.at(tile), outputs);
+}

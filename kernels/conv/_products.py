@@ -1,0 +1,122 @@
+"""Convolution as products with matrices of columns: which they are, where they lie, and how many images at a time."""
+
+from typing import NamedTuple
+
+from kernelmark import Scratch, Tile
+from kernels.conv._geometry import GRID_LIMIT, ceil_div
+from kernels.conv.problem import ConvProblem
+from kernels.gemm.ladder import PACK
+
+ENTRY = "conv_columns_{what}<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, {W}, {V}, Op::{op_a}, Op::{op_b}>"
+
+
+class Matrix(NamedTuple):
+    """A factor or a product: where it is, its leading dimension, and the floats before it, a group and an image."""
+
+    at: str | Scratch
+    ld: int
+    first: int = 0
+    group: int = 0
+    image: int = 0
+
+    def packed(self, length: int) -> bool:
+        """Whether rows of that length begin and end at whole vectors."""
+        return not any(size % PACK for size in (length, *self[1:]))
+
+
+class Pass(NamedTuple):
+    """Images that share the columns' scratch, which holds `most` of them."""
+
+    first: int
+    images: int
+    most: int
+
+
+class Product(NamedTuple):
+    """op(a) op(b), m x n, over k; `products` of them besides the groups, or their sum. op: as in a GEMM's layout."""
+
+    op: str
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    m: int
+    n: int
+    k: int
+    products: int
+
+    @property
+    def loaded_n(self) -> int:
+        """Columns of op(b) that may be read: where they lie in rows that are padded, their padding, too."""
+        padded = self.op[1] == "N" and isinstance(self.b.at, Scratch)
+        return ceil_div(self.n, PACK) * PACK if padded else self.n
+
+    def entry(self, what: str, tile: Tile) -> str:
+        load = (self.op[0] == "N" or self.a.packed(self.m)) and (self.op[1] == "T" or self.b.packed(self.loaded_n))
+        widths = {"W": PACK if load else 1, "V": PACK if self.c.packed(self.n) else 1}
+        return ENTRY.format(what=what, op_a=self.op[0], op_b=self.op[1], **widths, **vars(tile))
+
+    def tiles(self, t: Tile) -> tuple[int, int]:
+        """Of the product: all, and along a row."""
+        across = ceil_div(self.n, t.BN)
+        return ceil_div(self.m, t.BM) * across, across
+
+
+def height(p: ConvProblem) -> int:
+    """Of a column of one group."""
+    return p.c // p.groups * p.r * p.s
+
+
+def pointwise(p: ConvProblem) -> bool:
+    """Whether x is its own matrix of columns."""
+    return p.r * p.s == 1 and p.unit_stride and p.pad == 0
+
+
+def leading(p: ConvProblem) -> int:
+    """Floats of a row of the columns, padded to whole vectors."""
+    return ceil_div(p.p * p.q if p.layout == "nchw" else height(p), PACK) * PACK
+
+
+def _image_floats(p: ConvProblem) -> int:
+    """Of columns, one image."""
+    return leading(p) * (p.groups * height(p) if p.layout == "nchw" else p.groups * p.p * p.q)
+
+
+def passes(p: ConvProblem, t: Tile) -> list[Pass]:
+    """As many images at a time as scratch and the grid hold."""
+    limit = p.n if pointwise(p) else max(1, t.KIB * 1024 // (4 * _image_floats(p)))
+    step = min(p.n, limit, GRID_LIMIT // p.groups)
+    return [Pass(first, min(step, p.n - first), step) for first in range(0, p.n, step)]
+
+
+def columns(p: ConvProblem, now: Pass) -> Matrix:
+    """Those of a pass, or x in their place."""
+    depth, pixels = p.c // p.groups, p.p * p.q
+    if pointwise(p):
+        first = now.first * p.c * pixels
+        if p.layout == "nchw":
+            return Matrix("x", pixels, first, depth * pixels, p.c * pixels)
+        return Matrix("x", p.c, first, depth)
+    scratch = Scratch("columns", 4 * now.most * _image_floats(p))
+    if p.layout == "nchw":
+        return Matrix(scratch, leading(p), 0, height(p) * leading(p), _image_floats(p))
+    return Matrix(scratch, leading(p), 0, now.images * pixels * leading(p))
+
+
+def product(p: ConvProblem, now: Pass) -> Product:
+    """Which matrices a pass multiplies. In nhwc the images of a pass are one matrix."""
+    filters, high, pixels = p.k // p.groups, height(p), p.p * p.q
+    col, w = columns(p, now), Matrix("w", high, 0, filters * high)
+    first = now.first * p.k * pixels
+    if p.layout == "nchw":
+        y = Matrix("y", pixels, first, filters * pixels, p.k * pixels)
+        if p.direction == "fprop":
+            return Product("NN", w, col, y, filters, pixels, high, now.images)
+        if p.direction == "dgrad":
+            return Product("TN", w, y, col, high, pixels, filters, now.images)
+        return Product("NT", y, col, w, filters, high, pixels, now.images)
+    y, pixels = Matrix("y", p.k, first, filters), now.images * pixels
+    if p.direction == "fprop":
+        return Product("NT", col, w, y, pixels, filters, high, 1)
+    if p.direction == "dgrad":
+        return Product("NN", y, w, col, pixels, high, filters, 1)
+    return Product("TN", y, col, w, filters, high, pixels, 1)

@@ -1,0 +1,105 @@
+"""What the Winograd kernels in `cuda/conv` share: what they compute, what they refuse, and the filters' transform."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kernelmark import KernelCall, Scratch
+from kernels.conv._geometry import GRID_LIMIT, ceil_div, fits_ints
+from kernels.conv.problem import ConvProblem
+
+TILES, CHANNELS = 32, 8  # of a block where patches are fetched
+TAPS = 3  # of a filter along either axis
+#: Operations that cuda/conv/winograd.cuh takes to transform a filter, a patch of the input and a tile of products.
+_TRANSFORMS = {2: (35, 32, 24), 4: (126, 228, 130)}
+DOMAIN: dict[str, Any] = {
+    "dtypes": ("f32",),
+    "layouts": ("nchw", "nhwc"),
+    "directions": ("fprop", "dgrad"),
+    "min_arch": 80,
+}
+
+
+class View(NamedTuple):
+    """A convolution of n images of c channels a group, h x w, to k channels a group, p x q.
+
+    The patch of an output begins `top` rows and `left` columns before it, or behind, where they are negative.
+    """
+
+    source: str
+    target: str
+    n: int
+    c: int
+    h: int
+    w: int
+    k: int
+    p: int
+    q: int
+    top: int
+    left: int
+    groups: int
+
+    def tiles(self, side: int) -> int:
+        """Tiles of side x side outputs, those at the edges whole."""
+        return self.n * ceil_div(self.p, side) * ceil_div(self.q, side)
+
+
+def view(p: ConvProblem) -> View:
+    """What the kernels compute: the input's gradient is the convolution of y by filters turned by half a turn."""
+    c, k, top, left = p.c // p.groups, p.k // p.groups, p.pad_h.before, p.pad_w.before
+    if p.direction == "fprop":
+        return View("x", "y", p.n, c, p.h, p.w, k, p.p, p.q, top, left, p.groups)
+    return View("y", "x", p.n, k, p.p, p.q, c, p.h, p.w, TAPS - 1 - top, TAPS - 1 - left, p.groups)
+
+
+def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
+    """The predicate for a kernel whose grid has room for so many groups."""
+
+    def refusal(p: ConvProblem) -> str | None:
+        shape = (("filter", f"{p.r}x{p.s}", "3x3"), ("stride", p.stride, 1), ("dilation", p.dilation, 1))
+        for name, found, expected in shape:
+            if found != expected:
+                return f"{name} is {found}, expected {expected}"
+        channels = max(p.c, p.k)
+        for name, count, most in (("groups", p.groups, most_groups), ("channels", channels, GRID_LIMIT * CHANNELS)):
+            if count > most:
+                return f"{name} are {count}, expected at most {most}: they are blocks along y and z"
+        return fits_ints(p)
+
+    return refusal
+
+
+def executed(side: int) -> Callable[[ConvProblem], int]:
+    """Operations of the products, (side + 2)^2 multiply-adds for a tile, channel and filter, and of the transforms.
+
+    Each is counted once, though F(2x2,3x3) transforms the input for each block of filters.
+    """
+
+    def flop(p: ConvProblem) -> int:
+        v, tiles = view(p), view(p).tiles(side)
+        of_filter, of_patch, of_tile = _TRANSFORMS[side]
+        transforms = of_filter * v.c * v.k + of_patch * tiles * v.c + of_tile * tiles * v.k
+        return v.groups * (2 * frequencies(side) * tiles * v.c * v.k + transforms)
+
+    return flop
+
+
+def frequencies(side: int) -> int:
+    """Products of a tile, channel and filter."""
+    return (side + TAPS - 1) ** 2
+
+
+def transformed(v: View, side: int, ldk: int) -> Scratch:
+    """The filters in all frequencies, ldk in a row."""
+    return Scratch("filters", 4 * frequencies(side) * v.groups * v.c * ldk)
+
+
+def filters(p: ConvProblem, side: int, ldk: int) -> KernelCall:
+    """Their transform, which is timed with the rest."""
+    v = view(p)
+    turned = "true" if p.direction == "dgrad" else "false"
+    return KernelCall(
+        (ceil_div(ldk, 32), ceil_div(v.c, CHANNELS), v.groups),
+        256,
+        ("w", transformed(v, side, ldk), v.c, v.k, ldk),
+        entry=f"winograd_filters<F{side}, Layout::{p.layout}, {turned}>",
+    )

@@ -1,0 +1,139 @@
+"""Our own depthwise convolution in `cuda/conv`: a pure plan of launches."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
+from kernels.conv._geometry import GRID_LIMIT, ceil_div, elements, fits_ints, geometry
+from kernels.conv.problem import ConvProblem
+
+THREADS = 256
+PLANES = 32  # channels side by side in nhwc
+SHARED_BYTES = 48 * 1024
+TAPS = 9  # of depthwise_wgrad.cuh
+BLOCKS = 132 * 8  # that fill a device
+#: Rows of the output a thread, and pixels of a slice of wgrad at the least, times the planes of a block.
+TILES = ({"OUT": 4, "PIXELS": 8192}, {"OUT": 1, "PIXELS": 64})
+
+
+def _supports(p: ConvProblem) -> str | None:
+    if p.groups != p.c:
+        return f"groups is {p.groups}, expected c = {p.c}: each filter reads one channel"
+    if max(p.n, p.c, p.k) > GRID_LIMIT:
+        return f"n, c or k is {max(p.n, p.c, p.k)}, expected at most {GRID_LIMIT}: the grid's y and z count them"
+    return fits_ints(p)
+
+
+class Block(NamedTuple):
+    """Threads of a block along planes, rows and columns, and the tile that they stage."""
+
+    planes: int
+    rows: int
+    cols: int
+    tile_rows: int
+    tile_cols: int
+
+    def threads(self, layout: str) -> tuple[int, int, int]:
+        """In the order in which the block's layout has them."""
+        return (self.cols, self.rows, self.planes) if layout == "nchw" else (self.planes, self.cols, self.rows)
+
+    def shared_bytes(self, taps: int) -> int:
+        return 4 * self.planes * (self.tile_rows * self.tile_cols + (taps | 1))
+
+
+def output(p: ConvProblem) -> tuple[int, int, int]:
+    """Planes of an image, rows and columns of what the tiles cover."""
+    return (p.k, p.p, p.q) if p.direction == "fprop" else (p.c, p.h, p.w)
+
+
+def block(p: ConvProblem, out: int) -> Block | None:
+    """The largest that fits in shared memory, with as many threads as it can have along what lies side by side."""
+    return next((b for b in _blocks(p, out) if b.shared_bytes(p.r * p.s) <= SHARED_BYTES), None)
+
+
+def _blocks(p: ConvProblem, out: int) -> Iterator[Block]:
+    """From the largest down, along threadIdx.x first: nchw columns, rows, planes; nhwc planes, columns, rows."""
+    planes, height, width = output(p)
+    last = p.layout == "nhwc"
+    sizes = (planes, width, ceil_div(height, out)) if last else (width, ceil_div(height, out), planes)
+    limits = (32, 8, 8) if last else (32, 8, 64)
+    most = [min(_power_of_2(size), limit) for size, limit in zip(sizes, limits, strict=True)]
+    for x in _halves(most[0]):
+        for y in _halves(most[1]):
+            for z in _halves(min(most[2], THREADS // (x * y))):
+                rows, cols, of_planes = (z, y, x) if last else (y, x, z)
+                yield Block(of_planes, rows, cols, *_staged(p, rows * out, cols))
+
+
+def _halves(most: int) -> Iterator[int]:
+    """A power of 2 and those below."""
+    while most:
+        yield most
+        most //= 2
+
+
+def _power_of_2(least: int) -> int:
+    return 1 << (least - 1).bit_length()
+
+
+def _staged(p: ConvProblem, rows: int, cols: int) -> tuple[int, int]:
+    """Rows and columns that a tile of the output reads (dgrad: of the output that a tile of the input reads)."""
+    high, wide = (p.r - 1) * p.dilation_h, (p.s - 1) * p.dilation_w
+    if p.direction == "fprop":
+        return (rows - 1) * p.stride_h + high + 1, (cols - 1) * p.stride_w + wide + 1
+    return (rows - 1 + high) // p.stride_h + 1, (cols - 1 + wide) // p.stride_w + 1
+
+
+def _valid(p: ConvProblem, t: Tile) -> str | None:
+    if vars(t) not in TILES:
+        return f"there is no tile {vars(t)}, expected one of {TILES}"
+    if p.direction == "wgrad":
+        return None
+    if output(p)[1] < t.OUT:
+        return f"the tile has {t.OUT} rows a thread, expected at most the image's {output(p)[1]}"
+    least = Block(1, 1, 1, *_staged(p, t.OUT, 1)).shared_bytes(p.r * p.s)
+    return None if block(p, t.OUT) else f"a tile takes {least} bytes of shared memory, expected at most {SHARED_BYTES}"
+
+
+@cuda_kernel(
+    "conv",
+    source="conv/depthwise.cu",
+    entry="conv_depthwise_{direction}<{ctype}, {OUT}, Layout::{layout}>",
+    tunables={name: tuple(tile[name] for tile in TILES) for name in TILES[0]},
+    supports=_supports,
+    valid=_valid,
+)
+def depthwise(p: ConvProblem, t: Tile) -> list[KernelCall]:
+    """A filter a channel, images staged in shared memory."""
+    if p.direction == "wgrad":
+        return _wgrad(p, t.PIXELS)
+    b, (planes, height, width) = block(p, t.OUT), output(p)
+    assert b is not None  # `valid` says so
+    across = ceil_div(width, b.cols)
+    grid = (ceil_div(height, b.rows * t.OUT) * across, ceil_div(planes, b.planes), p.n)
+    args = ("x", "w", "y", b.tile_rows, b.tile_cols, across, *geometry(p))
+    return [KernelCall(grid, b.threads(p.layout), args, b.shared_bytes(p.r * p.s))]
+
+
+def _wgrad(p: ConvProblem, least: int) -> list[KernelCall]:
+    """Slices of the pixels, until the device is full or a slice gives each thread little; then their sum."""
+    planes, groups = (PLANES if p.layout == "nhwc" else 1), ceil_div(p.r * p.s, TAPS)
+    over_filters, pixels = (ceil_div(p.k, planes), groups), p.n * p.p * p.q
+    most = max(1, BLOCKS // math.prod(over_filters))
+    slice_ = max(ceil_div(pixels, most), least // planes)
+    slices, count = ceil_div(pixels, slice_), elements(p, "w")
+    entry = f"conv_depthwise_wgrad<{p.ctype}, {{}}, Layout::{p.layout}>"
+    if slices == 1:
+        args = ("x", "w", "y", slice_, *geometry(p))
+        return [KernelCall((*over_filters, 1), THREADS, args, entry=entry.format(p.ctype))]
+    partials = Scratch("partials", 4 * slices * count)
+    summed = (partials, "w", np.int64(count), slices)
+    return [
+        KernelCall(
+            (*over_filters, slices), THREADS, ("x", partials, "y", slice_, *geometry(p)), entry=entry.format("float")
+        ),
+        KernelCall(ceil_div(count, THREADS), THREADS, summed, entry=f"conv_sum<{p.ctype}>"),
+    ]

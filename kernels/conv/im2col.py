@@ -1,0 +1,133 @@
+"""Our own im2col and col2im with the FP32 ladder's product in `cuda/conv`: a pure plan of launches."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
+from kernels.conv._geometry import GRID_LIMIT, ceil_div, elements, fits_ints, geometry
+from kernels.conv._products import ENTRY, Pass, Product, columns, height, leading, passes, pointwise, product
+from kernels.conv.problem import ConvProblem
+from kernels.gemm.ladder import NARROW, PACK, SMALL, stages_bytes, warps
+
+WARP, WARPS, PIXELS = 32, 8, 4  # of im2col.cu
+SUM_THREADS = 256
+BLOCKS = 132 * 3  # that fill a device
+#: SLICE: of wgrad's sum, at the least. KIB: of columns in a pass, unless a single image has more. LOW wastes less where
+#: a product has few rows. Blocks of 256 threads would leave a thread 128 registers, which 64 sums and the strides of
+#: groups and images do not fit into.
+LOW = NARROW | {"BM": 64, "BN": 128, "WM": 32, "WN": 64}
+LARGE = {"SLICE": 256, "KIB": 2**19}
+TILES = (NARROW | LARGE, LOW | LARGE, SMALL | {"SLICE": 8, "KIB": 1})
+
+
+def _supports(p: ConvProblem) -> str | None:
+    if p.groups > GRID_LIMIT:
+        return f"groups is {p.groups}, expected at most {GRID_LIMIT}: the grid's z counts them"
+    blocks = max(ceil_div(p.c, WARPS), ceil_div(height(p) + PACK, WARP))
+    if blocks > GRID_LIMIT:
+        return f"channels or taps are {blocks} blocks, expected at most {GRID_LIMIT} along y"
+    return fits_ints(p)
+
+
+def _valid(p: ConvProblem, t: Tile) -> str | None:
+    if vars(t) not in TILES:
+        return f"there is no tile {vars(t)}, expected one of {TILES}"
+    m = product(p, passes(p, t)[0]).m
+    return f"the product has {m} rows, expected more than half of BM = {t.BM}" if m <= t.BM // 2 and t.BM > 64 else None
+
+
+@cuda_kernel(
+    "conv",
+    source="conv/im2col.cu",
+    entry=ENTRY,
+    min_arch=80,
+    dtypes=("f32",),
+    tunables={name: tuple(dict.fromkeys(tile[name] for tile in TILES)) for name in TILES[0]},
+    supports=_supports,
+    valid=_valid,
+)
+def im2col(p: ConvProblem, t: Tile) -> list[KernelCall]:
+    """Columns in scratch, multiplied by the pipelined FP32 product."""
+    return list(_wgrad(p, t) if p.direction == "wgrad" else _multiplied(p, t))
+
+
+def _multiplied(p: ConvProblem, t: Tile) -> Iterator[KernelCall]:
+    for now in passes(p, t):
+        if p.direction == "fprop" and not pointwise(p):
+            yield _im2col(p, now)
+        yield _gemm(p, product(p, now), t)
+        if p.direction == "dgrad" and not pointwise(p):
+            yield _col2im(p, now)
+
+
+def _im2col(p: ConvProblem, now: Pass) -> KernelCall:
+    ld, scratch = leading(p), columns(p, now).at
+    if p.layout == "nchw":
+        grid = (ceil_div(ld, WARP), ceil_div(p.c, WARPS), now.images)
+        return KernelCall(grid, (WARP, WARPS), ("x", scratch, now.first, ld, *geometry(p)), entry="conv_im2col_nchw")
+    grid = (ceil_div(now.images * p.p * p.q, WARPS * PIXELS), ceil_div(ld, WARP), p.groups)
+    return KernelCall(
+        grid, (WARP, WARPS), ("x", scratch, now.first, now.images, ld, *geometry(p)), entry="conv_im2col_nhwc"
+    )
+
+
+def _col2im(p: ConvProblem, now: Pass) -> KernelCall:
+    width, tall = (WARP, WARPS) if p.layout == "nchw" else (WARPS, WARP)
+    grid = (ceil_div(now.images * p.h * p.w, width), ceil_div(p.c, tall))
+    args = (columns(p, now).at, "x", now.first, now.images, leading(p), *geometry(p))
+    return KernelCall(grid, (WARP, WARPS), args, entry=f"conv_col2im<Layout::{p.layout}>")
+
+
+def _gemm(p: ConvProblem, d: Product, t: Tile) -> KernelCall:
+    blocks, across = d.tiles(t)
+    factors = (d.a, d.b, d.c)
+    sizes = (d.m, d.n, d.k, d.loaded_n, *(x.ld for x in factors), across, p.groups)
+    steps = (*(x.first for x in factors), *(x.group for x in factors), *(x.image for x in factors))
+    args = (*(x.at for x in factors), *sizes, *map(np.int64, steps))
+    return KernelCall((blocks, 1, d.products * p.groups), warps(t), args, stages_bytes(t), d.entry("gemm", t))
+
+
+class Cut(NamedTuple):
+    """The sum over a pass's images in slices of `depth`."""
+
+    now: Pass
+    depth: int
+    slices: int
+
+
+def cuts(p: ConvProblem, t: Tile) -> list[Cut]:
+    """Slices that fill the device, but none of less than SLICE."""
+
+    def cut(now: Pass) -> Cut:
+        d = product(p, now)
+        wanted = max(1, BLOCKS // (d.tiles(t)[0] * p.groups))
+        depth = max(ceil_div(d.k * d.products, wanted), t.SLICE)
+        return Cut(now, depth, ceil_div(d.k * d.products, depth))
+
+    return [cut(now) for now in passes(p, t)]
+
+
+def _wgrad(p: ConvProblem, t: Tile) -> Iterator[KernelCall]:
+    all_cuts, count = cuts(p, t), elements(p, "w")
+    slices = sum(cut.slices for cut in all_cuts)
+    out: Any = Scratch("partials", 4 * slices * count) if slices > 1 else "w"
+    before = 0
+    for cut in all_cuts:
+        if not pointwise(p):
+            yield _im2col(p, cut.now)
+        yield _slices(p, cut, out, before, t)
+        before += cut.slices
+    if slices > 1:
+        args = (out, "w", np.int64(count), slices)
+        yield KernelCall(ceil_div(count, SUM_THREADS), SUM_THREADS, args, entry="conv_sum<float>")
+
+
+def _slices(p: ConvProblem, cut: Cut, out: Any, before: int, t: Tile) -> KernelCall:
+    d = product(p, cut.now)
+    blocks, across = d.tiles(t)
+    sizes = (d.m, d.n, d.k, d.k * d.products, cut.depth, d.loaded_n, d.a.ld, d.b.ld, across, p.groups, before)
+    steps = (d.a.first, d.b.first, d.a.group, d.b.group, d.a.image, d.b.image)
+    args = (d.a.at, d.b.at, out, *sizes, *map(np.int64, steps))
+    return KernelCall((blocks, 1, cut.slices * p.groups), warps(t), args, stages_bytes(t), d.entry("sum", t))

@@ -1,0 +1,167 @@
+"""Winograd's CUDA kernels: what they refuse, how plans cover the output, and what the sweep does not reach."""
+
+import math
+from itertools import islice
+
+import pytest
+
+from bench.measure.compile import compile_cubin
+from bench.measure.occupancy import occupancy
+from bench.plan.discovery import discover
+from bench.plan.kernel import CudaKernel, KernelCall, Scratch
+from emulator.build import missing_tool
+from emulator.sweep import Case, complaints, entries
+from kernels.conv._winograd_cuda import view
+
+REGISTRY = discover()
+NAMES = ("winograd", "winograd4")
+SIDES = {"winograd": 2, "winograd4": 4}
+VARIANTS = [f"{layout}/{direction}" for layout in ("nchw", "nhwc") for direction in ("fprop", "dgrad")]
+VGG3 = "conv/n32c256h56w56k256r3s3pad1/f32/nchw/fprop"
+
+
+def winograd(name: str) -> CudaKernel:
+    """The declaration of `conv/cuda.<name>`."""
+    kernel = REGISTRY.kernels[f"conv/cuda.{name}"]
+    assert isinstance(kernel, CudaKernel)
+    return kernel
+
+
+def every_case(name: str, problem: str) -> list[Case]:
+    """The kernel on the problem, under each tile that takes it."""
+    kernel, parsed = winograd(name), REGISTRY.problem(problem)
+    return [Case(kernel, parsed, t) for t in kernel.tiles() if kernel.valid is None or not kernel.valid(parsed, t)]
+
+
+def calls(case: Case, part: str) -> list[KernelCall]:
+    """The plan's launches of the entries that begin so."""
+    return [call for entry, call in case.kernel.calls(case.problem, case.tile) if entry.startswith(part)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        ("conv/n1c2h9w9k2r3s3stride2/f32/nchw/fprop", "stride is 2, expected 1"),
+        ("conv/n1c2h9w9k2r3s3stride1x2/f32/nhwc/dgrad", "stride is 1x2, expected 1"),
+        ("conv/n1c2h9w9k2r3s3/f32/nchw/fprop/dil2", "dilation is 2, expected 1"),
+        ("conv/n1c2h9w9k2r1s3/f32/nchw/fprop", "filter is 1x3, expected 3x3"),
+        ("conv/n1c2h9w9k2r5s5/f32/nchw/dgrad", "filter is 5x5, expected 3x3"),
+        ("conv/n1c524281h3w3k1r3s3/f32/nchw/fprop", "channels are 524281, expected at most 524280"),
+        ("conv/n1c1h65536w65536k1r3s3/f32/nchw/fprop", "the padded input has 4294967296 places"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_reason(name: str, problem: str, reason: str) -> None:
+    refused = winograd(name).refuses(REGISTRY.problem(problem))
+    assert refused is not None
+    assert refused.startswith(reason)
+
+
+def test_more_groups_than_the_grid_has_room_for_are_refused() -> None:
+    problem = REGISTRY.problem("conv/n1c1821h3w3k1821r3s3/f32/nchw/fprop/g1821")
+    assert "groups are 1821, expected at most 1820" in (winograd("winograd4").refuses(problem) or "")
+    assert winograd("winograd").refuses(problem) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_filters_gradient_lies_outside(name: str) -> None:
+    problem = REGISTRY.problem(VGG3.replace("fprop", "wgrad"))
+    assert "has no wgrad path" in (winograd(name).refuses(problem) or "")
+
+
+@pytest.mark.parametrize(("name", "saved"), [("winograd", 2.25), ("winograd4", 4.0)])
+def test_executed_products_are_a_fraction_of_the_nominal_ones_and_transforms_come_on_top(
+    name: str, saved: float
+) -> None:
+    problem, executed = REGISTRY.problem(VGG3), winograd(name).executed
+    assert executed is not None
+    products = problem.flop / saved
+    assert products < executed(problem) < 1.1 * products
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_directions_of_a_symmetric_problem_execute_the_same(name: str) -> None:
+    executed = winograd(name).executed
+    assert executed is not None
+    assert executed(REGISTRY.problem(VGG3)) == executed(REGISTRY.problem(VGG3.replace("fprop", "dgrad")))
+
+
+@pytest.mark.parametrize("pad", ["0", "1", "2", "0-1x2-0", "3"])
+def test_an_inputs_gradient_is_a_convolution_whose_padding_complements_the_other(pad: str) -> None:
+    v = view(problem := REGISTRY.problem(f"conv/n1c2h5w6k3r3s3pad{pad}/f32/nchw/dgrad"))
+    assert (v.top, v.left) == (2 - problem.pad_h.before, 2 - problem.pad_w.before)
+    assert (v.c, v.h, v.w, v.k, v.p, v.q) == (3, problem.p, problem.q, 2, 5, 6)
+    assert v.p == v.h + v.top + (2 - problem.pad_h.behind) - 2
+
+
+@pytest.mark.parametrize(
+    "problem", [VGG3, "conv/n3c5h7w9k65r3s3/f32/nhwc/fprop", "conv/n1c8h3w3k6r3s3/f32/nchw/dgrad/g2"]
+)
+def test_every_tile_and_filter_has_one_block_of_the_fused_kernel(problem: str) -> None:
+    for case in every_case("winograd", problem):
+        (call,) = calls(case, "winograd_fused")
+        v, width = view(case.problem), case.tile.BK
+        assert call.grid == (math.ceil(v.tiles(2) / 32) * math.ceil(v.k / width), v.groups)
+        assert call.args[-1] == math.ceil(v.k / width) * width
+
+
+@pytest.mark.parametrize(
+    "problem", [VGG3, "conv/n128c64h224w224k64r3s3pad1/f32/nchw/fprop", "conv/n7c9h23w41k70r3s3/f32/nhwc/dgrad"]
+)
+def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(problem: str) -> None:
+    for case in every_case("winograd4", problem):
+        v, covered, sizes = view(case.problem), 0, set()
+        for call in calls(case, "winograd4_input"):
+            *_, first, ldt = call.args
+            assert first == covered
+            covered += ldt
+            sizes |= {arg for arg in call.args if isinstance(arg, Scratch)}
+        for call in calls(case, "winograd4_output"):
+            sizes |= {arg for arg in call.args if isinstance(arg, Scratch)}
+        assert 0 <= covered - v.tiles(4) < 4
+        assert len(sizes) == 2  # every chunk has the same two buffers
+        assert sum(scratch.nbytes for scratch in sizes) <= max(
+            1024 * case.tile.KIB, 4 * 36 * v.groups * 32 * (v.c + v.k + 3)
+        )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ("n2c17h9w8k70r3s3pad1", ""),
+        ("n1c70h6w7k9r3s3pad1-2x0-3", ""),
+        ("n3c6h17w15k4r3s3pad0-3x2-0", "/g2"),
+        ("n1c3h4w6k3r3s3pad5x4", ""),
+        ("n1c66h3w12k68r3s3pad1", "/g2"),
+    ],
+)
+def test_tiles_of_every_width_are_right_over_edges_and_more_padding_than_the_filter_reaches(
+    name: str, variant: str, sizes: str, groups: str
+) -> None:
+    if reason := missing_tool():
+        pytest.skip(reason)
+    every = every_case(name, f"conv/{sizes}/f32/{variant}{groups}")
+    for case in every:
+        assert not list(islice(complaints(case, entries(every)), 5))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("name", "resident"), [("winograd", {64: 1, 32: 2}), ("winograd4", {128: 2, 64: 3})])
+@pytest.mark.usefixtures("cuda_compiler")
+def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(
+    name: str, resident: dict[int, int], variant: str, arch: str
+) -> None:
+    every = every_case(name, f"conv/n1c70h9w9k70r3s3/f32/{variant}")
+    cubin = compile_cubin(winograd(name).source, entries(every), arch)
+    assert {(used.spill_bytes, used.stack_bytes) for used in cubin.resources.values()} == {(0, 0)}
+    for case in every:
+        for entry, call in case.kernel.calls(case.problem, case.tile):
+            if entry.startswith(("winograd_fused", "winograd4_products")):
+                assert isinstance(call.block, int)
+                used = cubin.resources[entry]
+                shared = used.static_shared_bytes + call.shared_bytes
+                blocks = occupancy(arch, call.block, used.registers, shared).blocks_per_sm
+                assert blocks >= resident[case.tile.BM if name == "winograd4" else case.tile.BK]
