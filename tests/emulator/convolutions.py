@@ -2,7 +2,7 @@
 
 #: What most kernels take, and each thing that can go wrong at least once: one element; a filter larger than the image;
 #: strides larger than the filter; every option at once, different in height and width; prime sizes; one dimension;
-#: rows of whole vectors in a ragged tile; more than one tile of pixels, of channels and of filters.
+#: rows of whole vectors in a ragged tile; more than one tile of pixels, channels and filters; whole tiles of an FFT.
 RAGGED = (
     "n1c1h1w1k1r1s1",
     "n1c2h1w1k3r3s3pad1",
@@ -15,6 +15,7 @@ RAGGED = (
     "n2c8h8w12k24r3s3pad1",
     "n2c33h6w9k67r3s3pad0-1x1",
     "n2c5h8w8k5r3s3pad1/g5",
+    "n1c3h21w26k5r4s3pad1x0",
 )
 #: Only until a kernel has taken enough: 3 x 3 filters at unit stride; channels and filters of whole vectors; depthwise.
 MORE = (

@@ -1,0 +1,111 @@
+// C = A^T B of complex matrices in FP32, A k x m and B k x n by rows: the sum over channels at one frequency.
+//
+// Panels of BK rows travel by cp.async, STAGES - 1 steps ahead, 16 bytes or two elements at a time. Of a block's BM x
+// BN elements a warp owns WM x WN and a lane TM x TN, in patches of 2 x 2, one patch of every lane before the next of
+// any: each is read as a float4, free of bank conflicts. A product of complex numbers is four multiply-adds: three
+// products and five sums, which is less elsewhere, are more instructions here.
+#pragma once
+#include "fft/butterfly.cuh"
+#include "ptx.cuh"
+
+// Two neighbours at once, aligned to 16 bytes.
+__device__ __forceinline__ void load_two(Complex<float> *values, const Complex<float> *from) {
+  const float4 two = *reinterpret_cast<const float4 *>(from);
+  values[0] = {two.x, two.y}, values[1] = {two.z, two.w};
+}
+__device__ __forceinline__ void store_two(Complex<float> *to, Complex<float> first, Complex<float> second) {
+  *reinterpret_cast<float4 *>(to) = make_float4(first.re, first.im, second.re, second.im);
+}
+
+// Starts the copy of BK rows of x from row k0 and WIDTH columns from w0; x has k rows of ld, an even number, and beyond
+// them stand zeros.
+template <int BK, int WIDTH, int THREADS>
+__device__ __forceinline__ void copy_rows(Complex<float> (*panel)[WIDTH], const Complex<float> *x, unsigned k0,
+                                          unsigned w0, unsigned k, unsigned ld) {
+  constexpr unsigned ACROSS = WIDTH / 2, STEP = THREADS / ACROSS;
+  static_assert(STEP * ACROSS == THREADS && BK % STEP == 0, "the threads share a panel evenly");
+  const unsigned w = threadIdx.x % ACROSS * 2;
+#pragma unroll
+  for (unsigned kk = threadIdx.x / ACROSS; kk < BK; kk += STEP) {
+    const bool inside = k0 + kk < k && w0 + w < ld;
+    const Complex<float> *from = inside ? x + offset<Op::N>(k0 + kk, w0 + w, ld) : x;  // nothing is read of 0 bytes
+    ptx::cp_async_cg(ptx::smem_address(&panel[kk][w]), from, inside ? 16 : 0);
+  }
+}
+
+template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES>
+struct Product {
+  static constexpr int THREADS = 32 * (BM / WM) * (BN / WN), LANES_M = WM / TM, LANES_N = WN / TN;
+  static_assert(LANES_M * LANES_N == 32, "the lanes of a warp fill its tile");
+  struct Stage {
+    Complex<float> a[BK][BM], b[BK][BN];
+  };
+  Complex<float> sums[TM][TN] = {};
+
+  // Where sums[i][j] lies within the block's tile.
+  static __device__ __forceinline__ unsigned row(int i) {
+    const unsigned warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
+    return warp_id / (BN / WN) * WM + (i / 2 * LANES_M + lane_id / LANES_N) * 2 + i % 2;
+  }
+  static __device__ __forceinline__ unsigned col(int j) {
+    const unsigned warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
+    return warp_id % (BN / WN) * WN + (j / 2 * LANES_N + lane_id % LANES_N) * 2 + j % 2;
+  }
+
+  // Adds the product of rows from row0 and columns from col0, k deep. a and b are the matrices with their lds.
+  __device__ __forceinline__ void accumulate(Stage *stages, const Complex<float> *a, const Complex<float> *b,
+                                             unsigned row0, unsigned col0, unsigned k, unsigned lda, unsigned ldb) {
+    const unsigned steps = (k + BK - 1) / BK;
+    const auto start = [&](unsigned step) {  // one group a step, empty behind the last, so that waiting can count
+      if (step < steps) {
+        copy_rows<BK, BM, THREADS>(stages[step % STAGES].a, a, step * BK, row0, k, lda);
+        copy_rows<BK, BN, THREADS>(stages[step % STAGES].b, b, step * BK, col0, k, ldb);
+      }
+      ptx::cp_async_commit();
+    };
+    for (unsigned step = 0; step < STAGES - 1; ++step) start(step);
+    for (unsigned step = 0; step < steps; ++step) {
+      ptx::cp_async_wait<STAGES - 2>();  // this step's panels are there as far as this thread copied them
+      __syncthreads();                   // ... and wholly; and the slot of the step before is free
+      start(step + STAGES - 1);
+      multiply(stages[step % STAGES]);
+    }
+  }
+
+  // C has m rows of ldc, an even number.
+  __device__ __forceinline__ void store(Complex<float> *c, unsigned row0, unsigned col0, unsigned m,
+                                        unsigned ldc) const {
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+      if (row0 + row(i) >= m) return;
+#pragma unroll
+      for (int j = 0; j < TN; j += 2) {
+        if (col0 + col(j) >= ldc) break;
+        store_two(c + offset<Op::N>(row0 + row(i), col0 + col(j), ldc), sums[i][j], sums[i][j + 1]);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void multiply(const Stage &stage) {
+#pragma unroll
+    for (int kk = 0; kk < BK; ++kk) {
+      Complex<float> left[TM], right[TN];
+#pragma unroll
+      for (int i = 0; i < TM; i += 2) load_two(&left[i], &stage.a[kk][row(i)]);
+#pragma unroll
+      for (int j = 0; j < TN; j += 2) load_two(&right[j], &stage.b[kk][col(j)]);
+#pragma unroll
+      for (int i = 0; i < TM; ++i)
+#pragma unroll
+        for (int j = 0; j < TN; ++j) add_product(sums[i][j], left[i], right[j]);
+    }
+  }
+
+  static __device__ __forceinline__ void add_product(Complex<float> &sum, Complex<float> x, Complex<float> y) {
+    sum.re += x.re * y.re;
+    sum.im += x.re * y.im;
+    sum.re -= x.im * y.im;
+    sum.im += x.im * y.re;
+  }
+};

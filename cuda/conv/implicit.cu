@@ -1,0 +1,122 @@
+// Convolution and both gradients as products of matrices that are gathered while they are multiplied (implicit GEMM),
+// in FP32 on FFMA: nothing but the operands themselves is ever read from memory.
+//
+// Which index of the operands is a row, a column and the reduction: conv/implicit.cuh. Tile: a block owns BM x BN
+// elements of that product, a warp WM x WN of them, a lane TM x TN (gemm/fragment.cuh). Panels are copied STAGES - 1
+// steps ahead by cp.async (conv/implicit_feed.cuh), one barrier a step. blockIdx.x counts tiles of the gathered
+// operand, blockIdx.y those of the plain one, blockIdx.z groups, phases and slices of the reduction.
+// Slices: a filter's gradient has few elements and a long reduction, and so do layers of small images; as many slices
+// as fill the device leave their sums apart, and a second launch adds them in ascending order, so that a result never
+// depends on which block came first.
+// Preconditions: compute capability 8.0. W = 4 wants pointers aligned to 16 bytes, and the filters and channels of a
+// group, where they are neighbours in memory, to be multiples of 4; likewise V = 4 the output's rows (kernels/conv/
+// implicit.py). The images that a tile touches have less than 2^31 elements.
+// Limit: FFMA issue, less what copying word by word takes of it: a panel read along the reduction cannot be turned by
+// wider copies, and neighbouring pixels of a plane are aligned to nothing. Of the instructions of a step on sm_90a,
+// 80 % are FFMA with tiles of 128 x 128, 87 % with 128 x 256. Few channels or pixels leave part of a tile empty; a
+// short reduction (the first layer of a network) is over before the pipeline has filled.
+#include "conv/implicit_feed.cuh"
+#include "gemm/fragment.cuh"
+
+// A panel of floats as gemm/fragment.cuh reads it: the reduction down its rows.
+template <int BK, int COLS, int PACK, bool along>
+struct FloatPanel {
+  using T = float;
+  static constexpr unsigned DEPTH = BK, WIDTH = COLS, W = along ? 1 : PACK;
+  static constexpr bool ALONG = along;
+
+  // Pack i of a thread whose first is at (depth, place), each AHEAD further.
+  template <unsigned AHEAD>
+  static __device__ __forceinline__ void copy(float *panel, unsigned depth, unsigned place, unsigned i,
+                                              const float *from, bool inside) {
+    const unsigned to = ptx::smem_address(panel + depth * (COLS + PAD) + place) + i * AHEAD * sizeof(float);
+    if constexpr (W == 4) {
+      ptx::cp_async_cg(to, from, inside ? 16 : 0);
+    } else {
+      ptx::cp_async_ca<4>(to, from, inside ? 4 : 0);
+    }
+  }
+};
+
+template <Direction direction, Layout layout, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W,
+          bool MASKED>
+struct ImplicitLoop {
+  using Map = Lowering<direction, layout>;
+  using Tile = Fragment<BM, BN, BK, WM, WN, TM, TN>;
+  static constexpr bool A_ALONG = Map::GATHERED_ROWS ? Map::GATHERED_ALONG : Map::PLAIN_ALONG;
+  static constexpr bool B_ALONG = Map::GATHERED_ROWS ? Map::PLAIN_ALONG : Map::GATHERED_ALONG;
+  using Fed = Feeds<Map, FloatPanel<BK, BM, W, A_ALONG>, FloatPanel<BK, BN, W, B_ALONG>, Tile::THREADS, MASKED>;
+  static constexpr unsigned A_FLOATS = BK * (BM + PAD), STAGE_FLOATS = A_FLOATS + BK * (BN + PAD);
+
+  typename Fed::A a;
+  typename Fed::B b;
+  float *smem;
+  unsigned k0, k_end;
+
+  // Adds the products of all panels from k0 to k_end to the tile.
+  __device__ __forceinline__ void accumulate(Tile &tile) {
+#pragma unroll 1
+    for (unsigned step = 0; step < STAGES - 1; ++step) start(step);
+    for (unsigned step = 0; k0 + step * BK < k_end; ++step) {
+      ptx::cp_async_wait<STAGES - 2>();  // this step's panels are there as far as this thread copied them
+      __syncthreads();                   // ... and wholly; and the slot of the step before is free
+      start(step + STAGES - 1);
+      const float *slot = smem + step % STAGES * STAGE_FLOATS;
+      tile.multiply(reinterpret_cast<const float(*)[BM + PAD]>(slot),
+                    reinterpret_cast<const float(*)[BN + PAD]>(slot + A_FLOATS));
+    }
+    ptx::cp_async_wait_all();
+  }
+
+ private:
+  // Starts a step's copies as one group. Behind the last step lie zeros, for which nothing is read.
+  __device__ __forceinline__ void start(unsigned step) {
+    float *slot = smem + step % STAGES * STAGE_FLOATS;
+    a.copy(slot, k0 + step * BK, k_end);
+    b.copy(slot + A_FLOATS, k0 + step * BK, k_end);
+    ptx::cp_async_commit();
+  }
+};
+
+// Blocks that a multiprocessor is to hold, from which the compiler takes its share of registers. An input's gradient
+// whose rows and columns are compared, for want of a mask, takes most.
+template <int SUMS, int THREADS, bool CROWDED>
+constexpr int HELD = SUMS > 64 ? 1 : THREADS > 128 || CROWDED ? 2 : 3;
+
+// out: the operand, or with several slices partial[slice], each like the operand, of `elements` elements.
+template <Direction direction, Layout layout, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W,
+          int V, bool MASKED>
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), HELD<TM * TN, 32 * (BM / WM) * (BN / WN),
+                                                                   direction == Direction::dgrad && !MASKED>)
+    conv_implicit(const float *__restrict__ plain, const float *__restrict__ gathered, float *__restrict__ out,
+                  unsigned slice_depth, unsigned slices, long long elements, CONV_GEOMETRY) {
+  using Loop = ImplicitLoop<direction, layout, BM, BN, BK, WM, WN, TM, TN, STAGES, W, MASKED>;
+  using Map = typename Loop::Map;
+  const Geometry g CONV_GEOMETRY_VALUES;
+  DYN_SHARED(float, smem);
+  const Map map(g, blockIdx.z / slices);
+  const auto block = ImplicitBlock::at<Map, BM, BN>(map, slice_depth, slices);
+  if (block.row0 >= map.rows() || block.col0 >= map.cols()) return;  // a phase of fewer pixels than another
+  Loop loop{{map, Map::GATHERED_ROWS ? gathered : plain, block.k0, block.row0},
+            {map, Map::GATHERED_ROWS ? plain : gathered, block.k0, block.col0},
+            smem,
+            block.k0, block.k_end};
+  typename Loop::Tile tile;
+  loop.accumulate(tile);
+
+  out += block.slice * elements;
+  size_t across[TN / V];
+#pragma unroll
+  for (int j = 0; j < TN; j += V) across[j / V] = map.col_output(block.col0 + tile.col(j));
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+    const unsigned row = block.row0 + tile.row(i);
+    if (row >= map.rows()) return;
+    float *line = out + map.row_output(row);
+#pragma unroll
+    for (int j = 0; j < TN; j += V) {
+      if (block.col0 + tile.col(j) >= map.cols()) break;
+      store_pack<V>(line + across[j / V], &tile.sums[i][j]);
+    }
+  }
+}

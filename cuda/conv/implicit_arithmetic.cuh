@@ -1,0 +1,75 @@
+// What becomes of fragments in an implicit product on tensor cores: the arithmetics of gemm/mma.cu, gemm/mma_tf32.cu
+// and gemm/mma_3xtf32.cu, where their roundings are explained.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "gemm/mma_panel.cuh"
+
+// 16-bit operands as they are, sums in FP32.
+template <class T>
+struct Sixteen {
+  using Storage = T;
+  using Operand = Fragment16;
+
+  static __device__ __forceinline__ Operand prepare(const Fragment16 &f) { return f; }
+
+  static __device__ __forceinline__ void multiply(float (&sums)[4], const Operand &a, const Operand &b, int half);
+};
+
+template <>
+__device__ __forceinline__ void Sixteen<__half>::multiply(float (&sums)[4], const Operand &a, const Operand &b,
+                                                          int half) {
+  ptx::mma_m16n8k16_f16_f32(sums, a.r, {b.r[2 * half], b.r[2 * half + 1]});
+}
+
+template <>
+__device__ __forceinline__ void Sixteen<__nv_bfloat16>::multiply(float (&sums)[4], const Operand &a, const Operand &b,
+                                                                 int half) {
+  ptx::mma_m16n8k16_bf16_f32(sums, a.r, {b.r[2 * half], b.r[2 * half + 1]});
+}
+
+// FP32 rounded to TF32, to the nearest.
+struct Tf32 {
+  using Storage = float;
+  using Operand = Fragment16;
+
+  static __device__ __forceinline__ Operand prepare(Fragment16 f) {
+#pragma unroll
+    for (unsigned &r : f.r) r = ptx::to_tf32(__uint_as_float(r));
+    return f;
+  }
+
+  static __device__ __forceinline__ void multiply(float (&sums)[4], const Operand &a, const Operand &b, int half) {
+    ptx::mma_m16n8k8_tf32_f32(sums, a.r, {b.r[2 * half], b.r[2 * half + 1]});
+  }
+};
+
+// FP32 as a sum of two TF32, three products for one, each added to the sums in FP32.
+struct ThreeTf32 {
+  using Storage = float;
+  struct Operand {
+    Fragment16 big, small;
+  };
+
+  static __device__ __forceinline__ Operand prepare(const Fragment16 &f) {
+    Operand split;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      split.big.r[e] = (f.r[e] + 0x1000) & 0xffffe000;
+      split.small.r[e] = ptx::to_tf32(__uint_as_float(f.r[e]) - __uint_as_float(split.big.r[e]));
+    }
+    return split;
+  }
+
+  static __device__ __forceinline__ void multiply(float (&sums)[4], const Operand &a, const Operand &b, int half) {
+    const unsigned big_b[2] = {b.big.r[2 * half], b.big.r[2 * half + 1]};
+    const unsigned small_b[2] = {b.small.r[2 * half], b.small.r[2 * half + 1]};
+    float product[4] = {};
+    ptx::mma_m16n8k8_tf32_f32(product, a.small.r, big_b);
+    ptx::mma_m16n8k8_tf32_f32(product, a.big.r, small_b);
+    ptx::mma_m16n8k8_tf32_f32(product, a.big.r, big_b);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[e] += product[e];
+  }
+};

@@ -1,0 +1,170 @@
+// Feeds: how threads copy the panels of an implicit product, BK deep and WIDTH rows or columns wide, by cp.async.
+//
+// Each thread stands at one place along the reduction in a step, and copies from there PACKS packs of W neighbours,
+// PER threads apart. Its place is counted on in digits, and its pointer moved by what the digits and their carries are
+// worth, once a step and without a division; what depends on the row or column stays in registers. Zeros are copied by
+// copying 0 bytes.
+//
+// Whether a gathered element lies inside of the image: where the reduction runs over at most 32 taps (MASKED), each of
+// a thread's pixels has a bit for each tap, and a pack costs one instruction to test and one to address. Else, and in
+// a filter's gradient, rows and columns are added and compared.
+#pragma once
+#include "conv/implicit.cuh"
+#include "ptx.cuh"
+
+// A coordinate so far away that it lies outside of every image, whatever is added to it.
+constexpr int FAR = 1 << 29;
+
+// One thread's place along the reduction, which moves on by BK, and what that is worth in memory.
+template <unsigned BK>
+struct Walk {
+  Radix radix;
+  Digits digits, pace;
+  int step, carry, borrow;  // a step, one from the first digit to the second, one from the second to the third
+
+  __device__ __forceinline__ Walk(const Radix &sizes, const Slopes &slopes, unsigned first)
+      : radix(sizes), digits(sizes.split(first)), pace(sizes.split(BK)), step(int(slopes.at(pace))),
+        carry(slopes.mid - int(sizes.fast) * slopes.fast), borrow(slopes.slow - int(sizes.mid) * slopes.mid) {}
+
+  // How far the pointer moves.
+  __device__ __forceinline__ int advance() {
+    int distance = step;
+    digits = {digits.fast + pace.fast, digits.mid + pace.mid, digits.slow + pace.slow};
+    if (digits.fast >= radix.fast) digits.fast -= radix.fast, ++digits.mid, distance += carry;
+    if (digits.mid >= radix.mid) digits.mid -= radix.mid, ++digits.slow, distance += borrow;
+    return distance;
+  }
+};
+
+// Which packs are a thread's: Panel says how deep and wide it is, and whether packs lie along the reduction.
+template <class Panel, unsigned THREADS>
+struct Portion {
+  static constexpr unsigned W = Panel::W, DEEP = Panel::ALONG ? W : 1, WIDE = Panel::ALONG ? 1 : W;
+  static constexpr unsigned SLOTS = Panel::DEPTH / DEEP, PER = THREADS / SLOTS;
+  static constexpr unsigned PACKS = (Panel::WIDTH / WIDE + PER - 1) / PER;
+  static_assert(PER * SLOTS == THREADS, "threads share a panel evenly along the reduction");
+
+  static __device__ __forceinline__ unsigned depth() {
+    return (Panel::ALONG ? threadIdx.x % SLOTS : threadIdx.x / PER) * DEEP;
+  }
+  static __device__ __forceinline__ unsigned place() {
+    return (Panel::ALONG ? threadIdx.x / SLOTS : threadIdx.x % PER) * WIDE;
+  }
+  static constexpr __device__ __forceinline__ unsigned ahead(unsigned i) { return i * PER * WIDE; }
+
+  // Whether a panel has the pack: one of fewer packs than threads has not.
+  static __device__ __forceinline__ bool exists(unsigned i) {
+    return PACKS * PER * WIDE == Panel::WIDTH || place() + ahead(i) < Panel::WIDTH;
+  }
+};
+
+// The operand that is gathered from an image.
+template <class Map, class Panel, unsigned THREADS, bool MASKED>
+struct GatheredFeed {
+  using Mine = Portion<Panel, THREADS>;
+  using T = typename Panel::T;
+  static_assert(!(MASKED && Map::GRADIENT), "the taps are along the reduction");
+  const Map &map;
+  const T *from;
+  Walk<Panel::DEPTH> walk;
+  int offset[Mine::PACKS];
+  Spot spot[Mine::PACKS];
+  unsigned mask[Mine::PACKS];
+
+  // From element k0 of the reduction and element w0 across it on. Offsets are relative to the first pixel's image.
+  __device__ __forceinline__ GatheredFeed(const Map &map_, const T *source, unsigned k0, unsigned w0)
+      : map(map_), from(source + map.gathered_base()),
+        walk(map.reduction_radix(), map.reduction_slopes(), k0 + Mine::depth()) {
+    const Radix radix = map.gathered_radix();
+    const unsigned first = Map::GRADIENT ? 0 : radix.split(w0).slow;
+    from += map.reduction_slopes().at(walk.digits) + static_cast<long long>(first) * map.image();
+#pragma unroll
+    for (unsigned i = 0; i < Mine::PACKS; ++i) {
+      const unsigned w = w0 + Mine::place() + Mine::ahead(i);
+      Digits at = radix.split(w);
+      if constexpr (!Map::GRADIENT) at.slow -= first;
+      offset[i] = int(map.gathered_slopes().at(at));
+      spot[i] = map.gathered_spot(at);
+      if (w >= map.gathered()) spot[i].y = FAR;
+      if constexpr (MASKED) mask[i] = taps_inside(spot[i]);
+    }
+  }
+
+  __device__ __forceinline__ void copy(T *panel, unsigned k0, unsigned k_end) {
+    const bool within = k0 + Mine::depth() < k_end;
+    const unsigned bit = within ? 1u << (tap() % 32) : 0;
+    Spot here = map.reduction_spot(walk.digits);
+    if (!within) here.y = FAR;
+#pragma unroll
+    for (unsigned i = 0; i < Mine::PACKS; ++i) {
+      if (!Mine::exists(i)) break;
+      const bool inside = MASKED ? (mask[i] & bit) != 0
+                                 : unsigned(here.y + spot[i].y) < map.height() &&
+                                       unsigned(here.x + spot[i].x) < map.width();
+      Panel::template copy<Mine::ahead(1)>(panel, Mine::depth(), Mine::place(), i, from + offset[i], inside);
+    }
+    from += walk.advance();
+  }
+
+ private:
+  __device__ __forceinline__ unsigned tap() const {
+    return Map::tap_y(walk.digits) * map.wide.taps + Map::tap_x(walk.digits);
+  }
+
+  // A bit for each tap, set where it meets the image.
+  __device__ __forceinline__ unsigned taps_inside(const Spot &pixel) const {
+    unsigned columns = 0, all = 0;
+    for (unsigned s = 0; s < map.wide.taps; ++s)
+      if (unsigned(pixel.x + int(s) * map.wide.tap_step) < map.width()) columns |= 1u << s;
+    for (unsigned r = 0; r < map.high.taps; ++r)
+      if (unsigned(pixel.y + int(r) * map.high.tap_step) < map.height()) all |= columns << r * map.wide.taps;
+    return all;
+  }
+};
+
+// The other one.
+template <class Map, class Panel, unsigned THREADS>
+struct PlainFeed {
+  using Mine = Portion<Panel, THREADS>;
+  using T = typename Panel::T;
+  const Map &map;
+  const T *from;
+  unsigned left;  // elements across the reduction, from this thread's first on
+  Walk<Panel::DEPTH> walk;
+
+  __device__ __forceinline__ PlainFeed(const Map &map_, const T *source, unsigned k0, unsigned w0)
+      : map(map_), walk(map.reduction_radix(), map.plain_slopes(), k0 + Mine::depth()) {
+    const unsigned w = w0 + Mine::place();
+    from = source + map.plain_base() + size_t(w) * map.plain_step();
+    if constexpr (Map::PLAIN_EVEN) {
+      from += size_t(k0 + Mine::depth()) * map.even_slope();
+    } else {
+      from += map.plain_slopes().at(walk.digits);
+    }
+    left = w < map.plain() ? map.plain() - w : 0;
+  }
+
+  __device__ __forceinline__ void copy(T *panel, unsigned k0, unsigned k_end) {
+    const bool within = k0 + Mine::depth() < k_end;
+#pragma unroll
+    for (unsigned i = 0; i < Mine::PACKS; ++i) {
+      if (!Mine::exists(i)) break;
+      const T *pack = from + size_t(Mine::ahead(i)) * map.plain_step();
+      Panel::template copy<Mine::ahead(1)>(panel, Mine::depth(), Mine::place(), i, pack,
+                                           within && Mine::ahead(i) < left);
+    }
+    from += Map::PLAIN_EVEN ? int(Panel::DEPTH * map.even_slope()) : walk.advance();
+  }
+};
+
+// The feeds of a product's rows and columns.
+template <class Map, class PanelA, class PanelB, unsigned THREADS, bool MASKED, bool rows = Map::GATHERED_ROWS>
+struct Feeds {
+  using A = PlainFeed<Map, PanelA, THREADS>;
+  using B = GatheredFeed<Map, PanelB, THREADS, MASKED>;
+};
+template <class Map, class PanelA, class PanelB, unsigned THREADS, bool MASKED>
+struct Feeds<Map, PanelA, PanelB, THREADS, MASKED, true> {
+  using A = GatheredFeed<Map, PanelA, THREADS, MASKED>;
+  using B = PlainFeed<Map, PanelB, THREADS>;
+};

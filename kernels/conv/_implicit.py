@@ -1,0 +1,114 @@
+"""Convolution as an implicit product of matrices (`cuda/conv/implicit*.cu`): its sizes, slices and launches."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from kernelmark import KernelCall, Scratch, Tile
+from kernels.conv._geometry import GRID_LIMIT, INT_LIMIT, ceil_div, elements, fits_ints, geometry
+from kernels.conv.problem import ConvProblem
+from kernels.gemm.ladder import warps
+
+SUM_THREADS = 256
+WIDEST = 256  # rows or columns of a tile
+DEEPEST = 32  # elements of the reduction in a step
+NARROWEST = 32  # rows or columns of a tile
+MASK_BITS = 32
+
+
+class Product(NamedTuple):
+    """A problem as a product: what is gathered, what is plain, and how long the reduction is, in each of the parts.
+
+    Parts are groups and, of an input's gradient, phases: residues modulo the strides.
+    """
+
+    plain: str
+    gathered: str
+    out: str
+    plain_size: int
+    gathered_size: int
+    depth: int
+    parts: int
+
+
+def product(p: ConvProblem) -> Product:
+    """The largest of all phases; the others have as many pixels and taps, or a row or column less."""
+    filters, channels = p.k // p.groups, p.c // p.groups
+    if p.direction == "wgrad":
+        return Product("y", "x", "w", filters, channels * p.r * p.s, p.n * p.p * p.q, p.groups)
+    if p.direction == "fprop":
+        return Product("w", "x", "y", filters, p.n * p.p * p.q, channels * taps(p), p.groups)
+    pixels = p.n * ceil_div(p.h, p.stride_h) * ceil_div(p.w, p.stride_w)
+    return Product("w", "y", "x", channels, pixels, filters * taps(p), p.groups * p.stride_h * p.stride_w)
+
+
+def taps(p: ConvProblem) -> int:
+    """How many taps of the filter a pixel meets: those of a phase at most, in an input's gradient."""
+    if p.direction != "dgrad":
+        return p.r * p.s
+    down, across = math.gcd(p.stride_h, p.dilation_h), math.gcd(p.stride_w, p.dilation_w)
+    return ceil_div(p.r, p.stride_h // down) * ceil_div(p.s, p.stride_w // across)
+
+
+def masked(p: ConvProblem) -> bool:
+    """Whether a pixel has a bit for each tap that the reduction runs over."""
+    return p.direction != "wgrad" and taps(p) <= MASK_BITS
+
+
+def gathered_rows(p: ConvProblem) -> bool:
+    """Whether the gathered operand's indices are the product's rows, not its columns."""
+    return p.layout == "nhwc" and p.direction != "wgrad"
+
+
+def blocks(p: ConvProblem, t: Tile) -> tuple[int, int, int]:
+    """Tiles of the gathered operand, of the plain one, and parts."""
+    gathered, plain = (t.BM, t.BN) if gathered_rows(p) else (t.BN, t.BM)
+    m = product(p)
+    return ceil_div(m.gathered_size, gathered), ceil_div(m.plain_size, plain), m.parts
+
+
+def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
+    """How deep the slices of the reduction are and how many: as fill the device once, none less than DEPTH deep."""
+    depth = product(p).depth
+    wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // math.prod(blocks(p, t)), depth // t.DEPTH))
+    deep = ceil_div(ceil_div(depth, wanted), t.BK) * t.BK
+    return deep, ceil_div(depth, deep)
+
+
+def most_blocks(p: ConvProblem, t: Tile) -> int:
+    """Blocks of a launch with as many slices as there may be."""
+    return math.prod(blocks(p, t)) * max(1, product(p).depth // int(t.DEPTH))
+
+
+def supports(p: ConvProblem) -> str | None:
+    """Why no implicit product can take the problem, or None."""
+    if reason := fits_ints(p):
+        return reason
+    m = product(p)
+    if m.parts > GRID_LIMIT:
+        return f"groups and strides make {m.parts} parts, expected at most {GRID_LIMIT}: a grid's blocks along z"
+    if m.plain_size > GRID_LIMIT * NARROWEST:
+        return f"channels or filters are {m.plain_size}, expected at most {GRID_LIMIT * NARROWEST}: blocks along y"
+    pixels = p.p * p.q if p.direction == "wgrad" else m.gathered_size // p.n
+    spanned = min(p.n, (DEEPEST if p.direction == "wgrad" else WIDEST) // pixels + 2)
+    images = max(elements(p, name) // p.n for name in ("x", "y")) * spanned
+    stepped = DEEPEST * max(p.h * p.w, p.c * p.r * p.s)
+    if max(images, stepped) > INT_LIMIT:
+        return f"a tile reaches over {max(images, stepped)} elements of an operand, expected at most {INT_LIMIT}"
+    return None
+
+
+def call(p: ConvProblem, t: Tile, entry: str, shared_bytes: int) -> list[KernelCall]:
+    """The product's launch and, where it has several slices, that of their sum."""
+    m, (depth, count) = product(p), slices(p, t)
+    number = elements(p, m.out)
+    out = Scratch("partials", 4 * count * number) if count > 1 else m.out
+    x, y, z = blocks(p, t)
+    arguments = (m.plain, m.gathered, out, depth, count, np.int64(number), *geometry(p))
+    launch = KernelCall((x, y, z * count), warps(t), arguments, shared_bytes, entry)
+    if count == 1:
+        return [launch]
+    over_out = ceil_div(number, SUM_THREADS)
+    summed = (out, m.out, np.int64(number), count)
+    return [launch, KernelCall(over_out, SUM_THREADS, summed, entry="conv_implicit_sum<{ctype}>")]

@@ -1,0 +1,183 @@
+"""Implicit GEMM for convolution and both gradients, in FP32 and on tensor cores: `cuda/conv/implicit*.cu`."""
+
+import math
+from typing import Any
+
+from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
+from kernels.conv._implicit import blocks, call, gathered_rows, masked, most_blocks, product, slices, supports
+from kernels.conv.problem import ConvProblem
+from kernels.gemm import tensorcore
+from kernels.gemm.ladder import MIDDLE, SMALL, WIDE, stages_bytes, tiles
+
+#: Tiles of the FP32 kernel. Each fills SMS multiprocessors with so many blocks, in slices of the reduction of at least
+#: DEPTH where it has too few tiles. LOW and NARROW are for 64 channels, as rows or as columns.
+LEAST = SMALL | {"SMS": 132, "BLOCKS_PER_SM": 4, "DEPTH": 64}
+NARROW = MIDDLE | {"BN": 64, "SMS": 132, "BLOCKS_PER_SM": 3, "DEPTH": 256}
+LOW = NARROW | {"BM": 64, "BN": 128}
+SQUARE = MIDDLE | {"SMS": 132, "BLOCKS_PER_SM": 2, "DEPTH": 256}
+BROAD = WIDE | {"SMS": 132, "BLOCKS_PER_SM": 1, "DEPTH": 256}
+#: Tiles of the tensor cores' kernels for 16-bit elements. Those of FP32 elements are half as deep.
+SMALL_16 = tensorcore.SMALL | {"SMS": 132, "BLOCKS_PER_SM": 3, "DEPTH": 64}
+SQUARE_16 = tensorcore.WIDE | {"BN": 128, "WN": 32, "SMS": 132, "BLOCKS_PER_SM": 1, "DEPTH": 512}
+WIDE_16 = tensorcore.WIDE | {"SMS": 132, "BLOCKS_PER_SM": 1, "DEPTH": 512}
+SMALL_32, SQUARE_32, WIDE_32 = (tile | {"BK": 16} for tile in (SMALL_16, SQUARE_16, WIDE_16))
+ENOUGH = 66  # blocks, half of the multiprocessors of an H100
+WAVES = 4  # of blocks on all multiprocessors, behind which it matters little that the last one is not full
+
+FFMA = (
+    "conv_implicit<Direction::{direction}, Layout::{layout}, {BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, "
+    "{W}, {V}, {MASKED}>"
+)
+MMA = (
+    "conv_implicit_mma<{ARITHMETIC}, {OUT}, Direction::{direction}, Layout::{layout}, {BM}, {BN}, {BK}, {WM}, {WN}, "
+    "{STAGES}, {W}, {V}, {MASKED}>"
+)
+
+
+def filled(entry: str, p: ConvProblem, **values: Any) -> str:
+    """The entry with what follows from the problem filled in."""
+    for name, value in {"MASKED": str(masked(p)).lower(), **values}.items():
+        entry = entry.replace("{" + name + "}", str(value))
+    return entry
+
+
+def half_empty(p: ConvProblem, width: int) -> bool:
+    """Whether tiles so wide over the plain operand leave half of the last one empty, and are few enough to mind."""
+    size = product(p).plain_size
+    return size <= 2 * width and 0 < size % width <= width // 2
+
+
+def waves(p: ConvProblem, tile: dict[str, int]) -> bool:
+    """Whether there are so many such tiles that the last wave of blocks does not weigh."""
+    return math.prod(blocks(p, Tile(**tile))) >= WAVES * tile["SMS"]
+
+
+def unfit(p: ConvProblem, tile: dict[str, int]) -> str | None:
+    """Why a tile of the FP32 kernel is not for the problem, or None. BROAD is for all."""
+    if tile == LEAST and most_blocks(p, Tile(**SQUARE)) >= ENOUGH:
+        return f"larger tiles make {ENOUGH} blocks and more"
+    if tile in (LOW, NARROW) and (tile == NARROW) != gathered_rows(p):
+        return f"{p.layout} {p.direction} has its channels along the other side of the tile"
+    if tile in (LOW, NARROW) and not half_empty(p, 128):
+        return "tiles of 128 channels have little to spare"
+    if tile == SQUARE and ((p.layout, p.direction) != ("nchw", "fprop") or not masked(p)):
+        return f"{p.layout} {p.direction} of {p.r} x {p.s} takes more registers than each of two blocks has"
+    if tile == SQUARE and waves(p, BROAD):
+        return f"larger tiles make {WAVES} waves and more"
+    return None
+
+
+def chosen_by(listed: dict[str, Any], reasons: Any) -> dict[str, Any]:
+    """The options `tunables` and `valid` of listed tiles, of which the first without a reason against it is taken."""
+    known = listed["valid"]
+    return listed | {"valid": lambda p, t: known(p, t) or reasons(p, vars(t))}
+
+
+def line(p: ConvProblem) -> int:
+    """So many neighbours of the output are neighbours in the product, too, and aligned as its first is."""
+    if p.direction == "wgrad":
+        return p.c // p.groups * p.r * p.s
+    if p.layout == "nhwc":
+        return (p.k if p.direction == "fprop" else p.c) // p.groups
+    return p.p * p.q if p.direction == "fprop" else p.h * p.w if p.unit_stride else 1
+
+
+def packed(p: ConvProblem) -> tuple[int, int]:
+    """W and V, the floats that may be copied and stored at once; in rows of pixels, more than one at once spills."""
+    filters, channels, last = p.k // p.groups, p.c // p.groups, p.layout == "nhwc"
+    copied = last and p.direction != "fprop" and channels % 4 == 0 and (p.direction == "dgrad" or filters % 4 == 0)
+    stored = 1 if last and p.direction == "fprop" else line(p)
+    return 4 if copied else 1, 1 if stored % 4 else 4
+
+
+@cuda_kernel(
+    "conv",
+    source="conv/implicit.cu",
+    entry=FFMA,
+    min_arch=80,
+    dtypes=("f32",),
+    numerics="fp32",
+    supports=supports,
+    **chosen_by(tiles(LEAST, NARROW, LOW, SQUARE, BROAD), unfit),
+)
+def implicit(p: ConvProblem, t: Tile) -> list[KernelCall]:
+    """Implicit GEMM in FP32, panels gathered several steps ahead."""
+    w, v = packed(p)
+    return call(p, t, filled(FFMA, p, W=w, V=v), stages_bytes(t))
+
+
+def whole_chunks(p: ConvProblem) -> str | None:
+    """Why channels cannot be copied 16 bytes at a time, or else why no implicit product can take the problem."""
+    if p.layout == "nchw":  # copied word by word
+        return supports(p)
+    chunk = 16 // DTYPES[p.dtype].itemsize
+    for name, size in (("channels", p.c // p.groups), ("filters", p.k // p.groups)):
+        if size % chunk and (name == "channels" or p.direction != "fprop"):
+            return f"{name} of a group are {size}, expected a multiple of {chunk}: 16 bytes are copied at once"
+    return supports(p)
+
+
+def mma_tiles(small: dict[str, int], square: dict[str, int], *wide: dict[str, int]) -> dict[str, Any]:
+    """The options `tunables` and `valid` for these tiles; the widest is not for nchw and input's gradients."""
+
+    def unfit(p: ConvProblem, tile: dict[str, int]) -> str | None:
+        if tile == small and product(p).plain_size > small["BN"] and most_blocks(p, Tile(**square)) >= ENOUGH:
+            return f"larger tiles make {ENOUGH} blocks and more"
+        crowded = p.layout == "nchw" or p.direction == "dgrad"
+        if tile in wide and crowded:
+            return f"{p.layout} {p.direction} takes more registers than a thread has"
+        if tile == square and wide and not crowded and not half_empty(p, 256) and waves(p, *wide):
+            return f"larger tiles make {WAVES} waves and more"
+        return None
+
+    return chosen_by(tiles(small, square, *wide), unfit)
+
+
+def mma_call(p: ConvProblem, t: Tile, arithmetic: str) -> list[KernelCall]:
+    """The launches of conv/implicit_mma.cu."""
+    out = DTYPES["f32" if slices(p, t)[1] > 1 else p.dtype]
+    chunk, v = 16 // DTYPES[p.dtype].itemsize, 16 // out.itemsize
+    w = chunk if p.layout == "nhwc" else 1
+    entry = filled(MMA, p, ARITHMETIC=arithmetic, OUT=out.ctype, W=w, V=1 if line(p) % v else v)
+    return call(p, t, entry, t.STAGES * t.BK * (t.BM + t.BN) * DTYPES[p.dtype].itemsize)
+
+
+_MMA: dict[str, Any] = {
+    "source": "conv/implicit_mma.cu",
+    "entry": MMA,
+    "min_arch": 80,
+    "supports": whole_chunks,
+}
+
+
+@cuda_kernel(
+    "conv",
+    dtypes=("f16", "bf16"),
+    layouts=("nhwc",),
+    numerics={"f16": "f16", "bf16": "bf16"},
+    **mma_tiles(SMALL_16, SQUARE_16, WIDE_16),
+    **_MMA,
+)
+def implicit_mma(p: ConvProblem, t: Tile) -> list[KernelCall]:
+    """Implicit GEMM of 16-bit operands by mma.sync, channels last."""
+    return mma_call(p, t, "Sixteen<{ctype}>")
+
+
+@cuda_kernel("conv", dtypes=("f32",), numerics="tf32", **mma_tiles(SMALL_32, SQUARE_32, WIDE_32), **_MMA)
+def implicit_tf32(p: ConvProblem, t: Tile) -> list[KernelCall]:
+    """Implicit GEMM of FP32 operands rounded to TF32, by mma.sync."""
+    return mma_call(p, t, "Tf32")
+
+
+@cuda_kernel(
+    "conv",
+    dtypes=("f32",),
+    layouts=("nhwc",),
+    numerics="3xtf32",
+    executed=lambda p: 3 * p.flop,
+    **mma_tiles(SMALL_32, SQUARE_32),
+    **_MMA,
+)
+def implicit_3xtf32(p: ConvProblem, t: Tile) -> list[KernelCall]:
+    """Implicit GEMM of FP32 operands as sums of two TF32 each, three products by mma.sync, channels last."""
+    return mma_call(p, t, "ThreeTf32")
