@@ -24,12 +24,21 @@ PAGE = ROOT / "docs" / "ladder.md"
 #: The rungs from plain to fast; kernels that stand in none are put behind the last of their operation.
 LADDERS = {
     "GEMM in FP32": (
+        "gemm",
         *("naive", "coalesced", "tiled", "blocktile1d", "blocktile2d"),
         *("vectorised", "warptile", "async", "splitk", "streamk"),
     ),
-    "GEMM on tensor cores": ("wmma", "mma", "mma_tf32", "mma_3xtf32", "wgmma", "wgmma_persistent", "wgmma_tf32"),
-    "Transposition out of place": ("naive", "unpadded", "tiled", "vectorised", "tma"),
-    "Transposition in place": ("tiled_inplace", "vectorised_inplace", "c2r", "c2r_fused"),
+    "GEMM on tensor cores": (
+        "gemm",
+        *("wmma", "mma", "mma_tf32", "mma_3xtf32", "wgmma", "wgmma_persistent", "wgmma_tf32"),
+    ),
+    "Transposition out of place": ("transpose", "naive", "unpadded", "tiled", "vectorised", "tma"),
+    "Transposition in place": ("transpose", "tiled_inplace", "vectorised_inplace", "c2r", "c2r_fused"),
+    "Convolution": (
+        "conv",
+        *("direct", "direct_tiled", "depthwise", "im2col", "implicit", "implicit_mma", "implicit_tf32"),
+        *("implicit_3xtf32", "winograd", "winograd4", "fft_tiled", "fft_fused"),
+    ),
 }
 ARCHS = ("sm_80", "sm_90a")
 HEADERS = ("kernel", "idea", "threads", "registers", "shared", "blocks/SM", "occupancy")
@@ -37,8 +46,9 @@ INTRODUCTION = """# The ladder
 
 Each rung is one idea in one file below `cuda/`, whose head tells who owns which tile, what must hold of the inputs and
 what limits it. `make ladder` writes this page. Resources are those that `kernelmark inspect` gives for the tile which
-problems of 4096 a side get, sm_80 / sm_90a where they differ: threads and bytes of shared memory a block, registers a
-thread, theoretical occupancy."""
+problems of 4096 a side get (convolution: 32 images of VGG's conv3 where it fits), of the launch with the most
+registers, sm_80 / sm_90a where they differ: threads and bytes of shared memory a block, registers a thread, theoretical
+occupancy."""
 LARGE = 4096
 
 
@@ -66,8 +76,8 @@ def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
     """The ladders with the kernels that exist, then those that stand in none."""
     left = {k.id: k for k in registry.kernels.values() if isinstance(k, CudaKernel) and k.is_ours}
     found = {}
-    for title, names in LADDERS.items():
-        ids = (f"{'gemm' if title.startswith('GEMM') else 'transpose'}/cuda.{name}" for name in names)
+    for title, (op, *names) in LADDERS.items():
+        ids = (f"{op}/cuda.{name}" for name in names)
         found[title] = [left.pop(name) for name in ids if name in left]
     return found | {"Others": list(left.values())}
 
@@ -75,16 +85,18 @@ def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
 def _rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
     rows = inspect_rows(registry, kernel.id, [arch for arch in ARCHS if kernel.runs_on(arch)])
     chosen = [row for row in rows if row.tunables == _tunables(registry, kernel, rows[0])] or rows
-    default = list({row.arch: row for row in reversed(chosen)}.values())[::-1]  # the first launch on each architecture
+    heaviest = max(chosen, key=lambda row: row.registers).entry  # of several launches
+    default = list({row.arch: row for row in chosen if row.entry == heaviest}.values())
     name = f"[{kernel.id}](../cuda/{kernel.source})"
     return name, kernel.label, *(_shared(cells) for cells in zip(*map(_resources, default), strict=True))
 
 
 def _tunables(registry: Registry, kernel: CudaKernel, row: InspectRow) -> str:
     """The tile that the kernel takes for large problems, as `inspect` writes it."""
-    problem = registry.problem(row.problem)
-    large = msgspec.structs.replace(problem, **dict.fromkeys(problem.sizes, LARGE))
-    tile = None if kernel.refuses(large) else kernel.tile_for(large)
+    sample = registry.problem(row.problem)
+    sizes = [dict.fromkeys(sample.sizes, LARGE), *type(sample).typical()]
+    problems = (msgspec.structs.replace(sample, **values) for values in sizes)
+    tile = next((kernel.tile_for(problem) for problem in problems if kernel.refuses(problem) is None), None)
     return msgspec.json.encode(vars(tile)).decode() if tile and vars(tile) else row.tunables
 
 
