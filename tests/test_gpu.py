@@ -31,6 +31,26 @@ ALIGNED_GEMMS = tuple(
     for options in ("", "/alpha-0.5/beta2", "/batch3", "/lda+8/ldb+16/ldc+24")
 )
 FMAS = ("fma/n1k1/{dtype}", "fma/n100003k1001/{dtype}", "fma/n8192k33/{dtype}/mma", "fma/n100003k1001/{dtype}/mma")
+FFTS = tuple(
+    f"fft/b{b}h{h}w{w}/{{dtype}}/{kind}"
+    for b, h, w in ((1, 1, 8), (33, 1, 64), (5, 1, 1000), (7, 16, 16), (65, 32, 32), (3, 15, 34))
+    for kind in ("r2c", "c2r", "c2c", "c2c/inverse")
+)
+#: Ragged with every option; what Winograd, FFT and tensor cores take; several waves of tiles; few channels; depthwise.
+CONVOLUTIONS = tuple(
+    f"conv/{sizes}/{{dtype}}/{layout}/{direction}{options}"
+    for sizes, options in (
+        ("n1c1h1w1k1r1s1", ""),
+        ("n2c6h9w7k4r3s2pad0-1x2-0stride2x1", "/dil1x2/g2"),
+        ("n3c5h31w33k9r5s7pad2x3stride2x1", ""),
+        ("n8c64h56w57k72r3s3pad1", ""),
+        ("n4c128h33w35k136r3s3pad1-0x1", ""),
+        ("n2c3h97w101k40r11s11pad2", ""),
+        ("n4c48h30w31k48r3s3pad1", "/g48"),
+    )
+    for layout in ("nchw", "nhwc")
+    for direction in ("fprop", "dgrad", "wgrad")
+)
 REAL = ("f64", "f32", "f16", "bf16")
 
 
@@ -49,6 +69,8 @@ def _cuda_kernels(problem: str, pattern: str = "") -> tuple[str, ...]:
         *((TRANSPOSITIONS, dtype) for dtype in REAL),
         *((GEMMS + ALIGNED_GEMMS, dtype) for dtype in (*REAL, "f16.f32", "bf16.f32")),
         *((FMAS, dtype) for dtype in REAL),
+        *((FFTS, dtype) for dtype in ("f32", "f64")),
+        *((CONVOLUTIONS, dtype) for dtype in ("f32", "f16", "bf16")),
     ],
 )
 def test_every_cuda_kernel_is_right_on_the_device(problems: tuple[str, ...], dtype: str, launcher: str) -> None:
