@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Scratch
+from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
 from kernels.conv.problem import ConvProblem
 
 THREADS = 128  # of a block that transforms: each has a column of two tiles
 SIDES = (32, 16)
-GRID_LIMIT = 65535  # blocks along y and z
-INT_LIMIT = 2**31 - 1  # blocks along x, and sizes
 #: A side or a tile is refused where it costs this many times what the cheapest costs.
 WASTE = 1.5
 Pair = tuple[int, int]  # of height and width
@@ -66,11 +65,6 @@ class Cut(NamedTuple):
         sizes = (t.channels, t.images, *t.size, *self.tiles, *self.first, *self.step)
         strides = (np.int64(t.image_stride), np.int64(t.group_stride))
         return (*sizes, *(self.extent if extent else ()), self.ld(side), *strides)
-
-
-def ceil_div(a: int, b: int) -> int:
-    """The quotient, rounded up."""
-    return -(-a // b)
 
 
 def frequencies(side: int) -> int:

@@ -5,15 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels._cuda import INT_LIMIT, ceil_div
 from kernels.conv.problem import ConvProblem
-
-INT_LIMIT = 2**31 - 1
-GRID_LIMIT = 65535  # blocks along y and z, on every compute capability
-
-
-def ceil_div(a: int, b: int) -> int:
-    """`a / b`, rounded up."""
-    return -(-a // b)
 
 
 def divisor(d: int) -> np.uint64:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from kernelmark import Scratch, Tile
-from kernels.conv._geometry import GRID_LIMIT, ceil_div
+from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.conv.problem import ConvProblem
 from kernels.gemm.ladder import PACK
 

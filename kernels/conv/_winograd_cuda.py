@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kernelmark import KernelCall, Scratch
-from kernels.conv._geometry import GRID_LIMIT, ceil_div, fits_ints
+from kernels._cuda import GRID_LIMIT, ceil_div
+from kernels.conv._geometry import fits_ints
 from kernels.conv.problem import ConvProblem
 
 TILES, CHANNELS = 32, 8  # of a block where patches are fetched

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
-from kernels.conv._geometry import GRID_LIMIT, ceil_div, elements, fits_ints, geometry
+from kernels._cuda import GRID_LIMIT, ceil_div
+from kernels.conv._geometry import elements, fits_ints, geometry
 from kernels.conv.problem import ConvProblem
 
 THREADS = 256

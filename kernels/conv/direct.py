@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from kernelmark import KernelCall, Tile, cuda_kernel
-from kernels.conv._geometry import GRID_LIMIT, ceil_div, divisor, fits_ints, geometry
+from kernels._cuda import GRID_LIMIT, ceil_div
+from kernels.conv._geometry import divisor, fits_ints, geometry
 from kernels.conv.problem import ConvProblem
 
 WARP, WARPS = 32, 8  # a block of direct.cu

@@ -5,12 +5,12 @@ import math
 import numpy as np
 
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
+from kernels._cuda import ceil_div
 from kernels.conv._fft_tiles import (
     SIDES,
     THREADS,
     WASTE,
     Cut,
-    ceil_div,
     cuts,
     fitting,
     frequencies,

@@ -1,7 +1,7 @@
 """Winograd's minimal filtering in `cuda/conv`: F(2x2,3x3) in one kernel, F(4x4,3x3) as a batch of matrix products."""
 
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
-from kernels.conv._geometry import GRID_LIMIT, ceil_div
+from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.conv._winograd_cuda import (
     CHANNELS,
     DOMAIN,

@@ -4,9 +4,9 @@ from functools import lru_cache
 from typing import Any
 
 from kernelmark import Launch, kernel
+from kernels._cuda import INT_LIMIT
 from kernels.fft.problem import FftOperands, FftProblem
 
-INT_LIMIT = 2**31 - 1
 # Values of cufft.h.
 _TYPES = {
     ("f32", "r2c"): 0x2A,

@@ -3,11 +3,11 @@
 import math
 
 from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
+from kernels._cuda import INT_LIMIT, ceil_div
 from kernels.fft.problem import FftProblem
 
 THREADS = {"f32": 128, "f64": 64}
 SIDES = (8, 16, 32)
-INT_LIMIT = 2**31 - 1
 
 
 def shape(p: FftProblem) -> tuple[str, int] | None:
@@ -35,7 +35,7 @@ def small(p: FftProblem, t: Tile) -> list[KernelCall]:
     """Powers of two up to 32 x 32, by columns and rows in registers that meet in shared memory."""
     form, side = shape(p) or ("PLANE", SIDES[0])
     together = (side if form == "ROWS" else 1) * (1 if p.kind == "c2c" else 2)
-    blocks = -(-p.b // (together * THREADS[p.dtype] // side))
+    blocks = ceil_div(p.b, together * THREADS[p.dtype] // side)
     inverse = f", {str(p.direction == 'inverse').lower()}" if p.kind == "c2c" else ""
     entry = f"fft_small_{p.kind}<{DTYPES[p.dtype].ctype}, {side}, Shape::{form}{inverse}>"
     return [KernelCall(blocks, THREADS[p.dtype], ("x", "y", p.b), entry=entry)]
