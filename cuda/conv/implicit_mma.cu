@@ -1,5 +1,5 @@
 // Convolution and both gradients as implicit products on tensor cores: 16-bit operands, FP32 rounded to TF32, or FP32
-// as sums of two TF32 (conv/implicit_arithmetic.cuh), by mma.sync with sums in FP32.
+// as sums of two TF32 (gemm/mma_arithmetic.cuh), by mma.sync with sums in FP32.
 //
 // Which index of the operands is a row, a column and the reduction: conv/implicit.cuh; parts and slices as in
 // conv/implicit.cu. Tile: a block owns BM x BN elements of that product, a warp WM x WN of them in tiles of 16 x 16

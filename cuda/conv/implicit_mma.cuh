@@ -1,7 +1,7 @@
 // The main loop of an implicit product on tensor cores: gemm/mma.cuh's, fed by implicit_feed.cuh.
 #pragma once
-#include "conv/implicit_arithmetic.cuh"
 #include "conv/implicit_feed.cuh"
+#include "gemm/mma_arithmetic.cuh"
 #include "gemm/mma_store.cuh"
 
 // Where gemm/mma_panel.cuh wants the elements of a panel: chunk c of row r, 16 bytes, at place c ^ key(r). PACK

@@ -2,10 +2,7 @@
 // (cp.async), fragments read from shared memory one product ahead of the tensor cores.
 //
 // Tile: a block owns BM x BN elements of C, a warp WM x WN of them in tiles of 16 x 16; blockIdx.z counts the products
-// of a strided batch. Arithmetic names the type in memory and what becomes of fragments:
-//   Storage                     the elements of A and B
-//   Operand prepare(fragment)   a fragment as the products want it
-//   multiply(sums, a, b, half)  adds the product of A's 16 rows and the half of B's 16 columns
+// of a strided batch. Arithmetic is one of gemm/mma_arithmetic.cuh.
 // Preconditions: compute capability 8.0. W elements are copied at once: W sizeof(Storage) divides the leading
 // dimensions of A and B in bytes, and pointers are aligned to 16 bytes; rows may end anywhere.
 #pragma once

@@ -10,33 +10,4 @@
 // Limit: three products of tensor cores for one; additions and splitting run beside them. Infinities, and the last 2^115
 // below them, which TF32 rounds up to infinity, become NaN as they are split.
 #include "gemm/mma.cuh"
-
-struct ThreeTf32 {
-  using Storage = float;
-  struct Operand {
-    Fragment16 big, small;
-  };
-
-  // big is rounded by integers: what becomes of a NaN there does not matter, since the difference, otherwise exact, is
-  // one too.
-  static __device__ __forceinline__ Operand prepare(const Fragment16 &f) {
-    Operand split;
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      split.big.r[e] = (f.r[e] + 0x1000) & 0xffffe000;
-      split.small.r[e] = ptx::to_tf32(__uint_as_float(f.r[e]) - __uint_as_float(split.big.r[e]));
-    }
-    return split;
-  }
-
-  static __device__ __forceinline__ void multiply(float (&sums)[4], const Operand &a, const Operand &b, int half) {
-    const unsigned big_b[2] = {b.big.r[2 * half], b.big.r[2 * half + 1]};
-    const unsigned small_b[2] = {b.small.r[2 * half], b.small.r[2 * half + 1]};
-    float product[4] = {};
-    ptx::mma_m16n8k8_tf32_f32(product, a.small.r, big_b);
-    ptx::mma_m16n8k8_tf32_f32(product, a.big.r, small_b);
-    ptx::mma_m16n8k8_tf32_f32(product, a.big.r, big_b);
-#pragma unroll
-    for (int e = 0; e < 4; ++e) sums[e] += product[e];
-  }
-};
+#include "gemm/mma_arithmetic.cuh"

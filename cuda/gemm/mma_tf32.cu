@@ -5,18 +5,4 @@
 // read word by word, since ldmatrix turns 16-bit elements only; free of bank conflicts, but four instructions for one.
 // Limit: the issue of mma.sync, as in gemm/mma.cu, at half of its rate.
 #include "gemm/mma.cuh"
-
-struct Tf32 {
-  using Storage = float;
-  using Operand = Fragment16;
-
-  static __device__ __forceinline__ Operand prepare(Fragment16 f) {
-#pragma unroll
-    for (unsigned &r : f.r) r = ptx::to_tf32(__uint_as_float(r));
-    return f;
-  }
-
-  static __device__ __forceinline__ void multiply(float (&sums)[4], const Operand &a, const Operand &b, int half) {
-    ptx::mma_m16n8k8_tf32_f32(sums, a.r, {b.r[2 * half], b.r[2 * half + 1]});
-  }
-};
+#include "gemm/mma_arithmetic.cuh"

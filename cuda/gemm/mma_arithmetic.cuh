@@ -1,5 +1,6 @@
-// What becomes of fragments in an implicit product on tensor cores: the arithmetics of gemm/mma.cu, gemm/mma_tf32.cu
-// and gemm/mma_3xtf32.cu, where their roundings are explained.
+// What becomes of fragments on tensor cores: the arithmetics of gemm/mma.cu, gemm/mma_tf32.cu and gemm/mma_3xtf32.cu,
+// where their roundings are explained, and of the implicit products in conv/implicit_mma.cu. Each names the type in
+// memory, makes of a fragment what the products want, and adds the product of A's 16 rows and a half of B's 16 columns.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -52,6 +53,8 @@ struct ThreeTf32 {
     Fragment16 big, small;
   };
 
+  // big is rounded by integers: what becomes of a NaN there does not matter, since the difference, otherwise exact, is
+  // one too.
   static __device__ __forceinline__ Operand prepare(const Fragment16 &f) {
     Operand split;
 #pragma unroll
