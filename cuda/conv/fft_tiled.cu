@@ -61,7 +61,7 @@ struct Part {
 // Tensor to spectrum. A block has 2 * 128 / T tiles, a thread a column of two of them, then a row. Of each tile only
 // extent_y x extent_x pixels are read, the others are zeros.
 template <int T, bool BY_CHANNEL, bool CONJUGATE>
-__global__ void __launch_bounds__(128, 4)
+__global__ void __launch_bounds__(128, HELD)
     fft_tiled_spectrum(const float *__restrict__ image, Complex<float> *spectrum, unsigned channels, unsigned images,
                        unsigned h, unsigned w, unsigned tiles_y, unsigned tiles_x, int first_y, int first_x,
                        unsigned step_y, unsigned step_x, unsigned extent_y, unsigned extent_x, unsigned ld,
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN))
 // Spectrum to tensor: the way back, with the same tiles. Of each, step_y x step_x pixels are kept, behind the -first_y
 // x -first_x that are not.
 template <int T, bool BY_CHANNEL>
-__global__ void __launch_bounds__(128, 4)
+__global__ void __launch_bounds__(128, HELD)
     fft_tiled_image(const Complex<float> *__restrict__ spectrum, float *image, unsigned channels, unsigned images,
                     unsigned h, unsigned w, unsigned tiles_y, unsigned tiles_x, int first_y, int first_x,
                     unsigned step_y, unsigned step_x, unsigned ld, long long image_stride, long long group_stride) {

@@ -2,6 +2,14 @@
 #pragma once
 #include "fft/tile.cuh"
 
+// Blocks of 128 threads that a multiprocessor is to hold, from which the compiler takes its share of registers. On
+// compute capability 10.0 and later it wants a few more than 128 for tiles of 32 x 32.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr int HELD = 3;
+#else
+constexpr int HELD = 4;
+#endif
+
 // A tensor of `images` x `channels` x h x w and its tiles. The first begins at first_y, first_x, which may lie in the
 // padding; on the way back it begins before the tensor by as many pixels as are not kept.
 struct Cut {

@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(128)
 // The convolution. blockIdx.x: two places; y: the group; z: which `share` of the output channels. The filter of output
 // channel m and input channel c of a group is number m * filter_m + c * filter_c of filters_of_group.
 template <int T>
-__global__ void __launch_bounds__(128, 4)
+__global__ void __launch_bounds__(128, HELD)
     fft_fused(const float *__restrict__ input, const Complex<float> *__restrict__ spectra, float *output,
               unsigned images, unsigned tiles_y, unsigned tiles_x, unsigned step_y, unsigned step_x,
               unsigned channels, unsigned h, unsigned w, int first_y, int first_x, long long image_stride,

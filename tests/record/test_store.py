@@ -248,6 +248,7 @@ def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
         for name in ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s"):
             db.execute(f"ALTER TABLE result DROP COLUMN {name}")
         db.execute("DROP TABLE ceiling")
+        db.execute("DROP TABLE layer")
         db.execute("PRAGMA user_version = 1")
     store = Store(path)
     ((row, dims),) = store.results(RUN.run_id)
