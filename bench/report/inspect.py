@@ -5,6 +5,7 @@ import io
 import json
 import math
 import typing
+from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -130,13 +131,26 @@ def render(rows: Sequence[InspectRow], style: str) -> str:
         writer.writeheader()
         writer.writerows(values)
         return out.getvalue()
-    cells = [(*(getattr(row, name) for name in _SHOWN), f"{row.occupancy:.0%}", row.limiter) for row in rows]
+    launches = Counter((row.kernel, row.tunables, row.arch) for row in rows)
+    cells = [
+        (
+            _name(row, launches[row.kernel, row.tunables, row.arch]),
+            *(getattr(row, name) for name in _SHOWN),
+            f"{row.occupancy:.0%}",
+            row.limiter,
+        )
+        for row in rows
+    ]
     table: str = tabulate(cells, _HEADERS, disable_numparse=True)
     return table
 
 
+def _name(row: InspectRow, launches: int) -> str:
+    """The kernel, and behind it the function where it launches several."""
+    return f"{row.kernel}: {row.entry.partition('<')[0]}" if launches > 1 else row.kernel
+
+
 _SHOWN = (
-    "kernel",
     "tunables",
     "arch",
     "registers",
