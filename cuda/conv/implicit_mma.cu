@@ -28,8 +28,9 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), RESIDENT<WM, WN, M
                       unsigned slice_depth, unsigned slices, long long elements, CONV_GEOMETRY) {
   using Loop = ImplicitMma<Arithmetic, direction, layout, BM, BN, BK, WM, WN, STAGES, W, MASKED>;
   using Map = typename Loop::Map;
+  using Pipeline = typename Loop::Pipeline;
   static_assert(Stripe<WN>::FLOATS * sizeof(float) * (Loop::THREADS / 32) <=
-                    STAGES * Loop::STAGE * sizeof(typename Loop::T),
+                    STAGES * Pipeline::STAGE * sizeof(typename Loop::T),
                 "stripes fit where the panels were");
   const Geometry g CONV_GEOMETRY_VALUES;
   DYN_SHARED(unsigned char, smem);
@@ -39,15 +40,14 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), RESIDENT<WM, WN, M
   const unsigned warp_id = threadIdx.x / 32, warp_m = warp_id / (BN / WN) * WM, warp_n = warp_id % (BN / WN) * WN;
   Loop loop{{map, Map::GATHERED_ROWS ? gathered : plain, block.k0, block.row0},
             {map, Map::GATHERED_ROWS ? plain : gathered, block.k0, block.col0},
-            reinterpret_cast<typename Loop::T *>(smem),
-            block.k0, block.k_end,
-            warp_m, warp_n};
-  loop.accumulate();
+            block.k0, block.k_end};
+  Pipeline pipeline{reinterpret_cast<typename Loop::T *>(smem), warp_m, warp_n};
+  loop.accumulate(pipeline);
   float *stripe = reinterpret_cast<float *>(smem) + warp_id * Stripe<WN>::FLOATS;
   out += block.slice * elements;
 #pragma unroll
-  for (int i = 0; i < Loop::MT; ++i) {
-    Stripe<WN>::put(stripe, loop.sums[i]);
+  for (int i = 0; i < Pipeline::MT; ++i) {
+    Stripe<WN>::put(stripe, pipeline.sums[i]);
     __syncwarp();  // the stripe is whole
     store_stripe<WN, V>(stripe, out, map, block.row0 + warp_m + 16 * i, block.col0 + warp_n);
     __syncwarp();  // all have read it before the next one overwrites it
