@@ -135,6 +135,23 @@ def greedy(problem: Any, x: Any) -> Launch:
     return lambda: np.copyto(scratch, 0)
 
 
+def _cannot_count(problem: Any) -> int:
+    raise ZeroDivisionError("no tiles")
+
+
+@kernel("copy", executed=_cannot_count, **COPY)
+def miscounted(problem: Any, x: Any) -> Launch:
+    """Right, but raises where it is asked what it executes."""
+    return lambda: np.copyto(x.b, x.a)
+
+
+@kernel("copy", executed=lambda problem: 7, **COPY)
+def counted(problem: Any, x: Any) -> Launch:
+    """Tells what it executes, and what it chose."""
+    x.chose(tile=3)
+    return lambda: np.copyto(x.b, x.a)
+
+
 @kernel("copy", **COPY)
 def refuses(problem: Any, x: Any) -> Launch:
     """Says no in set-up."""

@@ -141,6 +141,22 @@ def test_memory_is_limited_by_the_control_group(monkeypatch: pytest.MonkeyPatch,
     assert free is None or free > 600_000
 
 
+def test_a_row_tells_what_is_executed_what_was_chosen_and_how_long_set_up_took() -> None:
+    counted, plain = _run("copy/m8n8/f32", "copy/test.counted", "copy/numpy.copyto", timed=False)
+    assert (counted.executed_flop, counted.tunables) == (7, '{"tile":3}')
+    assert counted.setup_s is not None
+    assert counted.setup_s > 0
+    assert (plain.executed_flop, plain.tunables) == (None, "")
+    (product,) = _run("gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", timed=False)
+    assert product.executed_flop == 2 * 8**3
+
+
+def test_a_kernel_that_cannot_tell_what_it_executes_fails_alone() -> None:
+    bad, good = _run("copy/m8n8/f32", "copy/test.miscounted", "copy/numpy.copyto", timed=False)
+    assert (bad.status, bad.reason) == ("failed", "ZeroDivisionError: no tiles")
+    assert good.status == "ok"
+
+
 def test_the_row_names_the_blas_that_it_stands_on() -> None:
     numpy, scipy = _run("gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", "gemm/scipy.sgemm", timed=False)
     assert "openblas" in numpy.versions

@@ -32,7 +32,6 @@ class Contender:
             device_name=device.device_name,
             numerics=kernel.numerics_for(problem),
             threads=job.threads if kernel.threaded else 1,
-            executed_flop=_executed_flop(kernel, problem),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
         self._job = job
@@ -64,6 +63,8 @@ class Contender:
                 self.launches.append(self._launch(x))
                 self._keep_settings(x.settings)
             self.report.setup_s = now() - start
+            flop = self.kernel.executed(self.problem) if self.kernel.executed else self.problem.flop
+            self.report.executed_flop = flop or None
             self.report.scratch_bytes = self.scratch.nbytes
             if self.kernel.library_scratch:
                 self.report.scratch_bytes += self.kernel.library_scratch(self.problem)
@@ -155,9 +156,3 @@ class Contender:
             self.report.mistrust(reason)
         if isinstance(clock, CudaClock) and not clock.held:
             self.report.disturbed = "timed without holding the stream: what a launch costs the host may be in it"
-
-
-def _executed_flop(kernel: Kernel, problem: Problem) -> int | None:
-    if kernel.executed and kernel.refuses(problem) is None:
-        return kernel.executed(problem)
-    return problem.flop or None
