@@ -107,7 +107,13 @@ class Session:
             kernel = registry.kernels[measured.kernel]
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if not self._store.has(self.run_id, result.case):
-                self._store.add(result, problem.dims(), measured.samples if result.samples else [], measured.ratio)
+                self._store.add(
+                    result,
+                    problem.dims(),
+                    measured.samples if result.samples else [],
+                    measured.ratio,
+                    measured.parts if result.samples else [],
+                )
                 self.tally[result.status] += 1
             rows.append((result, measured))
         return rows

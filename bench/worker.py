@@ -167,4 +167,4 @@ def _conclude(job: Job, contenders: list[Contender]) -> None:
     base = next((c for c in contenders if c.kernel.id == job.baseline and c.live), None)
     for contender in contenders:
         if base and contender is not base and contender.live:
-            contender.report.ratio = speedup(base.report.samples, contender.report.samples)
+            contender.report.ratio = speedup([base.report.samples], [contender.report.samples])

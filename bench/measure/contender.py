@@ -7,7 +7,7 @@ import msgspec
 
 from bench.measure.device import Device
 from bench.measure.machine import unavailable, versions
-from bench.measure.measurement import Measurement
+from bench.measure.measurement import WITHIN, Measurement, Part
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.measure.series import Series
 from bench.measure.stats import median_interval
@@ -151,6 +151,8 @@ class Contender:
         samples, clock = self.series.samples, self.series.clock
         self.report.samples, self.report.stopped_by = samples, self.series.stopped_by or "time"
         self.report.interval = median_interval(samples, self.series.alpha)
+        self.report.interval_scope = WITHIN
+        self.report.parts = [Part(len(samples), self.report.interval.median)]
         self.report.state = self.device.state()
         if isinstance(clock, CudaClock) and (reason := clock.hidden_work(samples, self.series.batch)):
             self.report.mistrust(reason)

@@ -5,13 +5,28 @@ import msgspec
 from bench.measure.stats import Interval, Ratio
 
 
+#: What an interval says: of the process that was asked, or of the next one too.
+WITHIN, BETWEEN = "within-process", "between-processes"
+
+
 class Roofline(msgspec.Struct, frozen=True):
-    """A time under its ceilings: per cent of what the nearer one (`compute` or `memory`) allows, and both rates."""
+    """A time under its ceilings: per cent of what the nearer one (`compute` or `memory`) allows, and both rates.
+
+    pct_cycles: the same in cycles, where the clock was read both times: free of what it moved between the two.
+    """
 
     pct: float
     bound_by: str
     gflop_per_s: float | None
     gbyte_per_s: float | None
+    pct_cycles: float | None = None
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one process contributed: how many of the samples, in their order, and their median in seconds."""
+
+    samples: int
+    median_s: float
 
 
 class Measurement(msgspec.Struct, kw_only=True):
@@ -19,7 +34,12 @@ class Measurement(msgspec.Struct, kw_only=True):
 
     setup_s: what set-up took: compiling, planning. executed_flop: of its algorithm; None
     where the operation has none.
-    state: readings of the device after the last sample, by column (`clock_mhz`, `temperature_c`, `power_w`).
+    parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` where one
+    process alone was asked, whose interval does not say what the next one would find.
+    attempt: 2 and more where an earlier worker was lost. repeated: samples set aside, since the machine was disturbed,
+    and taken again.
+    state: readings of the machine during sampling, by column (`clock_mhz`, `temperature_c`, `power_w`, `energy_j`,
+    `load`, `steal_pct`).
     """
 
     kernel: str
@@ -43,9 +63,15 @@ class Measurement(msgspec.Struct, kw_only=True):
     versions: str = ""
     tunables: str = ""
     started_at: str = ""
+    parts: list[Part] = []
+    interval_scope: str = ""
+    attempt: int = 1
+    threads_used: int | None = None
+    affinity: str = ""
+    repeated: int = 0
     state: dict[str, float] = {}
 
     def mistrust(self, reason: str) -> None:
         """Take the time back: it cannot be what it seems."""
         self.status, self.reason = "mistrusted", reason
-        self.samples, self.interval, self.ratio = [], None, None
+        self.samples, self.parts, self.interval, self.ratio = [], [], None, None

@@ -54,6 +54,7 @@ class Ceiling(msgspec.Struct, frozen=True):
     high: float
     best: float
     measured_at: str
+    clock_mhz: float | None = None
 
     @property
     def need(self) -> Need:
@@ -122,6 +123,7 @@ def ceiling(need: Need, rows: list[Measurement], problem: Problem, measured_at: 
         high=work / best.interval.low,
         best=work / min(best.samples),
         measured_at=measured_at,
+        clock_mhz=best.state.get("clock_mhz"),
     )
 
 

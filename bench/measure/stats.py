@@ -7,6 +7,8 @@ from statistics import NormalDist
 import msgspec
 import numpy as np
 
+from bench.plan.operation import Array
+
 ALPHA = 0.05
 #: With fewer samples no order-statistic interval reaches 95 %: 1 - 2 * (1/2)^6 = 96.9 %, and (1/2)^5 gives 93.8 %.
 MIN_SAMPLES = 6
@@ -27,12 +29,13 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """Baseline's time over the kernel's, with its interval and how it was formed."""
+    """Baseline's time over the kernel's, with its interval, how it was formed, and the ratio of the fastest samples."""
 
     median: float
     low: float
     high: float
     method: str
+    minima: float | None = None
 
 
 def median_interval(samples: Sequence[float], alpha: float = ALPHA) -> Interval:
@@ -117,20 +120,68 @@ class Looks:
         return ALPHA / (self._count * (self._count + 1)) if self._count else ALPHA
 
 
-def speedup(baseline: Sequence[float], samples: Sequence[float]) -> Ratio | None:
-    """How much faster than the baseline, from samples taken in turn, the i-th of each in the i-th round.
+def pooled_interval(groups: Sequence[Sequence[float]], alpha: float = ALPHA) -> Interval:
+    """The median of positive values that several processes found, with an interval that holds for the next process.
+
+    What a process finds differs from the next by more than its own samples show: placement in memory, neighbours, the
+    time of day. So the processes, not the samples, are what is drawn independently: the interval is Student's over the
+    logarithms of their medians (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013), set around
+    the median of all samples, in which each process weighs the same. One group gives `median_interval`.
+    """
+    if len(groups) == 1:
+        return median_interval(groups[0], alpha)
+    median = _pooled_median(groups)
+    logs = np.log([np.median(group) for group in groups])
+    half = _student_quantile(len(groups) - 1, alpha) * float(logs.std(ddof=1)) / math.sqrt(len(groups))
+    return Interval(median, median * math.exp(-half), median * math.exp(half))
+
+
+def _pooled_median(groups: Sequence[Sequence[float]]) -> float:
+    """The value at which half of the weight lies below, every group weighing the same."""
+    values = np.concatenate([np.asarray(group, dtype=np.float64) for group in groups])
+    weights = np.concatenate([np.full(len(group), 1 / len(group)) for group in groups])
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order])
+    at = np.searchsorted(below, below[-1] / 2)
+    return float(values[order[min(at, len(order) - 1)]])
+
+
+def _student_quantile(freedom: int, alpha: float) -> float:
+    """The two-sided quantile of Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 1 - alpha / 2))
+
+
+def outliers(samples: Sequence[float]) -> int:
+    """How many samples lie more than three interquartile ranges outside the quartiles (Tukey 1977); none is dropped."""
+    low, high = np.quantile(samples, (0.25, 0.75))
+    reach = 3 * (high - low)
+    values = np.asarray(samples)
+    return int(((values < low - reach) | (values > high + reach)).sum())
+
+
+def speedup(baseline: Sequence[Sequence[float]], samples: Sequence[Sequence[float]]) -> Ratio | None:
+    """How much faster than the baseline; by process, from samples taken in turn, the i-th of each in the i-th round.
 
     Rounds go forward and backward (ABBA), so the ratio of sums over two neighbouring rounds is free of linear drift.
-    With fewer than 12 rounds the six quads that an interval needs are not there, and single rounds are used.
+    With fewer than 12 rounds the six quads that an interval needs are not there, and single rounds are used. The
+    ratio of the fastest samples, which no disturbance slowed, stands beside it as a cross-check.
     """
-    rounds = min(len(baseline), len(samples))
+    rounds = min((min(len(b), len(s)) for b, s in zip(baseline, samples, strict=True)), default=0)
     if rounds < MIN_SAMPLES:
         return None
+    quads = rounds >= 2 * MIN_SAMPLES
+    interval = pooled_interval([_ratios(b, s, quads).tolist() for b, s in zip(baseline, samples, strict=True)])
+    minima = min(min(group) for group in baseline) / min(min(group) for group in samples)
+    return Ratio(interval.median, interval.low, interval.high, "abba-quads" if quads else "rounds", minima)
+
+
+def _ratios(baseline: Sequence[float], samples: Sequence[float], quads: bool) -> Array:
+    rounds = min(len(baseline), len(samples))
     base, own = np.asarray(baseline[:rounds]), np.asarray(samples[:rounds])
-    method = "rounds"
-    if rounds >= 2 * MIN_SAMPLES:
+    if quads:
         even = rounds // 2 * 2
         base, own = base[:even].reshape(-1, 2).sum(axis=1), own[:even].reshape(-1, 2).sum(axis=1)
-        method = "abba-quads"
-    interval = median_interval(base / own)
-    return Ratio(interval.median, interval.low, interval.high, method)
+    ratios: Array = base / own
+    return ratios

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from itertools import product
 from typing import Literal
 
 import msgspec
@@ -11,6 +12,8 @@ from bench.plan.registry import Registry
 from bench.plan.suites import Entry, Suite
 
 Mode = Literal["cold", "hot", "graph"]
+#: How long one call of a kernel may take before its worker is ended.
+TIMEOUT_S = 60.0
 BASELINES = {
     "gemm": "gemm/numpy.matmul",
     "transpose": "transpose/numpy.out",
@@ -28,7 +31,7 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Contenders on one problem, measured interleaved. It crosses to the worker as data."""
+    """Contenders on one problem, measured interleaved in one process. It crosses to the worker as data."""
 
     problem: str
     kernels: tuple[str, ...]
@@ -40,6 +43,8 @@ class Job(msgspec.Struct, frozen=True):
     baseline: str | None = None
     launcher: str = "cuda-core"
     timed: bool = True
+    timeout_s: float = TIMEOUT_S
+    isa: str = ""
 
 
 class WorkerKey(msgspec.Struct, frozen=True):
@@ -47,11 +52,15 @@ class WorkerKey(msgspec.Struct, frozen=True):
 
     device: str
     threads: int
-    isa: str | None = None
+    isa: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a run was asked for: devices present, globs over kernel ids, mode, thread counts, seed and limits."""
+    """What a run was asked for: devices present, globs over kernel ids, mode, thread counts, seed and limits.
+
+    isas: instruction sets, each in workers of its own; "" is what the libraries choose. timeout_s: for one call of a
+    kernel. processes: fresh processes that each case is measured in.
+    """
 
     devices: tuple[str, ...]
     kernels: tuple[str, ...] = ()
@@ -64,6 +73,9 @@ class Plan(msgspec.Struct, frozen=True):
     launcher: str = "cuda-core"
     timed: bool = True
     ceilings: bool = True
+    isas: tuple[str, ...] = ("",)
+    timeout_s: float = TIMEOUT_S
+    processes: int = 1
 
 
 class PlannedJob(msgspec.Struct, frozen=True):
@@ -89,7 +101,7 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
         for entry in suite.entries():
             chosen = contenders(entry, registry, plan.devices, plan.kernels)
             baseline = _baseline(entry, chosen, suite.baseline)
-            for threads, kernels in _by_threads(chosen, plan, baseline):
+            for isa, (threads, kernels) in product(plan.isas, _by_threads(chosen, plan, baseline)):
                 job = Job(
                     problem=entry.problem.id,
                     kernels=tuple(kernel.id for kernel in kernels),
@@ -101,9 +113,13 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                     baseline=baseline,
                     launcher=plan.launcher,
                     timed=plan.timed,
+                    timeout_s=plan.timeout_s,
+                    isa=isa,
                 )
                 device = "cuda" if any(kernel.device == "cuda" for kernel in kernels) else "cpu"
-                yield PlannedJob(job, WorkerKey(device, threads), suite.name, entry.count, entry.part, entry.network)
+                yield PlannedJob(
+                    job, WorkerKey(device, threads, isa), suite.name, entry.count, entry.part, entry.network
+                )
 
 
 def contenders(entry: Entry, registry: Registry, devices: tuple[str, ...], globs: tuple[str, ...] = ()) -> list[Kernel]:

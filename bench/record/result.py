@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from bench.measure.measurement import Measurement
-from bench.measure.stats import Interval
+from bench.measure.stats import Interval, outliers
 from bench.plan.case import PlannedJob, case_key
 from bench.plan.kernel import Kernel
 from bench.plan.operation import Problem
@@ -72,6 +72,16 @@ class Result(msgspec.Struct, kw_only=True):
     ceiling_gbyte_per_s: float | None = None
     executed_flop: int | None = None
     setup_s: float | None = None
+    interval: str = ""
+    outliers: int | None = None
+    speedup_of_minima: float | None = None
+    attempt: int = 1
+    repeated: int | None = None
+    threads_used: int | None = None
+    affinity: str = ""
+    load: float | None = None
+    steal_pct: float | None = None
+    roofline_pct_cycles: float | None = None
 
     @property
     def case(self) -> str:
@@ -116,9 +126,16 @@ def make_result(
         executed_flop=measured.executed_flop,
         setup_s=measured.setup_s,
         count=planned.count,
+        isa=planned.job.isa,
+        attempt=measured.attempt,
+        threads_used=measured.threads_used,
+        affinity=measured.affinity,
         clock_mhz=measured.state.get("clock_mhz"),
         temperature_c=measured.state.get("temperature_c"),
         power_w=measured.state.get("power_w"),
+        energy_j=measured.state.get("energy_j"),
+        load=measured.state.get("load"),
+        steal_pct=measured.state.get("steal_pct"),
     )
     if measured.status == "ok" and measured.interval is not None:
         _add_times(result, measured, problem, measured.interval)
@@ -133,14 +150,17 @@ def _add_times(result: Result, measured: Measurement, problem: Problem, interval
     if len(times) > 1:
         result.time_s_std = math.sqrt(math.fsum((t - mean) ** 2 for t in times) / (len(times) - 1))
     result.time_s_ci95_low, result.time_s_ci95_high = finite(interval.low), finite(interval.high)
+    result.processes, result.interval = max(1, len(measured.parts)), measured.interval_scope
+    result.outliers, result.repeated = outliers(times), measured.repeated
     result.gflop_per_s = problem.flop / interval.median * 1e-9 if problem.flop else None
     result.gbyte_per_s = problem.traffic_bytes / interval.median * 1e-9
     if roofline := measured.roofline:
         result.roofline_pct, result.bound_by = roofline.pct, roofline.bound_by
         result.ceiling_gflop_per_s, result.ceiling_gbyte_per_s = roofline.gflop_per_s, roofline.gbyte_per_s
+        result.roofline_pct_cycles = roofline.pct_cycles
     if ratio := measured.ratio:
         result.speedup, result.speedup_ci95_low = ratio.median, finite(ratio.low)
-        result.speedup_ci95_high = finite(ratio.high)
+        result.speedup_ci95_high, result.speedup_of_minima = finite(ratio.high), ratio.minima
 
 
 def finite(value: float | None) -> float | None:

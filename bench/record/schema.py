@@ -4,7 +4,7 @@ from typing import get_type_hints
 
 from bench.record.result import COLUMNS, Result
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
 _HINTS = get_type_hints(Result)
 _RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
@@ -53,10 +53,10 @@ CREATE TABLE result (
     result_id INTEGER PRIMARY KEY,
     run_id TEXT NOT NULL REFERENCES run(run_id),
     "case" TEXT NOT NULL,
-    attempt INTEGER NOT NULL DEFAULT 1,
     {_RESULT_COLUMNS},
     dims TEXT NOT NULL,
     sample_blob BLOB NOT NULL,
+    part_blob BLOB NOT NULL DEFAULT x'',
     UNIQUE (run_id, "case")
 );
 CREATE TABLE ratio (
@@ -65,9 +65,11 @@ CREATE TABLE ratio (
     median REAL NOT NULL,
     low REAL,
     high REAL,
-    method TEXT NOT NULL
+    method TEXT NOT NULL,
+    minima REAL
 );
 {_CREATE_CEILING}
+ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
 {_CREATE_LAYER}
 PRAGMA user_version = {SCHEMA_VERSION};
 """
@@ -85,5 +87,20 @@ ALTER TABLE result ADD COLUMN "executed_flop" INTEGER;
 ALTER TABLE result ADD COLUMN "setup_s" REAL;
 {_CREATE_LAYER}
 PRAGMA user_version = 3;
+""",
+    3: """
+ALTER TABLE result ADD COLUMN "interval" TEXT NOT NULL DEFAULT '';
+ALTER TABLE result ADD COLUMN "outliers" INTEGER;
+ALTER TABLE result ADD COLUMN "speedup_of_minima" REAL;
+ALTER TABLE result ADD COLUMN "repeated" INTEGER;
+ALTER TABLE result ADD COLUMN "threads_used" INTEGER;
+ALTER TABLE result ADD COLUMN "affinity" TEXT NOT NULL DEFAULT '';
+ALTER TABLE result ADD COLUMN "load" REAL;
+ALTER TABLE result ADD COLUMN "steal_pct" REAL;
+ALTER TABLE result ADD COLUMN "roofline_pct_cycles" REAL;
+ALTER TABLE result ADD COLUMN part_blob BLOB NOT NULL DEFAULT x'';
+ALTER TABLE ratio ADD COLUMN minima REAL;
+ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
+PRAGMA user_version = 4;
 """,
 }

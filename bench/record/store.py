@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from bench.measure.measurement import Part
 from bench.measure.roofline import Ceiling
 from bench.measure.stats import Ratio
 from bench.plan.errors import UsageError
@@ -138,17 +139,33 @@ class Store:
         query = 'SELECT 1 FROM result WHERE run_id = ? AND "case" = ?'
         return self._db.execute(query, (run_id, case)).fetchone() is not None
 
-    def add(self, result: Result, dims: dict[str, Any], samples: Sequence[float], ratio: Ratio | None) -> None:
-        """Commit one result with its samples (seconds a call, in the order taken) and its ratio to the baseline."""
+    def add(
+        self,
+        result: Result,
+        dims: dict[str, Any],
+        samples: Sequence[float],
+        ratio: Ratio | None,
+        parts: Sequence[Part] = (),
+    ) -> None:
+        """Commit one result with its samples (seconds a call, in the order taken) and its ratio to the baseline.
+
+        parts: the processes that the samples come from.
+        """
         values = {"run_id": result.run_id, "case": result.case, **{c: getattr(result, c) for c in COLUMNS}}
-        values |= {"dims": json.dumps(dims), "sample_blob": array.array("d", samples).tobytes()}
+        blobs = {
+            "sample_blob": array.array("d", samples).tobytes(),
+            "part_blob": array.array(
+                "d", [value for part in parts for value in (part.samples, part.median_s)]
+            ).tobytes(),
+        }
+        values |= {"dims": json.dumps(dims), **blobs}
         names = ", ".join(f'"{name}"' for name in values)
         marks = ", ".join("?" * len(values))
         with self._writing():
             cursor = self._db.execute(f"INSERT INTO result ({names}) VALUES ({marks})", tuple(values.values()))
             if ratio:
                 self._db.execute(
-                    "INSERT INTO ratio VALUES (?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO ratio VALUES (?, ?, ?, ?, ?, ?, ?)",
                     (
                         cursor.lastrowid,
                         result.baseline,
@@ -156,6 +173,7 @@ class Store:
                         result.speedup_ci95_low,
                         result.speedup_ci95_high,
                         ratio.method,
+                        ratio.minima,
                     ),
                 )
 
@@ -228,6 +246,22 @@ class Store:
         """The samples of a case, seconds a call, in the order in which they were taken."""
         query = 'SELECT sample_blob FROM result WHERE run_id = ? AND "case" = ?'
         found = self._db.execute(query, (run_id, case)).fetchone()
-        values = array.array("d")
-        values.frombytes(found[0] if found else b"")
-        return values.tolist()
+        return _doubles(found[0] if found else b"")
+
+    def parts(self, run_id: str, case: str) -> list[Part]:
+        """The processes that the samples of a case come from."""
+        query = 'SELECT part_blob FROM result WHERE run_id = ? AND "case" = ?'
+        found = self._db.execute(query, (run_id, case)).fetchone()
+        return parts_of(found[0] if found else b"")
+
+
+def parts_of(blob: bytes) -> list[Part]:
+    """The processes of a case from what the store keeps of them."""
+    values = _doubles(blob)
+    return [Part(int(count), median) for count, median in zip(values[::2], values[1::2], strict=True)]
+
+
+def _doubles(blob: bytes) -> list[float]:
+    values = array.array("d")
+    values.frombytes(blob)
+    return values.tolist()

@@ -81,7 +81,7 @@ class Standing(NamedTuple):
 
     def faster(self, one: Result, other: Result) -> Ratio:
         """By the samples of the same rounds, where they were taken in turn; otherwise from the two intervals."""
-        if found := speedup(self.samples(other), self.samples(one)):
+        if found := speedup([self.samples(other)], [self.samples(one)]):
             return Ratio(found.median, found.low, found.high)
         assert one.time_s_median
         assert other.time_s_median

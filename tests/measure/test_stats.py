@@ -101,17 +101,17 @@ def test_speedup_of_drifting_contenders_is_exact_by_quads() -> None:
         for name in ("base", "own") if turn % 2 == 0 else ("own", "base"):
             clock += 1
             (base if name == "base" else own).append((2.0 if name == "base" else 1.0) * (1 + 0.001 * clock))
-    ratio = speedup(base, own)
+    ratio = speedup([base], [own])
     assert ratio is not None
     assert ratio.method == "abba-quads"
     assert (ratio.low, ratio.median, ratio.high) == pytest.approx((2, 2, 2), rel=1e-5)
 
 
 def test_speedup_uses_only_rounds_that_both_have() -> None:
-    ratio = speedup([2.0] * 6, [1.0] * 6 + [100.0] * 50)
+    ratio = speedup([[2.0] * 6], [[1.0] * 6 + [100.0] * 50])
     assert ratio is not None
     assert (ratio.median, ratio.method) == (2.0, "rounds")
 
 
 def test_speedup_needs_six_rounds() -> None:
-    assert speedup([1.0] * 5, [1.0] * 5) is None
+    assert speedup([[1.0] * 5], [[1.0] * 5]) is None

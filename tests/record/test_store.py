@@ -52,10 +52,10 @@ def test_a_case_without_samples_has_none(begun):
 
 def test_a_ratio_is_kept_beside_its_result(begun):
     row = result(baseline="gemm/numpy.matmul", speedup=2.0, speedup_ci95_low=1.5)
-    begun.add(row, {}, [1.0], Ratio(2.0, 1.5, float("inf"), "paired"))
+    begun.add(row, {}, [1.0], Ratio(2.0, 1.5, float("inf"), "paired", 1.9))
     with sqlite3.connect(begun.path) as db:
         found = db.execute('SELECT "case", ratio.* FROM ratio JOIN result USING (result_id)').fetchall()
-    assert [(f[0], *f[2:]) for f in found] == [(row.case, "gemm/numpy.matmul", 2.0, 1.5, None, "paired")]
+    assert [(f[0], *f[2:]) for f in found] == [(row.case, "gemm/numpy.matmul", 2.0, 1.5, None, "paired", 1.9)]
 
 
 @pytest.mark.parametrize("change", [{"threads": 2}, {"isa": "avx2"}, {"mode": "hot"}, {"kernel": "gemm/a.c"}])
@@ -152,7 +152,7 @@ def test_a_foreign_file_is_refused_by_name_and_left_alone(tmp_path, complaint, m
 def test_a_newer_schema_is_refused_with_both_versions(store, complaint):
     with sqlite3.connect(store.path) as db:
         db.execute("PRAGMA user_version = 99")
-    assert "has schema 99, this kernelmark reads 3" in complaint(lambda: Store(store.path))
+    assert "has schema 99, this kernelmark reads 4" in complaint(lambda: Store(store.path))
 
 
 @pytest.mark.parametrize("below", ["", "file/results.db", "file/deep/results.db"])
@@ -245,8 +245,11 @@ def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
     store.add(result(), {"m": 1}, [1.0], None)
     store.close()
     with sqlite3.connect(path) as db:
-        for name in ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s"):
-            db.execute(f"ALTER TABLE result DROP COLUMN {name}")
+        since = ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s")
+        since += ("interval", "outliers", "speedup_of_minima", "repeated", "threads_used", "affinity", "load")
+        for name in (*since, "steal_pct", "roofline_pct_cycles", "part_blob"):
+            db.execute(f'ALTER TABLE result DROP COLUMN "{name}"')
+        db.execute("ALTER TABLE ratio DROP COLUMN minima")
         db.execute("DROP TABLE ceiling")
         db.execute("DROP TABLE layer")
         db.execute("PRAGMA user_version = 1")

@@ -18,7 +18,8 @@ CONTRACT = (
     "call_overhead_s,gflop_per_s,gbyte_per_s,roofline_pct,baseline,speedup,speedup_ci95_low,speedup_ci95_high,"
     "max_error,error_bound,scratch_bytes,seed,clock_mhz,temperature_c,power_w,energy_j,versions,git_commit,"
     "started_at,processes,isa,stopped_by,disturbed,tunables,count,bound_by,ceiling_gflop_per_s,ceiling_gbyte_per_s,"
-    "executed_flop,setup_s"
+    "executed_flop,setup_s,interval,outliers,speedup_of_minima,attempt,repeated,threads_used,affinity,"
+    "load,steal_pct,roofline_pct_cycles"
 )
 REASON = 'c[0, 1] is 2, expected "1"'
 IDENTITY = {"run_id": "r", "suite": "s", "provider": "a", "device": "cpu", "device_name": "d", "mode": "cold"}
