@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from bench.isolation import Execute
 from bench.measure.device import get_device
 from bench.measure.measurement import Measurement
 from bench.measure.roofline import SLACK, Bounds, Ceiling, Excess, Need, ceiling, exceeded, needs, place
 from bench.measure.timing import now
-from bench.plan.case import Budget, Job
+from bench.plan.case import Budget, Job, WorkerKey
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
-from bench.worker import run_job
 
 #: Clocks and neighbours drift: an older ceiling is measured again.
 MAX_AGE_S = 60.0
@@ -28,8 +28,14 @@ class _Known(NamedTuple):
 class Ceilings:
     """What bounds the rows of a run. `keep` is told of each ceiling that is measured, and why one cannot hold."""
 
-    def __init__(self, registry: Registry, keep: Callable[[Ceiling], None], doubt: Callable[[Ceiling, str], None]):
-        self._registry, self._keep, self._doubt = registry, keep, doubt
+    def __init__(
+        self,
+        registry: Registry,
+        execute: Execute,
+        keep: Callable[[Ceiling], None],
+        doubt: Callable[[Ceiling, str], None],
+    ) -> None:
+        self._registry, self._execute, self._keep, self._doubt = registry, execute, keep, doubt
         self._known: dict[Need, _Known] = {}
 
     def apply(self, job: Job, rows: list[Measurement]) -> None:
@@ -86,7 +92,8 @@ class Ceilings:
 
     def _measure(self, need: Need, job: Job) -> None:
         problem = self._registry.problem(need.problem)
-        found = ceiling(need, run_job(self._job(need, problem, job)), problem, datetime.now(UTC).isoformat())
+        rows = self._execute(self._job(need, problem, job), WorkerKey(need.device, need.threads), 1)
+        found = ceiling(need, rows, problem, datetime.now(UTC).isoformat())
         self._known[need] = _Known(found, now())
         if found:
             self._keep(found)

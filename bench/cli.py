@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from bench.cli_options import AGAINST, INTERRUPTED, OK, USAGE, db_option, plugin_option
+from bench.cli_views import VIEWS, print_run
 from bench.plan.errors import Unsupported, UsageError
-
-OK, AGAINST, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def _thread_counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
@@ -31,19 +31,9 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def _db(function: Callable[..., Any]) -> Callable[..., Any]:
-    help_text = "The store to read or write. [default: $XDG_DATA_HOME/kernelmark/results.db]"
-    return click.option("--db", type=click.Path(path_type=Path, dir_okay=False), help=help_text)(function)
-
-
-def _plugins(function: Callable[..., Any]) -> Callable[..., Any]:
-    help_text = "A Python file that registers kernels or operations; may be repeated."
-    return click.option("--plugin", "plugins", multiple=True, metavar="FILE.py", help=help_text)(function)
-
-
 def _selection(function: Callable[..., Any]) -> Callable[..., Any]:
     options = (
-        click.argument("suites", nargs=-1, required=True, metavar="SUITE..."),
+        click.argument("suites", nargs=-1, metavar="SUITE..."),
         click.option(
             "--kernels", multiple=True, metavar="GLOB", help="Only kernels whose whole id matches; may be repeated."
         ),
@@ -51,14 +41,23 @@ def _selection(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--threads", metavar="N,..", callback=_thread_counts, help="CPU thread counts. [default: all]"),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the operands."),
         click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=60.0,
+            show_default=True,
+            metavar="S",
+            help="Seconds for one call of a kernel; set-up may take ten times as long.",
+        ),
+        click.option("--share-gpu", is_flag=True, help="Measure although another run is using the GPU."),
+        click.option(
             "--launcher",
             type=click.Choice(["cuda-core", "pycuda"]),
             default="cuda-core",
             show_default=True,
             help="What launches hand-written CUDA kernels.",
         ),
-        _plugins,
-        _db,
+        plugin_option,
+        db_option,
     )
     for option in reversed(options):
         function = option(function)
@@ -70,7 +69,7 @@ def _selection(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Only kernels of this device.")
 @click.option("--suites", is_flag=True, help="List suites instead of kernels.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@_plugins
+@plugin_option
 def list_command(op: str | None, device: str | None, suites: bool, as_json: bool, plugins: tuple[str, ...]) -> None:
     """Kernels and suites, and whether they can run here."""
     from bench.plan.discovery import discover
@@ -85,7 +84,7 @@ def list_command(op: str | None, device: str | None, suites: bool, as_json: bool
 
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@_db
+@db_option
 def doctor(as_json: bool, db: Path | None) -> None:
     """What is usable here, what is not and why, and the command that mends it; ceilings of the latest run."""
     from bench.report import doctor as diagnosis
@@ -98,7 +97,7 @@ def doctor(as_json: bool, db: Path | None) -> None:
 @click.option("--kernels", default="*", metavar="GLOB", show_default=True, help="Only kernels whose whole id matches.")
 @click.option("--arch", "archs", metavar="sm_90a,..", help="Architectures. [default: all that kernels are built for]")
 @click.option("--format", "style", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
-@_plugins
+@plugin_option
 def inspect(kernels: str, archs: str | None, style: str, plugins: tuple[str, ...]) -> None:
     """Registers, shared memory, spills and occupancy of hand-written kernels; needs no GPU."""
     from bench.measure.compile import ARCHS
@@ -114,7 +113,9 @@ def inspect(kernels: str, archs: str | None, style: str, plugins: tuple[str, ...
 @click.option("--mode", type=click.Choice(["cold", "hot", "graph"]), default="cold", show_default=True)
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the run's rows here.")
 @click.option(
-    "--max-time", type=click.FloatRange(min=0, min_open=True), help="Seconds a case. [default: 2, or the suite's]"
+    "--max-time",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds a case, in each process. [default: 2, or the suite's]",
 )
 @click.option(
     "--rel-ci",
@@ -126,39 +127,52 @@ def inspect(kernels: str, archs: str | None, style: str, plugins: tuple[str, ...
 @click.option(
     "--ceilings/--no-ceilings", default=True, show_default=True, help="Measure this machine's limits beside the rows."
 )
-def run(csv_path: Path | None, **options: Any) -> None:
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Fresh processes a case; from 2 on the intervals hold for the next process too, 5 are for publishing.",
+)
+@click.option("--resume", metavar="RUN", help="Go on with a run where it was left; without SUITE as it was asked for.")
+def run(csv_path: Path | None, resume: str | None, **options: Any) -> None:
     """Verify and time the kernels of each SUITE: a name, a TOML file or one problem id."""
-    _measure(csv_path, timed=True, **options)
+    _measure(csv_path, resume, timed=True, **options)
 
 
 @cli.command()
 @_selection
 def verify(**options: Any) -> None:
     """Verify the kernels of each SUITE; nothing is timed."""
-    _measure(None, timed=False, **options)
+    _measure(None, None, timed=False, **options)
 
 
-def _measure(csv_path: Path | None, suites: tuple[str, ...], db: Path | None, **options: Any) -> None:
+def _measure(csv_path: Path | None, resume: str | None, db: Path | None, **options: Any) -> None:
     from bench import runner
+    from bench.isolation import Workers
+    from bench.measure.lock import exclusive
     from bench.plan.case import jobs
     from bench.plan.discovery import discover
     from bench.plan.suites import find_suite
     from bench.record.store import Store
     from bench.report.export import check_writable, write_file
 
-    registry = discover(options["plugins"])
-    plan = _plan(**options)
-    chosen = [find_suite(name, registry) for name in suites]
-    if csv_path is not None:
-        check_writable(csv_path)
-    if next(jobs(chosen, registry, plan), None) is None:
-        raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names those that exist")
-    store = Store(db or runner.default_store())
+    store = Store(db or runner.default_store(), create=resume is None)
     try:
-        session = runner.Session(store, chosen, plan)
-        click.echo(f"run {session.run_id}")
-        finished = _with_progress(session, chosen, registry, plan)
-        _show(store, session.run_id)
+        plan = _plan(**options) if options["suites"] or resume is None else runner.plan_of(store, resume)
+        registry = discover(plan.plugins)
+        chosen = [find_suite(name, registry) for name in plan.suites]
+        if csv_path is not None:
+            check_writable(csv_path)
+        if next(jobs(chosen, registry, plan), None) is None:
+            where = " and ".join(plan.devices)
+            raise UsageError(f"no kernel matches on {where}; `kernelmark list` names those that exist")
+        with exclusive(plan.devices, plan.share_gpu), Workers() as workers:
+            session = runner.Session(store, chosen, plan, workers.run, resume)
+            click.echo(f"run {session.run_id}")
+            finished = _with_progress(session, chosen, registry, plan)
+        print_run(store, session.run_id)
         if csv_path is not None:
             write_file(store, session.run_id, "csv", csv_path)
     finally:
@@ -169,33 +183,44 @@ def _measure(csv_path: Path | None, suites: tuple[str, ...], db: Path | None, **
 
 
 def _plan(
+    suites: tuple[str, ...],
     device: str,
     kernels: tuple[str, ...],
     threads: tuple[int, ...] | None,
     plugins: tuple[str, ...],
     seed: int,
     launcher: str,
+    timeout: float,
+    share_gpu: bool,
     timed: bool,
     mode: Any = "cold",
     ceilings: bool = True,
     max_time: float | None = None,
     rel_ci: float = 0.01,
+    processes: int = 1,
 ) -> Any:
     from bench.measure.device import choose_devices, cpu_count
     from bench.plan.case import Plan
+    from bench.plan.suites import full_name
 
+    if not suites:
+        raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")
     return Plan(
         devices=choose_devices(device),
         kernels=kernels,
         mode=mode,
         threads=threads or (cpu_count(),),
-        plugins=plugins,
+        plugins=tuple(str(Path(plugin).absolute()) for plugin in plugins),
         seed=seed,
         max_time_s=max_time,
         rel_ci=rel_ci,
         launcher=launcher,
         timed=timed,
         ceilings=ceilings,
+        timeout_s=timeout,
+        processes=processes,
+        suites=tuple(map(full_name, suites)),
+        share_gpu=share_gpu,
     )
 
 
@@ -214,91 +239,8 @@ def _with_progress(session: Any, suites: list[Any], registry: Any, plan: Any) ->
         return runner.run_suites(session, suites, registry, plan, notify)
 
 
-@cli.command()
-@click.argument("run_id", required=False, metavar="[RUN]")
-@click.option(
-    "--by",
-    type=click.Choice(["problem", "network"]),
-    default="problem",
-    show_default=True,
-    help="A table for each problem, or seconds a batch of whole networks.",
-)
-@_db
-def show(run_id: str | None, by: str, db: Path | None) -> None:
-    """The tables of a run; the latest if RUN is left out."""
-    from bench.record.store import Store
-    from bench.report.networks import network_table
-    from bench.runner import default_store
-
-    store = Store(db or default_store(), create=False)
-    found = store.find_run(run_id)["run_id"]
-    click.echo(f"run {found}")
-    if by == "problem":
-        _show(store, found)
-    else:
-        click.echo("\n" + network_table(store.layers(found), [result for result, _ in store.results(found)]))
-
-
-@cli.command()
-@click.argument("suite_name", metavar="SUITE")
-@click.argument("run_id", required=False, metavar="[RUN]")
-@click.option("--csv", "csv_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the table here too.")
-@_plugins
-@_db
-def crossover(
-    suite_name: str, run_id: str | None, csv_path: Path | None, plugins: tuple[str, ...], db: Path | None
-) -> None:
-    """The fastest kernel of each problem of SUITE, and where another takes over, from the rows of a run.
-
-    Without RUN, of the latest run that has a time for one of its problems.
-    """
-    from bench.plan.discovery import discover
-    from bench.plan.suites import find_suite
-    from bench.record.store import Store
-    from bench.report.crossover import render, write_csv
-    from bench.report.export import write_text
-    from bench.report.standings import find_run, standings
-    from bench.runner import default_store
-
-    suite, store = find_suite(suite_name, discover(plugins)), Store(db or default_store(), create=False)
-    chosen = find_run(suite, store, run_id)
-    found = standings(suite, store, chosen)
-    click.echo(f"run {chosen}\n\n{render(suite, found)}")
-    if csv_path is not None:
-        write_text(csv_path, lambda out: write_csv(suite, chosen, found, out))
-
-
-def _show(store: Any, run_id: str) -> None:
-    from bench.report.tables import ceiling_table, run_table, summary
-
-    rows, ceilings = [result for result, _ in store.results(run_id)], store.ceilings(run_id)
-    click.echo(f"\n{run_table(rows)}" if rows else "\nno rows")
-    if ceilings:
-        click.echo(f"\n{ceiling_table(ceilings)}")
-    if rows:
-        click.echo(f"\n{summary(rows)}")
-
-
-@cli.command()
-@click.argument("run_id", required=False, metavar="[RUN]")
-@click.option(
-    "--format", "style", type=click.Choice(["csv", "json", "markdown", "latex"]), default="csv", show_default=True
-)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard output]")
-@_db
-def export(run_id: str | None, style: str, output: Path | None, db: Path | None) -> None:
-    """The rows of a run for other programs and for papers; the latest run if RUN is left out."""
-    from bench.record.store import Store
-    from bench.report.export import WRITERS, check_writable, write_file
-    from bench.runner import default_store
-
-    store = Store(db or default_store(), create=False)
-    found = store.find_run(run_id)["run_id"]
-    if output is None:
-        WRITERS[style](store, found, sys.stdout)
-    else:
-        check_writable(output)
-        write_file(store, found, style, output)
+for command in VIEWS:
+    cli.add_command(command)
 
 
 def main() -> None:

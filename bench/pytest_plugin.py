@@ -4,6 +4,7 @@ Inert unless `bench/test_bench.py` is collected under `--benchmark-only`.
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--km-mode", choices=["cold", "hot", "graph"], default="cold", help="caches, or CUDA graphs [cold]")
     group.addoption("--km-no-ceilings", action="store_true", help="do not measure this machine's limits")
     group.addoption("--km-max-time", type=float, metavar="S", help="seconds a case [2, or the suite's]")
+    group.addoption("--km-timeout", type=float, default=60.0, metavar="S", help="seconds for one call of a kernel [60]")
+    group.addoption("--km-processes", type=int, default=1, metavar="N", help="fresh processes a case [1]")
     group.addoption("--km-csv", metavar="FILE", help="write the run's rows here at the end")
 
 
@@ -81,9 +84,10 @@ class Bridge:
         from bench.measure.device import choose_devices, cpu_count
         from bench.plan.case import Plan
         from bench.plan.discovery import discover
-        from bench.plan.suites import find_suite
+        from bench.plan.suites import find_suite, full_name
         from bench.report.export import check_writable
 
+        names = config.getoption("km_suite") or DEFAULT_SUITES
         self._db = config.getoption("km_db")
         self._csv = Path(config.getoption("km_csv")) if config.getoption("km_csv") else None
         self._plan = Plan(
@@ -91,17 +95,20 @@ class Bridge:
             kernels=tuple(config.getoption("km_kernels")),
             mode=config.getoption("km_mode"),
             threads=(cpu_count(),),
-            plugins=tuple(config.getoption("km_plugin")),
+            plugins=tuple(str(Path(plugin).absolute()) for plugin in config.getoption("km_plugin")),
             max_time_s=config.getoption("km_max_time"),
             ceilings=not config.getoption("km_no_ceilings"),
+            timeout_s=config.getoption("km_timeout"),
+            processes=config.getoption("km_processes"),
+            suites=tuple(map(full_name, names)),
         )
         self.registry = discover(self._plan.plugins)
-        names = config.getoption("km_suite") or DEFAULT_SUITES
         self._suites = [find_suite(name, self.registry) for name in names]
         if self._csv is not None:
             check_writable(self._csv)
         self._selected: dict[tuple[str, int], list[str]] = {}
         self._rows: dict[tuple[str, int], dict[str, Any]] = {}
+        self._held = ExitStack()
         self.store: Any = None
         self.session: Any = None
 
@@ -136,16 +143,21 @@ class Bridge:
 
     def _begin(self) -> None:
         from bench import runner
+        from bench.isolation import Workers
+        from bench.measure.lock import exclusive
         from bench.record.store import Store
 
         if self.session is None:
             self.store = Store(Path(self._db) if self._db else runner.default_store())
-            self.session = runner.Session(self.store, self._suites, self._plan)
+            self._held.enter_context(exclusive(self._plan.devices, shared=False))
+            workers = self._held.enter_context(Workers())
+            self.session = runner.Session(self.store, self._suites, self._plan, workers.run)
 
     def finish(self) -> None:
         """Write the CSV file and close the run."""
         from bench.report.export import write_file
 
+        self._held.close()
         if self.session is not None:
             self.session.finish()
             if self._csv is not None:

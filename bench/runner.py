@@ -19,15 +19,17 @@ import msgspec
 
 import bench
 from bench.ceilings import Ceilings
+from bench.isolation import Execute
 from bench.measure.machine import environment, machine
 from bench.measure.measurement import Measurement
-from bench.plan.case import Plan, PlannedJob, case_key, jobs
+from bench.plan.case import Job, Plan, PlannedJob, case_key, jobs
 from bench.plan.discovery import discover
+from bench.plan.errors import UsageError
+from bench.plan.kernel import Kernel
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite
 from bench.record.result import VERIFY, Result, make_result
 from bench.record.store import Layer, Run, Store
-from bench.worker import run_job
 
 #: Verdicts that go against the user; every other status is an answer.
 AGAINST = ("wrong", "mistrusted", "failed", "crashed", "timeout")
@@ -58,31 +60,35 @@ def git_commit() -> str:
         return f"kernelmark {bench.__version__}"
 
 
-class Session:
-    """One run in one store: begun once, then fed with jobs."""
+def plan_of(store: Store, run_id: str) -> Plan:
+    """What a run was asked for. Raises UsageError for a run that cannot be taken up."""
+    found = store.run(run_id)
+    plan = msgspec.convert(found.plan, Plan)
+    if not plan.suites:
+        raise UsageError(f"--resume {found.run_id}: the run does not say its suites; name them")
+    return plan
 
-    def __init__(self, store: Store, suites: list[Suite], plan: Plan) -> None:
-        started = datetime.now(UTC)
-        self.run_id = f"{started:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+class Session:
+    """One run in one store: begun once, or taken up again, then fed with jobs."""
+
+    def __init__(
+        self, store: Store, suites: list[Suite], plan: Plan, execute: Execute, resume: str | None = None
+    ) -> None:
+        self._store, self._execute, self._processes = store, execute, plan.processes
         self.tally: Counter[str] = Counter()
-        self._store = store
+        run = _run_of(suites, plan)
+        if resume is None:
+            store.begin(run)
+        else:
+            run = _taken_up(store, resume, run)
+            self.tally.update(store.statuses(run.run_id))
+        self.run_id = run.run_id
         self._ceilings: Ceilings | None = None
         if plan.ceilings and plan.timed:
             registry = discover(plan.plugins)
             keep, doubt = (partial(method, self.run_id) for method in (store.add_ceiling, store.doubt_ceiling))
-            self._ceilings = Ceilings(registry, keep, doubt)
-        store.begin(
-            Run(
-                run_id=self.run_id,
-                machine=machine(),
-                started_at=started.isoformat(timespec="seconds"),
-                suites=tuple(suite.name for suite in suites),
-                command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-                environment=environment(),
-                git_commit=git_commit(),
-                plan=msgspec.to_builtins(plan),
-            )
-        )
+            self._ceilings = Ceilings(registry, execute, keep, doubt)
 
     def note(self, planned: PlannedJob) -> None:
         """Keep what the job is a part of, if it is a network's layer."""
@@ -91,13 +97,17 @@ class Session:
             layer = Layer(name, planned.job.problem, planned.part, planned.count)
             self._store.add_layer(self.run_id, layer)
 
-    def knows(self, planned: PlannedJob, registry: Registry) -> bool:
-        """Whether the run has a row for every case of the job: sweeps of a suite may overlap."""
+    def missing(self, planned: PlannedJob, registry: Registry) -> PlannedJob | None:
+        """What of the job has no row in the run yet, with its baseline; None where nothing is left.
+
+        Sweeps of a suite may overlap, and a run may be taken up again in the midst of a job.
+        """
         job = planned.job
-        mode = job.mode if job.timed else VERIFY
-        threads = {name: job.threads if registry.kernels[name].threaded else 1 for name in job.kernels}
-        cases = (case_key(name, job.problem, mode, count) for name, count in threads.items())
-        return all(self._store.has(self.run_id, case) for case in cases)
+        left = [name for name in job.kernels if not self._store.has(self.run_id, _case(job, registry.kernels[name]))]
+        if not left:
+            return None
+        kernels = tuple(name for name in job.kernels if name in left or name == job.baseline)
+        return msgspec.structs.replace(planned, job=msgspec.structs.replace(job, kernels=kernels))
 
     def measure(self, planned: PlannedJob, registry: Registry) -> list[tuple[Result, Measurement]]:
         """Run a job and commit its rows; of a case that the run has already, the first row stays."""
@@ -107,19 +117,14 @@ class Session:
             kernel = registry.kernels[measured.kernel]
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if not self._store.has(self.run_id, result.case):
-                self._store.add(
-                    result,
-                    problem.dims(),
-                    measured.samples if result.samples else [],
-                    measured.ratio,
-                    measured.parts if result.samples else [],
-                )
+                kept = (measured.samples, measured.parts) if result.samples else ([], [])
+                self._store.add(result, problem.dims(), kept[0], measured.ratio, kept[1])
                 self.tally[result.status] += 1
             rows.append((result, measured))
         return rows
 
     def _run(self, planned: PlannedJob) -> list[Measurement]:
-        measured = run_job(planned.job)
+        measured = self._execute(planned.job, planned.key, self._processes if planned.job.timed else 1)
         if self._ceilings is not None:
             self._ceilings.apply(planned.job, measured)
         return measured
@@ -134,14 +139,60 @@ class Session:
         return sum(self.tally[status] for status in AGAINST)
 
 
+def _case(job: Job, kernel: Kernel) -> str:
+    mode = job.mode if job.timed else VERIFY
+    return case_key(kernel.id, job.problem, mode, job.threads if kernel.threaded else 1, job.isa)
+
+
+def _run_of(suites: list[Suite], plan: Plan) -> Run:
+    """A run that begins now: what is asked for, where, and with what."""
+    started = datetime.now(UTC)
+    return Run(
+        run_id=f"{started:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        machine=machine(),
+        started_at=started.isoformat(timespec="seconds"),
+        suites=tuple(suite.name for suite in suites),
+        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        environment=environment(),
+        git_commit=git_commit(),
+        plan={**msgspec.to_builtins(plan), "suite_digests": [suite.digest for suite in suites]},
+    )
+
+
+def _taken_up(store: Store, run_id: str, now: Run) -> Run:
+    """The run of this id, if going on with it would measure the same thing in the same place. Raises UsageError."""
+    before = store.run(run_id)
+    found = [
+        *_differences("machine", before.machine, now.machine),
+        *_differences("environment", before.environment, now.environment),
+        *_differences("commit", before.git_commit, now.git_commit),
+        *_differences("suites", list(before.suites), list(now.suites)),
+        *_differences("plan", before.plan, now.plan),
+    ]
+    if found:
+        what = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+        raise UsageError(f"--resume {before.run_id}: {what}; a run goes on only as it began: start a new one")
+    return before
+
+
+def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
+    """`machine.cpus was 2 and is 4`, for each leaf that differs."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted({*before, *now}):
+            yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
+    elif msgspec.json.encode(before) != msgspec.json.encode(now):
+        yield f"{name} was {before} and is {now}"
+
+
 def run_suites(session: Session, suites: list[Suite], registry: Registry, plan: Plan, notify: Notify) -> bool:
     """Measure everything; True if it was not interrupted. The first SIGINT lets the job in hand finish."""
     with _interruptible() as interrupted:
         for planned in jobs(suites, registry, plan):
             session.note(planned)
-            if session.knows(planned, registry):
+            left = session.missing(planned, registry)
+            if left is None:
                 continue
-            for result, _ in session.measure(planned, registry):
+            for result, _ in session.measure(left, registry):
                 notify(result)
             if interrupted():
                 break

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import threadpoolctl
 
+from bench.measure.board import Board
 from bench.measure.contender import Contender
 from bench.measure.device import get_device
 from bench.measure.machine import unavailable
@@ -59,35 +60,21 @@ def _refuse_operands(problem: Problem, rotations: dict[str, Rotation]) -> None:
     refuse_what_does_not_fit(problem.footprint_bytes * sets, "operands need")
 
 
-def run_job(job: Job) -> list[Measurement]:
+def run_job(job: Job, board: Board | None = None) -> list[Measurement]:
     """Verify and time the contenders of a job, one row each, in the order of `job.kernels`.
 
-    Never raises for a kernel's sake. Raises UsageError for ids and plug-ins that do not exist.
+    `board` is told which of them is being called. Raises UsageError for ids and plug-ins that do not exist, DeviceLost
+    where a kernel has corrupted its device; never for any other kernel's sake.
     """
     registry = discover(job.plugins)
     problem = registry.problem(job.problem)
     modules = frozenset(module for name in job.kernels for module in _host_modules(registry, name))
     with _pools(modules).limit(limits=job.threads):
-        contenders = [_contender(registry, name, problem, job) for name in job.kernels]
-        try:
-            _measure(job, problem, contenders)
-        except Exception as error:
-            # A CUDA context that a kernel has corrupted answers every later call with the same error.
-            ours = [c for c in contenders if c.device.name != "cpu"]
-            if not ours:
-                raise
-            for contender in (c for c in ours if c.live):
-                contender.fail(error)
-            host = [_contender(registry, name, problem, job) for name in job.kernels if name not in _ids(ours)]
-            _measure(job, problem, host)
-            contenders = [next((h for h in host if h.kernel is c.kernel), c) for c in contenders]
+        contenders = [_contender(registry, name, problem, job, board or Board()) for name in job.kernels]
+        _measure(job, problem, contenders)
     for device in {c.device.name: c.device for c in contenders}.values():
         device.release()
     return [contender.report for contender in contenders]
-
-
-def _ids(contenders: list[Contender]) -> set[str]:
-    return {contender.kernel.id for contender in contenders}
 
 
 def _host_modules(registry: Registry, name: str) -> tuple[str, ...]:
@@ -105,12 +92,12 @@ def _pools(modules: frozenset[str]) -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
 
 
-def _contender(registry: Registry, name: str, problem: Problem, job: Job) -> Contender:
+def _contender(registry: Registry, name: str, problem: Problem, job: Job, board: Board) -> Contender:
     kernel = registry.kernels[name]
     try:
-        return Contender(kernel, problem, get_device(kernel.device), job)
+        return Contender(kernel, problem, get_device(kernel.device), job, board)
     except Unsupported as error:
-        contender = Contender(kernel, problem, get_device("cpu"), job)
+        contender = Contender(kernel, problem, get_device("cpu"), job, board)
         contender.report.device_name = ""
         contender.fail(error)
         return contender
@@ -135,6 +122,8 @@ def _measure(job: Job, problem: Problem, contenders: list[Contender]) -> None:
     _judge(live, stock, which=0)
     if job.timed:
         _time(job, live, stock)
+        for contender in live:
+            contender.audit()
         _judge(live, stock, which=-1)
         _conclude(job, live)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from bench import ceilings
+from bench.isolation import Workers
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval
 from bench.plan.case import Budget, Job, Plan
@@ -22,12 +23,11 @@ class Lab:
         self.rates = {"fma": 1e11, "copy": 1e10}
         self.jobs, self.kept, self.doubts, self.now = [], [], [], 1000.0
         self._registry = registry
-        monkeypatch.setattr(ceilings, "run_job", self.answer)
         monkeypatch.setattr(ceilings, "now", lambda: self.now)
         doubt = lambda ceiling, reason: self.doubts.append((ceiling.kind, reason))  # noqa: E731
-        self.ceilings = ceilings.Ceilings(registry, self.kept.append, doubt)
+        self.ceilings = ceilings.Ceilings(registry, lambda *what: self.answer(*what), self.kept.append, doubt)
 
-    def answer(self, job):
+    def answer(self, job, key, processes):
         self.jobs.append(job)
         problem = self._registry.problem(job.problem)
         took = (problem.flop or problem.traffic_bytes) / self.rates[problem.op]
@@ -105,8 +105,8 @@ def test_rows_without_a_time_cost_no_ceiling(lab):
     assert lab.jobs == []
 
 
-def test_a_microbenchmark_that_is_not_right_gives_no_ceiling(lab, monkeypatch):
-    monkeypatch.setattr(ceilings, "run_job", lambda job: [Measurement(kernel="fma/a.b", status="wrong")])
+def test_a_microbenchmark_that_is_not_right_gives_no_ceiling(lab):
+    lab.answer = lambda job, key, processes: [Measurement(kernel="fma/a.b", status="wrong")]
     (row,) = lab.apply(numpy_matmul=1.0)
     assert row.roofline is None
     assert lab.kept == []
@@ -115,8 +115,9 @@ def test_a_microbenchmark_that_is_not_right_gives_no_ceiling(lab, monkeypatch):
 def test_a_real_run_keeps_its_ceilings_and_places_its_rows(registry, store):
     suites = [find_suite("gemm/m96n96k96/f32/NT", registry)]
     plan = Plan(("cpu",), ("gemm/numpy.matmul",), mode="hot", max_time_s=0.05)
-    session = Session(store, suites, plan)
-    run_suites(session, suites, registry, plan, lambda result: None)
+    with Workers() as workers:
+        session = Session(store, suites, plan, workers.run)
+        run_suites(session, suites, registry, plan, lambda result: None)
     ((result, _),) = store.results(session.run_id)
     assert result.roofline_pct is not None
     assert 0 < result.roofline_pct <= 102
@@ -128,8 +129,9 @@ def test_a_real_run_keeps_its_ceilings_and_places_its_rows(registry, store):
 def test_without_ceilings_nothing_else_is_measured(registry, store):
     suites = [find_suite("copy/m9n9/f32", registry)]
     plan = Plan(("cpu",), ("copy/numpy.copyto",), max_time_s=0.005, ceilings=False)
-    session = Session(store, suites, plan)
-    run_suites(session, suites, registry, plan, lambda result: None)
+    with Workers() as workers:
+        session = Session(store, suites, plan, workers.run)
+        run_suites(session, suites, registry, plan, lambda result: None)
     ((result, _),) = store.results(session.run_id)
     assert (result.status, result.roofline_pct, store.ceilings(session.run_id)) == ("ok", None, [])
 

@@ -9,9 +9,15 @@ from bench.plan.case import Plan
 from bench.plan.suites import find_suite
 from bench.record.store import Store
 from bench.runner import Session, default_store, run_suites
+from bench.worker import run_job
 from kernelmark import Unsupported, kernel
 
 SMALL = "copy/m3n5/f32"
+
+
+def in_process(job, key, processes):
+    """Kernels that a test declares are known in its own process alone."""
+    return run_job(job)
 
 
 @pytest.fixture
@@ -21,7 +27,7 @@ def measured(registry, store):
     def of(*problems, kernels=(), notify=lambda result: None, **plan):
         plan = Plan(**{"devices": ("cpu",), "kernels": kernels, "max_time_s": 0.005, "ceilings": False, **plan})
         suites = [find_suite(problem, registry) for problem in problems]
-        session = Session(store, suites, plan)
+        session = Session(store, suites, plan, in_process)
         done = run_suites(session, suites, registry, plan, notify)
         return [row for row, _ in store.results(session.run_id)], session, done
 

@@ -19,6 +19,7 @@ from tabulate import tabulate
 import cudnn_table
 from agreement import compare_all
 from bench import runner
+from bench.isolation import Workers
 from bench.measure.device import cpu_count, cuda_missing, get_device
 from bench.measure.launch import cuda_launch
 from bench.measure.machine import environment, machine, module_missing
@@ -97,8 +98,9 @@ def _agreement() -> tuple[str, int]:
 def _run(store: Store, plan: Plan) -> runner.Session:
     registry = discover()
     suites = [find_suite(name, registry) for name in SUITES]
-    session = runner.Session(store, suites, plan)
-    runner.run_suites(session, suites, registry, plan, lambda result: None)
+    with Workers() as workers:
+        session = runner.Session(store, suites, plan, workers.run)
+        runner.run_suites(session, suites, registry, plan, lambda result: None)
     return session
 
 

@@ -1,17 +1,19 @@
 """A kernel on its way through a job: set up, judged, timed, concluded."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from bench.measure.device import Device
+from bench.measure.board import Board
+from bench.measure.device import Device, DeviceLost
 from bench.measure.machine import unavailable, versions
 from bench.measure.measurement import WITHIN, Measurement, Part
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.measure.series import Series
 from bench.measure.stats import median_interval
-from bench.measure.timing import Clock, CpuClock, CudaClock, call_overhead, captured, now
+from bench.measure.timing import CudaClock, call_overhead, captured, now
 from bench.measure.verify import References, verify
 from bench.plan.case import Job
 from bench.plan.errors import Unsupported
@@ -22,7 +24,7 @@ from bench.plan.operation import Problem, Verdict
 class Contender:
     """A kernel on its way through a job, with what its set-up made."""
 
-    def __init__(self, kernel: Kernel, problem: Problem, device: Device, job: Job) -> None:
+    def __init__(self, kernel: Kernel, problem: Problem, device: Device, job: Job, board: Board) -> None:
         self.kernel, self.problem, self.device = kernel, problem, device
         self.launches: list[Launch] = []
         self.scratch = Scratch(device)
@@ -35,14 +37,17 @@ class Contender:
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
         self._job = job
+        self._called = partial(board.calling, job.kernels.index(kernel.id))
 
     @property
     def live(self) -> bool:
         """Whether nothing has gone against it so far."""
         return self.report.status == "ok"
 
-    def fail(self, error: Exception) -> None:
-        """Turn an exception of the kernel into a status and a reason."""
+    def fail(self, error: BaseException) -> None:
+        """Turn an exception of the kernel into a status and a reason. Raises DeviceLost where the device is gone."""
+        if broken := self.device.broken():
+            raise DeviceLost(self.kernel.id, broken)
         text = str(error).split("\n")[0] or "no message"
         if isinstance(error, Unsupported):
             self.report.status, self.report.reason = "unsupported", text
@@ -57,11 +62,12 @@ class Contender:
         try:
             if reason := unavailable(self.kernel) or self._no_graph() or self.kernel.refuses(self.problem):
                 raise Unsupported(reason)
-            for operands in sets:
-                self.scratch.rewind()
-                x = Operands(operands, self.kernel.order, self.device, self.report.threads, self.scratch)
-                self.launches.append(self._launch(x))
-                self._keep_settings(x.settings)
+            with self._called("set-up"):
+                for operands in sets:
+                    self.scratch.rewind()
+                    x = Operands(operands, self.kernel.order, self.device, self.report.threads, self.scratch)
+                    self.launches.append(self._launch(x))
+                    self._keep_settings(x.settings)
             self.report.setup_s = now() - start
             flop = self.kernel.executed(self.problem) if self.kernel.executed else self.problem.flop
             self.report.executed_flop = flop or None
@@ -69,7 +75,7 @@ class Contender:
             if self.kernel.library_scratch:
                 self.report.scratch_bytes += self.kernel.library_scratch(self.problem)
             self.report.versions = versions(self.kernel, self.problem, self._launcher)
-        except Exception as error:  # a kernel may raise anything, and must not harm the others
+        except (Exception, SystemExit) as error:  # a kernel may raise anything, and must not harm the others
             self.fail(error)
 
     def _no_graph(self) -> str | None:
@@ -112,8 +118,9 @@ class Contender:
                 references,
                 self.scratch,
                 self.device,
+                self._called,
             )
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.fail(error)
             return
         if verdict.reason:
@@ -132,17 +139,20 @@ class Contender:
         try:
             if self._job.mode == "graph":  # captured once it has run freely, so that nothing is loaded or tuned inside
                 self.launches = [captured(launch, self.device.stream) for launch in self.launches]
-            clock = self._clock()
+            clock = self.device.clock(hold=not self.kernel.synchronises)
             self.report.call_overhead_s = call_overhead(clock)
-            self.series = Series(self.launches, sets, draw, self.device, clock, cold, evict)
-            self.series.warm_up()
-        except Exception as error:
+            self.series = Series(self.launches, sets, draw, self.device, clock, cold, evict, self._called)
+            self.series.warm_up(self.report.call_overhead_s)
+        except (Exception, SystemExit) as error:
             self.fail(error)
 
-    def _clock(self) -> Clock:
-        if self.kernel.device == "cpu":
-            return CpuClock()
-        return CudaClock(self.device, hold=not self.kernel.synchronises)
+    def audit(self) -> None:
+        """Mistrust a kernel that spares itself the work when its operands have not changed."""
+        try:
+            if self.live and self.series and (reason := self.series.spared_work()):
+                self.report.mistrust(reason)
+        except (Exception, SystemExit) as error:
+            self.fail(error)
 
     def conclude(self) -> None:
         """Samples and their interval, once both verdicts stand."""

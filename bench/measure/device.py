@@ -1,9 +1,10 @@
 """Where operands live: memory, transfers, eviction and the device's last-level cache, for the CPU and for CUDA."""
 
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -12,10 +13,21 @@ from bench.plan.dtypes import bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported, UsageError
 from bench.plan.operation import Array
 
+if TYPE_CHECKING:  # the clocks import the devices
+    from bench.measure.timing import Clock
+
 ALIGNMENT = 4096
 CPU_CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
 #: Where the system does not tell its last-level cache: large enough for the desktop and server parts of 2026.
 LLC_IF_UNKNOWN = 64 * 2**20
+
+
+class DeviceLost(Exception):
+    """A kernel has left a device in a state in which it answers nothing any more."""
+
+    def __init__(self, kernel: str, reason: str) -> None:
+        super().__init__(f"{kernel}: {reason}")
+        self.kernel, self.reason = kernel, reason
 
 
 class Device(Protocol):
@@ -26,6 +38,7 @@ class Device(Protocol):
     llc_bytes: int
     stream: Any
 
+    def clock(self, hold: bool) -> "Clock": ...
     def bytes(self, nbytes: int) -> Any: ...
     def dtype(self, storage: str) -> Any: ...
     def upload(self, target: Any, source: Array) -> None: ...
@@ -34,6 +47,7 @@ class Device(Protocol):
     def synchronize(self) -> None: ...
     def state(self) -> dict[str, float]: ...
     def release(self) -> None: ...
+    def broken(self) -> str | None: ...
 
 
 class Cpu:
@@ -46,6 +60,12 @@ class Cpu:
         self.device_name = cpu_name()
         self.llc_bytes = last_level_cache_bytes()
         self._eviction: Array | None = None
+
+    def clock(self, hold: bool) -> "Clock":
+        """Wall-clock time."""
+        from bench.measure.timing import CpuClock
+
+        return CpuClock()
 
     def bytes(self, nbytes: int) -> Array:
         """Uninitialised bytes, aligned to a page. Raises MemoryError."""
@@ -82,6 +102,10 @@ class Cpu:
     def release(self) -> None:
         """NumPy gives memory back by itself."""
 
+    def broken(self) -> str | None:
+        """What would break a CPU breaks the process."""
+        return None
+
 
 class Cuda:
     """Device memory in CuPy arrays, on a stream of its own. bfloat16 stands in arrays of 16-bit integers."""
@@ -100,6 +124,12 @@ class Cuda:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()  # kernels written with CuPy's own functions then run where the events are
         self._eviction: Any = None
+
+    def clock(self, hold: bool) -> "Clock":
+        """Time between events; `hold` keeps the stream back until a batch is queued."""
+        from bench.measure.timing import CudaClock
+
+        return CudaClock(self, hold)
 
     def bytes(self, nbytes: int) -> Any:
         """Uninitialised device memory, aligned to 512 bytes. Raises cupy's OutOfMemoryError."""
@@ -130,6 +160,14 @@ class Cuda:
         """Wait for all streams of the device, those that a kernel may have made for itself too."""
         self._cupy.cuda.Device(0).synchronize()
 
+    def broken(self) -> str | None:
+        """The error that the context answers every call with since a kernel has corrupted it, or None."""
+        try:
+            self.synchronize()
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            return str(error).split("\n")[0]
+        return None
+
     def release(self) -> None:
         """Give the memory of the last job back to the driver."""
         self._eviction = None
@@ -155,14 +193,20 @@ class Cuda:
             pynvml.nvmlShutdown()
 
 
-@lru_cache
-def get_device(name: str) -> Device:
-    """The device called `cpu` or `cuda`, one a process. Raises Unsupported."""
-    if name == "cpu":
-        return Cpu()
+def _cuda() -> Device:
     if reason := cuda_missing():
         raise Unsupported(reason)
     return Cuda()
+
+
+#: What makes each device; the tests add one that is a fake.
+DEVICES: dict[str, Callable[[], Device]] = {"cpu": Cpu, "cuda": _cuda}
+
+
+@lru_cache
+def get_device(name: str) -> Device:
+    """The device of this name, one a process. Raises Unsupported."""
+    return DEVICES[name]()
 
 
 @lru_cache

@@ -4,7 +4,6 @@ import msgspec
 
 from bench.measure.stats import Interval, Ratio
 
-
 #: What an interval says: of the process that was asked, or of the next one too.
 WITHIN, BETWEEN = "within-process", "between-processes"
 

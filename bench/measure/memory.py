@@ -1,5 +1,6 @@
 """Host memory: what can still be had, and refusing more before the system has to kill."""
 
+import os
 from pathlib import Path
 
 #: The share of the memory that can be had which a job's buffers may take: beyond it a system kills rather than refuses.
@@ -38,3 +39,33 @@ def _free_of_group() -> int | None:
         return int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
     except (OSError, ValueError):  # no limit reads `max`
         return None
+
+
+def whole_bytes() -> int | None:
+    """The host memory that there is, within the limit of the control group."""
+    found = []
+    try:
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        found.append(int((CGROUP / "memory.max").read_text()))
+    except (OSError, ValueError):
+        pass
+    return min(found, default=None)
+
+
+def resident_bytes(pid: int) -> int | None:
+    """What a process holds of it."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def kills_by_system() -> int:
+    """How many processes the system has killed for want of memory since it started, in so far as it tells."""
+    kills = 0
+    for path in (Path("/proc/vmstat"), CGROUP / "memory.events"):
+        try:
+            kills += sum(int(line.split()[1]) for line in path.read_text().splitlines() if line.startswith("oom_kill "))
+        except OSError:
+            continue
+    return kills

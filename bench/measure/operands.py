@@ -18,6 +18,7 @@ GUARD_BYTES = 4096
 GUARD_PATTERN = 0xA5
 MAX_SETS = 32
 REFRESH_ELEMENTS = 1024
+SPOTS = 16
 CHUNK = 2**18
 
 
@@ -99,6 +100,20 @@ def poison(flat: Any, dtype: str) -> None:
     flat.view(bits_dtype(dtype)).fill(DTYPES[dtype].poison)
 
 
+class Spot(NamedTuple):
+    """One element of a poisoned output."""
+
+    operand: str
+    array: Array
+    place: tuple[int, ...]
+
+    @property
+    def written(self) -> bool:
+        """Whether it is no longer the NaN that every output begins with."""
+        value = self.array[self.place]
+        return bool(value == value)  # NaN alone differs from itself
+
+
 class OperandSet:
     """One copy of a problem's operands on a device, each between two guards."""
 
@@ -137,6 +152,18 @@ class OperandSet:
         for name, operand in self.specs.items():
             if operand.role == "out":
                 poison(self.flat[name], operand.dtype)
+
+    def spots(self, order: str, rng: np.random.Generator) -> list[Spot]:
+        """Elements of the outputs in host memory, drawn at random, that can be looked at before anything else is done.
+
+        A device is synchronised before its outputs are read; on the host a kernel may leave a thread at work.
+        """
+        return [
+            Spot(name, logical(self.flat[name], operand, order), tuple(int(rng.integers(n)) for n in operand.shape))
+            for name, operand in self.specs.items()
+            if operand.role == "out" and isinstance(self.flat[name], np.ndarray)
+            for _ in range(SPOTS)
+        ]
 
     def outputs(self, order: str) -> dict[str, Array]:
         """What a run has written, on the host."""

@@ -4,7 +4,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from statistics import median
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ def settle() -> None:
     time.sleep(SETTLE_S)
 
 
+@lru_cache
 def resolution() -> float:
     """The smallest step of the clock that was seen, in seconds."""
     steps = []
@@ -43,14 +44,23 @@ class Clock(Protocol):
     """Times a batch of calls on one device."""
 
     max_batch: int
+    resolution_s: float
 
     def time(self, calls: Sequence[Launch]) -> float: ...
+    def now(self) -> float: ...
 
 
 class CpuClock:
     """Wall-clock time of a batch on the calling thread."""
 
     max_batch = 10_000
+
+    def __init__(self) -> None:
+        self.resolution_s = resolution()
+
+    def now(self) -> float:
+        """Seconds on the monotonic clock."""
+        return now()
 
     def time(self, calls: Sequence[Launch]) -> float:
         """Seconds a call."""
@@ -77,6 +87,8 @@ class CudaClock:
 
     #: The driver queues about a thousand launches before it blocks; a batch of multi-launch kernels must fit.
     max_batch = 128
+    #: Of the time between two events, as the CUDA runtime's reference gives it.
+    resolution_s = 0.5e-6
     RELEASE_S = 2.0
 
     def __init__(self, device: Device, hold: bool) -> None:
@@ -90,6 +102,10 @@ class CudaClock:
         self._flag = np.frombuffer(self._memory, np.uint32, 1)
         self.held = hold
         self.unseen_s: list[float] = []
+
+    def now(self) -> float:
+        """Seconds on the host's monotonic clock."""
+        return now()
 
     def time(self, calls: Sequence[Launch]) -> float:
         """Seconds a call between two events; what the device still did afterwards goes to `unseen_s`."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from bench.measure.device import Device
 from bench.measure.operands import Draw, OperandSet, Scratch
+from bench.measure.series import Called
 from bench.plan.kernel import Kernel, Launch
 from bench.plan.operation import Problem, Verdict
 
@@ -36,6 +37,7 @@ def verify(
     references: References,
     scratch: Scratch,
     device: Device,
+    called: Called,
 ) -> Verdict:
     """Run once and judge. Leaves the operands as drawn. Lets the kernel's own exceptions through."""
     reference = references.get(kernel.order)
@@ -43,9 +45,14 @@ def verify(
     operands.poison()
     scratch.poison()
     device.synchronize()
-    launch()
-    device.synchronize()
+    spots = operands.spots(kernel.order, draw.rng)
+    with called("verification"):
+        launch()
+        device.synchronize()
+    early = [spot for spot in spots if not spot.written]
     verdict = problem.check(operands.outputs(kernel.order), reference, kernel.numerics_for(problem))
+    if not verdict.reason and (late := next((spot for spot in early if spot.written), None)):
+        verdict = msgspec.structs.replace(verdict, reason=f"returned before {late.operand} was written")
     if damage := operands.damage(draw):
         operands.load(draw)
         verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)

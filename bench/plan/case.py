@@ -58,8 +58,9 @@ class WorkerKey(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """What a run was asked for: devices present, globs over kernel ids, mode, thread counts, seed and limits.
 
-    isas: instruction sets, each in workers of its own; "" is what the libraries choose. timeout_s: for one call of a
-    kernel. processes: fresh processes that each case is measured in.
+    suites: as they were asked for, files by their absolute paths. isas: instruction sets, each in workers of its own,
+    "" is what the libraries choose. timeout_s: for one call of a kernel. processes: fresh processes that each case is
+    measured in. share_gpu: another run may use the GPU.
     """
 
     devices: tuple[str, ...]
@@ -76,6 +77,8 @@ class Plan(msgspec.Struct, frozen=True):
     isas: tuple[str, ...] = ("",)
     timeout_s: float = TIMEOUT_S
     processes: int = 1
+    suites: tuple[str, ...] = ()
+    share_gpu: bool = False
 
 
 class PlannedJob(msgspec.Struct, frozen=True):

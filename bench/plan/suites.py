@@ -1,5 +1,6 @@
 """Suites: TOML files of named sweeps, checked when they are loaded and expanded one problem at a time."""
 
+import hashlib
 import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -74,6 +75,11 @@ class Suite(msgspec.Struct, frozen=True):
     sweeps: tuple[Sweep, ...] = ()
     problem: Problem | None = None
 
+    @property
+    def digest(self) -> str:
+        """Of all that it says: equal where two suites have the same problems in the same order."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
     def entries(self) -> Iterator[Entry]:
         """Every problem of the suite, made when it is asked for. Raises UsageError."""
         if self.problem is not None:
@@ -109,6 +115,11 @@ def find_suite(text: str, registry: Registry) -> Suite:
         f"suite {text!r}: is not a suite ({', '.join(suite_names())}), a .toml file or a problem id such as "
         "gemm/m64n64k64/f32/NT"
     )
+
+
+def full_name(text: str) -> str:
+    """What finds the same suite from any folder."""
+    return str(Path(text).absolute()) if text.endswith(".toml") else text
 
 
 def load_suite(path: Path, registry: Registry) -> Suite:

@@ -15,17 +15,10 @@ from bench.measure.measurement import Part
 from bench.measure.roofline import Ceiling
 from bench.measure.stats import Ratio
 from bench.plan.errors import UsageError
+from bench.record.reader import Layer as Layer
+from bench.record.reader import Reader
 from bench.record.result import COLUMNS, Result
 from bench.record.schema import CREATE, MIGRATE, SCHEMA_VERSION
-
-
-class Layer(msgspec.Struct, frozen=True):
-    """A problem that a network has `count` times in a part of it, `forward` or `backward`."""
-
-    network: str
-    problem: str
-    part: str
-    count: int
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -41,7 +34,7 @@ class Run(msgspec.Struct, frozen=True):
     plan: dict[str, Any]
 
 
-class Store:
+class Store(Reader):
     """Rows on disk; a row that was acknowledged outlives the process. Raises UsageError for files it cannot use."""
 
     def __init__(self, path: Path, create: bool = True) -> None:
@@ -134,6 +127,13 @@ class Store:
         with self._writing():
             self._db.execute("UPDATE run SET finished_at = ? WHERE run_id = ?", (finished_at, run_id))
 
+    def run(self, run_id: str) -> Run:
+        """What a run is: the one with this id, or the only one that begins with it. Raises UsageError."""
+        found = self.find_run(run_id)
+        parts = {name: json.loads(found[name]) for name in ("suites", "environment", "plan")}
+        parts |= {name: found[name] for name in ("run_id", "started_at", "command", "git_commit")}
+        return msgspec.convert({**parts, "machine": json.loads(found["facts"])}, Run)
+
     def has(self, run_id: str, case: str) -> bool:
         """Whether the run has a row for this case."""
         query = 'SELECT 1 FROM result WHERE run_id = ? AND "case" = ?'
@@ -191,11 +191,6 @@ class Store:
                 "INSERT OR IGNORE INTO layer VALUES (?, ?, ?, ?, ?)", (run_id, *msgspec.structs.astuple(layer))
             )
 
-    def layers(self, run_id: str) -> list[Layer]:
-        """The layers of the networks of a run, in the order in which they were measured."""
-        query = "SELECT network, problem, part, count FROM layer WHERE run_id = ? ORDER BY rowid"
-        return [Layer(*found) for found in self._db.execute(query, (run_id,))]
-
     def doubt_ceiling(self, run_id: str, ceiling: Ceiling, reason: str) -> None:
         """Note why a ceiling does not hold."""
         where = "run_id = ? AND device = ? AND threads = ? AND kind = ? AND problem = ? AND measured_at = ?"
@@ -203,65 +198,3 @@ class Store:
             self._db.execute(
                 f"UPDATE ceiling SET doubt = ? WHERE {where}", (reason, run_id, *ceiling.need, ceiling.measured_at)
             )
-
-    def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
-        """The ceilings of a run, in the order in which they were measured, each with why it does not hold (or "")."""
-        names = ", ".join(Ceiling.__struct_fields__)
-        query = f"SELECT {names}, doubt FROM ceiling WHERE run_id = ? ORDER BY ceiling_id"
-        return [(Ceiling(*found), doubt) for *found, doubt in self._db.execute(query, (run_id,))]
-
-    def run_ids(self) -> list[str]:
-        """The ids of all runs, the latest last."""
-        return [run_id for (run_id,) in self._db.execute("SELECT run_id FROM run ORDER BY rowid")]
-
-    def find_run(self, run_id: str | None) -> sqlite3.Row:
-        """The run with this id (or the only one that begins with it), or the latest. Raises UsageError."""
-        columns = "SELECT run.*, machine.facts FROM run JOIN machine USING (machine_id)"
-        if run_id is None:
-            found = self._db.execute(f"{columns} ORDER BY run.rowid DESC LIMIT 1").fetchall()
-        else:
-            pattern = run_id.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-            found = self._db.execute(f"{columns} WHERE run_id LIKE ? ESCAPE '\\' LIMIT 2", (pattern,)).fetchall()
-        if len(found) == 1:
-            return found[0]  # type: ignore[no-any-return]  # rows of sqlite3 are untyped
-        if run_id is None:
-            raise UsageError(f"{self.path}: holds no run yet; `kernelmark run SUITE` makes one")
-        latest = [r[0] for r in self._db.execute("SELECT run_id FROM run ORDER BY rowid DESC LIMIT 3")]
-        what = "is not a run of" if not found else "begins more than one run of"
-        raise UsageError(f"run {run_id!r}: {what} {self.path}; the latest are {', '.join(latest) or 'none'}")
-
-    def results(self, run_id: str) -> Iterator[tuple[Result, dict[str, Any]]]:
-        """The rows of a run with their dimensions, in the order in which they were recorded, one at a time."""
-        query = "SELECT * FROM result WHERE run_id = ? ORDER BY result_id"
-        for found in self._db.execute(query, (run_id,)):
-            yield Result(**{name: found[name] for name in COLUMNS}), json.loads(found["dims"])
-
-    def dimensions(self, run_id: str) -> list[str]:
-        """The names of all dimensions that occur in a run, in the order of their first appearance."""
-        query = "SELECT DISTINCT op, (SELECT group_concat(key) FROM json_each(dims)) FROM result WHERE run_id = ?"
-        names = [name for _, keys in self._db.execute(query, (run_id,)) for name in (keys or "").split(",") if name]
-        return list(dict.fromkeys(names))
-
-    def samples(self, run_id: str, case: str) -> list[float]:
-        """The samples of a case, seconds a call, in the order in which they were taken."""
-        query = 'SELECT sample_blob FROM result WHERE run_id = ? AND "case" = ?'
-        found = self._db.execute(query, (run_id, case)).fetchone()
-        return _doubles(found[0] if found else b"")
-
-    def parts(self, run_id: str, case: str) -> list[Part]:
-        """The processes that the samples of a case come from."""
-        query = 'SELECT part_blob FROM result WHERE run_id = ? AND "case" = ?'
-        found = self._db.execute(query, (run_id, case)).fetchone()
-        return parts_of(found[0] if found else b"")
-
-
-def parts_of(blob: bytes) -> list[Part]:
-    """The processes of a case from what the store keeps of them."""
-    values = _doubles(blob)
-    return [Part(int(count), median) for count, median in zip(values[::2], values[1::2], strict=True)]
-
-
-def _doubles(blob: bytes) -> list[float]:
-    values = array.array("d")
-    values.frombytes(blob)
-    return values.tolist()

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from tabulate import tabulate
 
 from bench.plan.dtypes import precision
+from bench.record.reader import Layer
 from bench.record.result import Result
-from bench.record.store import Layer
 from bench.report.standings import Setting
 from bench.report.tables import seconds
 

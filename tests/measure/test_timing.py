@@ -1,6 +1,7 @@
 """The timing loop, with clocks that say what the test wants."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
@@ -30,6 +31,7 @@ class FakeTime:
 def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     fake = FakeTime()
     monkeypatch.setattr(timing, "time", fake)
+    monkeypatch.setattr(timing, "resolution", lambda: 1e-7)
     return fake
 
 
@@ -56,7 +58,11 @@ class Rig:
 
     def series(self, name: str = "k", seconds: float = 1e-3, cold: bool = False, evict: bool = False) -> Series:
         launches = [self.launch(i, name, seconds) for i in range(len(self.sets))]
-        return Series(launches, self.sets, self.draw, self.device, CpuClock(), cold, evict)
+        return Series(launches, self.sets, self.draw, self.device, CpuClock(), cold, evict, called)
+
+
+def called(stage: str) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 class CountingCpu(Cpu):
@@ -73,7 +79,7 @@ class CountingCpu(Cpu):
 def test_a_sample_is_seconds_a_call(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     series = rig.series(seconds=10e-6)
-    series.warm_up()
+    series.warm_up(0.0)
     series.sample()
     assert series.samples == [pytest.approx(10e-6)]
 
@@ -81,15 +87,15 @@ def test_a_sample_is_seconds_a_call(fake_time: FakeTime) -> None:
 def test_short_calls_are_batched_to_200_us_and_long_ones_are_not(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     short, long = rig.series(seconds=10e-6), rig.series(seconds=1e-3)
-    short.warm_up()
-    long.warm_up()
+    short.warm_up(0.0)
+    long.warm_up(0.0)
     assert (short.batch, long.batch) == (20, 1)
 
 
 def test_cold_rotates_over_all_sets_and_wakes_on_one_that_is_not_timed(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 4)
     series = rig.series(seconds=1e-3, cold=True, evict=True)
-    series.warm_up()
+    series.warm_up(0.0)
     rig.log.clear()
     for _ in range(4):
         series.sample()
@@ -100,7 +106,7 @@ def test_cold_rotates_over_all_sets_and_wakes_on_one_that_is_not_timed(fake_time
 def test_an_evicted_batch_touches_no_set_twice(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 4)
     series = rig.series(seconds=1e-6, cold=True, evict=True)
-    series.warm_up()
+    series.warm_up(0.0)
     rig.log.clear()
     series.sample()
     assert len(rig.log) == len(set(rig.log)) == 4
@@ -118,8 +124,8 @@ def test_inouts_are_restored_before_each_sample_and_cold_evicts_afterwards(fake_
 
         return call
 
-    series = Series([accumulate(s) for s in rig.sets], rig.sets, rig.draw, rig.device, CpuClock(), True, evict=False)
-    series.warm_up()
+    series = Series([accumulate(s) for s in rig.sets], rig.sets, rig.draw, rig.device, CpuClock(), True, False, called)
+    series.warm_up(0.0)
     seen.clear()
     for _ in range(5):
         series.sample()
@@ -131,7 +137,7 @@ def test_contenders_take_turns_forward_and_backward(fake_time: FakeTime) -> None
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     series = {name: rig.series(name, seconds=20e-3) for name in "abc"}
     for one in series.values():
-        one.warm_up()
+        one.warm_up(0.0)
     rig.log.clear()
     interleave(series, Budget(max_time_s=0.01, rel_ci=0), None, False, _unexpected)
     assert "".join(entry[0] for entry in rig.log)[:12] == "abccbaabccba"
@@ -140,7 +146,7 @@ def test_contenders_take_turns_forward_and_backward(fake_time: FakeTime) -> None
 def test_no_contender_stops_below_six_samples(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     series = {"a": rig.series("a", seconds=10.0)}
-    series["a"].warm_up()
+    series["a"].warm_up(0.0)
     interleave(series, Budget(max_time_s=0.01), None, False, _unexpected)
     assert len(series["a"].samples) == 6
     assert series["a"].stopped_by == "time"
@@ -149,7 +155,7 @@ def test_no_contender_stops_below_six_samples(fake_time: FakeTime) -> None:
 def test_a_steady_contender_stops_by_its_interval_after_a_second(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     series = {"a": rig.series("a", seconds=10e-3)}
-    series["a"].warm_up()
+    series["a"].warm_up(0.0)
     began = fake_time.now
     interleave(series, Budget(max_time_s=100), None, False, _unexpected)
     assert series["a"].stopped_by == "interval"
@@ -160,7 +166,7 @@ def test_the_baseline_goes_on_until_the_last_contender_stops(fake_time: FakeTime
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     series = {"base": rig.series("b", seconds=0.5), "slow": rig.series("s", seconds=0.1)}
     for one in series.values():
-        one.warm_up()
+        one.warm_up(0.0)
     interleave(series, Budget(max_time_s=3, rel_ci=0), "base", False, _unexpected)
     assert len(series["base"].samples) == len(series["slow"].samples) > 6
 
@@ -172,10 +178,10 @@ def test_a_contender_that_raises_leaves_the_others_alone(fake_time: FakeTime) ->
         raise RuntimeError("late")
 
     bad = rig.series("x", seconds=1e-3)
-    bad.warm_up()
+    bad.warm_up(0.0)
     bad._launches = [explode]
     series = {"bad": bad, "good": rig.series("g", seconds=1e-3)}
-    series["good"].warm_up()
+    series["good"].warm_up(0.0)
     errors: list[str] = []
     interleave(series, Budget(max_time_s=0.05), "bad", False, lambda name, error: errors.append(f"{name}: {error}"))
     assert errors == ["bad: late"]

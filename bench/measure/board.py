@@ -1,0 +1,56 @@
+"""Who is being called, and since when: a few shared bytes by which a parent tells what its worker was doing."""
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from bench.measure.timing import now
+
+#: What a kernel is called for, in the order of a job.
+STAGES = ("set-up", "verification", "warm-up", "sampling")
+_LAYOUT = struct.Struct("<qqd")
+
+
+class Call(NamedTuple):
+    """A kernel of the job, by its place among the contenders, and since when it is being called (monotonic clock)."""
+
+    contender: int
+    stage: str
+    since_s: float
+
+
+class Board:
+    """Memory that holds the call in progress, and outlives the process that wrote it."""
+
+    def __init__(self, fd: int | None = None) -> None:
+        """On a file that another process maps too, or on memory of this process alone."""
+        if fd is None:
+            fd = -1
+        else:
+            os.ftruncate(fd, _LAYOUT.size)
+        self._memory = mmap.mmap(fd, _LAYOUT.size)
+
+    @contextmanager
+    def calling(self, contender: int, stage: str) -> Iterator[None]:
+        """While this lasts, whatever happens to the process is that kernel's doing."""
+        _LAYOUT.pack_into(self._memory, 0, contender + 1, STAGES.index(stage), now())
+        try:
+            yield
+        finally:  # a signal that ends the process leaves it standing, to be read
+            self.clear()
+
+    def clear(self) -> None:
+        """Nobody is being called."""
+        _LAYOUT.pack_into(self._memory, 0, 0, 0, 0.0)
+
+    def read(self) -> Call | None:
+        """The call in progress, if there is one."""
+        number, stage, since_s = _LAYOUT.unpack_from(self._memory)  # from 1, since fresh memory is zero
+        return Call(number - 1, STAGES[stage], since_s) if number else None
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._memory.close()

@@ -1,0 +1,48 @@
+"""One run at a time on a GPU: two would time each other."""
+
+import ctypes
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.plan.errors import UsageError
+
+
+@contextmanager
+def exclusive(devices: tuple[str, ...], shared: bool) -> Iterator[None]:
+    """Hold the GPU, if it is among the devices, while this lasts. Raises UsageError where another run holds it."""
+    if "cuda" not in devices or shared:
+        yield
+        return
+    with held(f"gpu-{gpu_uuid()}", "--share-gpu measures all the same, and both will be disturbed"):
+        yield
+
+
+@contextmanager
+def held(name: str, remedy: str) -> Iterator[None]:
+    """A lock of this name on this machine, which ends with the process. Raises UsageError with the holder's number."""
+    path = Path(tempfile.gettempdir(), f"kernelmark-{name}.lock")
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
+            raise UsageError(f"{name}: is being measured by process {holder}; wait for its end, or {remedy}") from None
+        os.ftruncate(fd, 0)
+        os.write(fd, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(fd)
+
+
+def gpu_uuid() -> str:
+    """The identity of the present GPU, which no renumbering changes, from the driver; `unknown` if it does not say."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    device, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0) or driver.cuDeviceGetUuid_v2(uuid, device):
+        return "unknown"
+    return bytes(uuid).hex()

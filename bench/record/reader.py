@@ -1,0 +1,224 @@
+"""The reading half of the store: rows of a run one at a time, whatever their number."""
+
+import array
+import json
+import math
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bench.measure.measurement import Part
+from bench.measure.roofline import Ceiling
+from bench.plan.errors import UsageError
+from bench.record.result import COLUMNS, Result
+
+_COLUMNS = ", ".join(f'"{name}"' for name in COLUMNS)
+#: The rows of one run stand together, unless another run wrote at the same time: so they are read in the order of the
+#: file. The plus keeps SQLite from going by the index, which would look up every row and sort them all.
+_OF_RUN = "result_id BETWEEN :first AND :last AND +run_id = :run_id"
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """A problem that a network has `count` times in a part of it, `forward` or `backward`."""
+
+    network: str
+    problem: str
+    part: str
+    count: int
+
+
+class CaseRow(NamedTuple):
+    """What `compare` needs to know of a row; medians: seconds, one a process."""
+
+    case: str
+    kernel: str
+    problem: str
+    mode: str
+    threads: int
+    isa: str
+    device_name: str
+    status: str
+    reason: str
+    time_s_median: float | None
+    medians: Sequence[float]
+
+
+class KernelTotal(NamedTuple):
+    """The rows of one kernel in a run: how many by status, and what its speedups and roofline come to."""
+
+    kernel: str
+    statuses: dict[str, int]
+    speedup: float | None
+    speedup_min: float | None
+    speedup_max: float | None
+    roofline_pct: float | None
+
+
+class Reader:
+    """Queries over an open store. Raises UsageError where the file cannot be read."""
+
+    path: Path
+    _db: sqlite3.Connection
+
+    def _rows(self, query: str, **values: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query as plain tuples, one at a time."""
+        try:
+            cursor = self._db.cursor()
+            cursor.row_factory = None
+            yield from cursor.execute(query, values)
+        except sqlite3.DatabaseError as error:
+            raise UsageError(f"{self.path}: cannot be read: {error}; --db names another file") from None
+
+    def _of_run(self, run_id: str, query: str, **values: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query that says `{of_run}` where it means the rows of this run."""
+        ((first, last),) = self._rows(
+            "SELECT min(result_id), max(result_id) FROM result WHERE run_id = :run_id", run_id=run_id
+        )
+        return self._rows(query.format(of_run=_OF_RUN), run_id=run_id, first=first, last=last, **values)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Everything that is read meanwhile shows the store as it stands now, though others write to it."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.rollback()
+
+    def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
+        """The ceilings of a run, in the order in which they were measured, each with why it does not hold (or "")."""
+        names = ", ".join(Ceiling.__struct_fields__)
+        query = f"SELECT {names}, doubt FROM ceiling WHERE run_id = :run_id ORDER BY ceiling_id"
+        return [(Ceiling(*found), doubt) for *found, doubt in self._rows(query, run_id=run_id)]
+
+    def layers(self, run_id: str) -> list[Layer]:
+        """The layers of the networks of a run, in the order in which they were measured."""
+        query = "SELECT network, problem, part, count FROM layer WHERE run_id = :run_id ORDER BY rowid"
+        return [Layer(*found) for found in self._rows(query, run_id=run_id)]
+
+    def run_ids(self) -> list[str]:
+        """The ids of all runs, the latest last."""
+        return [run_id for (run_id,) in self._rows("SELECT run_id FROM run ORDER BY rowid")]
+
+    def find_run(self, run_id: str | None) -> sqlite3.Row:
+        """The run with this id (or the only one that begins with it), or the latest. Raises UsageError."""
+        columns = "SELECT run.*, machine.facts FROM run JOIN machine USING (machine_id)"
+        if run_id is None:
+            found = self._db.execute(f"{columns} ORDER BY run.rowid DESC LIMIT 1").fetchall()
+        else:
+            pattern = run_id.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+            found = self._db.execute(f"{columns} WHERE run_id LIKE ? ESCAPE '\\' LIMIT 2", (pattern,)).fetchall()
+        if len(found) == 1:
+            return found[0]  # type: ignore[no-any-return]  # rows of sqlite3 are untyped
+        if run_id is None:
+            raise UsageError(f"{self.path}: holds no run yet; `kernelmark run SUITE` makes one")
+        latest = [r[0] for r in self._db.execute("SELECT run_id FROM run ORDER BY rowid DESC LIMIT 3")]
+        what = "is not a run of" if not found else "begins more than one run of"
+        raise UsageError(f"run {run_id!r}: {what} {self.path}; the latest are {', '.join(latest) or 'none'}")
+
+    def records(self, run_id: str, samples: bool = False) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], bytes]]:
+        """The values of the columns, the dimensions and, if asked for, the samples (doubles) of each row of a run."""
+        blob = "sample_blob" if samples else "x''"
+        query = f"SELECT {_COLUMNS}, dims, {blob} FROM result WHERE {{of_run}} ORDER BY result_id"
+        for *values, dims, found in self._of_run(run_id, query):
+            yield tuple(values), json.loads(dims), found
+
+    def results(self, run_id: str) -> Iterator[tuple[Result, dict[str, Any]]]:
+        """The rows of a run with their dimensions, in the order in which they were recorded, one at a time."""
+        return ((_result(values), dims) for values, dims, _ in self.records(run_id))
+
+    def layer_results(self, run_id: str) -> Iterator[Result]:
+        """The rows of the problems that are layers of the run's networks."""
+        layers = "SELECT problem FROM layer WHERE run_id = :run_id"
+        query = f"SELECT {_COLUMNS} FROM result WHERE {{of_run}} AND problem IN ({layers}) ORDER BY result_id"
+        return map(_result, self._of_run(run_id, query))
+
+    def groups(self, run_id: str, limit: int = -1, offset: int = 0) -> Iterator[list[Result]]:
+        """The rows of a run by problem, mode and isa, whether they stand together or not; in order of appearance."""
+        columns = ", ".join(f'r."{name}"' for name in COLUMNS)
+        query = f"""
+            WITH own AS (
+                SELECT problem, mode, isa, min(result_id) AS appeared FROM result WHERE {{of_run}}
+                GROUP BY problem, mode, isa ORDER BY appeared LIMIT :limit OFFSET :offset
+            )
+            SELECT appeared, {columns} FROM own CROSS JOIN result AS r USING (problem, mode, isa) WHERE {{of_run}}
+            ORDER BY appeared, result_id
+        """
+        found = self._of_run(run_id, query, limit=limit, offset=offset)
+        for _, rows in groupby(found, key=itemgetter(0)):
+            yield [_result(values) for _, *values in rows]
+
+    def group_count(self, run_id: str) -> int:
+        """How many lists `groups` has."""
+        query = "SELECT count(*) FROM (SELECT DISTINCT problem, mode, isa FROM result WHERE {of_run})"
+        ((count,),) = self._of_run(run_id, query)
+        return int(count)
+
+    def statuses(self, run_id: str) -> Counter[str]:
+        """How many rows of a run have each status, in order of appearance."""
+        query = "SELECT status, count(*) FROM result WHERE {of_run} GROUP BY status ORDER BY min(result_id)"
+        return Counter(dict(self._of_run(run_id, query)))
+
+    def kernel_totals(self, run_id: str) -> list[KernelTotal]:
+        """What each kernel's rows come to, in order of appearance; speedup: the geometric mean."""
+        self._db.create_function("log", 1, math.log, deterministic=True)
+        query = """
+            SELECT kernel, status, count(*), avg(log(speedup)) FILTER (WHERE speedup > 0), min(speedup), max(speedup),
+                max(roofline_pct), min(result_id) AS appeared
+            FROM result WHERE {of_run} GROUP BY kernel, status ORDER BY appeared
+        """
+        by_kernel: dict[str, list[tuple[Any, ...]]] = {}
+        for found in self._of_run(run_id, query):
+            by_kernel.setdefault(found[0], []).append(found)
+        return [_total(kernel, found) for kernel, found in by_kernel.items()]
+
+    def cases(self, run_id: str) -> Iterator[CaseRow]:
+        """The rows of a run in the order of their cases."""
+        names = ", ".join(f'"{name}"' for name in CaseRow._fields[:-1])
+        query = f'SELECT {names}, part_blob FROM result WHERE run_id = :run_id ORDER BY "case"'
+        for *values, blob in self._rows(query, run_id=run_id):
+            yield CaseRow._make((*values, doubles(blob)[1::2]))
+
+    def dimensions(self, run_id: str) -> list[str]:
+        """The names of all dimensions that occur in a run, in the order of their first appearance."""
+        query = "SELECT DISTINCT op, (SELECT group_concat(key) FROM json_each(dims)) FROM result WHERE {of_run}"
+        found = self._of_run(run_id, query)
+        return list(dict.fromkeys(name for _, keys in found for name in (keys or "").split(",") if name))
+
+    def samples(self, run_id: str, case: str) -> list[float]:
+        """The samples of a case, seconds a call, in the order in which they were taken."""
+        return doubles(self._blob("sample_blob", run_id, case)).tolist()
+
+    def parts(self, run_id: str, case: str) -> list[Part]:
+        """The processes that the samples of a case come from."""
+        values = doubles(self._blob("part_blob", run_id, case))
+        return [Part(int(count), median) for count, median in zip(values[::2], values[1::2], strict=True)]
+
+    def _blob(self, column: str, run_id: str, case: str) -> bytes:
+        query = f'SELECT {column} FROM result WHERE run_id = :run_id AND "case" = :case'
+        return next((blob for (blob,) in self._rows(query, run_id=run_id, case=case)), b"")
+
+
+def doubles(blob: bytes) -> "array.array[float]":
+    """What the store keeps of a list of numbers."""
+    values = array.array("d")
+    values.frombytes(blob)
+    return values
+
+
+def _result(values: Any) -> Result:
+    return Result(**dict(zip(COLUMNS, values, strict=True)))
+
+
+def _total(kernel: str, found: list[tuple[Any, ...]]) -> KernelTotal:
+    """One kernel's rows, of which those that are `ok` alone have speedups."""
+    _, _, _, mean, low, high, roofline, _ = next((f for f in found if f[1] == "ok"), found[0])
+    statuses = {status: count for _, status, count, *_ in found}
+    return KernelTotal(kernel, statuses, None if mean is None else math.exp(mean), low, high, roofline)

@@ -1,0 +1,114 @@
+"""A plug-in of products that cheat, each named after what it does, and of an honest one beside them."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Launch, kernel
+
+CPU: dict[str, Any] = {
+    "provider": "selftest",
+    "device": "cpu",
+    "dtypes": ("f32",),
+    "layouts": ("NN",),
+    "modules": ("numpy",),
+}
+
+
+@kernel("gemm", **CPU)
+def honest(problem: Any, x: Any) -> Launch:
+    """NumPy matmul into C."""
+    return lambda: np.matmul(x.a, x.b, out=x.c)
+
+
+@kernel("gemm", **CPU)
+def cached(problem: Any, x: Any) -> Launch:
+    """Computes once and returns that from then on."""
+    kept: list[Any] = []
+
+    def launch() -> None:
+        if not kept:
+            kept.append(x.a @ x.b)
+        np.copyto(x.c, kept[0])
+
+    return launch
+
+
+@kernel("gemm", **CPU)
+def only_when_changed(problem: Any, x: Any) -> Launch:
+    """Computes only when its operands differ from the last ones, which takes a fraction of the time to see."""
+    last = [np.full_like(x.a, np.nan), np.full_like(x.b, np.nan)]
+    kept = np.empty_like(x.c)
+
+    def launch() -> None:
+        if not (np.array_equal(last[0], x.a) and np.array_equal(last[1], x.b)):
+            np.copyto(last[0], x.a)
+            np.copyto(last[1], x.b)
+            np.matmul(x.a, x.b, out=kept)
+        np.copyto(x.c, kept)
+
+    return launch
+
+
+@kernel("gemm", **CPU)
+def in_set_up(problem: Any, x: Any) -> Launch:
+    """Computes its answer during set-up."""
+    answer = x.a @ x.b
+    return lambda: np.copyto(x.c, answer)
+
+
+@kernel("gemm", **CPU)
+def zeroes_input(problem: Any, x: Any) -> Launch:
+    """Right, but its input is gone, and the next product is a simple one."""
+
+    def launch() -> None:
+        np.matmul(x.a, x.b, out=x.c)
+        x.a[...] = 0
+
+    return launch
+
+
+@kernel("gemm", **CPU)
+def on_another_thread(problem: Any, x: Any) -> Launch:
+    """Lets a thread compute and does not wait for it."""
+    return lambda: Thread(target=np.matmul, args=(x.a, x.b), kwargs={"out": x.c}).start()
+
+
+@kernel("gemm", **CPU)
+def returns_early(problem: Any, x: Any) -> Launch:
+    """Computes a quarter of the rows and returns while a thread is busy with the others."""
+    rows, pool = problem.m // 4, ThreadPoolExecutor(1)
+
+    def launch() -> None:
+        pool.submit(np.matmul, x.a[rows:], x.b, out=x.c[rows:])
+        np.matmul(x.a[:rows], x.b, out=x.c[:rows])
+
+    return launch
+
+
+@kernel("gemm", **CPU)
+def out_of_bounds(problem: Any, x: Any) -> Launch:
+    """Right, and writes one element behind its output."""
+    beyond = np.lib.stride_tricks.as_strided(x.c, (problem.m + 1, problem.n), x.c.strides)
+
+    def launch() -> None:
+        np.matmul(x.a, x.b, out=x.c)
+        beyond[-1, 0] = 1
+
+    return launch
+
+
+@kernel("gemm", **{**CPU, "device": "cuda", "modules": ("cupy",)})
+def on_another_stream(problem: Any, x: Any) -> Launch:
+    """Computes on a stream of its own, which nobody waits for."""
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+
+    def launch() -> None:
+        with stream:
+            cupy.matmul(x.a, x.b, out=x.c)
+
+    return launch

@@ -1,0 +1,31 @@
+"""What the self-test plants and therefore knows; its plug-ins and its checks both read it."""
+
+from pathlib import Path
+
+#: Durations that compiled kernels spin for. 0 tells what a call costs that has nothing to wait for.
+DURATIONS_US = (0, 20, 50, 100, 200, 500, 2000, 20000)
+#: What the slowed product takes of the plain one's time.
+SLOWED = 1.05
+#: A neighbour on the same core is busy for this share of the time.
+NEIGHBOUR_SHARE = 0.1
+
+
+def plugin(name: str) -> str:
+    """The path of one of this folder's plug-ins; workers load them by path, as they do those of users."""
+    return str(Path(__file__).with_name(f"{name}.py"))
+
+
+def spin_name(duration_us: int) -> str:
+    """`spin_200us`."""
+    return f"spin_{duration_us}us"
+
+
+def counter_missing() -> str | None:
+    """Why no time-stamp counter can be read that ticks at a constant rate, or None."""
+    try:
+        words = Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return "the system does not tell whether the time-stamp counter ticks at a constant rate (/proc/cpuinfo)"
+    if {"tsc", "constant_tsc"} <= set(words):
+        return None
+    return "the processor has no time-stamp counter that ticks at a constant rate (constant_tsc in /proc/cpuinfo)"

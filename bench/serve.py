@@ -1,0 +1,91 @@
+"""The worker process: takes jobs from a pipe and gives their rows back, until the pipe ends."""
+
+import ctypes
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from bench.measure.board import Board
+from bench.measure.device import DeviceLost
+from bench.measure.measurement import Measurement
+from bench.plan.case import Job, WorkerKey
+from bench.plan.errors import UsageError
+from bench.worker import run_job
+
+_LENGTH_BYTES = 8
+_PR_SET_PDEATHSIG = 1
+T = TypeVar("T")
+
+
+class Reply(msgspec.Struct):
+    """What a worker says of a job: its rows, or why it was refused, or which kernel has lost the device and how."""
+
+    rows: list[Measurement] = []
+    refused: str = ""
+    lost: tuple[str, str] | None = None
+
+
+def send(fd: int, message: object) -> None:
+    """Write one message. Raises BrokenPipeError where nobody reads any more."""
+    data = msgspec.msgpack.encode(message)
+    data = len(data).to_bytes(_LENGTH_BYTES, "little") + data
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def receive(fd: int, kind: type[T]) -> T | None:
+    """Read one message, or None where the other side has ended."""
+    head = _read(fd, _LENGTH_BYTES)
+    data = _read(fd, int.from_bytes(head, "little")) if head else b""
+    return msgspec.msgpack.decode(data, type=kind) if data else None
+
+
+def _read(fd: int, count: int) -> bytes:
+    """So many bytes, or none at all where the other side ends before."""
+    parts = []
+    while count:
+        part = os.read(fd, count)
+        if not part:
+            return b""
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def main(jobs_fd: int, replies_fd: int, board_fd: int, key: WorkerKey) -> None:
+    """Run jobs until there are no more, or until one has taken the device along."""
+    _die_with_the_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupted run does
+    board = Board(board_fd)
+    while (job := receive(jobs_fd, Job)) is not None:
+        reply = _answer(job, board)
+        send(replies_fd, reply)
+        if reply.lost:
+            os._exit(0)  # what is left in the process would touch the lost device once more
+
+
+def _answer(job: Job, board: Board) -> Reply:
+    try:
+        return Reply(run_job(job, board))
+    except UsageError as error:
+        return Reply(refused=str(error))
+    except DeviceLost as error:
+        return Reply(lost=(error.kernel, error.reason))
+
+
+def _die_with_the_parent() -> None:
+    """A run that is killed leaves no worker behind; and where memory is short, the system takes the worker first."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+if __name__ == "__main__":
+    _jobs_fd, _replies_fd, _board_fd = map(int, sys.argv[1:4])
+    main(_jobs_fd, _replies_fd, _board_fd, msgspec.json.decode(sys.argv[4], type=WorkerKey))

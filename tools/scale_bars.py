@@ -1,0 +1,110 @@
+"""What the project promises of long runs, measured: rows of (promise, found, holds) for `make bars`.
+
+Stores with two runs of synthetic rows, five processes each, are read by `show`, `export` and `compare` as processes.
+"""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+FEW, MANY = 100_000, 1_000_000
+LONGEST_S = 5.0
+LARGEST_BYTES = 200e6
+KERNELS = ("copy/scale.base", "copy/scale.own")
+PROCESSES, SAMPLES = 5, 40
+STYLES = ("csv", "json", "markdown", "latex")
+COMMANDS = (("show", "base"), *(("export", "base", "--format", style) for style in STYLES), ("compare", "base", "new"))
+
+
+def scale_bars() -> Iterator[tuple[str, str, bool]]:
+    """Each command over both stores: seconds over the smaller, memory over both."""
+    with tempfile.TemporaryDirectory() as folder:
+        few, many = (filled(Path(folder), count) for count in (FEW, MANY))
+        for words in COMMANDS:
+            name = " ".join(words)
+            took, least = measured(few, words)
+            yield f"{name}: {FEW} rows in {LONGEST_S:g} s", f"{took:.1f} s, {least * 1e-6:.0f} MB", took <= LONGEST_S
+            took, most = measured(many, words)
+            promise = f"{name}: {MANY} rows in less than {LARGEST_BYTES * 1e-6:.0f} MB"
+            yield promise, f"{most * 1e-6:.0f} MB, {took:.0f} s", most < LARGEST_BYTES
+
+
+def measured(db: Path, words: tuple[str, ...]) -> tuple[float, float]:
+    """Seconds and the largest memory (bytes) of `kernelmark WORDS`, its output thrown away."""
+    command = [str(Path(sys.executable).with_name("kernelmark")), *words, "--db", str(db)]
+    start = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return time.perf_counter() - start, usage.ru_maxrss * 1024.0
+
+
+def filled(folder: Path, count: int) -> Path:
+    """A store with the runs `base` and `new` of so many rows, in one transaction."""
+    from bench.record.store import Run, Store
+
+    path = folder / f"{count}.db"
+    store = Store(path)
+    for run_id in ("base", "new"):
+        store.begin(Run(run_id, {"cpu": "synthetic"}, "2026-01-01T00:00:00", ("scale",), "", {}, "c0ffee", {}))
+    store.close()
+    with sqlite3.connect(path) as db:
+        for seed, run_id in enumerate(("base", "new")):
+            values = {**_template(), "run_id": run_id}
+            names, marks = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
+            rows = (tuple(row.values()) for row in _rows(values, count, seed))
+            db.executemany(f"INSERT INTO result ({names}) VALUES ({marks})", rows)
+    return path
+
+
+def _template() -> dict[str, Any]:
+    """What all rows have in common."""
+    from bench.record.result import Result
+
+    identity = {"run_id": "", "suite": "scale", "op": "copy", "problem": "", "kernel": "", "provider": "scale"}
+    device = {"device": "cpu", "device_name": "Synthetic CPU @ 2.00GHz", "mode": "cold", "threads": 1}
+    kind = {"dtype": "f32", "numerics": "exact", "layout": "", "status": "ok", "reason": ""}
+    times = {"samples": SAMPLES, "processes": PROCESSES, "interval": "between-processes", "baseline": KERNELS[0]}
+    about = {"versions": "numpy 2.4.6", "git_commit": "c0ffee" * 6, "started_at": "2026-01-01T00:00:00+00:00"}
+    result = Result(**identity, **device, **kind, **times, **about, stopped_by="ci")
+    blob = np.random.default_rng(0).normal(1e-3, 2e-5, SAMPLES).tobytes()
+    return {**msgspec.structs.asdict(result), "case": "", "dims": "", "sample_blob": blob, "part_blob": b""}
+
+
+def _rows(common: dict[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Two kernels a problem, whose processes scatter by 2 %."""
+    from bench.plan.case import case_key
+
+    rng = np.random.default_rng(seed)
+    for i in range(count):
+        m, kernel = 1 + i // 2, KERNELS[i % 2]
+        problem = f"copy/m{m}n7/f32"
+        parts = np.column_stack([np.full(PROCESSES, SAMPLES / PROCESSES), 1e-3 * rng.normal(1, 0.02, PROCESSES)])
+        median = float(np.median(parts[:, 1]))
+        yield common | {
+            "problem": problem,
+            "kernel": kernel,
+            "case": case_key(kernel, problem, "cold", 1),
+            "dims": json.dumps({"m": m, "n": 7}),
+            "part_blob": parts.tobytes(),
+            **_times(median),
+            **({} if i % 2 == 0 else {"speedup": 1e-3 / median}),
+        }
+
+
+def _times(median: float) -> dict[str, float]:
+    times = {"median": 1.0, "min": 0.95, "mean": 1.01, "std": 0.02, "ci95_low": 0.98, "ci95_high": 1.02}
+    rates = {"gbyte_per_s": 1e-6 / median, "roofline_pct": 0.05 / median}
+    return {f"time_s_{name}": factor * median for name, factor in times.items()} | rates
