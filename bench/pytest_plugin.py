@@ -3,6 +3,8 @@
 Inert unless `bench/test_bench.py` is collected under `--benchmark-only`.
 """
 
+import argparse
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -54,6 +56,22 @@ class Case(msgspec.Struct, frozen=True):
         return f"{self.kernel}|{problem}|t{self.planned.job.threads}"
 
 
+def _above_zero(text: str) -> float:
+    """A number of seconds above 0. Raises what the parser of options turns into one line."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"is {text}, expected a number above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    """An integer above 0. Raises what the parser of options turns into one line."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"is {text}, expected an integer above 0")
+    return value
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options, each with the prefix `--km-`, since other projects own the short names."""
     group = parser.getgroup("kernelmark")
@@ -65,9 +83,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--km-db", metavar="FILE", help="the store [$XDG_DATA_HOME/kernelmark/results.db]")
     group.addoption("--km-mode", choices=["cold", "hot", "graph"], default="cold", help="caches, or CUDA graphs [cold]")
     group.addoption("--km-no-ceilings", action="store_true", help="do not measure this machine's limits")
-    group.addoption("--km-max-time", type=float, metavar="S", help="seconds a case [2, or the suite's]")
-    group.addoption("--km-timeout", type=float, default=60.0, metavar="S", help="seconds for one call of a kernel [60]")
-    group.addoption("--km-processes", type=int, default=1, metavar="N", help="fresh processes a case [1]")
+    group.addoption("--km-max-time", type=_above_zero, metavar="S", help="seconds a case [2, or the suite's]")
+    group.addoption("--km-timeout", type=_above_zero, default=60.0, metavar="S", help="seconds for one call of a kernel [60]")
+    group.addoption("--km-processes", type=_count, default=1, metavar="N", help="fresh processes a case [1]")
     group.addoption("--km-csv", metavar="FILE", help="write the run's rows here at the end")
 
 

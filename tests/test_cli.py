@@ -32,6 +32,7 @@ def infinite(problem, x):
 """
 INTERRUPTED = """\
 import itertools
+import os
 import signal
 import numpy as np
 from kernelmark import kernel

@@ -175,6 +175,9 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
         (("--km-suite", NT, "--km-db", "file/x.db"), "cannot be used as a store"),
         (("--km-suite", NT, "--km-csv", "file/x.csv"), "file/x.csv: cannot be written"),
         (("--km-suite", NT, "--km-device", "tpu"), "'tpu'"),
+        (("--km-timeout", "0"), "--km-timeout: is 0, expected a number above 0"),
+        (("--km-max-time", "-1"), "--km-max-time: is -1, expected a number above 0"),
+        (("--km-processes", "0"), "--km-processes: is 0, expected an integer above 0"),
         (("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1"),
     ],
 )
@@ -199,3 +202,22 @@ def test_kernelmark_is_inert_in_another_projects_tests(python_in, tmp_path):
     assert done.returncode == 0
     assert "1 passed" in done.stdout
     assert "kernelmark run" not in done.stdout
+
+
+CRASHES = """\
+import os
+from kernelmark import kernel
+
+@kernel("copy", provider="mine", device="cpu", numerics="exact")
+def aborts(problem, x):
+    '''Takes its process along.'''
+    return os.abort
+"""
+
+
+def test_a_kernel_that_takes_its_process_along_fails_its_own_item_alone(bench, tmp_path):
+    (tmp_path / "crashes.py").write_text(CRASHES)
+    words = ("--km-suite", "copy/m8n8/f32", "--km-plugin", "crashes.py", "--km-kernels", "copy/mine.*")
+    done = bench(*words, "--km-kernels", "copy/numpy.copyto")
+    assert "1 failed, 1 passed" in done.stdout
+    assert "crashed: copy/mine.aborts on copy/m8n8/f32: verification: SIGABRT" in done.stdout
