@@ -13,13 +13,9 @@ from bench.plan.errors import Unsupported, UsageError
 
 
 def _thread_counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    """`1,2,4` as integers above 0, each once. Raises click.BadParameter."""
-    if value is None:
-        return None
-    counts = [text.strip() for text in value.split(",")]
-    if not all(text.isdigit() and int(text) > 0 for text in counts):
-        raise click.BadParameter(f"is {value!r}, expected integers above 0, separated by commas")
-    return tuple(dict.fromkeys(int(text) for text in counts))
+    from bench.plan.case import thread_counts
+
+    return None if value is None else thread_counts("--threads", value)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -39,6 +35,13 @@ def _selection(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True),
         click.option("--threads", metavar="N,..", callback=_thread_counts, help="CPU thread counts. [default: all]"),
+        click.option(
+            "--isa",
+            metavar="SET,..",
+            help="Instruction sets of the CPU, each in processes of its own: sse, avx, avx2, avx512. OpenBLAS, oneDNN,"
+            " MKL, NumPy and Numba keep to them; kernels on other libraries (pyFFTW) run as without, though their rows"
+            " carry the set. [default: what the libraries choose]",
+        ),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the operands."),
         click.option(
             "--timeout",
@@ -87,8 +90,8 @@ def list_command(op: str | None, device: str | None, suites: bool, as_json: bool
 @db_option
 def doctor(as_json: bool, db: Path | None) -> None:
     """What is usable here, what is not and why, and the command that mends it; ceilings of the latest run."""
+    from bench.record.store import default_store
     from bench.report import doctor as diagnosis
-    from bench.runner import default_store
 
     click.echo(diagnosis.render(diagnosis.examine(db or default_store()), as_json))
 
@@ -135,6 +138,14 @@ def inspect(kernels: str, archs: str | None, style: str, plugins: tuple[str, ...
     metavar="N",
     help="Fresh processes a case; from 2 on the intervals hold for the next process too, 5 are for publishing.",
 )
+@click.option(
+    "--spread",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds at least from one of those processes to the next: a machine drifts for about a minute.",
+)
 @click.option("--resume", metavar="RUN", help="Go on with a run where it was left; without SUITE as it was asked for.")
 def run(csv_path: Path | None, resume: str | None, **options: Any) -> None:
     """Verify and time the kernels of each SUITE: a name, a TOML file or one problem id."""
@@ -155,10 +166,10 @@ def _measure(csv_path: Path | None, resume: str | None, db: Path | None, **optio
     from bench.plan.case import jobs
     from bench.plan.discovery import discover
     from bench.plan.suites import find_suite
-    from bench.record.store import Store
+    from bench.record.store import Store, default_store
     from bench.report.export import check_writable, write_file
 
-    store = Store(db or runner.default_store(), create=resume is None)
+    store = Store(db or default_store(), create=resume is None)
     try:
         plan = _plan(**options) if options["suites"] or resume is None else runner.plan_of(store, resume)
         registry = discover(plan.plugins)
@@ -187,6 +198,7 @@ def _plan(
     device: str,
     kernels: tuple[str, ...],
     threads: tuple[int, ...] | None,
+    isa: str | None,
     plugins: tuple[str, ...],
     seed: int,
     launcher: str,
@@ -198,8 +210,10 @@ def _plan(
     max_time: float | None = None,
     rel_ci: float = 0.01,
     processes: int = 1,
+    spread: float = 60.0,
 ) -> Any:
     from bench.measure.device import choose_devices, cpu_count
+    from bench.measure.isa import choose_isas
     from bench.plan.case import Plan
     from bench.plan.suites import full_name
 
@@ -210,6 +224,7 @@ def _plan(
         kernels=kernels,
         mode=mode,
         threads=threads or (cpu_count(),),
+        isas=choose_isas(isa),
         plugins=tuple(str(Path(plugin).absolute()) for plugin in plugins),
         seed=seed,
         max_time_s=max_time,
@@ -219,6 +234,7 @@ def _plan(
         ceilings=ceilings,
         timeout_s=timeout,
         processes=processes,
+        spread_s=spread,
         suites=tuple(map(full_name, suites)),
         share_gpu=share_gpu,
     )
@@ -232,11 +248,14 @@ def _with_progress(session: Any, suites: list[Any], registry: Any, plan: Any) ->
 
     with tqdm(unit=" case", disable=not sys.stderr.isatty(), leave=False) as bar:
 
+        def progress(text: str) -> None:
+            bar.set_postfix_str(text)
+
         def notify(result: Any) -> None:
             bar.set_postfix_str(f"{result.kernel} {result.problem.partition('/')[2]}", refresh=False)
             bar.update()
 
-        return runner.run_suites(session, suites, registry, plan, notify)
+        return runner.run_suites(session, suites, registry, plan, notify, progress)
 
 
 for command in VIEWS:

@@ -1,12 +1,13 @@
 """The commands that read what runs left in a store: `show`, `export`, `crossover`, `compare`."""
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bench.cli_options import db_option, file_option, plugin_option
+from bench.cli_options import AGAINST, OK, db_option, file_option, plugin_option
 
 RUN = click.argument("run_id", required=False, metavar="[RUN]")
 
@@ -20,20 +21,22 @@ RUN = click.argument("run_id", required=False, metavar="[RUN]")
     show_default=True,
     help="A table for each problem, or seconds a batch of whole networks.",
 )
+@click.option(
+    "--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which 100 tables of a long run."
+)
 @db_option
-def show(run_id: str | None, by: str, db: Path | None) -> None:
+def show(run_id: str | None, by: str, page: int, db: Path | None) -> None:
     """The tables of a run; the latest if RUN is left out."""
-    from bench.record.store import Store
+    from bench.record.store import Store, default_store
     from bench.report.networks import network_table
-    from bench.runner import default_store
 
     store = Store(db or default_store(), create=False)
     found = store.find_run(run_id)["run_id"]
     click.echo(f"run {found}")
     if by == "problem":
-        print_run(store, found)
+        print_run(store, found, page)
     else:
-        click.echo("\n" + network_table(store.layers(found), [result for result, _ in store.results(found)]))
+        click.echo("\n" + network_table(store.layers(found), list(store.layer_results(found))))
 
 
 @click.command()
@@ -51,11 +54,10 @@ def crossover(
     """
     from bench.plan.discovery import discover
     from bench.plan.suites import find_suite
-    from bench.record.store import Store
+    from bench.record.store import Store, default_store
     from bench.report.crossover import render, write_csv
     from bench.report.export import write_text
     from bench.report.standings import find_run, standings
-    from bench.runner import default_store
 
     suite, store = find_suite(suite_name, discover(plugins)), Store(db or default_store(), create=False)
     chosen = find_run(suite, store, run_id)
@@ -65,16 +67,12 @@ def crossover(
         write_text(csv_path, lambda out: write_csv(suite, chosen, found, out))
 
 
-def print_run(store: Any, run_id: str) -> None:
-    """The tables of a run, its ceilings and its tally."""
-    from bench.report.tables import ceiling_table, run_table, summary
+def print_run(store: Any, run_id: str, page: int = 1) -> None:
+    """What `show` prints of a run, below its id."""
+    from bench.report.pages import run_page
 
-    rows, ceilings = [result for result, _ in store.results(run_id)], store.ceilings(run_id)
-    click.echo(f"\n{run_table(rows)}" if rows else "\nno rows")
-    if ceilings:
-        click.echo(f"\n{ceiling_table(ceilings)}")
-    if rows:
-        click.echo(f"\n{summary(rows)}")
+    for paragraph in filter(None, run_page(store, run_id, page)):
+        click.echo(f"\n{paragraph}")
 
 
 @click.command()
@@ -86,9 +84,8 @@ def print_run(store: Any, run_id: str) -> None:
 @db_option
 def export(run_id: str | None, style: str, output: Path | None, db: Path | None) -> None:
     """The rows of a run for other programs and for papers; the latest run if RUN is left out."""
-    from bench.record.store import Store
+    from bench.record.store import Store, default_store
     from bench.report.export import WRITERS, check_writable, write_file
-    from bench.runner import default_store
 
     store = Store(db or default_store(), create=False)
     found = store.find_run(run_id)["run_id"]
@@ -99,4 +96,54 @@ def export(run_id: str | None, style: str, output: Path | None, db: Path | None)
         write_file(store, found, style, output)
 
 
-VIEWS = (show, export, crossover)
+def _percent(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """`2%` or `2` as 0.02. Raises click.BadParameter."""
+    if value is None:
+        return None
+    try:
+        percent = float(value.removesuffix("%"))
+    except ValueError:
+        percent = math.nan
+    if not 0 < percent < math.inf:
+        raise click.BadParameter(f"is {value!r}, expected per cent above 0, such as 2%")
+    return percent / 100
+
+
+@click.command()
+@click.argument("base", metavar="BASE")
+@click.argument("new", metavar="NEW")
+@click.option(
+    "--fail-slower", metavar="P%", callback=_percent, help="Exit with 1 if a case is slower by more, or broke."
+)
+@click.option(
+    "--margin", metavar="P%", callback=_percent, default="2%", show_default=True, help="Within it a ratio is `same`."
+)
+@click.option("--anyway", is_flag=True, help="Compare different machines too; the output then says what differs.")
+@file_option("--csv", "csv_path", text="Write every case here.")
+@file_option("--base-db", text="The store of BASE, if not that of NEW.")
+@db_option
+def compare(
+    base: str,
+    new: str,
+    fail_slower: float | None,
+    margin: float,
+    anyway: bool,
+    csv_path: Path | None,
+    base_db: Path | None,
+    db: Path | None,
+) -> None:
+    """Which cases of run NEW are slower or faster than in run BASE, judged by the medians of their processes.
+
+    Needs runs of several processes (`run --processes 5`): one says nothing of the next.
+    """
+    from bench.record.store import Store, default_store
+    from bench.report.compare_runs import compare_runs
+
+    new_store = Store(db or default_store(), create=False)
+    base_store = Store(base_db, create=False) if base_db else new_store
+    text, fails = compare_runs((base_store, base), (new_store, new), margin, fail_slower, anyway, csv_path)
+    click.echo(text)
+    sys.exit(AGAINST if fails else OK)
+
+
+VIEWS = (show, export, crossover, compare)

@@ -7,13 +7,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 import msgspec
 
 from bench.measure import memory
 from bench.measure.board import Board
+from bench.measure.isa import environment
 from bench.measure.measurement import Measurement
 from bench.measure.processes import merge
 from bench.measure.timing import now
@@ -27,6 +29,10 @@ POLL_S = 0.25
 SET_UP_FACTOR = 10
 #: Workers that wait for a job of their key; beyond it the one unused for longest is ended.
 MAX_WAITING = 4
+#: How long a process whose pipe has ended may take to end.
+EXIT_S = 5.0
+#: How old a count of the system's kills may be when a job begins: to read it takes as long as a quick job.
+KILLS_AGE_S = 1.0
 #: Less memory than this share of the whole must not be left: beyond it the system would choose whom to kill.
 MEMORY_FLOOR = 0.03
 
@@ -36,26 +42,32 @@ Execute = Callable[[Job, WorkerKey, int], list[Measurement]]
 
 
 class Death(NamedTuple):
-    """How a worker ended within a job: the kernel that was being called, if any, and what its row will say."""
+    """How a worker ended within a job: the kernel that was being called, if any, and what its row will say.
+
+    fresh: it had run no job before, so that none of an earlier one may have been the cause.
+    """
 
     kernel: str | None
     status: str
     reason: str
+    fresh: bool = True
 
 
 class Worker:
     """One process that runs jobs of one key, watched from outside."""
 
     def __init__(self, key: WorkerKey) -> None:
-        self._shared, self._log = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  see close()
+        self._shared, self._log = _scratch_file(), _scratch_file()
         self._board = Board(self._shared.fileno())
+        self._fresh = True
+        self._kills, self._kills_at_s = memory.kills_by_system(), now()
         jobs, self._jobs = os.pipe()
         self._replies, replies = os.pipe()
         passed = (jobs, replies, self._shared.fileno())
-        words = [*map(str, passed), msgspec.json.encode(key).decode()]
+        words = [*map(str, (*passed, os.getpid())), msgspec.json.encode(key).decode()]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.serve", *words],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, **environment(key.isa), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             pass_fds=passed,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -67,25 +79,37 @@ class Worker:
 
     def ask(self, job: Job) -> Reply | Death:
         """The rows of a job, or how the worker ended in it. Raises UsageError for what the worker refuses."""
+        fresh, self._fresh = self._fresh, False
+        reply = self._answer(job)
+        self._relay()
+        return reply._replace(fresh=fresh) if isinstance(reply, Death) else reply
+
+    def _answer(self, job: Job) -> Reply | Death:
         self._board.clear()
-        kills = memory.kills_by_system()
+        if now() - self._kills_at_s > KILLS_AGE_S:
+            self._kills, self._kills_at_s = memory.kills_by_system(), now()
         try:
             send(self._jobs, job)
-            while not select.select([self._replies], [], [], POLL_S)[0]:
+            while not self._has_replied(POLL_S):
                 if verdict := self._overdue(job) or self._greedy(job):
                     self._process.kill()
                     return verdict
+                if self._process.poll() is not None and not self._has_replied(0):
+                    return self._died(job)  # what it has forked holds the pipe open
             reply = receive(self._replies, Reply)
-        except BrokenPipeError:
+        except (BrokenPipeError, msgspec.DecodeError):
             reply = None
         if reply is None:
-            return self._died(job, kills)
-        self._relay()
+            return self._died(job)
         if reply.refused:
             raise UsageError(reply.refused)
         if reply.lost:
             return Death(reply.lost[0], "crashed", reply.lost[1])
         return reply
+
+    def _has_replied(self, seconds: float) -> bool:
+        """Whether there is something to read within so long, be it the end."""
+        return bool(select.select([self._replies], [], [], seconds)[0])
 
     def _overdue(self, job: Job) -> Death | None:
         call = self._board.read()
@@ -112,11 +136,15 @@ class Worker:
         call = self._board.read()
         return (job.kernels[call.contender], call.stage) if call else (None, "between calls")
 
-    def _died(self, job: Job, kills: int) -> Death:
-        code = self._process.wait()
+    def _died(self, job: Job) -> Death:
         kernel, stage = self._caller(job)
+        try:
+            code = self._process.wait(EXIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return Death(kernel, "crashed", f"{stage}: the process answers no more, and has not ended")
         how = signal.Signals(-code).name if code < 0 else f"the process ended with status {code}"
-        if code == -signal.SIGKILL and memory.kills_by_system() > kills:
+        if code == -signal.SIGKILL and memory.kills_by_system() > self._kills:
             return Death(kernel, "oom", f"{stage}: killed by the system for want of memory")
         said = self._last_words()
         return Death(kernel, "crashed", f"{stage}: {how}" + (f": {said}" if said else ""))
@@ -137,12 +165,21 @@ class Worker:
     def close(self) -> None:
         """End the process, at once."""
         os.close(self._jobs)
-        self._process.kill()
+        with suppress(ProcessLookupError, PermissionError):  # what a kernel has started ends with it
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         os.close(self._replies)
         self._board.close()
         self._shared.close()
         self._log.close()
+
+
+def _scratch_file() -> IO[bytes]:
+    """A file without a name, which ends with the processes that hold it. Raises UsageError where none can be made."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:
+        raise UsageError(f"a worker needs a file for what it prints: {error}; TMPDIR names another folder") from None
 
 
 class Workers:
@@ -182,8 +219,9 @@ class Workers:
 
     def _ask(self, job: Job, key: WorkerKey) -> Reply | Death:
         worker = self._waiting.pop(key, None) or Worker(key)
-        if len(self._waiting) >= MAX_WAITING:
-            self._waiting.pop(next(iter(self._waiting))).close()
+        for other in list(self._waiting):  # those of the pass before are done
+            if other.process != key.process or len(self._waiting) >= MAX_WAITING:
+                self._waiting.pop(other).close()
         try:
             reply = worker.ask(job)
         except BaseException:
@@ -202,13 +240,15 @@ class Workers:
             for row in reply.rows:
                 row.attempt = attempt
             return reply.rows
+        if not reply.fresh and reply.status != "timeout":  # an earlier job may have been the cause
+            return self._survive(job, ask, attempt + 1)
         if len(job.kernels) == 1:
             return [Measurement(kernel=job.kernels[0], status=reply.status, reason=reply.reason, attempt=attempt)]
         if reply.kernel is None:  # whatever it was struck between two calls: each has to show itself alone
             return [self._alone(job, kernel, reply, ask, attempt + 1) for kernel in job.kernels]
+        blamed = self._blamed(job, reply, ask, attempt)  # first, while no other has been in the next process
         others = tuple(kernel for kernel in job.kernels if kernel != reply.kernel)
-        rows = self._survive(msgspec.structs.replace(job, kernels=others), ask, attempt + 1)
-        rows.append(self._blamed(job, reply, ask, attempt))
+        rows = [blamed, *self._survive(msgspec.structs.replace(job, kernels=others), ask, attempt + 1)]
         return sorted(rows, key=lambda row: job.kernels.index(row.kernel))
 
     def _blamed(self, job: Job, death: Death, ask: "Ask", attempt: int) -> Measurement:
@@ -221,7 +261,8 @@ class Workers:
     def _alone(self, job: Job, kernel: str, death: Death, ask: "Ask", attempt: int) -> Measurement:
         (row,) = self._survive(msgspec.structs.replace(job, kernels=(kernel,)), ask, attempt)
         if row.status == "ok":
-            row.disturbed = f"measured alone, since in company the worker was lost ({death.reason})"
+            why = f"measured alone, since in company the worker was lost ({death.reason})"
+            row.disturbed = "; ".join(filter(None, (why, row.disturbed)))
         return row
 
 

@@ -19,6 +19,10 @@ SKIPPED = ("unsupported", "oom")
 DEFAULT_SUITES = ["smoke", "founding"]
 
 
+#: Problem, thread count and instruction set: what contenders share.
+Group = tuple[str, int, str]
+
+
 class VirtualClock:
     """A timer for pytest-benchmark that advances by the samples which kernelmark has measured."""
 
@@ -46,14 +50,15 @@ class Case(msgspec.Struct, frozen=True):
     kernel: str
 
     @property
-    def group(self) -> tuple[str, int]:
-        return self.planned.job.problem, self.planned.job.threads
+    def group(self) -> Group:
+        return self.planned.job.problem, self.planned.job.threads, self.planned.job.isa
 
     @property
     def id(self) -> str:
-        """`gemm/numpy.matmul|m64n64k64/f32/NT|t2`, as it stands in the item's name."""
-        problem = self.planned.job.problem.partition("/")[2]
-        return f"{self.kernel}|{problem}|t{self.planned.job.threads}"
+        """`gemm/numpy.matmul|m64n64k64/f32/NT|t2`, as it stands in the item's name; `|avx2` if asked for."""
+        job = self.planned.job
+        problem = job.problem.partition("/")[2]
+        return f"{self.kernel}|{problem}|t{job.threads}" + (f"|{job.isa}" if job.isa else "")
 
 
 def _above_zero(text: str) -> float:
@@ -61,6 +66,14 @@ def _above_zero(text: str) -> float:
     value = float(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"is {text}, expected a number above 0")
+    return value
+
+
+def _at_least_zero(text: str) -> float:
+    """A number of seconds. Raises what the parser of options turns into one line."""
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"is {text}, expected a number, 0 or more")
     return value
 
 
@@ -82,10 +95,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--km-plugin", action="append", default=[], metavar="FILE.py", help="a file that registers kernels")
     group.addoption("--km-db", metavar="FILE", help="the store [$XDG_DATA_HOME/kernelmark/results.db]")
     group.addoption("--km-mode", choices=["cold", "hot", "graph"], default="cold", help="caches, or CUDA graphs [cold]")
+    group.addoption("--km-threads", metavar="N,..", help="CPU thread counts [all]")
+    group.addoption("--km-isa", metavar="SET,..", help="instruction sets: sse, avx, avx2, avx512 [the libraries']")
     group.addoption("--km-no-ceilings", action="store_true", help="do not measure this machine's limits")
     group.addoption("--km-max-time", type=_above_zero, metavar="S", help="seconds a case [2, or the suite's]")
-    group.addoption("--km-timeout", type=_above_zero, default=60.0, metavar="S", help="seconds for one call of a kernel [60]")
+    group.addoption(
+        "--km-timeout", type=_above_zero, default=60.0, metavar="S", help="seconds for one call of a kernel [60]"
+    )
     group.addoption("--km-processes", type=_count, default=1, metavar="N", help="fresh processes a case [1]")
+    spread_help = "seconds at least from one of those processes to the next [60]"
+    group.addoption("--km-spread", type=_at_least_zero, default=60.0, metavar="S", help=spread_help)
     group.addoption("--km-csv", metavar="FILE", help="write the run's rows here at the end")
 
 
@@ -100,32 +119,36 @@ class Bridge:
 
     def __init__(self, config: pytest.Config) -> None:
         from bench.measure.device import choose_devices, cpu_count
-        from bench.plan.case import Plan
+        from bench.measure.isa import choose_isas
+        from bench.plan.case import Plan, thread_counts
         from bench.plan.discovery import discover
         from bench.plan.suites import find_suite, full_name
         from bench.report.export import check_writable
 
         names = config.getoption("km_suite") or DEFAULT_SUITES
+        threads = config.getoption("km_threads")
         self._db = config.getoption("km_db")
         self._csv = Path(config.getoption("km_csv")) if config.getoption("km_csv") else None
         self._plan = Plan(
             devices=choose_devices(config.getoption("km_device")),
             kernels=tuple(config.getoption("km_kernels")),
             mode=config.getoption("km_mode"),
-            threads=(cpu_count(),),
+            threads=thread_counts("--km-threads", threads) if threads else (cpu_count(),),
+            isas=choose_isas(config.getoption("km_isa")),
             plugins=tuple(str(Path(plugin).absolute()) for plugin in config.getoption("km_plugin")),
             max_time_s=config.getoption("km_max_time"),
             ceilings=not config.getoption("km_no_ceilings"),
             timeout_s=config.getoption("km_timeout"),
             processes=config.getoption("km_processes"),
+            spread_s=config.getoption("km_spread"),
             suites=tuple(map(full_name, names)),
         )
         self.registry = discover(self._plan.plugins)
         self._suites = [find_suite(name, self.registry) for name in names]
         if self._csv is not None:
             check_writable(self._csv)
-        self._selected: dict[tuple[str, int], list[str]] = {}
-        self._rows: dict[tuple[str, int], dict[str, Any]] = {}
+        self._planned: dict[Group, Any] = {}
+        self._rows: dict[str, Any] = {}
         self._held = ExitStack()
         self.store: Any = None
         self.session: Any = None
@@ -134,7 +157,7 @@ class Bridge:
         """Every case of the suites once, in their order."""
         from bench.plan.case import jobs
 
-        seen: set[tuple[tuple[str, int], str]] = set()
+        seen: set[tuple[Group, str]] = set()
         for planned in jobs(self._suites, self.registry, self._plan):
             for kernel in planned.job.kernels:
                 case = Case(planned, kernel)
@@ -144,29 +167,46 @@ class Bridge:
 
     def select(self, cases: list[Case]) -> None:
         """Which contenders are left after `-k`, `--deselect` and the like."""
+        kernels: dict[Group, list[str]] = {}
         for case in cases:
-            self._selected.setdefault(case.group, []).append(case.kernel)
+            kernels.setdefault(case.group, []).append(case.kernel)
+            self._planned.setdefault(case.group, case.planned)
+        for group, names in kernels.items():
+            planned = self._planned[group]
+            job = msgspec.structs.replace(planned.job, kernels=tuple(dict.fromkeys(names)))
+            self._planned[group] = msgspec.structs.replace(planned, job=job)
 
-    def row(self, case: Case) -> tuple[Any, Any]:
-        """Result and measurement of a case; its group is measured when the first one asks."""
-        if case.group not in self._rows:
+    def row(self, case: Case) -> tuple[Any, list[float]]:
+        """Result and samples of a case; its group is measured when the first one asks.
+
+        With several processes all groups are, since each process is a pass over all of them.
+        """
+        from bench.plan.case import case_of
+
+        key = case_of(case.planned.job, self.registry.kernels[case.kernel])
+        if key not in self._rows:
             self._begin()
-            kernels = tuple(dict.fromkeys(self._selected[case.group]))
-            job = msgspec.structs.replace(case.planned.job, kernels=kernels)
-            self.session.note(case.planned)
-            measured = self.session.measure(msgspec.structs.replace(case.planned, job=job), self.registry)
-            self._rows[case.group] = {result.kernel: (result, samples) for result, samples in measured}
-        found: tuple[Any, Any] = self._rows[case.group][case.kernel]
-        return found
+            groups = [case.group] if self._plan.processes == 1 else list(self._planned)
+            self._measure([self._planned[group] for group in groups])
+        return self._rows[key], self.store.samples(self.session.run_id, key)
+
+    def _measure(self, planned: list[Any]) -> None:
+        from bench import runner
+
+        def keep(result: Any) -> None:
+            self._rows[result.case] = result
+
+        run = runner.run_passes
+        run(self.session, lambda: planned, self.registry, self._plan, keep, lambda text: None, lambda: False)
 
     def _begin(self) -> None:
         from bench import runner
         from bench.isolation import Workers
         from bench.measure.lock import exclusive
-        from bench.record.store import Store
+        from bench.record.store import Store, default_store
 
         if self.session is None:
-            self.store = Store(Path(self._db) if self._db else runner.default_store())
+            self.store = Store(Path(self._db) if self._db else default_store())
             self._held.enter_context(exclusive(self._plan.devices, shared=False))
             workers = self._held.enter_context(Workers())
             self.session = runner.Session(self.store, self._suites, self._plan, workers.run)
@@ -220,17 +260,17 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
 
     def measure(case: Case, benchmark: Any) -> None:
         try:
-            result, measured = bridge.row(case)
+            result, found = bridge.row(case)
         except UsageError as error:
             pytest.exit(f"kernelmark: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
         if result.status in SKIPPED:
             pytest.skip(f"{result.status}: {result.reason}")
         if result.status != "ok":
             pytest.fail(f"{result.status}: {result.kernel} on {result.problem}: {result.reason}", pytrace=False)
-        samples = iter(measured.samples)
+        samples = iter(found)
         benchmark.group = f"{result.problem} {result.mode}"
         benchmark.extra_info.update(msgspec.to_builtins(result))
-        benchmark.pedantic(lambda: VIRTUAL_CLOCK.advance(next(samples)), rounds=len(measured.samples))
+        benchmark.pedantic(lambda: VIRTUAL_CLOCK.advance(next(samples)), rounds=len(found))
 
     return measure
 
@@ -241,13 +281,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     bridge = config.stash.get(_BRIDGE, None)
     if bridge is None or bridge.session is None:
         return
-    from bench.report.tables import ceiling_table, run_table, summary
+    from bench.report.pages import run_page
 
     run_id = bridge.session.run_id
-    rows = [result for result, _ in bridge.store.results(run_id)]
-    parts = [run_table(rows), ceiling_table(bridge.store.ceilings(run_id)), summary(rows)]
     terminalreporter.section(f"kernelmark run {run_id}")
-    terminalreporter.write_line("\n\n".join(filter(None, parts)))
+    terminalreporter.write_line("\n\n".join(filter(None, run_page(bridge.store, run_id, 1))))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,13 +1,13 @@
 """A run: jobs to the worker, rows to the store, until the suites are done or somebody interrupts."""
 
-import os
 import secrets
 import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -22,24 +22,18 @@ from bench.ceilings import Ceilings
 from bench.isolation import Execute
 from bench.measure.machine import environment, machine
 from bench.measure.measurement import Measurement
-from bench.plan.case import Job, Plan, PlannedJob, case_key, jobs
+from bench.measure.processes import merge
+from bench.measure.timing import now
+from bench.plan.case import Plan, PlannedJob, case_of, jobs
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
-from bench.plan.kernel import Kernel
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite
-from bench.record.result import VERIFY, Result, make_result
+from bench.record.result import AGAINST, Result, make_result
 from bench.record.store import Layer, Run, Store
 
-#: Verdicts that go against the user; every other status is an answer.
-AGAINST = ("wrong", "mistrusted", "failed", "crashed", "timeout")
 Notify = Callable[[Result], None]
-
-
-def default_store() -> Path:
-    """`$XDG_DATA_HOME/kernelmark/results.db`."""
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "kernelmark" / "results.db"
+Progress = Callable[[str], None]
 
 
 @lru_cache
@@ -75,7 +69,7 @@ class Session:
     def __init__(
         self, store: Store, suites: list[Suite], plan: Plan, execute: Execute, resume: str | None = None
     ) -> None:
-        self._store, self._execute, self._processes = store, execute, plan.processes
+        self._store, self._execute = store, execute
         self.tally: Counter[str] = Counter()
         run = _run_of(suites, plan)
         if resume is None:
@@ -103,17 +97,23 @@ class Session:
         Sweeps of a suite may overlap, and a run may be taken up again in the midst of a job.
         """
         job = planned.job
-        left = [name for name in job.kernels if not self._store.has(self.run_id, _case(job, registry.kernels[name]))]
+        left = [name for name in job.kernels if not self._store.has(self.run_id, case_of(job, registry.kernels[name]))]
         if not left:
             return None
         kernels = tuple(name for name in job.kernels if name in left or name == job.baseline)
         return msgspec.structs.replace(planned, job=msgspec.structs.replace(job, kernels=kernels))
 
-    def measure(self, planned: PlannedJob, registry: Registry) -> list[tuple[Result, Measurement]]:
-        """Run a job and commit its rows; of a case that the run has already, the first row stays."""
+    def take(self, number: int, process: int, planned: PlannedJob) -> None:
+        """Measure a job, by its place in the plan, in one process of several, and keep what it finds for `measure`."""
+        before = self._store.pending(self.run_id, number)
+        if len(before) < process and (left := _still_good(planned, before)):
+            self._store.set_aside(self.run_id, number, process, self._ask(left, process))
+
+    def measure(self, number: int, planned: PlannedJob, registry: Registry) -> list[tuple[Result, Measurement]]:
+        """Measure a job in the last of its processes and commit its rows; of a case that the run has, the row stays."""
         problem = registry.problem(planned.job.problem)
         rows = []
-        for measured in self._run(planned):
+        for measured in self._merged(number, planned):
             kernel = registry.kernels[measured.kernel]
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if not self._store.has(self.run_id, result.case):
@@ -121,13 +121,21 @@ class Session:
                 self._store.add(result, problem.dims(), kept[0], measured.ratio, kept[1])
                 self.tally[result.status] += 1
             rows.append((result, measured))
+        self._store.forget(self.run_id, number)
         return rows
 
-    def _run(self, planned: PlannedJob) -> list[Measurement]:
-        measured = self._execute(planned.job, planned.key, self._processes if planned.job.timed else 1)
+    def _merged(self, number: int, planned: PlannedJob) -> list[Measurement]:
+        """What all processes have found, the last of them now, under the ceilings of now."""
+        found = self._store.pending(self.run_id, number)
+        if left := _still_good(planned, found):
+            found.append(self._ask(left, len(found) + 1))
+        measured = merge(found, planned.job.baseline)
         if self._ceilings is not None:
             self._ceilings.apply(planned.job, measured)
         return measured
+
+    def _ask(self, planned: PlannedJob, process: int) -> list[Measurement]:
+        return self._execute(planned.job, msgspec.structs.replace(planned.key, process=process), 1)
 
     def finish(self) -> None:
         """Note the end of the run."""
@@ -139,9 +147,13 @@ class Session:
         return sum(self.tally[status] for status in AGAINST)
 
 
-def _case(job: Job, kernel: Kernel) -> str:
-    mode = job.mode if job.timed else VERIFY
-    return case_key(kernel.id, job.problem, mode, job.threads if kernel.threaded else 1, job.isa)
+def _still_good(planned: PlannedJob, found: list[list[Measurement]]) -> PlannedJob | None:
+    """The job without the kernels that have failed in an earlier process; None where none is left."""
+    bad = {measured.kernel for rows in found for measured in rows if measured.status != "ok"}
+    kernels = tuple(name for name in planned.job.kernels if name not in bad)
+    return (
+        msgspec.structs.replace(planned, job=msgspec.structs.replace(planned.job, kernels=kernels)) if kernels else None
+    )
 
 
 def _run_of(suites: list[Suite], plan: Plan) -> Run:
@@ -180,24 +192,66 @@ def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         for key in sorted({*before, *now}):
             yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
-    elif msgspec.json.encode(before) != msgspec.json.encode(now):
-        yield f"{name} was {before} and is {now}"
+    elif (was := _as_stored(before)) != (found := _as_stored(now)):
+        yield f"{name} was {was} and is {found}"
 
 
-def run_suites(session: Session, suites: list[Suite], registry: Registry, plan: Plan, notify: Notify) -> bool:
+def _as_stored(value: Any) -> Any:
+    """What the store gives back: lists for tuples."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def run_suites(
+    session: Session,
+    suites: list[Suite],
+    registry: Registry,
+    plan: Plan,
+    notify: Notify,
+    progress: Progress = lambda text: None,
+) -> bool:
     """Measure everything; True if it was not interrupted. The first SIGINT lets the job in hand finish."""
     with _interruptible() as interrupted:
-        for planned in jobs(suites, registry, plan):
-            session.note(planned)
-            left = session.missing(planned, registry)
-            if left is None:
-                continue
-            for result, _ in session.measure(left, registry):
-                notify(result)
-            if interrupted():
-                break
+        run_passes(session, lambda: jobs(suites, registry, plan), registry, plan, notify, progress, interrupted)
         session.finish()
         return not interrupted()
+
+
+def run_passes(
+    session: Session,
+    planned_jobs: Callable[[], Iterable[PlannedJob]],
+    registry: Registry,
+    plan: Plan,
+    notify: Notify,
+    progress: Progress,
+    interrupted: Callable[[], bool],
+) -> None:
+    """As many passes over the jobs as there are processes, so that those of a case lie far apart; rows with the last.
+
+    `notify` is told of each row, `progress` what goes on before there are any.
+    """
+    last = plan.processes if plan.timed else 1
+    for process in range(1, last + 1):
+        began = now()
+        for number, planned in enumerate(planned_jobs()):
+            if interrupted():
+                return
+            session.note(planned)
+            left = session.missing(planned, registry)
+            if left is not None and process < last:
+                progress(f"process {process} of {last}: {left.job.problem}")
+                session.take(number, process, left)
+            elif left is not None:
+                for result, _ in session.measure(number, left, registry):
+                    notify(result)
+        if process < last:
+            _wait(began + plan.spread_s, progress, interrupted)
+
+
+def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -> None:
+    """Let time pass, since processes that follow at once would find the machine as the last one did."""
+    while (left_s := until_s - now()) > 0 and not interrupted():
+        progress(f"the next process starts in {left_s:.0f} s")
+        time.sleep(min(left_s, 1.0))
 
 
 @contextmanager

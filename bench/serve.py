@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from bench.measure.affinity import pin
 from bench.measure.board import Board
 from bench.measure.device import DeviceLost
 from bench.measure.measurement import Measurement
@@ -57,9 +58,11 @@ def _read(fd: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-def main(jobs_fd: int, replies_fd: int, board_fd: int, key: WorkerKey) -> None:
+def main(jobs_fd: int, replies_fd: int, board_fd: int, parent: int, key: WorkerKey) -> None:
     """Run jobs until there are no more, or until one has taken the device along."""
-    _die_with_the_parent()
+    _die_with(parent)
+    if key.device != "cuda":  # what feeds a GPU may run anywhere
+        pin(key.threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupted run does
     board = Board(board_fd)
     while (job := receive(jobs_fd, Job)) is not None:
@@ -78,14 +81,16 @@ def _answer(job: Job, board: Board) -> Reply:
         return Reply(lost=(error.kernel, error.reason))
 
 
-def _die_with_the_parent() -> None:
+def _die_with(parent: int) -> None:
     """A run that is killed leaves no worker behind; and where memory is short, the system takes the worker first."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
+    if os.getppid() != parent:  # it has ended before it could take this process along
+        sys.exit()
 
 
 if __name__ == "__main__":
-    _jobs_fd, _replies_fd, _board_fd = map(int, sys.argv[1:4])
-    main(_jobs_fd, _replies_fd, _board_fd, msgspec.json.decode(sys.argv[4], type=WorkerKey))
+    _jobs_fd, _replies_fd, _board_fd, _parent = map(int, sys.argv[1:5])
+    main(_jobs_fd, _replies_fd, _board_fd, _parent, msgspec.json.decode(sys.argv[5], type=WorkerKey))

@@ -12,8 +12,9 @@ from bench.measure.machine import unavailable
 from bench.measure.measurement import Measurement
 from bench.measure.memory import refuse_what_does_not_fit
 from bench.measure.operands import Draw, OperandSet, Rotation, rotation
-from bench.measure.series import interleave
 from bench.measure.stats import speedup
+from bench.measure.timing import settle
+from bench.measure.turns import interleave
 from bench.measure.verify import References
 from bench.plan.case import Job
 from bench.plan.discovery import discover
@@ -140,13 +141,19 @@ def _judge(contenders: list[Contender], stock: Stock, which: int) -> None:
 
 def _time(job: Job, contenders: list[Contender], stock: Stock) -> None:
     """Sample the contenders in turn; one that raises is out, and the others go on."""
+    monitors = {c.device.name: c.device.monitor() for c in contenders}
+    threaded = sum(c.report.threads > 1 for c in contenders)
     for contender in contenders:
         if contender.live:
-            contender.prepare(stock.of(contender), stock.draw, stock.rotations[contender.device.name].evict)
+            if threaded:
+                settle()
+            evict = stock.rotations[contender.device.name].evict
+            contender.prepare(stock.of(contender), stock.draw, evict, monitors[contender.device.name])
     running = {c.kernel.id: c for c in contenders if c.live}
     series = {name: c.series for name, c in running.items() if c.series is not None}
-    threaded = sum(c.report.threads > 1 for c in running.values())
-    interleave(series, job.budget, job.baseline, threaded > 1, lambda name, error: running[name].fail(error))
+    interleave(series, job.budget, job.baseline, threaded > 1, lambda name, error: running[name].fail(error), monitors)
+    for contender in running.values():
+        contender.meter(monitors[contender.device.name])
 
 
 def _conclude(job: Job, contenders: list[Contender]) -> None:

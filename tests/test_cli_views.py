@@ -4,6 +4,10 @@ import csv
 
 import pytest
 
+from bench.measure.measurement import Part
+from bench.record.result import Result
+from bench.record.store import Run, Store
+
 SUITE = """
 title = "A net of two layers"
 
@@ -50,6 +54,13 @@ def test_crossover_prints_a_table_and_writes_it_as_csv(measured, kernelmark_in):
     ("words", "found"),
     [
         (("show", "--by", "kernel"), "'kernel' is not one of"),
+        (("show", "--page", "0"), "'--page'"),
+        (("show", "--page", "2"), "has 1; --page 1 shows the first"),
+        (("compare", "r9", "r8"), "run 'r9': is not a run of net.db"),
+        (("compare", "r9", "r8", "--fail-slower", "much"), "is 'much', expected per cent above 0"),
+        (("compare", "r9", "r8", "--margin", "-1%"), "is '-1%', expected per cent above 0"),
+        (("compare", "r9", "r8", "--base-db", "absent.db"), "absent.db: there is no store"),
+        (("compare", "r9"), "Missing argument 'NEW'"),
         (("crossover", "smoke"), "smoke: no run in net.db has a time for it; `kernelmark run smoke` makes one"),
         (("crossover", "net.toml", "r9"), "run 'r9': is not a run of net.db"),
         (("crossover", "net.toml", "--csv", "net.toml/who.csv"), "net.toml/who.csv: cannot be written"),
@@ -60,3 +71,68 @@ def test_bad_usage_is_one_line(measured, kernelmark_in, words, found):
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert found in line
+
+
+def add_run(store, run_id, factor, processes=5, cpu="some"):
+    """A run of one case whose processes scatter by a thousandth."""
+    store.begin(Run(run_id, {"cpu": cpu}, "2026", ("s",), "", {}, "c0ffee", {}))
+    identity = {"run_id": run_id, "suite": "s", "op": "copy", "problem": "copy/m1n1/f32", "kernel": "copy/a.b"}
+    device = {"provider": "a", "device": "cpu", "device_name": "d", "mode": "cold", "threads": 1}
+    kind = {"dtype": "f32", "numerics": "exact", "layout": "", "status": "ok", "reason": ""}
+    medians = [factor * (1e-3 + 1e-6 * i) for i in range(processes)]
+    row = Result(**identity, **device, **kind, time_s_median=medians[0])
+    store.add(row, {}, [], None, [Part(1, median) for median in medians])
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory, kernelmark_in):
+    folder = tmp_path_factory.mktemp("compare")
+    store = Store(folder / "c.db")
+    add_run(store, "base", 1)
+    add_run(store, "slower", 1.05)
+    add_run(store, "again", 1)
+    add_run(store, "single", 1, processes=1)
+    add_run(store, "foreign", 1, cpu="other")
+    store.close()
+    return lambda *words: kernelmark_in(folder, "compare", *words, "--db", "c.db")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "tally"),
+    [
+        (("base", "slow"), 0, "1 slower, 0 faster, 0 same, 0 unclear"),
+        (("slow", "base", "--fail-slower", "2%"), 0, "0 slower, 1 faster, 0 same, 0 unclear"),
+        (("base", "slow", "--fail-slower", "2%"), 1, "1 slower, 0 faster, 0 same, 0 unclear"),
+        (("base", "slow", "--fail-slower", "6"), 0, "1 slower, 0 faster, 0 same, 0 unclear"),
+        (("base", "again", "--fail-slower", "2%"), 0, "0 slower, 0 faster, 1 same, 0 unclear"),
+        (("base", "single"), 0, "0 slower, 0 faster, 0 same, 1 unclear"),
+        (("base", "foreign", "--anyway"), 0, "0 slower, 0 faster, 1 same, 0 unclear"),
+    ],
+)
+def test_compare_exits_with_1_for_slower_cases_if_asked_to(compared, words, status, tally):
+    done = compared(*words)
+    assert (done.returncode, done.stderr) == (status, "")
+    assert done.stdout.splitlines()[-1] == f"1 case: {tally}"
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("base", "foreign"), "are of different machines: cpu: some -> other; --anyway compares them"),
+        (("base", "single", "--fail-slower", "2%"), "1 of 1 cases have fewer than two processes"),
+        (("base", "base"), "BASE and NEW are both run base"),
+    ],
+)
+def test_what_compare_cannot_decide_is_refused_in_one_line(compared, words, found):
+    done = compared(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert found in line
+
+
+def test_compare_writes_every_case_as_csv(compared, tmp_path):
+    path = tmp_path / "deep" / "all.csv"
+    assert compared("base", "again", "--csv", str(path)).returncode == 0
+    with path.open(newline="") as lines:
+        (row,) = csv.DictReader(lines)
+    assert (row["verdict"], row["ratio"], row["p_holm"]) == ("same", "1.0", "1.0")

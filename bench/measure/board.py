@@ -11,7 +11,10 @@ from bench.measure.timing import now
 
 #: What a kernel is called for, in the order of a job.
 STAGES = ("set-up", "verification", "warm-up", "sampling")
-_LAYOUT = struct.Struct("<qqd")
+#: Of the machine's own byte order, in which each field is stored at once: since when, stage, contender from 1 or 0.
+_LAYOUT = struct.Struct("dqq")
+_NUMBER = struct.Struct("q")
+_NUMBER_AT = _LAYOUT.size - _NUMBER.size
 
 
 class Call(NamedTuple):
@@ -30,13 +33,14 @@ class Board:
         if fd is None:
             fd = -1
         else:
-            os.ftruncate(fd, _LAYOUT.size)
+            os.pwrite(fd, bytes(_LAYOUT.size), 0)  # a file of holes would end the process where the disk is full
         self._memory = mmap.mmap(fd, _LAYOUT.size)
 
     @contextmanager
     def calling(self, contender: int, stage: str) -> Iterator[None]:
         """While this lasts, whatever happens to the process is that kernel's doing."""
-        _LAYOUT.pack_into(self._memory, 0, contender + 1, STAGES.index(stage), now())
+        # The number goes last: who reads in the midst of it must not take an earlier call's time for this one's.
+        _LAYOUT.pack_into(self._memory, 0, now(), STAGES.index(stage), contender + 1)
         try:
             yield
         finally:  # a signal that ends the process leaves it standing, to be read
@@ -44,11 +48,12 @@ class Board:
 
     def clear(self) -> None:
         """Nobody is being called."""
-        _LAYOUT.pack_into(self._memory, 0, 0, 0, 0.0)
+        _NUMBER.pack_into(self._memory, _NUMBER_AT, 0)
 
     def read(self) -> Call | None:
         """The call in progress, if there is one."""
-        number, stage, since_s = _LAYOUT.unpack_from(self._memory)  # from 1, since fresh memory is zero
+        (number,) = _NUMBER.unpack_from(self._memory, _NUMBER_AT)
+        since_s, stage, _ = _LAYOUT.unpack_from(self._memory)
         return Call(number - 1, STAGES[stage], since_s) if number else None
 
     def close(self) -> None:

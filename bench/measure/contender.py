@@ -6,10 +6,13 @@ from typing import Any
 
 import msgspec
 
+from bench.measure.affinity import WorkingThreads, affinity
 from bench.measure.board import Board
 from bench.measure.device import Device, DeviceLost
+from bench.measure.energy import energy_per_call_j
 from bench.measure.machine import unavailable, versions
 from bench.measure.measurement import WITHIN, Measurement, Part
+from bench.measure.monitor import Monitor, disturbance, means
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.measure.series import Series
 from bench.measure.stats import median_interval
@@ -19,6 +22,9 @@ from bench.plan.case import Job
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, Kernel, Launch
 from bench.plan.operation import Problem, Verdict
+
+#: With less time than this a case, none is spent on energy.
+METERED_S = 1.0
 
 
 class Contender:
@@ -133,7 +139,7 @@ class Contender:
             self.report.max_error = verdict.max_error
         self.report.error_bound = verdict.error_bound
 
-    def prepare(self, sets: list[OperandSet], draw: Draw, evict: bool) -> None:
+    def prepare(self, sets: list[OperandSet], draw: Draw, evict: bool, monitor: Monitor) -> None:
         """Warm up, ready for sampling."""
         cold = self._job.mode == "cold"
         try:
@@ -142,9 +148,29 @@ class Contender:
             clock = self.device.clock(hold=not self.kernel.synchronises)
             self.report.call_overhead_s = call_overhead(clock)
             self.series = Series(self.launches, sets, draw, self.device, clock, cold, evict, self._called)
-            self.series.warm_up(self.report.call_overhead_s)
+            self._warm_up(self.series, self.report.call_overhead_s, monitor)
         except (Exception, SystemExit) as error:
             self.fail(error)
+
+    def _warm_up(self, series: Series, overhead_s: float, monitor: Monitor) -> None:
+        warm_up = partial(series.warm_up, overhead_s, self._job.budget.max_time_s, monitor)
+        if self.kernel.device != "cpu":  # its threads only wait
+            warm_up()
+            return
+        with WorkingThreads() as working:
+            warm_up()
+        self.report.threads_used, self.report.affinity = working.count, affinity()
+
+    def meter(self, monitor: Monitor) -> None:
+        """What a call costs in energy, where there is time for it and a sensor."""
+        if not (self.live and self.series) or self._job.budget.max_time_s < METERED_S:
+            return
+        try:
+            joules = energy_per_call_j(self.series, monitor)
+        except (Exception, SystemExit) as error:
+            self.fail(error)
+        else:
+            self.report.state = {} if joules is None else {"energy_j": joules}
 
     def audit(self) -> None:
         """Mistrust a kernel that spares itself the work when its operands have not changed."""
@@ -163,8 +189,12 @@ class Contender:
         self.report.interval = median_interval(samples, self.series.alpha)
         self.report.interval_scope = WITHIN
         self.report.parts = [Part(len(samples), self.report.interval.median)]
-        self.report.state = self.device.state()
+        self.report.state |= means(self.series.windows)
+        self.report.repeated, self.report.disturbed = self.series.repeated, disturbance(self.series.windows)
         if isinstance(clock, CudaClock) and (reason := clock.hidden_work(samples, self.series.batch)):
             self.report.mistrust(reason)
         if isinstance(clock, CudaClock) and not clock.held:
-            self.report.disturbed = "timed without holding the stream: what a launch costs the host may be in it"
+            self._note("timed without holding the stream: what a launch costs the host may be in it")
+
+    def _note(self, text: str) -> None:
+        self.report.disturbed = "; ".join(filter(None, (self.report.disturbed, text)))

@@ -13,11 +13,11 @@ from bench.plan.dtypes import bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported, UsageError
 from bench.plan.operation import Array
 
-if TYPE_CHECKING:  # the clocks import the devices
+if TYPE_CHECKING:  # clocks and monitors import the devices
+    from bench.measure.monitor import Monitor
     from bench.measure.timing import Clock
 
 ALIGNMENT = 4096
-CPU_CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
 #: Where the system does not tell its last-level cache: large enough for the desktop and server parts of 2026.
 LLC_IF_UNKNOWN = 64 * 2**20
 
@@ -31,11 +31,15 @@ class DeviceLost(Exception):
 
 
 class Device(Protocol):
-    """What measuring needs of a device. Arrays are flat and typed by the device's own array library."""
+    """What measuring needs of a device. Arrays are flat and typed by the device's own array library.
+
+    warm_up_s: how long its clock may take to settle.
+    """
 
     name: str
     device_name: str
     llc_bytes: int
+    warm_up_s: float
     stream: Any
 
     def clock(self, hold: bool) -> "Clock": ...
@@ -45,7 +49,7 @@ class Device(Protocol):
     def download(self, source: Any) -> Array: ...
     def evict(self) -> None: ...
     def synchronize(self) -> None: ...
-    def state(self) -> dict[str, float]: ...
+    def monitor(self) -> "Monitor": ...
     def release(self) -> None: ...
     def broken(self) -> str | None: ...
 
@@ -55,6 +59,7 @@ class Cpu:
 
     name = "cpu"
     stream = None
+    warm_up_s = 0.5
 
     def __init__(self) -> None:
         self.device_name = cpu_name()
@@ -92,12 +97,11 @@ class Cpu:
     def synchronize(self) -> None:
         """Calls on the CPU return when they are done."""
 
-    def state(self) -> dict[str, float]:
-        """The clock of CPU 0 in MHz, where the system tells it."""
-        try:
-            return {"clock_mhz": int(CPU_CLOCK.read_text()) / 1000}
-        except (OSError, ValueError):
-            return {}
+    def monitor(self) -> "Monitor":
+        """Clock, load and steal time of the CPUs that this process may use now."""
+        from bench.measure.monitor import CpuMonitor
+
+        return CpuMonitor()
 
     def release(self) -> None:
         """NumPy gives memory back by itself."""
@@ -111,6 +115,7 @@ class Cuda:
     """Device memory in CuPy arrays, on a stream of its own. bfloat16 stands in arrays of 16-bit integers."""
 
     name = "cuda"
+    warm_up_s = 2.0
 
     def __init__(self) -> None:
         import cupy
@@ -173,24 +178,11 @@ class Cuda:
         self._eviction = None
         self._cupy.get_default_memory_pool().free_all_blocks()
 
-    def state(self) -> dict[str, float]:
-        """SM clock in MHz, temperature in degrees Celsius and power in watts by NVML, where its bindings are."""
-        try:
-            import pynvml
-        except ImportError:
-            return {}
-        pynvml.nvmlInit()
-        try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-            return {
-                "clock_mhz": float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
-                "temperature_c": float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
-                "power_w": pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
-            }
-        except pynvml.NVMLError:
-            return {}
-        finally:
-            pynvml.nvmlShutdown()
+    def monitor(self) -> "Monitor":
+        """What NVML tells, where its bindings are."""
+        from bench.measure.nvml import GpuMonitor
+
+        return GpuMonitor(self._cupy.cuda.Device(0).pci_bus_id)
 
 
 def _cuda() -> Device:

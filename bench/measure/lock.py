@@ -25,7 +25,10 @@ def exclusive(devices: tuple[str, ...], shared: bool) -> Iterator[None]:
 def held(name: str, remedy: str) -> Iterator[None]:
     """A lock of this name on this machine, which ends with the process. Raises UsageError with the holder's number."""
     path = Path(tempfile.gettempdir(), f"kernelmark-{name}.lock")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fd = _opened(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be opened: {error.strerror}; remove it, or {remedy}") from None
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,6 +40,16 @@ def held(name: str, remedy: str) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def _opened(path: Path) -> int:
+    """The file, whoever made it; made here, it is left for other users to open, whatever the umask."""
+    try:
+        return os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT)
+        os.fchmod(fd, 0o666)
+        return fd
 
 
 def gpu_uuid() -> str:

@@ -127,7 +127,7 @@ def machine() -> dict[str, Any]:
 def environment() -> dict[str, Any]:
     """What a run can vary on one machine: versions of kernelmark and its libraries, variables that steer them."""
     names = ("numpy", "scipy", "pyfftw", "numba", "cupy", "cuda.core", "nvmath.bindings", "pycuda.driver")
-    prefixes = ("OPENBLAS_", "OMP_", "GOMP_", "MKL_", "NUMBA_", "CUDA_")
+    prefixes = ("OPENBLAS_", "OMP_", "GOMP_", "MKL_", "ONEDNN_", "ATEN_", "NPY_", "NUMBA_", "CUDA_")
     return {
         "kernelmark": bench.__version__,
         "versions": {name: version for name in names if (version := module_version(name))},

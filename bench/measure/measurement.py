@@ -35,6 +35,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     where the operation has none.
     parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` where one
     process alone was asked, whose interval does not say what the next one would find.
+    spread_s: from the start of the first process to that of the last, where there are several.
     attempt: 2 and more where an earlier worker was lost. repeated: samples set aside, since the machine was disturbed,
     and taken again.
     state: readings of the machine during sampling, by column (`clock_mhz`, `temperature_c`, `power_w`, `energy_j`,
@@ -65,6 +66,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     parts: list[Part] = []
     interval_scope: str = ""
     attempt: int = 1
+    spread_s: float | None = None
     threads_used: int | None = None
     affinity: str = ""
     repeated: int = 0

@@ -1,6 +1,7 @@
 """One job measured in several fresh processes: their measurements become one a kernel."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from statistics import fmean
 
 import msgspec
@@ -44,6 +45,7 @@ def _merge(found: Sequence[Measurement], processes: int) -> Measurement:
         parts=[part for one in found for part in one.parts],
         interval=pooled_interval(_groups(found)),
         interval_scope=BETWEEN,
+        spread_s=(_start(found[-1]) - _start(first)).total_seconds(),
         ratio=None,
         stopped_by="time" if any(one.stopped_by == "time" for one in found) else "interval",
         disturbed="; ".join(dict.fromkeys(one.disturbed for one in found if one.disturbed)),
@@ -53,6 +55,10 @@ def _merge(found: Sequence[Measurement], processes: int) -> Measurement:
         repeated=sum(one.repeated for one in found),
         state={name: fmean(values) for name, values in _readings(found).items()},
     )
+
+
+def _start(one: Measurement) -> datetime:
+    return datetime.fromisoformat(one.started_at)
 
 
 def _readings(found: Sequence[Measurement]) -> dict[str, list[float]]:

@@ -138,7 +138,17 @@ def place(measured: Measurement, problem: Problem, bounds: Bounds) -> Roofline |
         bound_by=bound_by,
         gflop_per_s=bounds.compute.rate * 1e-9 if bounds.compute else None,
         gbyte_per_s=bounds.memory.rate * 1e-9 if bounds.memory else None,
+        pct_cycles=_pct_cycles(measured, bounds.compute, shares["compute"]) if bound_by == "compute" else None,
     )
+
+
+def _pct_cycles(measured: Measurement, limit: Ceiling | None, share: float) -> float | None:
+    """Work per cycle over the ceiling's: what a clock that moved between the two took or gave is out of it.
+
+    Of arithmetic alone: the memory's clock does not move with the core's.
+    """
+    mhz = measured.state.get("clock_mhz")
+    return 100 * share * limit.clock_mhz / mhz if limit and limit.clock_mhz and mhz else None
 
 
 def _least_s(measured: Measurement, problem: Problem, bounds: Bounds) -> dict[str, float]:

@@ -1,14 +1,17 @@
-"""The samples of one contender, and contenders measured in turn."""
+"""The samples of one contender: warmed up, batched, prepared, and when they suffice."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from itertools import cycle
+from itertools import cycle, islice
 from statistics import median
+from typing import NamedTuple
 
 from bench.measure.device import Device
+from bench.measure.monitor import Monitor, Unwatched, Window
 from bench.measure.operands import Draw, OperandSet
 from bench.measure.stats import MIN_SAMPLES, Looks, median_interval
-from bench.measure.timing import Clock, settle
+from bench.measure.timing import Clock
 from bench.plan.case import Budget
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import Launch
@@ -19,7 +22,11 @@ SAMPLE_S = 200e-6
 MIN_STEPS = 20
 #: Calls longer than this are not repeated just to wake threads and caches: both are a small part of them.
 LONG_CALL_S = 10e-3
-WARM_UP_S = 10e-3
+#: Warming up goes by blocks of this length, until one is hardly faster than the one before: calls and clock alike.
+BLOCK_S = 10e-3
+SETTLED = 0.02
+#: The share of the time limit that warming up may take.
+WARM_UP_SHARE = 0.25
 #: Samples are spread over at least this long where the limit allows, since a shorter look may lie in one slow burst.
 SPREAD_S = 1.0
 #: How often a call on changed operands is set against one on the same, and what difference is beyond doubt.
@@ -29,6 +36,13 @@ SPARED_S = 10e-6
 
 #: Tells, while it lasts, what the contender is being called for.
 Called = Callable[[str], AbstractContextManager[None]]
+
+
+class Mark(NamedTuple):
+    """Where a series stood at one moment."""
+
+    samples: int
+    spent_s: float
 
 
 class Series:
@@ -46,30 +60,29 @@ class Series:
         called: Called,
     ) -> None:
         self._launches, self._sets, self._draw = launches, sets, draw
-        self._device, self.clock, self._cold = device, clock, cold
+        self.device, self.clock, self._cold = device, clock, cold
         self._called = called
         self._restores = any(spec.role == "inout" for spec in sets[0].specs.values())
         # Restoring brings operands into the cache, so a cold sample that restores must evict afterwards.
         self._evict = cold and (evict or self._restores)
+        self.cold_by_eviction = cold and evict
         self._turn = 0
         self._looks = Looks()
         self._started = 0.0
         self._call_s = 0.0
         self.batch = 1
         self.samples: list[float] = []
+        self.repeated = 0
+        self.windows: list[Window] = []
         self.spent_s = 0.0
         self.stopped_by: str | None = None
 
-    def warm_up(self, overhead_s: float) -> None:
+    def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
         """Run untimed until caches, threads and branch predictors know the code, and choose the batch.
 
         Raises Unsupported for a call that is too short to be told from an empty one, of `overhead_s`.
         """
-        began, fastest = self.clock.now(), float("inf")
-        for launch in cycle(self._launches):
-            fastest = min(fastest, self._time([launch], "warm-up"))
-            if self.clock.now() - began > WARM_UP_S:
-                break
+        fastest = self._until_settled(min(self.device.warm_up_s, WARM_UP_SHARE * max_time_s), monitor or Unwatched())
         self._call_s = fastest
         wanted = max(1, round(SAMPLE_S / max(fastest, 1e-9)))
         # An evicted or restored set is good for one call, and in cold mode one set is spent on waking the threads.
@@ -77,6 +90,30 @@ class Series:
         self.batch = max(1, min(wanted, limit, self.clock.max_batch))
         self._refuse_what_is_too_short(overhead_s)
         self._started = self.clock.now()
+
+    def _until_settled(self, limit_s: float, monitor: Monitor) -> float:
+        """Blocks of calls until neither the fastest call nor the clock has gained since the last, or the limit is up.
+
+        Returns the fastest call of all.
+        """
+        began, launches = self.clock.now(), cycle(self._launches)
+        fastest, mhz = self._block(launches), monitor.clock_mhz()
+        while self.clock.now() - began < limit_s:
+            block, mhz_before, mhz = self._block(launches), mhz, monitor.clock_mhz()
+            settled = block >= (1 - SETTLED) * fastest and _steady(mhz_before, mhz)
+            fastest = min(fastest, block)
+            if settled:
+                break
+        return fastest
+
+    def _block(self, launches: Iterator[Launch]) -> float:
+        """The fastest of the calls within a block."""
+        began, fastest = self.clock.now(), math.inf
+        for launch in launches:
+            fastest = min(fastest, self._time([launch], "warm-up"))
+            if self.clock.now() - began >= BLOCK_S:
+                break
+        return fastest
 
     def _refuse_what_is_too_short(self, overhead_s: float) -> None:
         """A batch must last many steps of the clock, and a call longer than one that does nothing."""
@@ -108,7 +145,7 @@ class Series:
             if self._restores:
                 self._restore(timed)
             if self._evict:
-                self._device.evict()
+                self.device.evict()
             self._wake(wake)
         else:  # the set that is woken on is the one that is timed, so its operands change in between
             self._wake(wake)
@@ -142,6 +179,21 @@ class Series:
             launch()
         return self._time([launch], "sampling")
 
+    def mark(self) -> Mark:
+        """Where it stands, to go back to."""
+        return Mark(len(self.samples), self.spent_s)
+
+    def set_aside(self, mark: Mark, seconds: float) -> None:
+        """Forget the samples since a mark, which took so long, and their time: they are to be taken again."""
+        self.repeated += len(self.samples) - mark.samples
+        del self.samples[mark.samples :]
+        self.spent_s = mark.spent_s
+        self._started += seconds
+
+    def out_of_time(self, budget: Budget) -> bool:
+        """Whether it has all samples that its time allows."""
+        return len(self.samples) >= MIN_SAMPLES and self.spent_s >= budget.max_time_s
+
     def decide(self, budget: Budget) -> None:
         """Stop when the interval is narrow enough, or when the time is spent; never below six samples."""
         if len(self.samples) < MIN_SAMPLES:
@@ -150,7 +202,7 @@ class Series:
         may_look = self.clock.now() - self._started >= spread and self._looks.due(len(self.samples))
         if may_look and median_interval(self.samples, self._looks.alpha).relative_width <= budget.rel_ci:
             self.stopped_by = "interval"
-        elif self.spent_s >= budget.max_time_s:
+        elif self.out_of_time(budget):
             self.stopped_by = "time"
 
     @property
@@ -158,36 +210,23 @@ class Series:
         """The error probability that the final interval may use."""
         return self._looks.alpha
 
+    def longest_s(self, mark: Mark) -> float:
+        """What the longest sample since a mark took."""
+        return max(self.samples[mark.samples :], default=0.0) * self.batch
 
-def interleave(
-    series: dict[str, Series],
-    budget: Budget,
-    baseline: str | None,
-    pause: bool,
-    on_error: Callable[[str, BaseException], None],
-) -> None:
-    """Take samples in turn, forward and backward (ABBA), until every contender has enough.
+    def burst(self, seconds: float) -> int:
+        """Calls back to back, neither prepared nor timed, for about so long; their number."""
+        count = max(1, min(round(seconds / max(self._call_s, 1e-9)), self.clock.max_batch))
+        first = self._turn % len(self._launches)
+        launches = islice(cycle(self._launches), first, first + count)
+        self._turn = first + count
+        with self._called("sampling"):
+            for launch in launches:
+                launch()
+            self.device.synchronize()
+        return count
 
-    The baseline goes on as long as anybody does, so that each has its counterpart in the same round. `pause` lets
-    the threads of the last one settle, untimed.
-    """
-    active = list(series)
-    forward = True
-    while active:
-        order = active if forward else active[::-1]
-        forward = not forward
-        for name in order:
-            began = series[name].clock.now()
-            if pause and len(active) > 1:
-                settle()
-            try:
-                series[name].sample()
-                series[name].spent_s += series[name].clock.now() - began
-            except (Exception, SystemExit) as error:
-                on_error(name, error)
-                active = [other for other in active if other != name]
-        for name in active:
-            if series[name].stopped_by is None:
-                series[name].decide(budget)
-        running = [name for name in active if series[name].stopped_by is None]
-        active = [name for name in active if name in running or (name == baseline and running)]
+
+def _steady(mhz_before: float | None, mhz: float | None) -> bool:
+    """Whether the clock has hardly moved; one that nobody tells has not."""
+    return mhz is None or mhz_before is None or abs(mhz - mhz_before) <= SETTLED * mhz_before

@@ -2,18 +2,23 @@
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from itertools import product
 from typing import Literal
 
 import msgspec
 
+from bench.plan.errors import UsageError
 from bench.plan.kernel import Kernel
 from bench.plan.registry import Registry
 from bench.plan.suites import Entry, Suite
 
 Mode = Literal["cold", "hot", "graph"]
+#: The mode of rows that were verified and not timed.
+VERIFY = "verify"
 #: How long one call of a kernel may take before its worker is ended.
 TIMEOUT_S = 60.0
+#: A machine drifts for about a minute (docs/measurement.md): processes closer than that agree with each other, and not
+#: with what the next run will find.
+SPREAD_S = 60.0
 BASELINES = {
     "gemm": "gemm/numpy.matmul",
     "transpose": "transpose/numpy.out",
@@ -48,11 +53,12 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class WorkerKey(msgspec.Struct, frozen=True):
-    """What must be set when a worker process starts."""
+    """What must be set when a worker process starts; `process` tells the fresh processes of a case from one another."""
 
     device: str
     threads: int
     isa: str = ""
+    process: int = 1
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -60,7 +66,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     suites: as they were asked for, files by their absolute paths. isas: instruction sets, each in workers of its own,
     "" is what the libraries choose. timeout_s: for one call of a kernel. processes: fresh processes that each case is
-    measured in. share_gpu: another run may use the GPU.
+    measured in, each a pass over the suites; spread_s: at least so long from the start of one pass to that of the next.
+    share_gpu: another run may use the GPU.
     """
 
     devices: tuple[str, ...]
@@ -77,6 +84,7 @@ class Plan(msgspec.Struct, frozen=True):
     isas: tuple[str, ...] = ("",)
     timeout_s: float = TIMEOUT_S
     processes: int = 1
+    spread_s: float = SPREAD_S
     suites: tuple[str, ...] = ()
     share_gpu: bool = False
 
@@ -92,9 +100,23 @@ class PlannedJob(msgspec.Struct, frozen=True):
     network: str = ""
 
 
+def thread_counts(option: str, text: str) -> tuple[int, ...]:
+    """`1,2,4` as integers above 0, each once. Raises UsageError, which names the option."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise UsageError(f"{option} {text!r}: expected integers above 0, separated by commas")
+    return tuple(dict.fromkeys(map(int, words)))
+
+
 def case_key(kernel: str, problem: str, mode: str, threads: int, isa: str = "") -> str:
     """The identity of a row within a run."""
     return f"{kernel} {problem} {mode} t{threads}" + (f" {isa}" if isa else "")
+
+
+def case_of(job: Job, kernel: Kernel) -> str:
+    """The identity of the row that a job makes for a kernel."""
+    mode = job.mode if job.timed else VERIFY
+    return case_key(kernel.id, job.problem, mode, job.threads if kernel.threaded else 1, job.isa)
 
 
 def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[PlannedJob]:
@@ -103,8 +125,7 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
         budget = Budget(plan.max_time_s or suite.max_time or Budget().max_time_s, plan.rel_ci)
         for entry in suite.entries():
             chosen = contenders(entry, registry, plan.devices, plan.kernels)
-            baseline = _baseline(entry, chosen, suite.baseline)
-            for isa, (threads, kernels) in product(plan.isas, _by_threads(chosen, plan, baseline)):
+            for isa, threads, baseline, kernels in _variants(entry, chosen, plan, suite):
                 job = Job(
                     problem=entry.problem.id,
                     kernels=tuple(kernel.id for kernel in kernels),
@@ -123,6 +144,17 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                 yield PlannedJob(
                     job, WorkerKey(device, threads, isa), suite.name, entry.count, entry.part, entry.network
                 )
+
+
+def _variants(
+    entry: Entry, chosen: list[Kernel], plan: Plan, suite: Suite
+) -> Iterator[tuple[str, int, str | None, list[Kernel]]]:
+    """Instruction set, thread count, baseline and kernels of each job; no CPU's instruction set concerns a GPU."""
+    for isa in plan.isas:
+        able = [kernel for kernel in chosen if not isa or kernel.device != "cuda"]
+        baseline = _baseline(entry, able, suite.baseline)
+        for threads, kernels in _by_threads(able, plan, baseline):
+            yield isa, threads, baseline, kernels
 
 
 def contenders(entry: Entry, registry: Registry, devices: tuple[str, ...], globs: tuple[str, ...] = ()) -> list[Kernel]:

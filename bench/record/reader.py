@@ -7,14 +7,14 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.measure.measurement import Part
+from bench.measure.measurement import Measurement, Part
 from bench.measure.roofline import Ceiling
 from bench.plan.errors import UsageError
 from bench.record.result import COLUMNS, Result
@@ -67,7 +67,7 @@ class Reader:
     path: Path
     _db: sqlite3.Connection
 
-    def _rows(self, query: str, **values: Any) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, query: str, **values: Any) -> Iterator[Any]:
         """The rows of a query as plain tuples, one at a time."""
         try:
             cursor = self._db.cursor()
@@ -76,7 +76,7 @@ class Reader:
         except sqlite3.DatabaseError as error:
             raise UsageError(f"{self.path}: cannot be read: {error}; --db names another file") from None
 
-    def _of_run(self, run_id: str, query: str, **values: Any) -> Iterator[tuple[Any, ...]]:
+    def _of_run(self, run_id: str, query: str, **values: Any) -> Iterator[Any]:
         """The rows of a query that says `{of_run}` where it means the rows of this run."""
         ((first, last),) = self._rows(
             "SELECT min(result_id), max(result_id) FROM result WHERE run_id = :run_id", run_id=run_id
@@ -142,18 +142,25 @@ class Reader:
 
     def groups(self, run_id: str, limit: int = -1, offset: int = 0) -> Iterator[list[Result]]:
         """The rows of a run by problem, mode and isa, whether they stand together or not; in order of appearance."""
-        columns = ", ".join(f'r."{name}"' for name in COLUMNS)
-        query = f"""
+        query = """
             WITH own AS (
-                SELECT problem, mode, isa, min(result_id) AS appeared FROM result WHERE {{of_run}}
+                SELECT problem, mode, isa, min(result_id) AS appeared FROM result WHERE {of_run}
                 GROUP BY problem, mode, isa ORDER BY appeared LIMIT :limit OFFSET :offset
             )
-            SELECT appeared, {columns} FROM own CROSS JOIN result AS r USING (problem, mode, isa) WHERE {{of_run}}
+            SELECT appeared, result_id FROM result CROSS JOIN own USING (problem, mode, isa) WHERE {of_run}
             ORDER BY appeared, result_id
         """
-        found = self._of_run(run_id, query, limit=limit, offset=offset)
+        found = self._with_results(self._of_run(run_id, query, limit=limit, offset=offset))
         for _, rows in groupby(found, key=itemgetter(0)):
-            yield [_result(values) for _, *values in rows]
+            yield [result for _, result in rows]
+
+    def _with_results(self, keys: Iterator[tuple[int, int]]) -> Iterator[tuple[int, Result]]:
+        """The row behind each (group, result_id); sorting those and not the rows takes little memory."""
+        while chunk := list(islice(keys, 500)):
+            ids = ", ".join(str(result_id) for _, result_id in chunk)
+            query = f"SELECT result_id, {_COLUMNS} FROM result WHERE result_id IN ({ids})"
+            by_id = {result_id: _result(values) for result_id, *values in self._rows(query)}
+            yield from ((group, by_id[result_id]) for group, result_id in chunk)
 
     def group_count(self, run_id: str) -> int:
         """How many lists `groups` has."""
@@ -191,6 +198,12 @@ class Reader:
         query = "SELECT DISTINCT op, (SELECT group_concat(key) FROM json_each(dims)) FROM result WHERE {of_run}"
         found = self._of_run(run_id, query)
         return list(dict.fromkeys(name for _, keys in found for name in (keys or "").split(",") if name))
+
+    def pending(self, run_id: str, job: int) -> list[list[Measurement]]:
+        """What the processes asked so far have found of a job, by its place in the plan."""
+        query = "SELECT measured FROM pending WHERE run_id = ? AND job = ? ORDER BY process"
+        found = self._db.execute(query, (run_id, job))
+        return [msgspec.msgpack.decode(blob, type=list[Measurement]) for (blob,) in found]
 
     def samples(self, run_id: str, case: str) -> list[float]:
         """The samples of a case, seconds a call, in the order in which they were taken."""

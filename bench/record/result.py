@@ -7,13 +7,13 @@ import msgspec
 
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval, outliers
-from bench.plan.case import PlannedJob, case_key
+from bench.plan.case import VERIFY, PlannedJob, case_key
 from bench.plan.kernel import Kernel
 from bench.plan.operation import Problem
 
 SCHEMA = 1
-#: The mode of rows that were verified and not timed.
-VERIFY = "verify"
+#: Verdicts that go against the user; every other status is an answer.
+AGAINST = ("wrong", "mistrusted", "failed", "crashed", "timeout")
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -82,6 +82,7 @@ class Result(msgspec.Struct, kw_only=True):
     load: float | None = None
     steal_pct: float | None = None
     roofline_pct_cycles: float | None = None
+    spread_s: float | None = None
 
     @property
     def case(self) -> str:
@@ -129,6 +130,7 @@ def make_result(
         isa=planned.job.isa,
         attempt=measured.attempt,
         threads_used=measured.threads_used,
+        spread_s=measured.spread_s,
         affinity=measured.affinity,
         clock_mhz=measured.state.get("clock_mhz"),
         temperature_c=measured.state.get("temperature_c"),

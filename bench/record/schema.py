@@ -36,6 +36,15 @@ CREATE TABLE layer (
     UNIQUE (run_id, network, problem, part)
 );
 """
+_CREATE_PENDING = """
+CREATE TABLE pending (
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    job INTEGER NOT NULL,
+    process INTEGER NOT NULL,
+    measured BLOB NOT NULL,
+    UNIQUE (run_id, job, process)
+);
+"""
 CREATE = f"""
 CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
 CREATE TABLE run (
@@ -55,8 +64,8 @@ CREATE TABLE result (
     "case" TEXT NOT NULL,
     {_RESULT_COLUMNS},
     dims TEXT NOT NULL,
-    sample_blob BLOB NOT NULL,
     part_blob BLOB NOT NULL DEFAULT x'',
+    sample_blob BLOB NOT NULL,
     UNIQUE (run_id, "case")
 );
 CREATE TABLE ratio (
@@ -71,6 +80,7 @@ CREATE TABLE ratio (
 {_CREATE_CEILING}
 ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
 {_CREATE_LAYER}
+{_CREATE_PENDING}
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 #: What a store of the version before lacks, by that version.
@@ -88,7 +98,7 @@ ALTER TABLE result ADD COLUMN "setup_s" REAL;
 {_CREATE_LAYER}
 PRAGMA user_version = 3;
 """,
-    3: """
+    3: f"""
 ALTER TABLE result ADD COLUMN "interval" TEXT NOT NULL DEFAULT '';
 ALTER TABLE result ADD COLUMN "outliers" INTEGER;
 ALTER TABLE result ADD COLUMN "speedup_of_minima" REAL;
@@ -100,7 +110,9 @@ ALTER TABLE result ADD COLUMN "steal_pct" REAL;
 ALTER TABLE result ADD COLUMN "roofline_pct_cycles" REAL;
 ALTER TABLE result ADD COLUMN part_blob BLOB NOT NULL DEFAULT x'';
 ALTER TABLE ratio ADD COLUMN minima REAL;
+ALTER TABLE result ADD COLUMN "spread_s" REAL;
 ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
+{_CREATE_PENDING}
 PRAGMA user_version = 4;
 """,
 }

@@ -3,6 +3,7 @@
 import array
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.measurement import Part
+from bench.measure.measurement import Measurement, Part
 from bench.measure.roofline import Ceiling
 from bench.measure.stats import Ratio
 from bench.plan.errors import UsageError
@@ -19,6 +20,12 @@ from bench.record.reader import Layer as Layer
 from bench.record.reader import Reader
 from bench.record.result import COLUMNS, Result
 from bench.record.schema import CREATE, MIGRATE, SCHEMA_VERSION
+
+
+def default_store() -> Path:
+    """`$XDG_DATA_HOME/kernelmark/results.db`."""
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "kernelmark" / "results.db"
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -176,6 +183,17 @@ class Store(Reader):
                         ratio.minima,
                     ),
                 )
+
+    def set_aside(self, run_id: str, job: int, process: int, measured: Sequence[Measurement]) -> None:
+        """Keep what one process found of a job, by its place in the plan, until the last process has been asked."""
+        values = (run_id, job, process, msgspec.msgpack.encode(measured))
+        with self._writing():
+            self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?)", values)
+
+    def forget(self, run_id: str, job: int) -> None:
+        """Drop what was kept of a job whose rows stand by now."""
+        with self._writing():
+            self._db.execute("DELETE FROM pending WHERE run_id = ? AND job = ?", (run_id, job))
 
     def add_ceiling(self, run_id: str, ceiling: Ceiling) -> None:
         """Record a ceiling that was measured in a run."""

@@ -2,59 +2,85 @@
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
-from tabulate import tabulate
 
 from bench.plan.errors import UsageError
-from bench.record.result import COLUMNS, Result, row
+from bench.record.reader import doubles
+from bench.record.result import COLUMNS, Result
 from bench.record.store import Store
-from bench.report.tables import HEADERS, ceiling_table, run_table, seconds, spread
+from bench.report.tables import HEADERS, ceiling_table, group_table, scope_note, seconds, spread
 
 Writer = Callable[[Store, str, IO[str]], None]
 
 
 def write_csv(store: Store, run_id: str, out: IO[str]) -> None:
     """The contract's columns, then every dimension that occurs in the run; unknown is empty."""
-    names = [*COLUMNS, *(name for name in store.dimensions(run_id) if name not in COLUMNS)]
-    writer = csv.DictWriter(out, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    for result, dims in store.results(run_id):
-        writer.writerow(row(result, dims))
+    with store.snapshot():
+        others = [name for name in store.dimensions(run_id) if name not in COLUMNS]
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([*COLUMNS, *others])
+        for values, dims, _ in store.records(run_id):
+            writer.writerow([*values, *(dims.get(name) for name in others)])
 
 
 def write_json(store: Store, run_id: str, out: IO[str]) -> None:
     """One object: the run's facts, its rows with the samples (seconds a call), its ceilings (flop/s, bytes/s)."""
+    with store.snapshot():
+        out.write(f'{{"run": {json.dumps(_facts(store, run_id))},\n"results": [')
+        for i, (values, dims, samples) in enumerate(store.records(run_id, samples=True)):
+            found = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": doubles(samples).tolist()}
+            # Several times as fast as json.dumps, for which a run's samples are most of the work.
+            out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(found).decode())
+        ceilings = [{**msgspec.structs.asdict(found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
+        out.write(f'\n],\n"ceilings": {json.dumps(ceilings)}}}\n')
+
+
+def _facts(store: Store, run_id: str) -> dict[str, Any]:
     run = store.find_run(run_id)
     facts = {key: run[key] for key in ("run_id", "started_at", "finished_at", "command", "git_commit")}
     facts |= {key: json.loads(run[key]) for key in ("suites", "environment", "plan")}
-    facts["machine"] = json.loads(run["facts"])
-    out.write(f'{{"run": {json.dumps(facts)},\n"results": [')
-    for i, (result, dims) in enumerate(store.results(run_id)):
-        values: dict[str, Any] = {**row(result, dims), "samples_s": store.samples(run_id, result.case)}
-        out.write(("" if i == 0 else ",") + "\n" + json.dumps(values))
-    out.write("\n],\n")
-    ceilings = [{**msgspec.structs.asdict(found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
-    out.write(f'"ceilings": {json.dumps(ceilings)}}}\n')
+    return facts | {"machine": json.loads(run["facts"])}
 
 
 def write_markdown(store: Store, run_id: str, out: IO[str]) -> None:
     """One table a problem and the ceilings, as `show` prints them, in GitHub's Markdown."""
-    parts = (
-        run_table((r for r, _ in store.results(run_id)), "github"),
-        ceiling_table(store.ceilings(run_id), "github"),
-    )
-    out.write("\n\n".join(filter(None, parts)) + "\n")
+    note, gap = "", ""
+    with store.snapshot():
+        for rows in store.groups(run_id):
+            out.write(gap + group_table(rows, "github"))
+            note, gap = note or scope_note(rows), "\n\n"
+        for paragraph in filter(None, (note, ceiling_table(store.ceilings(run_id), "github"))):
+            out.write(gap + paragraph)
+            gap = "\n\n"
+    out.write("\n")
 
 
 def write_latex(store: Store, run_id: str, out: IO[str]) -> None:
     """One table in booktabs style: problem, kernel, threads, time, interval, rates, speedup."""
     headers = ("problem", "kernel", "threads", "time", HEADERS[2], HEADERS[3], HEADERS[4], "speedup")
-    rows = [_latex_cells(result) for result, _ in store.results(run_id)]
-    out.write(tabulate(rows, headers, tablefmt="latex_booktabs", disable_numparse=True) + "\n")
+    out.write(f"\\begin{{tabular}}{{{'l' * len(headers)}}}\n\\toprule\n{_latex_line(headers)}\\midrule\n")
+    out.writelines(_latex_line(_latex_cells(result)) for result, _ in store.results(run_id))
+    out.write("\\bottomrule\n\\end{tabular}\n")
+
+
+_LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "\\": r"\textbackslash{}",
+        "<": r"\ensuremath{<}",
+        ">": r"\ensuremath{>}",
+    }
+)
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(cell.translate(_LATEX) for cell in cells) + " \\\\\n"
 
 
 def _latex_cells(r: Result) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
         supported = [arch for arch in archs if kernel.runs_on(arch)]
         for tile in kernel.tiles():
             if problem := _taken_by(kernel, tile, problems):
-                rows += [row for arch in supported for row in _rows(kernel, problem, tile, arch)]
+                rows += [row for arch in supported for row in launch_rows(kernel, problem, tile, arch)]
     return rows
 
 
@@ -89,7 +89,8 @@ def _first_choice(kind: Any) -> Any:
     return typing.get_args(kind)[0] if typing.get_origin(kind) is Literal else 1
 
 
-def _rows(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str) -> list[InspectRow]:
+def launch_rows(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str) -> list[InspectRow]:
+    """What each launch of the plan takes, in its order; one that comes back is one row. Raises CompileError."""
     calls = dict(kernel.calls(problem, tile))
     cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)
     rows = []

@@ -51,8 +51,9 @@ def _by_setting(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Sett
     for r in results:
         if r.problem in wanted and r.time_s_median is not None:
             # A kernel with one thread stands beside the threaded ones, since no more can be had of it.
+            name = ", ".join(filter(None, (r.device_name, r.isa)))
             for count in threads if r.threads == 1 else (r.threads,):
-                setting = Setting(r.device, r.device_name, count, r.mode, precision(r.dtype, r.numerics))
+                setting = Setting(r.device, name, count, r.mode, precision(r.dtype, r.numerics))
                 found[setting][r.problem].setdefault(r.kernel, r)
     return found
 

@@ -6,24 +6,28 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tabulate import tabulate
 
+from bench.measure.measurement import WITHIN
 from bench.measure.roofline import Ceiling
+from bench.record.reader import KernelTotal
 from bench.record.result import Result
 
 HEADERS = ("kernel", "time", "95 %", "GFLOP/s", "GB/s", "roof %", "speedup", "scratch", "by")
+NOTE = "intervals within one process; --processes 5 gives ones that hold for the next"
 _ALIGN = ("left", "right", "right", "right", "right", "right", "left", "right", "left")
 
 
 def run_table(results: Iterable[Result], style: str = "simple") -> str:
-    """One table a problem: its kernels fastest first, then those without a time and why."""
-    groups: dict[tuple[str, str], list[Result]] = {}
+    """One table a problem, mode and isa: its kernels fastest first, then those without a time and why."""
+    groups: dict[tuple[str, str, str], list[Result]] = {}
     for result in results:
-        groups.setdefault((result.problem, result.mode), []).append(result)
-    return "\n\n".join(_group(problem, mode, rows, style) for (problem, mode), rows in groups.items())
+        groups.setdefault((result.problem, result.mode, result.isa), []).append(result)
+    return "\n\n".join(group_table(rows, style) for rows in groups.values())
 
 
-def _group(problem: str, mode: str, rows: list[Result], style: str) -> str:
+def group_table(rows: Sequence[Result], style: str = "simple") -> str:
+    """The table of rows that share problem, mode and isa."""
     timed = [r for r in rows if r.time_s_median]
-    parts = [_title(problem, mode, rows)]
+    parts = [_title(rows)]
     if timed:
         several = len({r.threads for r in rows}) > 1
         lines = [(r.time_s_median or 0.0, _cells(r, several)) for r in timed] + list(_limits(timed, several))
@@ -39,24 +43,41 @@ def _group(problem: str, mode: str, rows: list[Result], style: str) -> str:
     return ("\n\n" if style == "github" else "\n").join(parts)
 
 
-def _filled(cells: list[Sequence[str]], style: str) -> str:
-    """The table without the columns that are empty throughout."""
-    keep = [i for i in range(len(HEADERS)) if any(row[i] for row in cells)]
-    table: str = tabulate(
-        [[row[i] for i in keep] for row in cells],
-        [HEADERS[i] for i in keep],
-        tablefmt=style,
-        colalign=[_ALIGN[i] for i in keep],
-        disable_numparse=True,
-    )
-    return table
+def scope_note(results: Iterable[Result]) -> str:
+    """What intervals within one process do not say, if any of the rows has one; else nothing."""
+    return NOTE if any(r.interval == WITHIN for r in results) else ""
 
 
-def _title(problem: str, mode: str, rows: list[Result]) -> str:
-    threads = max(r.threads for r in rows)
+def _filled(cells: Sequence[Sequence[str]], style: str) -> str:
+    """The table without the columns that are empty throughout; tabulate would take several times as long."""
+    columns = [(header, *column) for header, column in zip(HEADERS, zip(*cells, strict=True), strict=True)]
+    filled = [(column, align) for column, align in zip(columns, _ALIGN, strict=True) if any(column[1:])]
+    header, *lines = zip(*(_padded(column, align) for column, align in filled), strict=True)
+    if style == "github":
+        rule = "|".join(_github_rule(len(name), align) for name, (_, align) in zip(header, filled, strict=True))
+        drawn = [f"| {' | '.join(line)} |" for line in (header, *lines)]
+        return "\n".join([drawn[0], f"|{rule}|", *drawn[1:]])
+    return "\n".join("  ".join(line).rstrip() for line in (header, ["-" * len(name) for name in header], *lines))
+
+
+def _padded(column: Sequence[str], align: str) -> list[str]:
+    """The cells of a column, all equally wide."""
+    width = max(map(len, column))
+    return [cell.ljust(width) if align == "left" else cell.rjust(width) for cell in column]
+
+
+def _github_rule(width: int, align: str) -> str:
+    return f":{'-' * (width + 1)}" if align == "left" else f"{'-' * (width + 1)}:"
+
+
+def _title(rows: Sequence[Result]) -> str:
+    threads, processes = max(r.threads for r in rows), max(r.processes for r in rows)
+    facts = [rows[0].mode, f"{threads} thread{'s' * (threads > 1)}"]
+    facts += [rows[0].isa] if rows[0].isa else []
+    facts += [f"{processes} processes"] if processes > 1 else []
     baseline = next((r.baseline for r in rows if r.baseline), "")
     against = f"; speedup against {baseline}" if baseline else ""
-    return f"{problem}   {mode}, {threads} thread{'s' * (threads > 1)}{against}"
+    return f"{rows[0].problem}   {', '.join(facts)}{against}"
 
 
 def _cells(r: Result, several: bool) -> Sequence[str]:
@@ -158,8 +179,31 @@ def _digits(value: float) -> str:
     return f"{value:.{decimals}f}"
 
 
-def summary(results: Sequence[Result]) -> str:
+def totals_table(totals: Iterable[KernelTotal]) -> str:
+    """A line a kernel: rows by status, geometric mean and range of the speedups, and the best roofline."""
+    cells = [
+        (
+            t.kernel,
+            str(sum(t.statuses.values())),
+            str(t.statuses.get("ok", 0)),
+            ", ".join(f"{count} {status}" for status, count in t.statuses.items() if status != "ok"),
+            f"{t.speedup:.3g}x [{t.speedup_min:.3g}, {t.speedup_max:.3g}]" if t.speedup is not None else "",
+            _rate(t.roofline_pct),
+        )
+        for t in totals
+    ]
+    headers = ("kernel", "rows", "ok", "others", "speedup, mean [range]", "best roof %")
+    aligns = ("left", "right", "right", "left", "left", "right")
+    table: str = tabulate(cells, headers, colalign=aligns if cells else None, disable_numparse=True)
+    return table
+
+
+def summary(results: Iterable[Result]) -> str:
     """`91 rows: 89 ok, 2 unsupported`."""
-    tally = Counter(r.status for r in results)
-    counts = ", ".join(f"{count} {status}" for status, count in tally.most_common())
-    return f"{len(results)} rows: {counts}"
+    return status_line(Counter(r.status for r in results))
+
+
+def status_line(statuses: Counter[str]) -> str:
+    """The same from the counts."""
+    counts = ", ".join(f"{count} {status}" for status, count in statuses.most_common())
+    return f"{statuses.total()} rows: {counts}"

@@ -26,7 +26,7 @@ def _ticks(_context: Any) -> Any:
 def _move(_context: Any, target: Any, source: Any, nbytes: Any) -> Any:
     def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         to, start = (builder.inttoptr(address, ir.IntType(8).as_pointer()) for address in args[:2])
-        cgutils.raw_memcpy(builder, to, start, args[2], 1)
+        cast(Any, cgutils).raw_memcpy(builder, to, start, args[2], 1)
         return context.get_dummy_value()
 
     return types.void(target, source, nbytes), generate
@@ -45,7 +45,9 @@ def _counter():  # type: ignore[no-untyped-def]
 def ticks_per_s() -> float:
     """The counter's rate in this process, against CLOCK_MONOTONIC over a second."""
     _counter()
-    start, stop = _pair(), (time.sleep(CALIBRATION_S), _pair())[1]
+    start = _pair()
+    time.sleep(CALIBRATION_S)
+    stop = _pair()
     return float(stop[1] - start[1]) / (stop[0] - start[0])
 
 

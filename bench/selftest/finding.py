@@ -1,27 +1,43 @@
 """What a check has found, and the table of it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from textwrap import shorten
 from typing import NamedTuple
 
 from tabulate import tabulate
 
+from bench.measure.measurement import Measurement
+
+#: Called once a job is done.
+Tick = Callable[[], object]
+
 
 class Finding(NamedTuple):
-    """A figure with its bound; `holds` is None where there is nothing to hold: it could not be tested, or informs."""
+    """A figure with its bound. check: the check's name, and behind a colon what of it.
+
+    holds: None where there is nothing to hold, since it could not be tested, or is for information.
+    """
 
     check: str
     found: str
     bound: str
     holds: bool | None
 
+    @property
+    def name(self) -> str:
+        """The check that it belongs to."""
+        return self.check.partition(":")[0]
 
+
+#: Of what was found, in characters.
+WIDTH = 70
 MARKS = {True: "yes", False: "NO", None: "-"}
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """One line a finding."""
-    cells = [(f.check, f.found, f.bound, MARKS[f.holds]) for f in findings]
+    """One line a finding; long reasons are cut."""
+    cells = [(f.check, shorten(f.found, WIDTH, placeholder=" ..."), f.bound, MARKS[f.holds]) for f in findings]
     text: str = tabulate(cells, ("check", "found", "bound", "holds"), tablefmt="simple", disable_numparse=True)
     return text
 
@@ -29,3 +45,12 @@ def table(findings: Sequence[Finding]) -> str:
 def as_json(findings: Sequence[Finding], left_out: Sequence[str]) -> str:
     """The findings, and the checks that were not asked for."""
     return json.dumps({"findings": [f._asdict() for f in findings], "left_out": list(left_out)}, indent=2)
+
+
+def failures(check: str, rows: Sequence[Measurement]) -> list[Finding]:
+    """What stands in the place of figures where a kernel of ours has no time."""
+    return [
+        Finding(f"{check}: {row.kernel}", f"{row.status}: {row.reason}", "a time", False)
+        for row in rows
+        if row.interval is None
+    ]

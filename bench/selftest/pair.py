@@ -49,7 +49,8 @@ class PairProblem(Problem, frozen=True, kw_only=True):
 
     def tolerance(self, numerics: str) -> float:
         """As for a GEMM of k = n."""
-        return accumulation_error(numerics, self.dtype, self.n) + storing_error(numerics, self.dtype, largest_sum(self.n))
+        stored = storing_error(numerics, self.dtype, largest_sum(self.n))
+        return accumulation_error(numerics, self.dtype, self.n) + stored
 
     @property
     def flop(self) -> int:

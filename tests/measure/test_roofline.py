@@ -1,6 +1,7 @@
 """Ceilings: which a row needs, where it stands under them, and when it lies above."""
 
 import pytest
+from msgspec import structs
 
 from bench.measure.measurement import Measurement
 from bench.measure.roofline import COMPUTE, Bounds, Ceiling, ceiling, exceeded, level_bytes, needs, place
@@ -108,3 +109,29 @@ def test_bandwidth_accuses_only_operands_that_no_cache_can_hold(registry, rows, 
     problem = registry.problem(f"copy/m{rows}n4096/f32")
     times = [problem.traffic_bytes / 1.3e10] * 3
     assert bool(exceeded(row(*times), problem, Bounds(None, MEMORY_LIMIT), LLC)) == beyond
+
+
+def test_what_the_clock_gained_since_the_ceiling_is_out_of_the_share_in_cycles(registry):
+    problem = registry.problem(GEMM)
+    at_2_ghz = structs.replace(COMPUTE_LIMIT, clock_mhz=2000.0)
+    measured = row(39e-6, 40e-6, 41e-6, state={"clock_mhz": 2500.0})
+    found = place(measured, problem, Bounds(at_2_ghz, MEMORY_LIMIT))
+    assert found is not None
+    assert (found.pct, found.pct_cycles) == (pytest.approx(50), pytest.approx(40))
+
+
+@pytest.mark.parametrize(("ceiling_mhz", "row_mhz"), [(None, 2000.0), (2000.0, None)])
+def test_without_both_clocks_there_is_no_share_in_cycles(registry, ceiling_mhz, row_mhz):
+    limit = structs.replace(COMPUTE_LIMIT, clock_mhz=ceiling_mhz)
+    state = {} if row_mhz is None else {"clock_mhz": row_mhz}
+    found = place(row(39e-6, 40e-6, 41e-6, state=state), registry.problem(GEMM), Bounds(limit, MEMORY_LIMIT))
+    assert found is not None
+    assert found.pct_cycles is None
+
+
+def test_what_memory_bounds_has_no_share_in_cycles(registry):
+    problem = registry.problem("copy/m1000n1000/f32")
+    limit = structs.replace(MEMORY_LIMIT, clock_mhz=2000.0)
+    found = place(row(0.9e-3, 1e-3, 1.1e-3, state={"clock_mhz": 2000.0}), problem, Bounds(None, limit))
+    assert found is not None
+    assert (found.bound_by, found.pct_cycles) == ("memory", None)

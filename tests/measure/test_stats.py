@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from bench.measure.stats import Looks, correlation_time, median_interval, speedup
+from bench.measure.stats import (
+    Looks,
+    correlation_time,
+    median_interval,
+    outliers,
+    pooled_interval,
+    speedup,
+)
 
 
 def test_six_samples_give_their_range() -> None:
@@ -115,3 +122,116 @@ def test_speedup_uses_only_rounds_that_both_have() -> None:
 
 def test_speedup_needs_six_rounds() -> None:
     assert speedup([[1.0] * 5], [[1.0] * 5]) is None
+
+
+PROCESSES, SAMPLES, RUNS = 5, 100, 300
+KINDS = ("normal", "skewed", "autocorrelated", "bursts")
+
+
+def _processes(kind: str, rng: np.random.Generator, count: int, samples: int = SAMPLES) -> np.ndarray:
+    """Rows of samples, one a process: each process has a level of its own, 2 % (lognormal) from the next one's."""
+    noise = rng.normal(size=(count, samples))
+    if kind == "skewed":
+        noise = rng.exponential(size=(count, samples))
+    if kind == "autocorrelated":
+        for i in range(1, samples):
+            noise[:, i] = 0.8 * noise[:, i - 1] + 0.6 * noise[:, i]
+    if kind == "bursts":
+        noise = (np.array([_bursts(rng, samples) for _ in range(count)]) - 1) / 0.01
+    return np.exp(0.02 * rng.normal(size=(count, 1))) * (1 + 0.01 * noise)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def simulated(request: pytest.FixtureRequest) -> tuple[float, list[np.ndarray]]:
+    """The grand median, over all processes that there could be, and runs of five processes."""
+    rng = np.random.default_rng(KINDS.index(request.param))
+    truth = float(np.median(_processes(request.param, rng, 4000)))
+    return truth, [_processes(request.param, rng, PROCESSES) for _ in range(RUNS)]
+
+
+def test_five_processes_cover_the_median_of_all_that_there_could_be(simulated: tuple[float, list[np.ndarray]]) -> None:
+    truth, runs = simulated
+    hits = [interval.low <= truth <= interval.high for interval in map(pooled_interval, runs)]
+    assert sum(hits) / len(hits) >= 0.92
+
+
+def test_one_process_covers_it_far_too_seldom(simulated: tuple[float, list[np.ndarray]]) -> None:
+    """The reason for several processes: its own samples do not show what the next process will find."""
+    truth, runs = simulated
+    hits = [interval.low <= truth <= interval.high for interval in (median_interval(run[0]) for run in runs)]
+    assert sum(hits) / len(hits) < 0.8
+
+
+def test_speedups_of_five_processes_cover_the_ratio_where_both_are_noisy(
+    simulated: tuple[float, list[np.ndarray]],
+) -> None:
+    """Both contenders share the process's level; each is placed by itself besides, 1 % from process to process."""
+    _, runs = simulated
+    rng, hits = np.random.default_rng(9), []
+    for run in runs:
+        placed = np.exp(0.01 * rng.normal(size=(2, PROCESSES, 1)))
+        base = 2.0 * run * placed[0] * (1 + 0.01 * rng.random(run.shape))
+        own = run * placed[1] * (1 + 0.01 * rng.random(run.shape))
+        ratio = speedup(base.tolist(), own.tolist())
+        assert ratio is not None
+        hits.append(ratio.low <= 2.0 <= ratio.high)
+    assert sum(hits) / len(hits) >= 0.92
+
+
+def test_one_group_is_asked_for_itself() -> None:
+    samples = np.random.default_rng(4).normal(1, 0.01, 50)
+    assert pooled_interval([samples]) == median_interval(samples)
+
+
+def test_processes_weigh_the_same_however_many_samples_each_has() -> None:
+    """The first, with a hundred times the samples, would draw a median of all samples to itself."""
+    assert pooled_interval([[1.0] * 1000, [2.0] * 10, [3.0] * 10]).median == 2.0
+
+
+def test_equal_processes_leave_no_doubt() -> None:
+    interval = pooled_interval([[1.0, 2.0, 3.0]] * 5)
+    assert (interval.low, interval.median, interval.high) == (2.0, 2.0, 2.0)
+
+
+def test_the_interval_between_processes_is_students() -> None:
+    # Logarithms of the medians 0, 1, 2: mean 1, standard deviation 1; t(0.975, 2) = 4.3027 (any table).
+    interval = pooled_interval([[1.0], [math.e], [math.e**2]])
+    assert math.log(interval.high / interval.median) == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
+    assert math.log(interval.median / interval.low) == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
+
+
+def test_speedup_over_processes_pairs_samples_within_each() -> None:
+    """Process by process both are slower; a ratio across processes would be anything between 0.5 and 8."""
+    base = [[2.0 * scale] * 12 for scale in (1.0, 2.0, 4.0)]
+    own = [[scale] * 12 for scale in (1.0, 2.0, 4.0)]
+    ratio = speedup(base, own)
+    assert ratio is not None
+    assert (ratio.low, ratio.median, ratio.high, ratio.method) == (2.0, 2.0, 2.0, "abba-quads")
+    assert ratio.minima == 2.0
+
+
+def test_the_ratio_of_minima_is_that_of_the_fastest_samples_of_all_processes() -> None:
+    base, own = [[4.0] * 6, [3.0] * 5 + [2.0]], [[1.0] * 6, [0.5] + [1.0] * 5]
+    ratio = speedup(base, own)
+    assert ratio is not None
+    assert ratio.minima == 4.0
+
+
+def test_a_process_with_too_few_rounds_leaves_no_ratio() -> None:
+    assert speedup([[1.0] * 12, [1.0] * 5], [[1.0] * 12, [1.0] * 12]) is None
+
+
+@pytest.mark.parametrize(
+    ("samples", "count"),
+    [
+        # Quartiles 2 and 4 of 1 to 5: the reach is 3 times 2, to -4 and 10.
+        ([1.0, 2.0, 3.0, 4.0, 5.0], 0),
+        ([1.0, 2.0, 3.0, 4.0, 10.0], 0),
+        ([1.0, 2.0, 3.0, 4.0, 10.1], 1),
+        ([-4.1, 2.0, 3.0, 4.0, 10.1], 2),
+        ([1.0] * 9 + [1.1], 1),
+        ([1.0], 0),
+    ],
+)
+def test_outliers_lie_three_interquartile_ranges_outside(samples: list[float], count: int) -> None:
+    assert outliers(samples) == count

@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bench.measure.measurement import Part
 from bench.measure.roofline import Ceiling
 from bench.measure.stats import Ratio
 from bench.record.result import Result
-from bench.record.store import Run, Store
+from bench.record.store import Layer, Run, Store
 
 RUN = Run("r1", {"cpu": "some"}, "2026-01-01T00:00:00", ("smoke",), "kernelmark run smoke", {"blas": []}, "c0ffee", {})
 
@@ -247,14 +248,106 @@ def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
     with sqlite3.connect(path) as db:
         since = ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s")
         since += ("interval", "outliers", "speedup_of_minima", "repeated", "threads_used", "affinity", "load")
-        for name in (*since, "steal_pct", "roofline_pct_cycles", "part_blob"):
+        for name in (*since, "steal_pct", "roofline_pct_cycles", "spread_s", "part_blob"):
             db.execute(f'ALTER TABLE result DROP COLUMN "{name}"')
         db.execute("ALTER TABLE ratio DROP COLUMN minima")
         db.execute("DROP TABLE ceiling")
         db.execute("DROP TABLE layer")
+        db.execute("DROP TABLE pending")
         db.execute("PRAGMA user_version = 1")
     store = Store(path)
     ((row, dims),) = store.results(RUN.run_id)
     assert (row, dims) == (result(), {"m": 1})
     assert store.ceilings(RUN.run_id) == []
     store.close()
+
+
+def fill(store, *groups, run_id="r1"):
+    """A row for each (m, mode, isa), the kernel numbered."""
+    for i, (m, mode, isa) in enumerate(groups):
+        names = {"run_id": run_id, "problem": f"copy/m{m}n1/f32", "kernel": f"copy/a.k{i}", "mode": mode, "isa": isa}
+        store.add(result(**names), {"m": m}, [], None)
+
+
+APART = [(1, "cold", ""), (2, "cold", ""), (1, "hot", ""), (1, "cold", ""), (1, "cold", "avx2"), (2, "cold", "")]
+
+
+def grouped(store, **options):
+    return [[int(row.kernel.partition(".k")[2]) for row in rows] for rows in store.groups("r1", **options)]
+
+
+def test_groups_gather_what_stands_apart_in_the_order_of_appearance(begun):
+    fill(begun, *APART)
+    assert grouped(begun) == [[0, 3], [1, 5], [2], [4]]
+    assert begun.group_count("r1") == 4
+
+
+@pytest.mark.parametrize(("offset", "found"), [(0, [[0, 3], [1, 5]]), (2, [[2], [4]]), (3, [[4]]), (4, [])])
+def test_groups_can_be_asked_for_by_the_page(begun, offset, found):
+    fill(begun, *APART)
+    assert grouped(begun, limit=2, offset=offset) == found
+
+
+def test_groups_of_more_rows_than_are_fetched_at_a_time_are_whole(begun):
+    fill(begun, *((m % 2, "cold", "") for m in range(1101)))
+    assert grouped(begun) == [list(range(0, 1101, 2)), list(range(1, 1101, 2))]
+
+
+def test_rows_of_runs_that_were_written_at_the_same_time_stay_apart(begun):
+    begun.begin(msgspec.structs.replace(RUN, run_id="r2"))
+    for m in range(3):
+        fill(begun, (m, "cold", ""))
+        fill(begun, (m + 10, "cold", ""), (m + 10, "hot", ""), run_id="r2")
+    assert [row.problem for row, _ in begun.results("r1")] == [f"copy/m{m}n1/f32" for m in range(3)]
+    assert (begun.group_count("r1"), begun.group_count("r2"), begun.group_count("r3")) == (3, 6, 0)
+    assert begun.statuses("r2") == {"ok": 6}
+    assert list(begun.results("r3")) == []
+
+
+def test_totals_of_a_kernel_are_rows_by_status_and_the_geometric_mean_of_its_speedups(begun):
+    rows = [{"speedup": 2.0, "roofline_pct": 40.0}, {"speedup": 8.0, "roofline_pct": 30.0}, {"status": "wrong"}, {}]
+    for threads, values in enumerate(rows, 1):
+        begun.add(result(threads=threads, **values), {}, [], None)
+    begun.add(result(kernel="gemm/a.bad", status="failed"), {}, [], None)
+    good, bad = begun.kernel_totals("r1")
+    assert (good.kernel, good.statuses, good.roofline_pct) == ("gemm/a.b", {"ok": 3, "wrong": 1}, 40)
+    assert (good.speedup, good.speedup_min, good.speedup_max) == (pytest.approx(4), 2, 8)
+    assert (bad.statuses, bad.speedup, bad.roofline_pct) == ({"failed": 1}, None, None)
+
+
+def test_cases_come_in_their_order_with_the_medians_of_their_processes(begun):
+    begun.add(result(kernel="gemm/a.c"), {}, [1.0, 2.0, 3.0], None, [Part(1, 1.0), Part(2, 2.5)])
+    begun.add(result(), {}, [], None)
+    assert [(row.kernel, list(row.medians)) for row in begun.cases("r1")] == [
+        ("gemm/a.b", []),
+        ("gemm/a.c", [1.0, 2.5]),
+    ]
+    assert begun.parts("r1", result(kernel="gemm/a.c").case) == [Part(1, 1.0), Part(2, 2.5)]
+
+
+def test_layer_results_are_the_rows_of_the_layers_alone(begun):
+    fill(begun, *APART)
+    begun.add_layer("r1", Layer("net", "copy/m2n1/f32", "forward", 3))
+    assert [row.kernel for row in begun.layer_results("r1")] == ["copy/a.k1", "copy/a.k5"]
+
+
+def test_a_snapshot_does_not_see_what_others_write_meanwhile(begun):
+    other = Store(begun.path)
+    fill(begun, *APART[:2])
+    with begun.snapshot():
+        assert begun.group_count("r1") == 2
+        other.add(result(kernel="gemm/a.new"), {}, [], None)
+        assert len(list(begun.results("r1"))) == 2
+    assert len(list(begun.results("r1"))) == 3
+    other.close()
+
+
+def test_a_file_that_breaks_while_it_is_read_is_one_line(begun, complaint):
+    fill(begun, *((m, "cold", "") for m in range(300)))
+    begun.close()
+    content = bytearray(begun.path.read_bytes())
+    content[16384:] = b"\xff" * (len(content) - 16384)
+    begun.path.write_bytes(content)
+    broken = Store(begun.path)
+    assert complaint(lambda: list(broken.results("r1"))).startswith(f"{begun.path}: cannot be read: ")
+    broken.close()

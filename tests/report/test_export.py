@@ -19,7 +19,7 @@ CONTRACT = (
     "max_error,error_bound,scratch_bytes,seed,clock_mhz,temperature_c,power_w,energy_j,versions,git_commit,"
     "started_at,processes,isa,stopped_by,disturbed,tunables,count,bound_by,ceiling_gflop_per_s,ceiling_gbyte_per_s,"
     "executed_flop,setup_s,interval,outliers,speedup_of_minima,attempt,repeated,threads_used,affinity,"
-    "load,steal_pct,roofline_pct_cycles"
+    "load,steal_pct,roofline_pct_cycles,spread_s"
 )
 REASON = 'c[0, 1] is 2, expected "1"'
 IDENTITY = {"run_id": "r", "suite": "s", "provider": "a", "device": "cpu", "device_name": "d", "mode": "cold"}
@@ -127,3 +127,27 @@ def test_a_run_without_rows_can_be_exported(store, style):
     out = io.StringIO()
     WRITERS[style](store, "r", out)
     assert out.getvalue().endswith("\n")
+
+
+def test_what_latex_would_read_stays_text(store):
+    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
+    row = Result(**IDENTITY, **KIND, **GEMM, status="ok", reason="", kernel="gemm/a_b&c#d~e^f{g}<h>$i\\j")
+    store.add(row, {}, [], None)
+    out = io.StringIO()
+    WRITERS["latex"](store, "r", out)
+    (line,) = [line for line in out.getvalue().splitlines() if "gemm/a" in line]
+    assert (
+        line.split(" & ")[1] == r"gemm/a\_b\&c\#d\textasciitilde{}e\textasciicircum{}f\{g\}"
+        r"\ensuremath{<}h\ensuremath{>}\$i\textbackslash{}j"
+    )
+
+
+def test_markdown_notes_once_that_intervals_are_within_one_process(store):
+    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
+    for m, scope in ((1, "within-process"), (2, "within-process"), (3, "between-processes")):
+        values = {**IDENTITY, **KIND, **GEMM, "problem": f"gemm/m{m}n1k1/f32/NT", "status": "ok", "reason": ""}
+        store.add(Result(**values, kernel="gemm/a.b", time_s_median=1e-3, interval=scope), {}, [], None)
+    out = io.StringIO()
+    WRITERS["markdown"](store, "r", out)
+    assert out.getvalue().count("intervals within one process") == 1
+    assert out.getvalue().splitlines()[-1].startswith("intervals within")

@@ -4,8 +4,18 @@ import msgspec
 import pytest
 
 from bench.measure.roofline import Ceiling
+from bench.record.reader import KernelTotal
 from bench.record.result import Result
-from bench.report.tables import ceiling_table, run_table, seconds, size, spread, summary
+from bench.report.tables import (
+    ceiling_table,
+    run_table,
+    scope_note,
+    seconds,
+    size,
+    spread,
+    summary,
+    totals_table,
+)
 
 
 def result(kernel="gemm/a.b", **values):
@@ -91,6 +101,43 @@ def test_each_problem_and_mode_has_a_table_of_its_own():
     ]
 
 
+def test_each_instruction_set_has_a_table_of_its_own_and_is_in_its_title():
+    tables = run_table([timed("gemm/a.b"), timed("gemm/a.b", isa="avx2"), timed("gemm/a.c")]).split("\n\n")
+    assert [table.splitlines()[0] for table in tables] == [
+        "gemm/m8n8k8/f32/NT   cold, 1 thread",
+        "gemm/m8n8k8/f32/NT   cold, 1 thread, avx2",
+    ]
+    assert "a.c" in tables[0]
+
+
+def test_several_processes_are_in_the_title():
+    assert lines(timed("gemm/a.b", processes=5))[0].endswith("cold, 1 thread, 5 processes")
+
+
+def test_intervals_within_one_process_are_noted_and_no_others():
+    within, between = timed("gemm/a.b", interval="within-process"), timed("gemm/a.b", interval="between-processes")
+    assert scope_note([between, within]) == (
+        "intervals within one process; --processes 5 gives ones that hold for the next"
+    )
+    assert scope_note([between, result(status="wrong")]) == ""
+
+
+def test_names_stand_to_the_left_and_numbers_to_the_right_in_columns_of_one_width():
+    rows = timed("gemm/a.first", 1e-3), timed("gemm/a.b", 123e-6, gflop_per_s=4.56, samples=12, stopped_by="time")
+    assert lines(*rows)[1:] == [
+        "kernel      time  GFLOP/s  by",
+        "-------  -------  -------  --------",
+        "a.b       123 us     4.56  time, 12",
+        "a.first  1.00 ms     12.3  ci, 7",
+    ]
+    assert lines(*rows, style="github")[2:] == [
+        "| kernel  |    time | GFLOP/s | by       |",
+        "|:--------|--------:|--------:|:---------|",
+        "| a.b     |  123 us |    4.56 | time, 12 |",
+        "| a.first | 1.00 ms |    12.3 | ci, 7    |",
+    ]
+
+
 def test_kernels_are_told_apart_by_thread_counts_where_there_are_several():
     table = "\n".join(lines(timed("gemm/a.b"), timed("gemm/a.b", threads=4)))
     assert "a.b (t1)" in table
@@ -129,6 +176,16 @@ def test_there_is_no_spread_without_a_whole_interval(missing):
     known = {"time_s_median": 1.0, "time_s_ci95_low": 0.5, "time_s_ci95_high": 2.0}
     assert spread(result(**known)) == "-50.0 +100.0 %"
     assert spread(result(**{**known, missing: None})) == ""
+
+
+def test_totals_have_a_line_for_each_kernel():
+    totals = [
+        KernelTotal("gemm/a.b", {"ok": 3, "wrong": 2}, 1.5, 0.5, 4.0, 61.2),
+        KernelTotal("gemm/a.c", {"failed": 1}, None, None, None, None),
+    ]
+    good, bad = totals_table(totals).splitlines()[2:]
+    assert good.split() == ["gemm/a.b", "5", "3", "2", "wrong", "1.5x", "[0.5,", "4]", "61.2"]
+    assert bad.split() == ["gemm/a.c", "1", "0", "1", "failed"]
 
 
 def test_the_summary_counts_rows_by_status():

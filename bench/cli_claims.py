@@ -1,0 +1,67 @@
+"""The command `claims`: verdicts on the founding claims, from a run or from what this machine measured."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from bench.cli_options import AGAINST, INTERRUPTED, OK, db_option, file_option
+
+
+@click.command()
+@click.argument("run_id", required=False, metavar="[RUN]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@file_option("--csv", "csv_path", text="Write a row for each number here too.")
+@click.option(
+    "--prices",
+    "prices_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML: what an hour of each device costs. [default: the founding texts' figures]",
+)
+@click.option("--only", metavar="ID,..", help="Only these claims.")
+@db_option
+def claims(
+    run_id: str | None,
+    as_json: bool,
+    csv_path: Path | None,
+    prices_path: Path | None,
+    only: str | None,
+    db: Path | None,
+) -> None:
+    """The founding claims, each confirmed, refuted or neither, from the rows of a run.
+
+    Without RUN: from the latest cold rows of this machine; what is missing is measured first, in about ten minutes.
+    """
+    from bench.experiments import Measured, measure_missing
+    from bench.plan.discovery import discover
+    from bench.record.store import Store, default_store
+    from bench.report.claims import catalog, claims_rows, prices, views
+    from bench.report.export import check_writable, write_text
+
+    wanted = tuple(name.strip() for name in only.split(",")) if only is not None else ()
+    chosen, paid, registry = catalog.claims(wanted), prices.load_prices(prices_path), discover()
+    if csv_path is not None:
+        check_writable(csv_path)
+    store = Store(db or default_store(), create=run_id is None)
+    try:
+        if run_id is None:
+            found = measure_missing(store, chosen, registry, lambda line: click.echo(line, err=True))
+        else:
+            found = Measured([store.find_run(run_id)["run_id"]])
+        if prices_path is not None:
+            prices.check_known(paid, prices_path, store, found.run_ids)
+        answers = claims_rows(store, found.run_ids, registry, paid, wanted, here=run_id is None)
+    finally:
+        store.close()
+    if as_json:
+        views.write_json(answers, sys.stdout)
+    else:
+        click.echo(views.heading(answers, found.run_ids, run_id is None) + "\n\n" + views.render(answers))
+    if csv_path is not None:
+        write_text(csv_path, lambda out: views.write_csv(answers, out))
+    if not found.finished:
+        sys.exit(INTERRUPTED)
+    sys.exit(AGAINST if found.against else OK)
+
+
+COMMANDS = (claims,)

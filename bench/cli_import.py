@@ -1,0 +1,40 @@
+"""The command `kernelmark import`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.cli_options import db_option, plugin_option
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@plugin_option
+@db_option
+def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path | None) -> None:
+    """Results from elsewhere as runs of their own: pytest-benchmark JSON, nvbench JSON, kernelmark CSV.
+
+    All files or none. A name, group or parameter that is the id of a problem of ours puts its row beside our kernels.
+    """
+    from bench.plan.discovery import discover
+    from bench.record.importing import import_files
+    from bench.record.store import default_store
+
+    registry = discover(plugins)
+    for found in import_files(db or default_store(), files, lambda text: _problem(registry, text)):
+        again = f" (imported before, as run {found.before})" if found.before else ""
+        click.echo(f"run {found.run_id}: {found.rows} row{'s' * (found.rows != 1)} from {found.path}{again}")
+
+
+def _problem(registry: Any, text: str) -> Any:
+    """The problem with this id, or None for what is no id of ours."""
+    from bench.plan.errors import UsageError
+
+    try:
+        return registry.problem(text)
+    except UsageError:
+        return None
+
+
+COMMANDS = (import_command,)

@@ -1,0 +1,102 @@
+"""The experiments of claims: what of them no run of this machine holds yet is measured, into a run of its own."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from bench import runner
+from bench.isolation import Execute, Workers
+from bench.measure.device import choose_devices
+from bench.measure.lock import exclusive
+from bench.measure.machine import machine
+from bench.measure.measurement import Measurement
+from bench.measure.timing import now
+from bench.plan.case import Job, Plan, WorkerKey
+from bench.plan.registry import Registry
+from bench.record.store import Store
+from bench.report.claims.catalog import Claim, Experiment, experiment
+from bench.report.claims.evidence import Known
+from bench.report.claims.problems import Layered, chosen, missing_here, plan
+
+#: No problem is begun after so many seconds: one may take a minute, and ten minutes are the promise.
+BUDGET_S = 510.0
+#: Told what goes on.
+Say = Callable[[str], None]
+
+
+class Measured(NamedTuple):
+    """The runs of this machine, the latest last; whether all was measured that can be; rows that went against it."""
+
+    run_ids: list[str]
+    finished: bool = True
+    against: int = 0
+
+
+class Fresh:
+    """Measures jobs in as many fresh processes as the experiment at hand asks for."""
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute, self.processes = execute, 1
+
+    def __call__(self, job: Job, key: WorkerKey, processes: int) -> list[Measurement]:
+        return self._execute(job, key, self.processes)
+
+
+def own_runs(store: Store) -> list[str]:
+    """The runs that were made on this machine, the latest last."""
+    here = json.loads(json.dumps(machine()))
+    return [run_id for run_id in store.run_ids() if store.run(run_id).machine == here]
+
+
+def measure_missing(
+    store: Store, claims: Sequence[Claim], registry: Registry, say: Say, budget_s: float = BUDGET_S
+) -> Measured:
+    """Measure what the claims' experiments lack. Raises UsageError where another run is using the GPU."""
+    run_ids, devices = own_runs(store), choose_devices("auto")
+    left = _left(Known(store, run_ids), claims, registry, devices)
+    if not left:
+        return Measured(run_ids)
+    suites = [chosen(layers) for _, layers in left]
+    whole = Plan(devices, ceilings=False, suites=tuple(name for asked, _ in left for name in asked.problems))
+    with exclusive(devices, False), Workers() as workers:
+        fresh = Fresh(workers.run)
+        session = runner.Session(store, suites, whole, fresh)
+        say(f"run {session.run_id} measures what is missing, for at most about {(budget_s + 90) / 60:.0f} minutes")
+        end_s, finished = now() + budget_s, True
+        for asked, layers in left:
+            fresh.processes = asked.processes
+            finished = finished and _measure(session, asked, layers, registry, plan(asked, devices), say, end_s)
+    return Measured([*run_ids, session.run_id], finished, session.against)
+
+
+def _left(
+    known: Known, claims: Sequence[Claim], registry: Registry, devices: tuple[str, ...]
+) -> list[tuple[Experiment, list[Layered]]]:
+    """The experiments that can be made here and of which something is missing, each once, with what is missing."""
+    asked = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks) if not missing_here(e)}
+    found = ((e, known.lacks(e, registry, devices)) for e in asked.values())
+    return [(e, layers) for e, layers in found if layers]
+
+
+def _measure(
+    session: runner.Session,
+    asked: Experiment,
+    layers: Sequence[Layered],
+    registry: Registry,
+    how: Plan,
+    say: Say,
+    end_s: float,
+) -> bool:
+    """Measure problems one by one until the time is over; False where somebody interrupts."""
+    began_s, rows = now(), Counter[str]()
+    say(f"{asked.id}: {asked.title}; {len(layers)} problem{'s' * (len(layers) > 1)}")
+    for number, layer in enumerate(layers):
+        if now() > end_s:
+            say(f"  the time is over: {len(layers) - number} problems are left; the same command goes on with them")
+            break
+        if not runner.run_suites(session, [chosen([layer])], registry, how, lambda r: rows.update([r.status])):
+            return False
+    statuses = ", ".join(f"{count} {status}" for status, count in rows.items()) or "no rows"
+    say(f"  {statuses} in {now() - began_s:.0f} s")
+    return True

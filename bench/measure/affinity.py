@@ -1,0 +1,107 @@
+"""Which CPUs a worker keeps to, and which of its threads really work."""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+CPUS = Path("/sys/devices/system/cpu")
+NODES = Path("/sys/devices/system/node")
+TASKS = Path("/proc/self/task")
+#: A thread that ran less than this share of the busiest one's time has not worked but waited.
+WORKING_SHARE = 0.1
+
+
+def pin(threads: int) -> None:
+    """Keep this process to as many CPUs as it has threads; where it has no more CPUs than that, to those it has."""
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    usable = os.sched_getaffinity(0)
+    if threads >= len(usable):
+        return
+    chosen = spread(usable, threads)
+    for task in TASKS.iterdir():  # threads that libraries made when they were loaded keep the CPUs they had then
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(task.name), chosen)
+
+
+def spread(usable: Iterable[int], count: int) -> list[int]:
+    """So many of the CPUs: one of each core before a second of any, and a NUMA node's cores before the next one's."""
+    left = set(usable)
+    nodes = [sorted(node & left) for node in _nodes()] or [sorted(left)]
+    nodes.sort(key=lambda node: -len(_first_of_each_core(node)))  # the one with most room first
+    firsts = [cpu for node in nodes for cpu in _first_of_each_core(node)]
+    seconds = [cpu for node in nodes for cpu in node if cpu not in firsts]
+    return sorted((firsts + seconds)[:count])
+
+
+def _first_of_each_core(cpus: list[int]) -> list[int]:
+    return [cpu for cpu in cpus if cpu == min(core_of(cpu) & set(cpus))]
+
+
+def core_of(cpu: int) -> set[int]:
+    """The hardware threads of the core that this CPU belongs to, itself among them."""
+    for name in ("core_cpus_list", "thread_siblings_list"):  # the second is the older name
+        try:
+            return cpus_in((CPUS / f"cpu{cpu}/topology/{name}").read_text()) | {cpu}
+        except (OSError, ValueError):
+            continue
+    return {cpu}
+
+
+def _nodes() -> list[set[int]]:
+    """The CPUs of each NUMA node; none where the system does not tell."""
+    try:
+        return [cpus_in(path.read_text()) for path in sorted(NODES.glob("node*/cpulist"))]
+    except (OSError, ValueError):
+        return []
+
+
+def cpus_in(text: str) -> set[int]:
+    """The CPUs of a list as the kernel writes it: `0-3,8`."""
+    ranges = [part.partition("-") for part in text.strip().split(",") if part]
+    return {cpu for low, _, high in ranges for cpu in range(int(low), int(high or low) + 1)}
+
+
+def affinity() -> str:
+    """The CPUs that this process may use, as the kernel writes a list: `0-3,8`; empty where nobody tells."""
+    return listed(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ""
+
+
+def listed(cpus: Iterable[int]) -> str:
+    """`0-3,8`."""
+    runs: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if runs and cpu == runs[-1][-1] + 1:
+            runs[-1].append(cpu)
+        else:
+            runs.append([cpu])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+class WorkingThreads:
+    """How many threads of this process worked while it lasted; `count` is None where the system does not tell."""
+
+    count: int | None = None
+
+    def __enter__(self) -> Self:
+        self._before = _thread_times()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        grown = [ns - self._before.get(task, 0) for task, ns in _thread_times().items()]
+        if grown and max(grown) > 0:
+            self.count = sum(ns > WORKING_SHARE * max(grown) for ns in grown)
+
+
+def _thread_times() -> dict[str, int]:
+    """Nanoseconds that each thread has been on a CPU."""
+    times = {}
+    try:
+        for task in TASKS.iterdir():
+            times[task.name] = int((task / "schedstat").read_text().split()[0])
+    except (OSError, ValueError, IndexError):  # a thread may end between listing and reading it
+        pass
+    return times

@@ -1,0 +1,100 @@
+"""Instruction sets: the environment in which a fresh process's libraries keep to one, and whether this CPU has it."""
+
+import os
+import platform
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.plan.errors import UsageError
+
+CPUINFO = Path("/proc/cpuinfo")
+
+
+class Isa(NamedTuple):
+    """The flags a CPU needs, the libraries' names for it, and what NumPy may use of what it dispatches."""
+
+    flags: tuple[str, ...]
+    openblas: str
+    onednn: str
+    mkl: str
+    torch: str
+    llvm: str
+    numpy: tuple[str, ...]
+
+
+_SSE = ("SSE", "SSE2", "SSE3", "SSSE3", "SSE41", "POPCNT", "SSE42")
+_AVX = (*_SSE, "AVX", "F16C")
+_AVX2 = (*_AVX, "FMA3", "AVX2", "X86_V3")
+#: A newer one holds the older ones. NumPy gets to keep everything under avx512, of which it has many parts.
+ISAS = {
+    "sse": Isa(("sse4_2",), "Nehalem", "SSE41", "SSE4_2", "default", "nehalem", _SSE),
+    "avx": Isa(("avx",), "Sandybridge", "AVX", "AVX", "default", "sandybridge", _AVX),
+    "avx2": Isa(("avx2", "fma"), "Haswell", "AVX2", "AVX2", "avx2", "haswell", _AVX2),
+    "avx512": Isa(
+        ("avx2", "fma", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"),
+        "SkylakeX",
+        "AVX512_CORE",
+        "AVX512",
+        "avx512",
+        "skylake-avx512",
+        (),
+    ),
+}
+
+
+def choose_isas(text: str | None) -> tuple[str, ...]:
+    """`sse,avx2` as words, each once; without text the libraries choose. Raises UsageError for what cannot be had."""
+    if text is None:
+        return ("",)
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    for word in words:
+        if word not in ISAS:
+            raise UsageError(f"--isa {word or repr(text)}: unknown; expected some of {', '.join(ISAS)}, with commas")
+    flags = _cpu_flags()
+    for word in words:
+        if missing := [flag for flag in ISAS[word].flags if flag not in flags]:
+            here = ", ".join(name for name, isa in ISAS.items() if flags.issuperset(isa.flags)) or "none of them"
+            raise UsageError(f"--isa {word}: this CPU has no {' '.join(missing)}; it has {here}")
+    return words
+
+
+def _cpu_flags() -> frozenset[str]:
+    """Raises UsageError on what is no x86 CPU."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        raise UsageError(f"--isa is for x86 CPUs, this one is {platform.machine()}; leave it out")
+    try:
+        lines = CPUINFO.read_text().splitlines()
+    except OSError:
+        raise UsageError(f"--isa: {CPUINFO} does not tell what this CPU has; leave it out") from None
+    return frozenset(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
+
+
+def environment(isa: str) -> dict[str, str]:
+    """The variables to start a process with, so that its libraries keep to an instruction set; none for ""."""
+    if not isa:
+        return {}
+    chosen = ISAS[isa]
+    variables = {
+        "OPENBLAS_CORETYPE": chosen.openblas,
+        "ONEDNN_MAX_CPU_ISA": chosen.onednn,
+        "MKL_ENABLE_INSTRUCTIONS": chosen.mkl,
+        "ATEN_CPU_CAPABILITY": chosen.torch,
+        "NUMBA_CPU_NAME": chosen.llvm,
+        # Given, lest those of this CPU be added to the named one's; our kernels read them.
+        "NUMBA_CPU_FEATURES": ",".join(f"+{flag.replace('_', '.')}" for flag in chosen.flags),
+    }
+    if disabled := _numpy_beyond(chosen):
+        variables["NPY_DISABLE_CPU_FEATURES"] = " ".join(disabled)
+    return variables
+
+
+def _numpy_beyond(isa: Isa) -> list[str]:
+    """What NumPy dispatches to here beyond the instruction set; its baseline, at most SSE4.2, cannot be disabled."""
+    already = os.environ.get("NPY_DISABLE_CPU_FEATURES", "").replace(",", " ").split()
+    if not isa.numpy:
+        return already
+    config: dict[str, dict[str, list[str]]] = np.show_config(mode="dicts")  # type: ignore[assignment]
+    found = config.get("SIMD Extensions", {}).get("found", [])
+    return already + [feature for feature in found if feature not in isa.numpy]

@@ -1,0 +1,230 @@
+"""The state of the machine between two looks, and why samples that were taken meanwhile are not to be kept."""
+
+import math
+import os
+import resource
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from bench.measure.affinity import core_of
+from bench.measure.memory import CGROUP
+from bench.measure.timing import now
+
+STAT = Path("/proc/stat")
+CPUINFO = Path("/proc/cpuinfo")
+CPUS = Path("/sys/devices/system/cpu")
+POWERCAP = Path("/sys/class/powercap")
+#: More than this taken by others on CPUs that we use, in CPUs, or by the hypervisor, in per cent, disturbs.
+OTHERS_CPUS = 0.1
+STEAL_PCT = 2.0
+#: The counters of /proc/stat move in steps of this: what one step may feign is nobody's doing.
+TICK_S = 0.01
+OTHERS = "others took {:.2g} CPUs"
+STEAL = "the hypervisor took {:.2g} % of the time"
+QUOTA = "the control group's CPU quota held threads back for {:.2g} CPUs"
+_IDLE, _IOWAIT, _STEAL = 3, 4, 7
+
+
+class Window(msgspec.Struct, frozen=True):
+    """What was seen of a device for some seconds: means by column, and each cause of disturbance with its size."""
+
+    seconds: float
+    state: dict[str, float] = {}
+    causes: dict[str, float] = {}
+
+
+class Monitor(Protocol):
+    """Watches one device. `energy_j` counts from an arbitrary zero, None where no sensor does."""
+
+    def look(self) -> Window: ...
+    def clock_mhz(self) -> float | None: ...
+    def energy_j(self) -> float | None: ...
+
+
+class Unwatched:
+    """A device that tells nothing of itself."""
+
+    def look(self) -> Window:
+        return Window(0.0)
+
+    def clock_mhz(self) -> float | None:
+        return None
+
+    def energy_j(self) -> float | None:
+        return None
+
+
+def means(windows: Sequence[Window]) -> dict[str, float]:
+    """The columns' means over the windows, longer ones weighing more."""
+    sums: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+    for window in windows:
+        for column, value in window.state.items():
+            sums[column] = sums.get(column, 0.0) + value * window.seconds
+            seconds[column] = seconds.get(column, 0.0) + window.seconds
+    return {column: total / seconds[column] for column, total in sums.items() if seconds[column]}
+
+
+def disturbance(windows: Sequence[Window]) -> str:
+    """`others took 0.35 CPUs during 40 % of the sampling`: what disturbed the samples that were kept; else empty."""
+    whole = math.fsum(window.seconds for window in windows)
+    parts = []
+    for cause in dict.fromkeys(cause for window in windows for cause in window.causes):
+        hit = [window for window in windows if cause in window.causes]
+        seconds = math.fsum(window.seconds for window in hit)
+        size = math.fsum(window.causes[cause] * window.seconds for window in hit) / seconds
+        parts.append(f"{cause.format(size)} during {100 * seconds / whole:.0f} % of the sampling")
+    return "; ".join(parts)
+
+
+class _Cpus(NamedTuple):
+    """Seconds that a set of CPUs has counted since some zero: in all, idle, and stolen by the hypervisor."""
+
+    counted_s: float
+    idle_s: float
+    steal_s: float
+
+
+class _Reading(NamedTuple):
+    """The counters at one moment: of all CPUs and of ours, what this process has had of any, and what it was denied."""
+
+    at_s: float
+    own_s: float
+    denied_s: float
+    every: _Cpus
+    ours: _Cpus
+    cpus: int
+
+
+class CpuMonitor:
+    """Clock, load and steal time of the CPUs; who runs on a core of ours disturbs."""
+
+    def __init__(self) -> None:
+        self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        self._ours = sorted({sibling for cpu in self._cpus for sibling in core_of(cpu)})
+        self._began_s, self._before = now(), self._read()
+
+    def look(self) -> Window:
+        """Means since the last look; nothing of the load where /proc/stat does not tell it."""
+        began_s, before = self._began_s, self._before
+        self._began_s, self._before = now(), self._read()
+        mhz = self.clock_mhz()
+        state = {} if mhz is None else {"clock_mhz": mhz}
+        if before is None or self._before is None or before.every.counted_s == self._before.every.counted_s:
+            return Window(self._began_s - began_s, state)
+        spent = _difference(before, self._before)
+        load, steal_pct = _taken(spent, spent.every, spent.cpus)
+        return Window(spent.at_s, state | {"load": load, "steal_pct": steal_pct}, self._causes(spent))
+
+    def _causes(self, spent: _Reading) -> dict[str, float]:
+        """What goes beyond that which a step of the counters can feign; n rounded counters are off by sqrt(n) steps."""
+        count = len(self._ours)
+        step = TICK_S * (1 if count == spent.cpus else math.sqrt(count)) / spent.at_s
+        others, steal_pct = _taken(spent, spent.ours, count)
+        causes = {}
+        if others - step > OTHERS_CPUS:
+            causes[OTHERS] = others
+        if steal_pct - 100 * step / count > STEAL_PCT:
+            causes[STEAL] = steal_pct
+        if spent.denied_s > STEAL_PCT / 100 * spent.at_s:
+            causes[QUOTA] = spent.denied_s / spent.at_s
+        return causes
+
+    def _read(self) -> _Reading | None:
+        try:
+            lines = [line.split() for line in STAT.read_text().splitlines() if line.startswith("cpu")]
+        except OSError:
+            return None
+        counters = {name: _counters(words) for name, *words in lines}
+        every = counters.pop("cpu")
+        ours = [counters[f"cpu{cpu}"] for cpu in self._ours if f"cpu{cpu}" in counters]
+        if len(ours) == len(counters):  # the sum is rounded once, and the sum of what is rounded is not
+            ours = [every]
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        own = _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
+        return _Reading(now(), used.ru_utime + used.ru_stime, _denied_s(), every, own, len(counters))
+
+    def clock_mhz(self) -> float | None:
+        """The mean clock of the CPUs that we may use, in MHz, where the system measures it."""
+        found = [_scaling_mhz(cpu) for cpu in self._cpus]
+        known = [mhz for mhz in found if mhz is not None] or _counted_mhz(self._cpus)
+        return math.fsum(known) / len(known) if known else None
+
+    def energy_j(self) -> float | None:
+        """What the processor packages have taken (RAPL), where that may be read; everybody's share of it."""
+        try:
+            return math.fsum(int(path.read_text()) for path in _package_counters()) * 1e-6 or None
+        except (OSError, ValueError):
+            return None
+
+
+def _denied_s() -> float:
+    """What a container's quota has kept from its threads, in seconds of a CPU."""
+    try:
+        lines = (CGROUP / "cpu.stat").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) * 1e-6 for line in lines if line.startswith("throttled_usec ")), 0.0)
+
+
+def _counters(words: list[str]) -> _Cpus:
+    """Of a line of /proc/stat."""
+    seconds = [int(word) * TICK_S for word in words]
+    return _Cpus(math.fsum(seconds), seconds[_IDLE] + seconds[_IOWAIT], seconds[_STEAL])
+
+
+def _difference(early: _Reading, late: _Reading) -> _Reading:
+    every, ours = (
+        _Cpus(*(b - a for a, b in zip(first, second, strict=True)))
+        for first, second in ((early.every, late.every), (early.ours, late.ours))
+    )
+    own_s, denied_s = late.own_s - early.own_s, late.denied_s - early.denied_s
+    return _Reading(late.at_s - early.at_s, own_s, denied_s, every, ours, late.cpus)
+
+
+def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:
+    """What others took of so many CPUs, in CPUs, and what the hypervisor took, in per cent.
+
+    From idle time, which is exact to a step, where busy time may be sampled at ticks of the timer alone.
+    """
+    others_s = count * spent.at_s - cpus.idle_s - cpus.steal_s - spent.own_s
+    return max(0.0, others_s) / spent.at_s, 100 * cpus.steal_s / (count * spent.at_s)
+
+
+def _scaling_mhz(cpu: int) -> float | None:
+    try:
+        return int((CPUS / f"cpu{cpu}/cpufreq/scaling_cur_freq").read_text()) / 1000
+    except (OSError, ValueError):
+        return None
+
+
+def _counted_mhz(cpus: Sequence[int]) -> list[float]:
+    """From /proc/cpuinfo, where it counts cycles (flag `aperfmperf`); elsewhere it repeats a figure from the start."""
+    if not _counts_cycles():
+        return []
+    words = [line.partition(":") for line in CPUINFO.read_text().splitlines()]
+    numbers = [int(value) for name, _, value in words if name.strip() == "processor"]
+    clocks = [float(value) for name, _, value in words if name.strip() == "cpu MHz"]
+    return [mhz for cpu, mhz in zip(numbers, clocks, strict=False) if cpu in cpus]
+
+
+@lru_cache
+def _counts_cycles() -> bool:
+    try:
+        return " aperfmperf" in CPUINFO.read_text()
+    except OSError:
+        return False
+
+
+@lru_cache
+def _package_counters() -> tuple[Path, ...]:
+    """The energy counters of whole packages; those of cores and memory within them would count twice."""
+    try:
+        zones = [path.parent for path in POWERCAP.glob("*/name") if path.read_text().startswith("package-")]
+    except OSError:
+        return ()
+    return tuple(zone / "energy_uj" for zone in zones)

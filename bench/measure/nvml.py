@@ -1,0 +1,97 @@
+"""A GPU between two looks, as NVIDIA's management library tells it. Nothing is set, neither clocks nor power."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from bench.measure.monitor import Window
+from bench.measure.timing import now
+
+#: A clock further below its highest of the sampling, in per cent, disturbs.
+CLOCK_PCT = 3.0
+#: Bits of the clocks event reasons (nvml.h); idleness and a chosen application clock are no throttling.
+REASONS = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+THROTTLED = "the GPU was throttled ({reason})"
+SLOW_CLOCK = "the GPU's clock was {:.2g} % below its highest"
+
+
+class GpuMonitor:
+    """SM clock, temperature, power, throttle reasons and energy; each is left out where the GPU does not tell it."""
+
+    def __init__(self, pci_bus_id: str) -> None:
+        self._nvml, self._handle = _library(), None
+        if self._nvml is not None:
+            self._handle = self._ask(lambda: self._nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id))
+        self._highest_mhz = 0.0
+        self._before_s = now()
+
+    def look(self) -> Window:
+        """What it reads now, taken for the time since the last look."""
+        began, self._before_s = self._before_s, now()
+        readings = {
+            "clock_mhz": self.clock_mhz(),
+            "temperature_c": self._read("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+            "power_w": self._read("nvmlDeviceGetPowerUsage", scale=1e-3),
+        }
+        state = {column: value for column, value in readings.items() if value is not None}
+        return Window(self._before_s - began, state, self._causes(state))
+
+    def clock_mhz(self) -> float | None:
+        """The SM clock in MHz."""
+        mhz = self._read("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
+        self._highest_mhz = max(self._highest_mhz, mhz or 0.0)
+        return mhz
+
+    def energy_j(self) -> float | None:
+        """What the board has taken since the driver was loaded, in joules; the counter is one of millijoules."""
+        return self._read("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3)
+
+    def _causes(self, state: dict[str, float]) -> dict[str, float]:
+        bits = int(self._throttling() or 0)
+        causes = {THROTTLED.format(reason=reason): 1.0 for bit, reason in REASONS.items() if bits & bit}
+        if "clock_mhz" in state and self._highest_mhz:
+            below_pct = 100 * (1 - state["clock_mhz"] / self._highest_mhz)
+            if below_pct > CLOCK_PCT:
+                causes[SLOW_CLOCK] = below_pct
+        return causes
+
+    def _throttling(self) -> float | None:
+        """The bits of REASONS, by the function's present name or, in bindings before CUDA 12.6, by the older one."""
+        reasons = self._read("nvmlDeviceGetCurrentClocksEventReasons")
+        return self._read("nvmlDeviceGetCurrentClocksThrottleReasons") if reasons is None else reasons
+
+    def _read(self, function: str, *constants: str, scale: float = 1.0) -> float | None:
+        call = getattr(self._nvml, function, None)
+        if call is None or self._handle is None:
+            return None
+        value = self._ask(lambda: call(self._handle, *(getattr(self._nvml, name) for name in constants)))
+        return None if value is None else float(value) * scale
+
+    def _ask(self, call: Callable[[], Any]) -> Any:
+        """What NVML answers, or None where this GPU has no answer."""
+        assert self._nvml is not None
+        try:
+            return call()
+        except self._nvml.NVMLError:
+            return None
+
+
+@lru_cache
+def _library() -> Any:
+    """NVML, started once a process, or None where bindings or driver are missing."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    return pynvml

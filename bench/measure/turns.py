@@ -1,0 +1,132 @@
+"""Contenders measured in turn; what was taken while something else disturbed the machine is taken again."""
+
+from collections.abc import Callable, Mapping
+
+from bench.measure.monitor import Monitor, Window
+from bench.measure.series import SPREAD_S, Mark, Series
+from bench.measure.timing import settle
+from bench.plan.case import Budget
+
+#: How long at least the machine is sampled between two looks at its state: ten steps of the load's counters.
+WINDOW_S = 0.1
+#: A window with a sample longer than this is taken again so many times in a job at most.
+LONG_SAMPLE_S = 0.5
+MAX_LONG_REPEATS = 2
+
+OnError = Callable[[str, BaseException], None]
+
+
+def interleave(
+    series: dict[str, Series],
+    budget: Budget,
+    baseline: str | None,
+    pause: bool,
+    on_error: OnError,
+    monitors: Mapping[str, Monitor] | None = None,
+) -> None:
+    """Take samples in turn, forward and backward (ABBA), until every contender has enough.
+
+    The baseline goes on as long as anybody does, so that each has its counterpart in the same round. `pause` lets
+    the threads of the last one settle, untimed. `monitors`, by device, say whether what was taken since the last look
+    is to be kept.
+    """
+    Turns(series, budget, baseline, pause, on_error, monitors or {}).run()
+
+
+class Repeats:
+    """Whether what was disturbed may be taken again: as much as is kept, or has to be; twice the time is the limit."""
+
+    def __init__(self, least_s: float) -> None:
+        self._least_s = least_s
+        self.kept_s = self._repeated_s = 0.0
+        self._long = 0
+
+    def allow(self, seconds: float, longest_s: float) -> bool:
+        """Whether a window of so many seconds may be; one that may is counted."""
+        is_long = longest_s > LONG_SAMPLE_S
+        if self._repeated_s + seconds > max(self._least_s, self.kept_s) or (is_long and self._long >= MAX_LONG_REPEATS):
+            return False
+        self._repeated_s += seconds
+        self._long += is_long
+        return True
+
+
+class Turns:
+    """The contenders that still take samples, window after window."""
+
+    def __init__(
+        self,
+        series: dict[str, Series],
+        budget: Budget,
+        baseline: str | None,
+        pause: bool,
+        on_error: OnError,
+        monitors: Mapping[str, Monitor],
+    ) -> None:
+        self._series, self._budget, self._baseline, self._pause = series, budget, baseline, pause
+        self._on_error, self._monitors = on_error, monitors
+        self._active = list(series)
+        self._repeats = Repeats(len(series) * min(SPREAD_S, budget.max_time_s))
+
+    def run(self) -> None:
+        """Until nobody is left."""
+        for monitor in self._monitors.values():
+            monitor.look()  # what was before is not ours
+        while self._active:
+            marks = {name: self._series[name].mark() for name in self._active}
+            seconds = self._take_window()
+            self._close(marks, seconds)
+
+    def _take_window(self) -> float:
+        """An even number of rounds, that pairs and quads stay whole; as many as fill it, or as time is left for."""
+        clock = self._series[self._active[0]].clock
+        began = clock.now()
+        while self._active:
+            self._round(self._active)
+            self._round(self._active[::-1])
+            seconds = clock.now() - began
+            if seconds >= WINDOW_S or any(self._running(name) and self._out_of_time(name) for name in self._active):
+                break
+        return clock.now() - began
+
+    def _round(self, order: list[str]) -> None:
+        for name in order:
+            one = self._series[name]
+            began = one.clock.now()
+            if self._pause and len(order) > 1:
+                settle()
+            try:
+                one.sample()
+                one.spent_s += one.clock.now() - began
+            except (Exception, SystemExit) as error:
+                self._on_error(name, error)
+                self._active = [other for other in self._active if other != name]
+
+    def _running(self, name: str) -> bool:
+        return self._series[name].stopped_by is None
+
+    def _out_of_time(self, name: str) -> bool:
+        return self._series[name].out_of_time(self._budget)
+
+    def _close(self, marks: dict[str, Mark], seconds: float) -> None:
+        """Keep the window or set it aside, and see who has enough."""
+        windows = {device: monitor.look() for device, monitor in self._monitors.items()}
+        taken = [(self._series[name], marks[name]) for name in self._active]
+        longest_s = max((one.longest_s(mark) for one, mark in taken), default=0.0)
+        disturbed = any(window.causes for window in windows.values())
+        if disturbed and self._repeats.allow(seconds, longest_s):
+            for one, mark in taken:
+                one.set_aside(mark, seconds)
+            return
+        self._repeats.kept_s += seconds
+        self._keep(windows)
+
+    def _keep(self, windows: dict[str, Window]) -> None:
+        for name in self._active:
+            one = self._series[name]
+            if window := windows.get(one.device.name):
+                one.windows.append(window)
+            if self._running(name):
+                one.decide(self._budget)
+        running = [name for name in self._active if self._running(name)]
+        self._active = [name for name in self._active if name in running or (name == self._baseline and running)]

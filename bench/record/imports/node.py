@@ -1,0 +1,83 @@
+"""Values of a JSON file that know where they stand, so that a complaint about one can say it."""
+
+import math
+from typing import Any, NoReturn
+
+from bench.plan.errors import UsageError
+
+
+class Node:
+    """A value of a file and its place in it, `benchmarks[3].stats.median`. Every method raises UsageError."""
+
+    def __init__(self, value: Any, file: str, place: str = "") -> None:
+        self.value, self._file, self._place = value, file, place
+
+    def refuse(self, expected: str) -> NoReturn:
+        """Say in one line what is wrong here."""
+        shown = repr(self.value)
+        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+        raise UsageError(f"{self._file}: {self._place or 'the whole'} is {shown}, expected {expected}")
+
+    def get(self, *keys: str) -> "Node | None":
+        """What stands under these keys, one inside the other; None where one is absent or null."""
+        node = self
+        for key in keys:
+            if not isinstance(node.value, dict):
+                node.refuse("an object")
+            if node.value.get(key) is None:
+                return None
+            node = Node(node.value[key], self._file, f"{node._place}.{key}".lstrip("."))
+        return node
+
+    def need(self, *keys: str) -> "Node":
+        """What stands under these keys."""
+        if (found := self.get(*keys)) is None:
+            what = ".".join(filter(None, (self._place, *keys)))
+            raise UsageError(f"{self._file}: {what} is missing; without it there is no row")
+        return found
+
+    def items(self, key: str) -> list["Node"]:
+        """The elements of the list under this key; none where it is absent or null."""
+        found = self.get(key)
+        if found is None:
+            return []
+        if not isinstance(found.value, list):
+            found.refuse("a list")
+        return [Node(value, self._file, f"{found._place}[{i}]") for i, value in enumerate(found.value)]
+
+    def text(self) -> str:
+        """A string."""
+        if not isinstance(self.value, str):
+            self.refuse("a string")
+        return str(self.value)
+
+    def number(self, above: float = -math.inf) -> float:
+        """A finite number above a bound; also written as a string, which is how nvbench writes its numbers."""
+        try:
+            if isinstance(self.value, bool):
+                raise ValueError
+            found = float(self.value)
+        except (TypeError, ValueError, OverflowError):
+            self.refuse("a number")
+        if not (math.isfinite(found) and found > above):
+            self.refuse("a finite number" if above == -math.inf else f"a finite number above {above:g}")
+        return found
+
+    def integer(self) -> int:
+        """A count: a whole number from 0 to 2^63 - 1, the largest that the store keeps."""
+        found = self.number()
+        if not (found.is_integer() and 0 <= found < 2**63):
+            self.refuse("a whole number from 0 to 2^63 - 1")
+        return int(found)
+
+
+def number_under(node: Node, *keys: str, above: float = -math.inf) -> float | None:
+    """The number under these keys; None where it is absent or null."""
+    found = node.get(*keys)
+    return None if found is None else found.number(above)
+
+
+def text_under(node: Node, *keys: str) -> str:
+    """The string under these keys; empty where it is absent or null."""
+    found = node.get(*keys)
+    return "" if found is None else found.text()

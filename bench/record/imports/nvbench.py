@@ -1,0 +1,189 @@
+"""The JSON of nvbench (its --json; file version 1): a row a state, for its cold, batched and CPU-only times.
+
+nvbench's isolated executions flush the L2 cache: that is cold. Its batches do not: that is hot. Values of summaries
+are numbers or strings by its version; a value that is not finite is null.
+"""
+
+import array
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.plan.errors import UsageError
+from bench.plan.operation import Problem
+from bench.record.imports.node import Node, text_under
+from bench.record.imports.source import (
+    FindProblem,
+    Row,
+    Source,
+    add_rates,
+    add_samples,
+    dimensions,
+    first_problem,
+    foreign,
+)
+from bench.record.result import Result
+
+KIND = "nvbench JSON"
+
+
+class Way(NamedTuple):
+    """One of the ways in which nvbench times a state: the tags of its count and times, and what we call it."""
+
+    tag: str
+    clock: str
+    device: str
+    mode: str
+
+
+WAYS = (
+    Way("nv/cold", "gpu", "cuda", "cold"),
+    Way("nv/batch", "gpu", "cuda", "hot"),
+    Way("nv/cpu_only", "cpu", "cpu", ""),
+)
+
+
+def recognise(root: Any) -> bool:
+    """Whether a JSON value is the document that nvbench writes."""
+    return isinstance(root, dict) and {"devices", "benchmarks"} <= root.keys()
+
+
+def read(root: Node, path: Path, suite: str, find: FindProblem) -> list[Source]:
+    """A source a device, since a run has one machine. Raises UsageError."""
+    devices = {device.need("id").integer(): device for device in root.items("devices")}
+    version = text_under(root, "meta", "version", "nvbench", "string")
+    rows: dict[int | None, list[Row]] = defaultdict(list)
+    for bench in root.items("benchmarks"):
+        for state in bench.items("states"):
+            number = _device(state, devices)
+            name = text_under(devices[number], "name") if number is not None else ""
+            shared = {"suite": suite, "versions": f"nvbench {version}".strip()}
+            rows[number] += _rows(bench.need("name").text(), state, name, shared, path, find)
+    facts = {number: _machine(devices[number]) if number is not None else {} for number in rows or [None]}
+    environment = {"versions": {"nvbench": version}} if version else {}
+    return [Source(KIND, found, environment, "", rows[number]) for number, found in facts.items()]
+
+
+def _device(state: Node, devices: dict[int, Node]) -> int | None:
+    found = state.get("device")
+    if found is None:
+        return None
+    if found.integer() not in devices:
+        found.refuse(f"one of the devices of the file ({', '.join(map(str, devices)) or 'none'})")
+    return found.integer()
+
+
+def _machine(device: Node) -> dict[str, Any]:
+    """The facts under the names that our own runs have for them."""
+    version = device.get("sm_version")
+    facts: dict[str, Any] = {"gpu": text_under(device, "name")}
+    numbers = {
+        "gpu_memory_bytes": "global_memory_size",
+        "gpu_l2_bytes": "l2_cache_size",
+        "gpu_multiprocessors": "number_of_sms",
+    }
+    facts |= {fact: found.integer() for fact, key in numbers.items() if (found := device.get(key))}
+    if version is not None:
+        facts["compute_capability"] = f"{version.integer() // 100}.{version.integer() % 100 // 10}"
+    return {name: value for name, value in facts.items() if value}
+
+
+def _rows(
+    name: str, state: Node, device_name: str, shared: dict[str, Any], path: Path, find: FindProblem
+) -> Iterator[Row]:
+    axes = {axis.need("name").text(): _axis_value(axis) for axis in state.items("axis_values")}
+    problem = first_problem((value for value in (*axes.values(), name) if isinstance(value, str)), find)
+    text = "/".join((name, *(f"{axis}={value}" for axis, value in axes.items())))
+    dims = problem.dims() if problem else dimensions(axes)
+    summaries = _summaries(state)
+    timed = [way for way in WAYS if f"{way.tag}/time/{way.clock}/mean" in summaries]
+    for way in timed or WAYS[:1]:
+        where = {"device": way.device, "device_name": device_name if way.device == "cuda" else "", "mode": way.mode}
+        result = foreign(name, problem, text, f"nvbench.{name}", **shared, **where)
+        samples = _samples(state, path) if way.tag == "nv/cold" else []
+        if not timed:
+            result.status, result.reason = _why(state)
+        else:
+            _add_times(result, way, summaries, samples, problem)
+        yield Row(result, dims, samples if timed else ())
+
+
+def _axis_value(axis: Node) -> Any:
+    """A number or a word, as the axis is declared: in the file all may be strings."""
+    value, kind = axis.need("value"), text_under(axis, "type")
+    if kind not in ("int64", "float64"):
+        return value.value
+    return int(value.number()) if kind == "int64" else value.number()
+
+
+def _why(state: Node) -> tuple[str, str]:
+    """Why a state has no time: it was skipped by its benchmark, or it failed."""
+    reason = text_under(state, "skip_reason").strip()
+    failed = not reason or reason.startswith("Unexpected error")
+    return "failed" if failed else "unsupported", reason or "the file has no time for it"
+
+
+def _summaries(state: Node) -> dict[str, Node]:
+    """The values of the summaries by their tags; those that are null are left out."""
+    found = {}
+    for summary in state.items("summaries"):
+        for datum in summary.items("data"):
+            value = datum.get("value")
+            if value is not None and text_under(datum, "name") == "value":
+                found[text_under(summary, "tag")] = value
+    return found
+
+
+def _add_times(
+    result: Result, way: Way, summaries: dict[str, Node], samples: list[float], problem: Problem | None
+) -> None:
+    """Times where they are given: older versions of nvbench know the mean alone."""
+    times = f"{way.tag}/time/{way.clock}"
+    if samples:
+        add_samples(result, samples)
+    else:
+        count = summaries.get(f"{way.tag}/sample_size")
+        result.samples = count.integer() if count else 0
+        result.time_s_mean = summaries[f"{times}/mean"].number(above=0)
+        result.time_s_median, result.time_s_min = (_number(summaries, f"{times}/{name}") for name in ("median", "min"))
+        relative, std = (_number(summaries, f"{times}/stdev/{name}", -1.0) for name in ("relative", "absolute"))
+        result.time_s_std = relative * result.time_s_mean if std is None and relative is not None else std
+    add_rates(result, problem)
+    bandwidth = _number(summaries, f"{way.tag}/bw/global/bytes_per_second", -1.0)
+    if result.gbyte_per_s is None and bandwidth is not None:
+        result.gbyte_per_s = bandwidth * 1e-9
+    clock = _number(summaries, f"{way.tag}/sm_clock_rate/mean", -1.0)
+    result.clock_mhz = None if clock is None else clock * 1e-6
+
+
+def _number(summaries: dict[str, Node], tag: str, above: float = 0.0) -> float | None:
+    found = summaries.get(tag)
+    return None if found is None else found.number(above)
+
+
+def _samples(state: Node, path: Path) -> list[float]:
+    """The samples that --jsonbin has put into a folder beside the file; none where they are not there any more."""
+    for summary in state.items("summaries"):
+        if text_under(summary, "tag") == "nv/json/bin:nv/cold/sample_times":
+            data = {datum.need("name").text(): datum.need("value") for datum in summary.items("data")}
+            if "filename" in data and "size" in data:
+                named = Path(data["filename"].text())
+                return _doubles(path.parent / named.parent.name / named.name, data["size"].integer())
+    return []
+
+
+def _doubles(path: Path, size: int) -> list[float]:
+    """Little-endian 32-bit floats."""
+    try:
+        found = array.array("f", path.read_bytes())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}; expected {size} samples of 4 bytes") from None
+    if sys.byteorder == "big":
+        found.byteswap()
+    if len(found) != size or not all(0 < sample < float("inf") for sample in found):
+        raise UsageError(f"{path}: holds {len(found)} samples, expected {size}, each above 0; remove it to do without")
+    return found.tolist()

@@ -1,0 +1,128 @@
+"""The JSON of pytest-benchmark: anybody's, and what `pytest --benchmark-only` of kernelmark writes.
+
+Ours carries the whole row in `extra_info`, and that is taken as it is. Of anybody else's benchmark the name is the
+kernel's and group and parameters are the problem; samples are there where --benchmark-save-data was given.
+"""
+
+from typing import Any
+
+from bench.record.imports.node import Node, number_under, text_under
+from bench.record.imports.own import own_result
+from bench.record.imports.source import (
+    FindProblem,
+    Row,
+    Source,
+    add_rates,
+    add_samples,
+    dimensions,
+    first_problem,
+    foreign,
+)
+
+KIND = "pytest-benchmark JSON"
+_OURS = {"schema", "kernel", "problem", "status"}
+
+
+def recognise(root: Any) -> bool:
+    """Whether a JSON value is the document that pytest-benchmark writes."""
+    return isinstance(root, dict) and {"machine_info", "benchmarks"} <= root.keys()
+
+
+def read(root: Node, suite: str, find: FindProblem) -> list[Source]:
+    """One source with a row a benchmark. Raises UsageError."""
+    machine = _machine(root)
+    python = machine.get("python", "")
+    tool = f"pytest-benchmark {text_under(root, 'version')}".strip()
+    shared = {
+        "suite": suite,
+        "device": "cpu",
+        "device_name": machine.get("cpu", ""),
+        "mode": "",
+        "versions": f"{tool}; python {python}" if python else tool,
+        "git_commit": _commit(root),
+        "started_at": text_under(root, "datetime"),
+    }
+    rows = [_row(bench, shared, find) for bench in root.items("benchmarks")]
+    environment = {"versions": {"pytest-benchmark": text_under(root, "version")}}
+    return [Source(KIND, machine, environment, shared["git_commit"], rows)]
+
+
+def _row(bench: Node, shared: dict[str, Any], find: FindProblem) -> Row:
+    extra, samples = bench.get("extra_info"), _samples(bench)
+    if extra is not None and isinstance(extra.value, dict) and extra.value.keys() >= _OURS:
+        result = own_result(extra)
+        problem = find(result.problem)
+        return Row(result, problem.dims() if problem else {}, samples if len(samples) == result.samples else ())
+    return _foreign_row(bench, samples, shared, find)
+
+
+def _foreign_row(bench: Node, samples: list[float], shared: dict[str, Any], find: FindProblem) -> Row:
+    path, _, function = bench.need("fullname").text().partition("[")[0].partition("::")
+    module = path.removesuffix(".py").replace("/", ".")
+    group, param = text_under(bench, "group"), text_under(bench, "param")
+    words = [str(value) for value in _params(bench).values()]
+    problem = first_problem((param, group, *words), find)
+    op = group or module.rpartition(".")[2]
+    text = "/".join(filter(None, (op, param)))
+    result = foreign(op, problem, text, f"pytest.{module}.{function.replace('::', '.')}", **shared)
+    if samples:
+        add_samples(result, samples)
+    else:
+        _add_statistics(result, bench.need("stats"))
+    add_rates(result, problem)
+    return Row(result, problem.dims() if problem else dimensions(_params(bench)), samples)
+
+
+def _params(bench: Node) -> dict[str, Any]:
+    found = bench.get("params")
+    if found is None:
+        return {}
+    if not isinstance(found.value, dict):
+        found.refuse("an object")
+    return dict(found.value)
+
+
+def _samples(bench: Node) -> list[float]:
+    return [sample.number(above=0) for sample in bench.need("stats").items("data")]
+
+
+def _add_statistics(result: Any, stats: Node) -> None:
+    result.samples = stats.need("rounds").integer()
+    result.time_s_median = stats.need("median").number(above=0)
+    result.time_s_min, result.time_s_mean = (number_under(stats, name, above=0) for name in ("min", "mean"))
+    if result.samples > 1:
+        result.time_s_std = number_under(stats, "stddev")
+
+
+def _machine(root: Node) -> dict[str, Any]:
+    """The facts under the names that our own runs have for them; what the file does not say is left out."""
+    info = root.need("machine_info")
+    system = (text_under(info, name) for name in ("system", "release", "machine"))
+    facts: dict[str, Any] = {
+        "cpu": _cpu(info),
+        "cpus": _cpus(info),
+        "system": "-".join(filter(None, system)),
+        "python": text_under(info, "python_version"),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _cpu(info: Node) -> str:
+    cpu = info.get("cpu")
+    detailed = cpu is not None and isinstance(cpu.value, dict)
+    return (text_under(info, "cpu", "brand_raw") if detailed else "") or text_under(info, "processor")
+
+
+def _cpus(info: Node) -> int | None:
+    cpu = info.get("cpu")
+    found = cpu.get("count") if cpu is not None and isinstance(cpu.value, dict) else None
+    return None if found is None else found.integer()
+
+
+def _commit(root: Node) -> str:
+    """The commit of what was measured; empty where pytest-benchmark found no repository."""
+    found = root.get("commit_info")
+    if found is None or not isinstance(found.value, dict):
+        return ""
+    commit = text_under(found, "id").removeprefix("unversioned")
+    return f"{commit}-dirty" if commit and found.value.get("dirty") is True else commit

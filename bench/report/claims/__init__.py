@@ -1,0 +1,12 @@
+"""The founding claims and their verdicts, from the rows of a store.
+
+    claims_rows(store, run_ids) -> list[Answer]     one a claim, in the order in which they are told
+
+An `Answer` says the claim (`id`, `words`, `source`, `applies`, `experiment`, `expected`), its `verdict` (one of
+`VERDICTS`), in `said` why or what is missing, in `findings` each problem's number with its interval, in `notes` what
+else the rows say. `views.write_files(folder, answers, title)` leaves claims.csv and claims.md there.
+"""
+
+from bench.report.claims.answer import Answer as Answer
+from bench.report.claims.answer import claims_rows as claims_rows
+from bench.report.claims.verdict import VERDICTS as VERDICTS

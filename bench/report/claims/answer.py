@@ -1,0 +1,121 @@
+"""A claim and its verdict: where the interval lies on which side of the number, and what is missing where none does."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from bench.measure.device import cpu_count
+from bench.plan.discovery import discover
+from bench.plan.registry import Registry
+from bench.record.store import Store
+from bench.report.claims import devices, findings, wording
+from bench.report.claims.catalog import Claim, Experiment, claims, experiment
+from bench.report.claims.evidence import Evidence, gather
+from bench.report.claims.findings import Finding
+from bench.report.claims.networks import seconds_a_batch
+from bench.report.claims.prices import Prices, load_prices
+from bench.report.claims.problems import entries, missing_here
+from bench.report.claims.verdict import Found, judge, judged
+
+COMPARE = {**findings.COMPARE, **devices.COMPARE}
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim with its verdict.
+
+    said: a line an answer, where it holds and where not, or what is missing. notes: what else the rows say: problems
+    without rows, seconds a batch of networks, the prices that were reckoned with. run_ids: whose rows.
+    """
+
+    id: str
+    words: str
+    source: str
+    applies: str
+    experiment: str
+    number: str
+    expected: str
+    verdict: str
+    said: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    device_names: tuple[str, ...] = ()
+    interval: str = ""
+    run_ids: tuple[str, ...] = ()
+    findings: tuple[Found, ...] = ()
+
+
+def claims_rows(
+    store: Store,
+    run_ids: Sequence[str],
+    registry: Registry | None = None,
+    prices: Prices | None = None,
+    only: Iterable[str] = (),
+    here: bool = False,
+) -> list[Answer]:
+    """The claims (or those with these ids), each with its verdict from the rows of these runs, the latest last.
+
+    here: the runs are this machine's, so that what is missing is what the machine lacks, and cold rows alone count.
+    """
+    known, paid, chosen = registry or discover(), prices or load_prices(None), claims(only)
+    asked = {claim.experiment: experiment(claim) for claim in chosen}
+    wanted = {layer.entry.problem.id for e in asked.values() for layer in entries(e, known)}
+    rows = [r for run_id in run_ids for r, _ in store.results(run_id) if r.problem in wanted]
+    found = {name: gather(store, known, e, rows, "cold" if here else "") for name, e in asked.items()}
+    return [answer(claim, asked[claim.experiment], found[claim.experiment], paid, here) for claim in chosen]
+
+
+def answer(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, here: bool) -> Answer:
+    """The verdict on a claim from the rows of its experiment."""
+    found = [] if claim.lacks else _find(claim, evidence, prices)
+    numbers = tuple(judged(finding, claim.confirm) for finding in found)
+    lacking = wording.coverage(claim.comparison, evidence)
+    verdict = judge([number.answer for number in numbers], whole=not lacking)
+    said = wording.told(numbers) if numbers else [_missing(claim, asked, evidence, prices, here)]
+    rows = [row.result for row in evidence.rows] if numbers else []
+    return Answer(
+        id=claim.id,
+        words=claim.words,
+        source=claim.source,
+        applies=claim.applies,
+        experiment=asked.title,
+        number=claim.number,
+        expected=str(claim.confirm),
+        verdict=verdict,
+        said=tuple(said),
+        notes=(*lacking, *_notes(claim, evidence, prices)) if numbers else (),
+        device_names=tuple(dict.fromkeys(r.device_name for r in rows)),
+        interval=", ".join(dict.fromkeys(r.interval for r in rows if r.interval)),
+        run_ids=tuple(dict.fromkeys(r.run_id for r in rows)),
+        findings=numbers,
+    )
+
+
+def _find(claim: Claim, evidence: Evidence, prices: Prices) -> list[Finding]:
+    asked = claim.comparison
+    rows = findings.rows_of(asked, evidence)
+    if priced := devices.BY_PRICES.get(asked.kind):
+        return list(priced(asked, evidence, rows, prices))
+    return list(COMPARE[asked.kind](asked, evidence, rows))
+
+
+def _notes(claim: Claim, evidence: Evidence, prices: Prices) -> tuple[str, ...]:
+    if claim.comparison.kind == "batches":
+        return tuple(seconds_a_batch(evidence))
+    return prices.told(row.result for row in evidence.rows) if claim.comparison.kind in devices.BY_PRICES else ()
+
+
+def _missing(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, here: bool) -> str:
+    """Why no number was found: what the suite, the machine, the rows or the prices file lack."""
+    if claim.lacks:
+        return claim.lacks
+    if here and (reason := missing_here(asked)):
+        return reason
+    if here and claim.threads > cpu_count():
+        rows = findings.rows_of(claim.comparison, evidence)
+        steps = findings.thread_steps(claim.comparison, evidence, rows)
+        return wording.too_few_threads(claim, cpu_count(), steps)
+    if evidence.failed:
+        return wording.failures([row.result for row in evidence.failed])
+    both = len({row.result.device for row in evidence.rows}) > 1
+    if both and claim.comparison.kind in devices.BY_PRICES:
+        return wording.unpriced(claim.comparison.kind, [row.result for row in evidence.rows])
+    return wording.no_rows(asked, bool(evidence.rows), here)

@@ -1,0 +1,149 @@
+"""The claims and the experiments that test them, read from bench/claims/*.toml."""
+
+import tomllib
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+import bench
+from bench.plan.errors import UsageError
+
+FOLDER = Path(bench.__file__).with_name("claims")
+PRICES = FOLDER / "prices.toml"
+#: The files of claims, in the order in which they are told.
+ORDER = ("transposition", "convolution", "threads", "gpu", "batch", "cost")
+SOURCE = "founding text, 2016-2023"
+Kind = Literal[
+    "kernels", "problems", "verified", "threads", "thread-steps", "isas", "isa-threads", "devices", "device-growth",
+    "rates", "batch-steps", "batches", "price", "energy",
+]  # fmt: skip
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of a TOML file, in which every key is known."""
+
+
+class Confirm(Table, frozen=True):
+    """On which side of what number a claim is confirmed; one of the three."""
+
+    above: float | None = None
+    below: float | None = None
+    between: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if sum(value is not None for value in (self.above, self.below, self.between)) != 1:
+            raise ValueError("expected one of above, below, between")
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Between which the number must lie."""
+        if self.between is not None:
+            return self.between
+        return (self.above if self.above is not None else 0.0, self.below if self.below is not None else float("inf"))
+
+    def __str__(self) -> str:
+        if self.between is not None:
+            return f"{self.between[0]:g}x to {self.between[1]:g}x"
+        return f"above {self.above:g}x" if self.above is not None else f"below {self.below:g}x"
+
+
+class Comparison(Table, frozen=True):
+    """Which rows are set against which: the number is the time of `other` over the time of `one`.
+
+    one, other: what `kind` compares: globs of kernels, problems, thread counts, instruction sets or devices.
+    problems, kernels: globs that limit the experiment's. against: the kernel of `one` where it is not that of `other`.
+    limit: the largest thread count. label: of a problem, of its dimensions.
+    """
+
+    kind: Kind
+    one: tuple[str, ...] = ()
+    other: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    against: str = ""
+    limit: int = 0
+    label: str = ""
+
+
+class Experiment(Table, frozen=True):
+    """What is measured: suites or problem ids, kernels (globs), on how many threads, with which instruction sets.
+
+    device: what must be there for it. parts: of networks, all if empty. batches: that each problem is given. threads:
+    those the machine has of these, and all it has; all it has alone if empty.
+    """
+
+    id: str
+    title: str
+    problems: tuple[str, ...]
+    kernels: tuple[str, ...]
+    device: Literal["cpu", "cuda"] = "cpu"
+    parts: tuple[str, ...] = ()
+    batches: tuple[int, ...] = ()
+    threads: tuple[int, ...] = ()
+    isas: tuple[str, ...] = ("",)
+    processes: int = 1
+    max_time: float = 0.2
+
+
+class Claim(Table, frozen=True):
+    """What the founding texts say, where it applies, the number that would confirm it and how it is found.
+
+    threads: how many the machine must have. lacks: what the suite cannot measure yet, if so.
+    """
+
+    id: str
+    words: str
+    applies: str
+    experiment: str
+    number: str
+    confirm: Confirm
+    comparison: Comparison
+    source: str = SOURCE
+    threads: int = 1
+    lacks: str = ""
+
+
+class Catalog(Table, frozen=True):
+    """A file of bench/claims/."""
+
+    experiment: tuple[Experiment, ...] = ()
+    claim: tuple[Claim, ...] = ()
+
+
+@lru_cache
+def catalog() -> Catalog:
+    """All files, in their order. Raises UsageError."""
+    files = [read_table(FOLDER / f"{name}.toml", Catalog) for name in ORDER]
+    return Catalog(
+        experiment=tuple(found for file in files for found in file.experiment),
+        claim=tuple(found for file in files for found in file.claim),
+    )
+
+
+def experiment(claim: Claim) -> Experiment:
+    """The experiment that tests a claim."""
+    return next(found for found in catalog().experiment if found.id == claim.experiment)
+
+
+def claims(only: Iterable[str] = ()) -> list[Claim]:
+    """Those with these ids, or all. Raises UsageError for an id that no claim has."""
+    known, wanted = {claim.id: claim for claim in catalog().claim}, tuple(only)
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"--only {name!r}: is no claim; expected some of {', '.join(known)}")
+    return [claim for name, claim in known.items() if not wanted or name in wanted]
+
+
+def read_table(path: Path, kind: type[Any], remedy: str = "") -> Any:
+    """A TOML file as `kind`. Raises UsageError that names file and key, and the remedy."""
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), kind)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: is not TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {error}{remedy}") from None

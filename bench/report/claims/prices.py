@@ -1,0 +1,77 @@
+"""What an hour of a device costs, from a file that the user edits."""
+
+import datetime as dt
+import math
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+from bench.plan.errors import UsageError
+from bench.record.result import Result
+from bench.record.store import Store
+from bench.report.claims.catalog import PRICES, Table, read_table
+
+REMEDY = f"; {PRICES} is an example"
+
+
+class Device(Table, frozen=True):
+    """An hour of a device; name: a glob over device_name; watts: what it is declared to take at work."""
+
+    device: Literal["cpu", "cuda"]
+    name: str
+    per_hour: float
+    watts: float | None = None
+    terms: str = ""
+
+    def __post_init__(self) -> None:
+        for key, value in (("per_hour", self.per_hour), ("watts", self.watts)):
+            if value is not None and not (0 < value < math.inf):
+                raise ValueError(f"{key} is {value!r}, expected a finite number above 0")
+
+
+class Prices(Table, frozen=True):
+    """A prices file; the first device whose name fits counts."""
+
+    currency: str
+    date: Any  # a string, or a date as TOML writes it
+    device: tuple[Device, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.date, str | dt.date) or self.date == "":
+            raise ValueError(f"date is {self.date!r}, expected a date or words that name one")
+
+    def of(self, result: Result) -> Device | None:
+        """The price of what a row was measured on."""
+        return self.find(result.device, result.device_name)
+
+    def find(self, device: str, name: str) -> Device | None:
+        return next((d for d in self.device if d.device == device and fnmatchcase(name, d.name)), None)
+
+    def told(self, results: Iterable[Result]) -> tuple[str, ...]:
+        """The prices of what the rows were measured on."""
+        devices = dict.fromkeys((r.device, r.device_name) for r in results)
+        found = ((name, self.find(device, name)) for device, name in devices)
+        return tuple(f"{name}: {self._price(price)}" for name, price in found if price)
+
+    def _price(self, device: Device) -> str:
+        watts = f", {device.watts:g} W declared" if device.watts else ""
+        terms = f", {device.terms}" if device.terms else ""
+        return f"{device.per_hour:g} {self.currency} an hour ({self.date}{terms}){watts}"
+
+
+def load_prices(path: Path | None) -> Prices:
+    """A prices file, or the example. Raises UsageError that names file and key."""
+    prices: Prices = read_table(path or PRICES, Prices, REMEDY)
+    if not prices.device:
+        raise UsageError(f"{path or PRICES}: has no [[device]] table; a prices file needs at least one{REMEDY}")
+    return prices
+
+
+def check_known(prices: Prices, path: Path, store: Store, run_ids: Iterable[str]) -> None:
+    """Raise UsageError where the file has no price for any device on which the runs were made."""
+    found = {(r.device, r.device_name) for run_id in run_ids for r, _ in store.results(run_id) if r.device_name}
+    if found and not any(prices.find(*device) for device in found):
+        here = " or ".join(f"{name!r} ({kind})" for kind, name in sorted(found))
+        said = ", ".join(f"{d.name!r} ({d.device})" for d in prices.device)
+        raise UsageError(f"{path}: has prices for {said}, expected one for {here}{REMEDY}")

@@ -1,0 +1,112 @@
+"""The problems of an experiment, and what of it this machine can be asked."""
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from bench.measure.device import cpu_count, cuda_missing
+from bench.measure.isa import choose_isas
+from bench.plan.case import Plan
+from bench.plan.errors import UsageError
+from bench.plan.operation import Problem
+from bench.plan.registry import Registry
+from bench.plan.suites import Entry, Suite, find_suite
+from bench.report.claims.catalog import Experiment
+
+
+class Chosen(Suite, frozen=True):
+    """A suite of entries that were chosen one by one."""
+
+    picked: tuple[Entry, ...] = ()
+
+    def entries(self) -> Iterator[Entry]:
+        yield from self.picked
+
+
+class Layered(msgspec.Struct, frozen=True):
+    """An entry of an experiment, the problem that it is at the suite's own batch, and its batch."""
+
+    suite: str
+    entry: Entry
+    base: Problem
+    batch: int
+
+
+def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
+    """The problems of an experiment, each at every batch that it asks for. Raises UsageError."""
+    suites = [find_suite(name, registry) for name in experiment.problems]
+    return [
+        found
+        for suite in suites
+        for entry in suite.entries()
+        if not experiment.parts or entry.part in experiment.parts
+        for found in _at_batches(suite, entry, experiment.batches)
+    ]
+
+
+def chosen(layers: Sequence[Layered]) -> Suite:
+    """Entries of one suite, as a suite by its name."""
+    return Chosen(name=layers[0].suite, title="", picked=tuple(layer.entry for layer in layers))
+
+
+def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterator[Layered]:
+    if not batches:
+        yield Layered(suite.name, entry, entry.problem, batch_of(entry.problem))
+    for batch in batches:
+        problem = msgspec.structs.replace(entry.problem, **{batch_axis(entry.problem): batch})
+        network = f"{entry.network} batch {batch}".strip() if entry.part else ""
+        yield Layered(
+            suite.name, msgspec.structs.replace(entry, problem=problem, network=network), entry.problem, batch
+        )
+
+
+def batch_axis(problem: Problem) -> str:
+    """The axis along which images lie: n of a convolution; of a layer's product, the rows of what they enter by.
+
+    Weights' gradients (TN) sum over them.
+    """
+    if "n" in problem.axes() and problem.op == "conv":
+        return "n"
+    return "k" if getattr(problem, "layout", "") == "TN" else "m"
+
+
+def batch_of(problem: Problem) -> int:
+    """How many images a problem holds, where it is a layer's."""
+    return int(getattr(problem, batch_axis(problem), 1))
+
+
+def matches(name: str, globs: tuple[str, ...]) -> bool:
+    """Whether one of the globs fits; every name does where there are none."""
+    return not globs or any(fnmatchcase(name, glob) for glob in globs)
+
+
+def thread_counts(experiment: Experiment) -> tuple[int, ...]:
+    """Those of the experiment that this machine has, and all that it has."""
+    everything = cpu_count()
+    return tuple(sorted({*(count for count in experiment.threads if count < everything), everything}))
+
+
+def missing_here(experiment: Experiment) -> str:
+    """What this machine lacks for an experiment, or ""."""
+    if experiment.device == "cuda" and (reason := cuda_missing()):
+        return f"a GPU is missing: {reason}"
+    try:
+        choose_isas(",".join(experiment.isas) or None)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def plan(experiment: Experiment, devices: tuple[str, ...]) -> Plan:
+    """How an experiment is measured here."""
+    return Plan(
+        devices=devices,
+        kernels=experiment.kernels,
+        threads=thread_counts(experiment),
+        max_time_s=experiment.max_time,
+        isas=experiment.isas,
+        processes=experiment.processes,
+        ceilings=False,
+        suites=experiment.problems,
+    )

@@ -1,0 +1,53 @@
+"""Verdicts from intervals: on which side of a claim's number each lies as a whole."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from bench.report.claims.catalog import Confirm
+from bench.report.claims.findings import Finding
+from bench.report.standings import Ratio
+
+CONFIRMED, REFUTED, DEPENDS, NOT_TESTABLE = VERDICTS = ("confirmed", "refuted", "depends", "not testable here")
+YES, NO, OPEN = ANSWERS = ("yes", "no", "not told apart")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One number of a claim: where, by which kernels, whether it confirms it (one of ANSWERS), and its interval."""
+
+    where: str
+    by: str
+    answer: str
+    ratio: float
+    ci95_low: float | None
+    ci95_high: float | None
+
+    @property
+    def interval(self) -> str:
+        """`1.6x [1.5, 1.7]`."""
+        return str(Ratio(self.ratio, self.ci95_low, self.ci95_high))
+
+
+def judged(finding: Finding, confirm: Confirm) -> Found:
+    """A finding with its answer."""
+    ratio = finding.ratio
+    return Found(finding.where, finding.by, side(ratio, confirm), ratio.median, ratio.low, ratio.high)
+
+
+def side(ratio: Ratio, confirm: Confirm) -> str:
+    """`yes` and `no` where the whole interval lies on that side; without one nothing is told apart."""
+    low, high = confirm.limits
+    if ratio.low is None or ratio.high is None:
+        return OPEN
+    if low < ratio.low and ratio.high < high:
+        return YES
+    return NO if ratio.high < low or high < ratio.low else OPEN
+
+
+def judge(answers: Sequence[str], whole: bool) -> str:
+    """`confirmed` and `refuted` are said where every problem, and none is left out, says so beyond doubt."""
+    if not answers:
+        return NOT_TESTABLE
+    if whole and set(answers) == {YES}:
+        return CONFIRMED
+    return REFUTED if whole and set(answers) == {NO} else DEPENDS

@@ -1,0 +1,94 @@
+"""Verdicts for people, for other programs and for `reports/`."""
+
+import csv
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+from tabulate import tabulate
+
+from bench.report.claims.answer import Answer
+from bench.report.claims.verdict import VERDICTS
+from bench.report.export import write_text
+
+_FIELDS = (
+    "id", "verdict", "said", "notes", "words", "source", "applies", "experiment", "number", "expected",
+    "device_names", "interval", "run_ids",
+)  # fmt: skip
+COLUMNS = (*_FIELDS, "where", "by", "answer", "ratio", "ci95_low", "ci95_high")
+_WIDTH = 118
+
+
+def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> str:
+    """Whose rows these are."""
+    used = dict.fromkeys(run_id for a in answers for run_id in a.run_ids) or run_ids[-1:]
+    names = ", ".join(dict.fromkeys(name for a in answers for name in a.device_names)) or "none that a claim asks for"
+    runs = f"run{'s' * (len(used) > 1)} {', '.join(used)}" if used else "no run"
+    return f"{runs}\n{'the latest rows of this machine' if here else 'its rows'}: {names}"
+
+
+def render(answers: Sequence[Answer]) -> str:
+    """A paragraph a claim: verdict and id, its words, the number that would confirm it, what was found."""
+    return "\n\n".join([*map(_paragraph, answers), tally(answers)])
+
+
+def _paragraph(a: Answer) -> str:
+    return "\n".join(
+        [f"{a.verdict.upper()}  {a.id}: {a.words}", *(line for text in _evidence(a) for line in _wrapped(text))]
+    )
+
+
+def _evidence(a: Answer) -> list[str]:
+    """The number that would confirm a claim, what was found and what else is to be said of it."""
+    if not a.findings:
+        return [f"missing: {text}" for text in a.said]
+    scope = f" ({a.interval} intervals)" if a.interval else ""
+    return [f"{a.number}: {a.expected}?{scope}", *a.said, *a.notes]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False)
+
+
+def tally(answers: Sequence[Answer]) -> str:
+    """`39 claims: 4 confirmed, 6 refuted, 9 depends, 20 not testable here`."""
+    counts = Counter(a.verdict for a in answers)
+    return f"{len(answers)} claims: " + ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
+
+
+def write_json(answers: Sequence[Answer], out: IO[str]) -> None:
+    """A list of objects, one a claim, with its findings."""
+    out.write(json.dumps(msgspec.to_builtins(list(answers)), indent=1) + "\n")
+
+
+def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:
+    """A row a finding, the claim's own columns repeated; one row of a claim that has none."""
+    writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    for a in answers:
+        own = {name: getattr(a, name) for name in _FIELDS}
+        own |= {name: "; ".join(getattr(a, name)) for name in ("said", "notes", "device_names", "run_ids")}
+        for found in a.findings or (None,):
+            writer.writerow(own | (msgspec.structs.asdict(found) if found else {}))
+
+
+def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
+    """A table of the verdicts with what was found."""
+    rows = [(a.verdict, a.id, a.words, _cell("; ".join(_evidence(a)))) for a in answers]
+    table = tabulate(rows, ("verdict", "claim", "in words", "found"), tablefmt="github", disable_numparse=True)
+    out.write(f"# Claims: {title}\n\n{tally(answers)}.\n\n{table}\n")
+
+
+def _cell(text: str) -> str:
+    """A bar would end the cell."""
+    return text.replace("|", "\\|")
+
+
+def write_files(folder: Path, answers: Sequence[Answer], title: str) -> None:
+    """claims.csv and claims.md in a folder of `reports/`. Raises UsageError."""
+    write_text(folder / "claims.csv", lambda out: write_csv(answers, out))
+    write_text(folder / "claims.md", lambda out: write_markdown(answers, title, out))

@@ -1,0 +1,73 @@
+"""Verdicts in words: which problems say yes, which no, and what is missing where none says anything."""
+
+from collections.abc import Iterable, Sequence
+
+from bench.record.result import Result
+from bench.report.claims.catalog import Claim, Comparison, Experiment
+from bench.report.claims.evidence import Evidence
+from bench.report.claims.findings import Finding
+from bench.report.claims.problems import matches
+from bench.report.claims.verdict import ANSWERS, Found
+
+#: So many numbers are told one by one, and so many names of those that are not.
+TOLD, NAMED = 4, 8
+
+
+def told(numbers: Sequence[Found]) -> list[str]:
+    """What was found, a line an answer: `yes  13x13 (pyfftw.tiled against cpu.im2col): 1.6x [1.5, 1.7]`."""
+    groups = [(answer, [n for n in numbers if n.answer == answer]) for answer in ANSWERS]
+    return [f"{answer}  {_group(group, len(numbers))}" for answer, group in groups if group]
+
+
+def _group(numbers: Sequence[Found], of: int) -> str:
+    """One by one, or if many their range, and which they are where others say otherwise."""
+    if len(numbers) <= TOLD:
+        return ", ".join(f"{n.where}{f' ({n.by})' if n.by else ''}: {n.interval}" for n in numbers)
+    least, most = (pick(numbers, key=_ratio) for pick in (min, max))
+    found = f"{len(numbers)} of {of}, {least.interval} ({least.where}) to {most.interval} ({most.where})"
+    return found if len(numbers) == of else f"{found}: {_names(numbers)}"
+
+
+def _names(numbers: Sequence[Found]) -> str:
+    more = f" and {len(numbers) - NAMED} more" if len(numbers) > NAMED else ""
+    return ", ".join(n.where for n in numbers[:NAMED]) + more
+
+
+def _ratio(found: Found) -> float:
+    return found.ratio
+
+
+def too_few_threads(claim: Claim, here: int, steps: Iterable[Finding]) -> str:
+    """How many threads there are, and what those do."""
+    shown = ", ".join(f"{finding.where} {finding.ratio}" for finding in steps)
+    found = f"{claim.threads} threads are needed, {here} are here"
+    return f"{found}; over those: {shown}" if shown else found
+
+
+def failures(results: Sequence[Result]) -> str:
+    """The rows that have no time, and why."""
+    shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in results[:2])
+    return shown + (f"; and {len(results) - 2} more" if len(results) > 2 else "")
+
+
+def unpriced(kind: str, results: Sequence[Result]) -> str:
+    """What the prices file or the machine do not say."""
+    names = ", ".join(dict.fromkeys(r.device_name for r in results))
+    if kind == "price":
+        return f"a price is missing: the prices file has none for one of {names}"
+    return f"energy is missing: no sensor was read on {names}, and the prices file declares no watts"
+
+
+def coverage(asked: Comparison, evidence: Evidence) -> list[str]:
+    """How many of a claim's problems have rows, where not all have; one that failed has one too."""
+    problems = {layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, asked.problems)}
+    found = problems & {row.problem.id for row in evidence.all}
+    return [f"{len(found)} of {len(problems)} problems have rows"] if len(found) < len(problems) else []
+
+
+def no_rows(asked: Experiment, some: bool, here: bool) -> str:
+    """Which rows would have to be there."""
+    lack = f"{'some ' if some else ''}rows of the experiment {asked.id!r} ({asked.title})"
+    where = " on a machine with a GPU" if asked.device == "cuda" else ""
+    remedy = "goes on measuring" if here else f"without RUN measures them{where}"
+    return f"{lack}; `kernelmark claims` {remedy}"

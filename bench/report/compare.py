@@ -1,0 +1,171 @@
+"""Two runs, case by case: which is the same, faster, slower or unclear."""
+
+import math
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.record.reader import CaseRow
+from bench.record.result import AGAINST
+from bench.record.store import Store
+from bench.report.compare_stats import ALPHA, Welch, detectable, holm, welch
+
+SAME, FASTER, SLOWER, UNCLEAR, REGRESSED, UNTIMED = "same", "faster", "slower", "unclear", "regressed", "untimed"
+#: What makes a single process into several.
+REMEDY = "`kernelmark run --processes 5` measures in several"
+_CHUNK = 2000
+Pair = tuple[CaseRow, CaseRow]
+
+
+class Side(NamedTuple):
+    """A run in a store."""
+
+    store: Store
+    run_id: str
+
+    def cases(self) -> Iterator[CaseRow]:
+        return self.store.cases(self.run_id)
+
+
+class Compared(NamedTuple):
+    """A case that both runs have. ratio: NEW's time over BASE's, of the geometric means of the processes' medians."""
+
+    base: CaseRow
+    new: CaseRow
+    verdict: str
+    reason: str
+    ratio: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
+    p_holm: float = math.nan
+
+
+class Comparison:
+    """Two runs, read twice from their stores: once for the p-values, which are judged together, once for the verdicts.
+
+    base_only, new_only: cases of one run alone; alone: cases with a time on both sides, but with a single process on
+    one; timed: all with a time on both sides; devices: pairs of names that differ.
+    """
+
+    def __init__(self, base: Side, new: Side, margin: float) -> None:
+        self.base, self.new, self.margin = base, new, margin
+        self.base_only = self.new_only = self.timed = self.alone = 0
+        self.devices: set[tuple[str, str]] = set()
+        self._p, self._error, self._freedom = array("d"), array("f"), array("f")
+        for pairs, found in self._tested(self._counted()):
+            self._note(pairs, found)
+        self.p_holm = holm(np.asarray(self._p))
+
+    def _counted(self) -> Iterator[Pair]:
+        for base, new in joined(self.base.cases(), self.new.cases()):
+            self.base_only += new is None
+            self.new_only += base is None
+            if base is not None and new is not None:
+                yield base, new
+
+    def _tested(self, pairs: Iterator[Pair]) -> Iterator[tuple[list[Pair], Welch]]:
+        """The pairs in lists, tested together, since one by one NumPy would take most of the time to be called."""
+        while chunk := list(islice(pairs, _CHUNK)):
+            base, new = ([pair[side].medians if is_timed(pair) else () for pair in chunk] for side in (0, 1))
+            yield chunk, welch(base, new)
+
+    def _note(self, pairs: list[Pair], found: Welch) -> None:
+        tested = ~np.isnan(found.p)
+        self._p.frombytes(found.p.tobytes())
+        self._error.frombytes(found.error[tested].astype(np.float32).tobytes())
+        self._freedom.frombytes(found.freedom[tested].astype(np.float32).tobytes())
+        timed = [pair for pair in pairs if is_timed(pair)]
+        self.timed += len(timed)
+        self.alone += sum(processes(pair) < 2 for pair in timed)
+        self.devices |= {(a.device_name, b.device_name) for a, b in pairs if a.device_name != b.device_name}
+
+    @property
+    def tested(self) -> int:
+        """How many cases were tested, and so corrected for."""
+        return len(self._error)
+
+    def compared(self) -> Iterator[Compared]:
+        """The cases that both runs have, in the order of their names."""
+        both = ((a, b) for a, b in joined(self.base.cases(), self.new.cases()) if a is not None and b is not None)
+        start = 0
+        for pairs, found in self._tested(both):
+            p_holm = self.p_holm[start : (start := start + len(pairs))]
+            columns = (column.tolist() for column in (found.ratio, found.low, found.high, found.p, p_holm))
+            for pair, *numbers in zip(pairs, *columns, strict=True):
+                yield self._judged(pair, *numbers)
+
+    def _judged(self, pair: Pair, ratio: float, low: float, high: float, p: float, p_holm: float) -> Compared:
+        if not is_timed(pair):
+            return Compared(*pair, *_status_change(*pair))
+        if math.isnan(p):
+            return Compared(*pair, UNCLEAR, _untested(pair), _ratio_of_medians(pair))
+        verdict, reason = self._verdict(ratio, low, high, p, p_holm)
+        return Compared(*pair, verdict, reason, ratio, low, high, p, p_holm)
+
+    def _verdict(self, ratio: float, low: float, high: float, p: float, p_holm: float) -> tuple[str, str]:
+        if p_holm < ALPHA:
+            return (SLOWER if ratio > 1 else FASTER), ""
+        if 1 / (1 + self.margin) <= low and high <= 1 + self.margin:
+            return SAME, ""
+        if p < ALPHA:
+            return UNCLEAR, f"p {p:.2g} by itself, not among {self.tested}"
+        return UNCLEAR, f"may be none, or more than {100 * self.margin:g} %"
+
+    def detectable(self) -> tuple[float, float] | None:
+        """The smallest difference that could have been found in the median case: by itself, and among all (Holm)."""
+        if not self.tested:
+            return None
+        error, freedom = np.asarray(self._error), np.asarray(self._freedom)
+        middle = np.argsort(detectable(error, freedom))[self.tested // 2]
+        case = error[middle : middle + 1].astype(float), freedom[middle : middle + 1].astype(float)
+        alone, among = (float(detectable(*case, alpha)[0]) for alpha in (ALPHA, ALPHA / self.tested))
+        return alone, among
+
+
+def joined(base: Iterable[CaseRow], new: Iterable[CaseRow]) -> Iterator[tuple[CaseRow | None, CaseRow | None]]:
+    """The rows of both runs by case, None for one that is not there; both come in the order of their cases."""
+    left, right = iter(base), iter(new)
+    a, b = next(left, None), next(right, None)
+    while a is not None or b is not None:
+        if b is None or (a is not None and a.case < b.case):
+            yield a, None
+            a = next(left, None)
+        elif a is None or b.case < a.case:
+            yield None, b
+            b = next(right, None)
+        else:
+            yield a, b
+            a, b = next(left, None), next(right, None)
+
+
+def is_timed(pair: Pair) -> bool:
+    """Whether both sides have a time."""
+    return all(row.status == "ok" and row.time_s_median is not None for row in pair)
+
+
+def processes(pair: Pair) -> int:
+    """In how many processes the side with the fewer was measured."""
+    return min(len(row.medians) for row in pair)
+
+
+def _untested(pair: Pair) -> str:
+    if processes(pair) > 1:
+        return "the medians of its processes are not all positive numbers"
+    base, new = (len(row.medians) for row in pair)
+    return f"processes: {base} in BASE, {new} in NEW, where two are the least; {REMEDY}"
+
+
+def _ratio_of_medians(pair: Pair) -> float:
+    base, new = (row.time_s_median or math.nan for row in pair)
+    return new / base
+
+
+def _status_change(base: CaseRow, new: CaseRow) -> tuple[str, str]:
+    if base.status == new.status:
+        return UNTIMED, f"{base.status} in both"
+    change = f"{base.status} -> {new.status}: {new.reason if new.status != 'ok' else base.reason}"
+    return (REGRESSED if base.status == "ok" and new.status in AGAINST else UNTIMED), change

@@ -1,0 +1,103 @@
+"""`kernelmark compare`: whether two runs can be compared, what differs between them, and the outcome as text."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from bench.plan.errors import UsageError
+from bench.record.store import Store
+from bench.report.compare import REMEDY, Comparison, Side
+from bench.report.compare_view import Findings, csv_writer, gather, render
+from bench.report.export import check_writable, write_text
+
+Asked = tuple[Store, str]
+
+
+def compare_runs(
+    base: Asked, new: Asked, margin: float, fail_slower: float | None, anyway: bool, csv_path: Path | None
+) -> tuple[str, bool]:
+    """The text, and whether a case fails. Raises UsageError for runs that cannot be compared.
+
+    base, new: a store and the run's id or its beginning. margin, fail_slower: fractions.
+    """
+    if csv_path is not None:
+        check_writable(csv_path)
+    with ExitStack() as stack:
+        for store in {base[0], new[0]}:
+            stack.enter_context(store.snapshot())
+        old, now = (dict(store.find_run(run_id)) for store, run_id in (base, new))
+        machines = _machines(old, now, anyway)
+        comparison = Comparison(Side(base[0], old["run_id"]), Side(new[0], now["run_id"]), margin)
+        _check_cases(comparison, anyway)
+        if fail_slower is not None:
+            _check_decidable(comparison)
+        machines += [f"device: {a} -> {b}" for a, b in sorted(comparison.devices)]
+        found = _gathered(comparison, machines, csv_path)
+        text = f"{_header(old, now, machines, margin)}\n\n{render(comparison, found)}"
+        return text, fail_slower is not None and found.fails(fail_slower)
+
+
+def _gathered(comparison: Comparison, machines: Sequence[str], csv_path: Path | None) -> Findings:
+    if csv_path is None:
+        return gather(comparison, lambda case: None)
+    found: list[Findings] = []
+    write_text(csv_path, lambda out: found.append(gather(comparison, csv_writer(comparison, machines, out))))
+    return found[0]
+
+
+def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> list[str]:
+    """What differs between the machines of the two runs."""
+    if base["run_id"] == new["run_id"]:
+        raise UsageError(f"BASE and NEW are both run {base['run_id']}; expected two runs")
+    found = _differences(json.loads(base["facts"]), json.loads(new["facts"]))
+    if found and not anyway:
+        which = f"runs {base['run_id']} and {new['run_id']}"
+        raise UsageError(f"{which} are of different machines: {'; '.join(found)}; --anyway compares them")
+    return found
+
+
+def _check_cases(comparison: Comparison, anyway: bool) -> None:
+    if not len(comparison.p_holm):
+        counts = f"{comparison.base_only} in BASE, {comparison.new_only} in NEW"
+        raise UsageError(f"the runs have no case in common: {counts}; a case is kernel, problem, mode, threads and isa")
+    if comparison.devices and not anyway:
+        old, now = min(comparison.devices)
+        raise UsageError(f"cases ran on different devices: {old} in BASE, {now} in NEW; --anyway compares them")
+
+
+def _check_decidable(comparison: Comparison) -> None:
+    """A comparison that cannot find a slower case must not pass for one that found none."""
+    if not comparison.timed:
+        raise UsageError("--fail-slower: no case has a time in both runs, so none can be found slower")
+    if comparison.alone:
+        which = f"{comparison.alone} of {comparison.timed} cases"
+        raise UsageError(f"--fail-slower: {which} have fewer than two processes in BASE or NEW; {REMEDY}")
+
+
+def _header(base: Mapping[str, Any], new: Mapping[str, Any], machines: Sequence[str], margin: float) -> str:
+    """Which runs these are, what differs, and what the verdicts mean."""
+    lines = [f"{name} {run['run_id']}, {run['started_at']}" for name, run in (("BASE", base), ("NEW ", new))]
+    lines += [f"DIFFERENT MACHINES: {line}" for line in machines]
+    lines += [f"differs: {line}" for line in _differences(_settings(base), _settings(new))]
+    lines.append(
+        "NEW/BASE: geometric means of the processes' medians, 95 % interval of each case by itself (Welch);\n"
+        "slower, faster: with at most 5 % error over all cases (Holm); "
+        f"same: the interval lies within {100 * margin:g} % of 1"
+    )
+    return "\n".join(lines)
+
+
+def _differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """`numpy: 2.4.5 -> 2.4.6` for each value that is not the same in both."""
+    pairs = ((name, base.get(name, "none"), new.get(name, "none")) for name in dict.fromkeys([*base, *new]))
+    return [f"{name}: {old} -> {now}" for name, old, now in pairs if old != now]
+
+
+def _settings(run: Mapping[str, Any]) -> dict[str, Any]:
+    """What may vary from run to run on one machine: commit, plan, versions, variables."""
+    environment = json.loads(run["environment"])
+    nested = {name: value for part in environment.values() if isinstance(part, dict) for name, value in part.items()}
+    flat = {name: value for name, value in environment.items() if not isinstance(value, dict)}
+    return {"git_commit": run["git_commit"], **json.loads(run["plan"]), **flat, **nested}

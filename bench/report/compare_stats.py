@@ -1,0 +1,94 @@
+"""Whether two runs differ: Welch's test on the logarithms of their processes' medians, for many cases at once.
+
+A process, not a sample, is what is drawn independently: placement in memory, neighbours and the time of day make one
+process differ from the next by more than its own samples show.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.plan.operation import Array
+
+ALPHA = 0.05
+#: How often a difference of the size that `detectable` returns is found.
+POWER = 0.8
+#: What sums of logarithms of equal times may differ by.
+_ROUNDING = 1e-12
+Groups = Sequence[Sequence[float]]
+
+
+class Welch(NamedTuple):
+    """Of each case: NEW's time over BASE's with its 95 % interval, and the two-sided p-value of a ratio of 1.
+
+    error: standard error of the ratio's logarithm; freedom: Welch and Satterthwaite's degrees of freedom. NaN where a
+    side has fewer than two processes, or a median that is no positive number; the ratio needs one.
+    """
+
+    ratio: Array
+    low: Array
+    high: Array
+    p: Array
+    error: Array
+    freedom: Array
+
+
+def welch(base: Groups, new: Groups, alpha: float = ALPHA) -> Welch:
+    """Welch's test (Biometrika 34, 1947) of each case; the i-th groups hold the medians of its processes, seconds.
+
+    Medians that do not scatter at all on either side make any difference certain.
+    """
+    from scipy.special import stdtr
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        (base_mean, base_error, base_count), (new_mean, new_error, new_count) = _moments(base), _moments(new)
+        variance = base_error + new_error
+        spread = base_error**2 / (base_count - 1) + new_error**2 / (new_count - 1)
+        freedom = np.where(variance > 0, variance**2 / spread, base_count + new_count - 2.0)
+        difference, error = new_mean - base_mean, np.sqrt(variance)
+        difference = np.where(np.abs(difference) < _ROUNDING, 0, difference)
+        # 0 / 0: equal to the last digit, on both sides and throughout, is no difference.
+        t = np.where((difference == 0) & (variance == 0), 0, np.abs(difference) / error)
+    half = two_sided(freedom, alpha) * error
+    low, high = np.exp(difference - half), np.exp(difference + half)
+    return Welch(np.exp(difference), low, high, 2 * stdtr(freedom, -t), error, freedom)
+
+
+def _moments(groups: Groups) -> tuple[Array, Array, Array]:
+    """Of the logarithms of each group: mean, squared standard error of it, and count."""
+    counts = np.fromiter(map(len, groups), np.int64, len(groups))
+    logs = np.log(np.fromiter(chain.from_iterable(groups), np.float64, counts.sum()))
+    group = np.repeat(np.arange(len(groups)), counts)
+    mean = np.bincount(group, logs, len(groups)) / counts
+    squares = np.bincount(group, (logs - mean[group]) ** 2, len(groups))
+    return mean, squares / (counts - 1) / counts, counts
+
+
+def two_sided(freedom: Array, alpha: float) -> Array:
+    """The quantile of Student's t that its absolute value exceeds with probability alpha."""
+    from scipy.special import stdtrit
+
+    quantile: Array = stdtrit(freedom, 1 - alpha / 2)
+    return quantile
+
+
+def holm(p: Array) -> Array:
+    """P-values for many tests at once (Holm, Scandinavian Journal of Statistics 6, 1979); NaN, no test, stays NaN.
+
+    Those below alpha hold a false alarm among them with a probability of at most alpha.
+    """
+    adjusted = np.full(len(p), np.nan)
+    order = np.argsort(p)[: np.count_nonzero(~np.isnan(p))]
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(factors * p[order]))
+    return adjusted
+
+
+def detectable(error: Array, freedom: Array, alpha: float = ALPHA) -> Array:
+    """The difference, as a fraction, that is found in `POWER` of tries at that standard error."""
+    from scipy.special import stdtrit
+
+    difference: Array = np.expm1((two_sided(freedom, alpha) + stdtrit(freedom, POWER)) * error)
+    return difference

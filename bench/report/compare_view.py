@@ -1,0 +1,151 @@
+"""What `kernelmark compare` prints of its cases: the worst, a tally; and CSV with every case."""
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from heapq import nlargest
+from typing import IO, NamedTuple
+
+from tabulate import tabulate
+
+from bench.report.compare import FASTER, REGRESSED, SAME, SLOWER, UNCLEAR, UNTIMED, Compared, Comparison
+from bench.report.compare_stats import POWER
+from bench.report.tables import seconds
+
+#: Cases that the terminal is shown.
+LISTED = 50
+HEADERS = ("case", "BASE", "NEW", "NEW/BASE", "p (Holm)", "verdict", "why")
+COLUMNS = (
+    "base_run", "new_run", "machines", "case", "kernel", "problem", "mode", "threads", "isa",
+    "base_status", "new_status", "base_processes", "new_processes", "base_time_s_median", "new_time_s_median",
+    "ratio", "ratio_ci95_low", "ratio_ci95_high", "p", "p_holm", "verdict", "reason",
+)  # fmt: skip
+_RANK = {SLOWER: 2, UNCLEAR: 1, FASTER: 0}
+
+
+class Findings(NamedTuple):
+    """Of all cases: how many of each verdict, the worst of those that are not the same, and changes of status."""
+
+    verdicts: Counter[str]
+    worst: list[Compared]
+    regressed: list[Compared]
+    changed: list[Compared]
+    untimed: Counter[str]
+
+    def fails(self, slower: float) -> bool:
+        """Whether a case regressed, or is slower by more than this fraction."""
+        most = max((c.ratio for c in self.worst if c.verdict == SLOWER), default=0.0)
+        return self.verdicts[REGRESSED] > 0 or most > 1 + slower
+
+
+def gather(comparison: Comparison, write: Callable[[Compared], None]) -> Findings:
+    """Go through all cases once, handing each to `write`."""
+    found = Findings(Counter(), [], [], [], Counter())
+    found.worst.extend(nlargest(LISTED, _timed(comparison.compared(), found, write), key=_badness))
+    return found
+
+
+def _timed(cases: Iterator[Compared], found: Findings, write: Callable[[Compared], None]) -> Iterator[Compared]:
+    """Those to show in the table; the others are noted."""
+    for case in cases:
+        write(case)
+        found.verdicts[case.verdict] += 1
+        if case.verdict in _RANK:
+            yield case
+        elif case.verdict == REGRESSED:
+            _keep(found.regressed, case)
+        elif case.verdict == UNTIMED:
+            found.untimed[case.reason if case.base.status == case.new.status else ""] += 1
+            if case.base.status != case.new.status:
+                _keep(found.changed, case)
+
+
+def _keep(cases: list[Compared], case: Compared) -> None:
+    if len(cases) < LISTED:
+        cases.append(case)
+
+
+def _badness(case: Compared) -> tuple[int, float]:
+    return _RANK[case.verdict], case.ratio if math.isfinite(case.ratio) else 0.0
+
+
+def render(comparison: Comparison, found: Findings) -> str:
+    """The table, the statuses that changed, what only one run has, and the tally, as paragraphs."""
+    paragraphs = [
+        _table(found),
+        _statuses(found),
+        _smallest(comparison),
+        _tally(comparison, found.verdicts),
+    ]
+    return "\n\n".join(filter(None, paragraphs))
+
+
+def _table(found: Findings) -> str:
+    if not found.worst:
+        return ""
+    cells = [_cells(case) for case in found.worst]
+    keep = [i for i in range(len(HEADERS)) if any(row[i] for row in cells)]
+    rows, headers = [[row[i] for i in keep] for row in cells], [HEADERS[i] for i in keep]
+    table: str = tabulate(rows, headers, disable_numparse=True)
+    shown = Counter(case.verdict for case in found.worst)
+    more = {verdict: found.verdicts[verdict] - shown[verdict] for verdict in _RANK}
+    hidden = ", ".join(f"{count} {verdict}" for verdict, count in more.items() if count)
+    return f"{table}\nand {hidden} more; --csv FILE has all" if hidden else table
+
+
+def _cells(case: Compared) -> Sequence[str]:
+    interval = f" [{case.low:.4g}, {case.high:.4g}]" if math.isfinite(case.low) else ""
+    return (
+        case.base.case,
+        seconds(case.base.time_s_median),
+        seconds(case.new.time_s_median),
+        f"{case.ratio:.4g}{interval}",
+        "" if math.isnan(case.p_holm) else f"{case.p_holm:.2g}",
+        case.verdict,
+        case.reason,
+    )
+
+
+def _statuses(found: Findings) -> str:
+    """A line for each case that has another status now, those that regressed first."""
+    lines = [f"{case.verdict}: {case.base.case}: {case.reason}" for case in found.regressed]
+    lines += [f"{case.base.case}: {case.reason}" for case in found.changed]
+    hidden = found.verdicts[REGRESSED] + found.untimed[""] - len(lines)
+    lines += [f"and {hidden} more changes of status; --csv FILE has all"] if hidden else []
+    lines += [f"no time: {count} {what}" for what, count in found.untimed.most_common() if what]
+    return "\n".join(lines)
+
+
+def _smallest(comparison: Comparison) -> str:
+    found = comparison.detectable()
+    if found is None:
+        return ""
+    alone, among = (f"{100 * difference:.2g} %" for difference in found)
+    among = f", {among} among {comparison.tested} (Holm)" if comparison.tested > 1 else ""
+    return f"smallest difference found in {100 * POWER:.0f} % of tries, in the median case: {alone} by itself{among}"
+
+
+def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
+    """`120 cases: 3 slower, 1 faster, 100 same, 16 unclear`, then what is not of this kind, where there is any."""
+    counts = [f"{verdicts[verdict]} {verdict}" for verdict in (SLOWER, FASTER, SAME, UNCLEAR)]
+    counts += [f"{verdicts[verdict]} {verdict}" for verdict in (REGRESSED, UNTIMED) if verdicts[verdict]]
+    total, only = verdicts.total(), {"BASE": comparison.base_only, "NEW": comparison.new_only}
+    alone = "".join(f"; {count} in {side} only" for side, count in only.items() if count)
+    return f"{total} case{'s' * (total != 1)}: {', '.join(counts)}{alone}"
+
+
+def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) -> Callable[[Compared], None]:
+    """What writes a case as a row of CSV below the columns' names; unknown is empty."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    runs = (comparison.base.run_id, comparison.new.run_id, "; ".join(machines) or "same")
+
+    def write(case: Compared) -> None:
+        base, new = case.base, case.new
+        statuses = (base.status, new.status, len(base.medians), len(new.medians))
+        numbers = [None if math.isnan(x) else x for x in (case.ratio, case.low, case.high, case.p, case.p_holm)]
+        times = (base.time_s_median, new.time_s_median)
+        writer.writerow([*runs, *base[:6], *statuses, *times, *numbers, case.verdict, case.reason])
+
+    return write

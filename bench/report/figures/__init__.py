@@ -1,0 +1,47 @@
+"""Figures of a run, for a paper and for the page: those that it has the data for, as SVG and PDF."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.plan.registry import Registry
+from bench.report.figures import crossover, layouts, rates, roofline, samples, speedups, style, threads
+from bench.report.figures.plan import Kind
+from bench.report.run_data import RunData
+
+
+class Drawn(NamedTuple):
+    """A figure as it stands on disk, with its SVG."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+
+
+def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
+    """Every kind of figure, with what was left out and why. The registry finds the suites of the run."""
+    looks = style.looks(r.kernel for r in data.timed)
+    return [
+        speedups.speedups(data, looks),
+        roofline.rooflines(data, looks),
+        rates.rates(data, looks),
+        layouts.layout_maps(data),
+        threads.thread_scaling(data, looks),
+        crossover.crossover_maps(data, registry),
+        samples.distributions(data, looks),
+    ]
+
+
+def draw(kinds: Sequence[Kind], folder: Path) -> Iterator[Drawn]:
+    """Write each figure as `NAME.svg` and `NAME.pdf`; the same bytes for the same data."""
+    from matplotlib import rc_context
+
+    names: Counter[str] = Counter()
+    for figure in (figure for kind in kinds for figure in kind.figures):
+        names[figure.name] += 1
+        name = figure.name + (f"-{names[figure.name]}" if names[figure.name] > 1 else "")
+        with rc_context(style.RC):
+            svg = style.save(figure.draw(), folder / name)
+        yield Drawn(name, figure.title, figure.caption, svg)

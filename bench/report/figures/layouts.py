@@ -1,0 +1,79 @@
+"""Heat map of a product: storage layouts x kernels."""
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.report.figures.plan import Figure, Kind, file_name, kind
+from bench.report.figures.style import panel
+from bench.report.run_data import Contest, RunData, geometric_mean, short, sizes, work
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+MOST, MOST_KERNELS = 2, 16
+
+
+class Map(NamedTuple):
+    """GFLOP/s of one size by (kernel, layout)."""
+
+    contests: list[Contest]
+    layouts: list[str]
+    kernels: list[str]
+    rates: dict[tuple[str, str], float]
+
+
+def layout_maps(data: RunData) -> Kind:
+    """One for each size of product that was measured in two layouts and more, the fullest first."""
+    found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
+    for c in data.contests:
+        if c.op == "gemm":
+            rest = c.problem.replace(f"/{c.ranked[0].layout}", "", 1)
+            found[rest, c.setting, c.isa].append(c)
+    maps = [_map(contests) for contests in found.values() if len({c.ranked[0].layout for c in contests}) > 1]
+    maps.sort(key=lambda m: (-len(m.rates), -work(m.contests[0].ranked[0])))
+    return kind("Layouts x kernels", [_figure(m) for m in maps], "no product was measured in two layouts", MOST)
+
+
+def _map(contests: list[Contest]) -> Map:
+    rates = {(r.kernel, r.layout): r.gflop_per_s or 0.0 for c in contests for r in c.ranked}
+    by_kernel: dict[str, list[float]] = defaultdict(list)
+    for (kernel, _), rate in rates.items():
+        by_kernel[kernel].append(rate)
+    kernels = sorted(by_kernel, key=lambda k: -geometric_mean(by_kernel[k]))[:MOST_KERNELS]
+    return Map(contests, sorted({layout for _, layout in rates}), kernels, rates)
+
+
+def _figure(m: Map) -> Figure:
+    first = m.contests[0]
+    total = len({kernel for kernel, _ in m.rates})
+    shown = f" The {len(m.kernels)} fastest of {total} kernels." * (len(m.kernels) < total)
+    size = sizes(first.problem)
+    return Figure(
+        file_name("layouts", first.problem.replace(f"/{first.ranked[0].layout}", "", 1), first.setting.device,
+                  f"t{first.setting.threads}", first.setting.mode, first.isa),
+        f"Layouts x kernels: gemm {size}",
+        f"{first.title}. GFLOP/s; op_A(A) op_B(B), row-major. A dash: no time in this layout.{shown}",
+        partial(_draw, m),
+    )  # fmt: skip
+
+
+def _draw(m: Map) -> "Drawing":
+    import numpy as np
+
+    figure, axes = panel(16 + 4.6 * len(m.kernels))
+    values = np.array([[m.rates.get((kernel, layout), np.nan) for layout in m.layouts] for kernel in m.kernels])
+    image = axes.imshow(values, cmap="cividis", aspect="auto", vmin=0)
+    middle = np.nanmax(values) / 2
+    for (i, j), value in np.ndenumerate(values):
+        known = bool(np.isfinite(value))
+        colour = "white" if known and value < middle else "black"
+        axes.text(j, i, f"{value:.3g}" if known else "-", ha="center", va="center", color=colour, fontsize=6.5)
+    axes.set_xticks(range(len(m.layouts)), m.layouts)
+    axes.set_yticks(range(len(m.kernels)), [short(kernel) for kernel in m.kernels])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    bar = figure.colorbar(image, ax=axes, pad=0.02, fraction=0.08)
+    bar.set_label("GFLOP/s")
+    bar.outline.set_visible(False)
+    return figure

@@ -1,0 +1,136 @@
+"""GFLOP/s over size: a line a kernel, for problems that differ in their sizes alone."""
+
+from collections import defaultdict
+from functools import partial
+from itertools import pairwise
+from operator import le
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.record.result import Result
+from bench.report.figures.plan import Figure, Kind, file_name, kind
+from bench.report.figures.style import GREY, Label, Look, label_right, panel, ticks
+from bench.report.run_data import Contest, RunData, ends, geometric_mean, numbers, short, sizes, variant, work
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+MOST, MOST_KERNELS, LEAST_SIZES = 4, 8, 3
+#: Over a smaller range of sizes it is not the size that makes the difference.
+LEAST_RANGE = 10.0
+
+
+class Lines(NamedTuple):
+    """The contests along one line of sizes, smallest first, and the kernels to show."""
+
+    contests: list[Contest]
+    kernels: list[str]
+
+    @property
+    def moves(self) -> bool:
+        """Whether the operation moves data alone."""
+        return not self.contests[0].ranked[0].gflop_per_s
+
+    @property
+    def one_dimensional(self) -> bool:
+        """Whether every size grows along the line: points that belong together are joined."""
+        found = [numbers(sizes(c.problem)) for c in self.contests]
+        return all(all(map(le, small, large)) for small, large in pairwise(found))
+
+
+def rates(data: RunData, looks: dict[str, Look]) -> Kind:
+    """One for each kind of problem with three sizes and more, those with the most sizes first."""
+    found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
+    for contest in data.contests:
+        found[contest.op, variant(contest.problem), contest.setting, contest.isa].append(contest)
+    lines = [_lines(contests) for contests in found.values() if len(contests) >= LEAST_SIZES]
+    lines = sorted((each for each in lines if each.kernels), key=lambda each: -len(each.contests))
+    return kind(
+        "Rate over size", [_figure(each, looks) for each in lines], "no kernel has three sizes of a problem", MOST
+    )
+
+
+def _lines(contests: list[Contest]) -> Lines:
+    contests = sorted(contests, key=lambda c: (work(c.ranked[0]), c.problem))
+    relative: dict[str, list[float]] = defaultdict(list)
+    for contest in contests:
+        for r in contest.ranked:
+            relative[r.kernel].append((contest.ranked[0].time_s_median or 0.0) / (r.time_s_median or 1.0))
+    several = {kernel: values for kernel, values in relative.items() if len(values) >= LEAST_SIZES}
+    return Lines(
+        contests, sorted(several, key=lambda k: (-len(several[k]), -geometric_mean(several[k])))[:MOST_KERNELS]
+    )
+
+
+def _figure(lines: Lines, looks: dict[str, Look]) -> Figure:
+    first = lines.contests[0]
+    every = {r.kernel for c in lines.contests for r in c.ranked}
+    shown = f" The {len(lines.kernels)} fastest of {len(every)} kernels." * (len(lines.kernels) < len(every))
+    return Figure(
+        file_name("rate", first.op, variant(first.problem), first.setting.device, f"t{first.setting.threads}",
+                  first.setting.mode, first.setting.precision, first.isa),
+        f"{'Bandwidth' if lines.moves else 'Rate'} over size: {first.op} {variant(first.problem)}",
+        f"{first.title}. Medians with their 95 % intervals.{shown}",
+        partial(_draw, lines, looks),
+    )  # fmt: skip
+
+
+def _draw(lines: Lines, looks: dict[str, Look]) -> "Drawing":
+    figure, axes = panel(58)
+    labels = []
+    for kernel in lines.kernels:
+        found = [(_size(lines, c), r) for c in lines.contests for r in c.ranked if r.kernel == kernel]
+        points = [(x, *_rate(r)) for x, r in found]
+        xs, ys = [p[0] for p in points], [p[1] for p in points]
+        below, above = [p[2] for p in points], [p[3] for p in points]
+        look = looks[kernel]
+        axes.errorbar(xs, ys, yerr=[below, above], color=look.colour, marker=look.marker, elinewidth=0.6,
+                      linestyle="-" if lines.one_dimensional else "")  # fmt: skip
+        labels.append(Label(xs[-1], ys[-1], short(kernel), look))
+    axes.set(xscale="log", yscale="log", xlabel=_size_name(lines), ylabel="GB/s" if lines.moves else "GFLOP/s")
+    _ceiling(axes, lines)
+    _sizes_as_ticks(axes, lines)
+    axes.grid(which="major")
+    label_right(axes, labels)
+    return figure
+
+
+def _rate(r: Result) -> tuple[float, float, float]:
+    """The rate, and how far its interval reaches below and above it."""
+    rate = (r.gflop_per_s or r.gbyte_per_s) or 0.0
+    median = r.time_s_median or 0.0
+    low, high = ends(median, r.time_s_ci95_low, r.time_s_ci95_high)
+    return rate, max(0.0, rate - rate * median / high), max(0.0, rate * median / low - rate)
+
+
+def _ceiling(axes: object, lines: Lines) -> None:
+    """The ceiling of arithmetic of the largest problem, where one is known."""
+    rate = lines.contests[-1].ranked[0].ceiling_gflop_per_s
+    if rate and not lines.moves:
+        axes.axhline(rate, color=GREY, linestyle="--", linewidth=0.8)  # type: ignore[attr-defined]
+        axes.annotate(  # type: ignore[attr-defined]
+            f"ceiling {rate:.3g}", (0.02, rate), xycoords=("axes fraction", "data"), va="bottom", color=GREY,
+            fontsize=6.5,
+        )  # fmt: skip
+
+
+def _square(lines: Lines) -> bool:
+    """Whether all problems are square products."""
+    return all(len(set(numbers(sizes(c.problem)))) == 1 for c in lines.contests) and lines.contests[0].op == "gemm"
+
+
+def _size(lines: Lines, contest: Contest) -> float:
+    if _square(lines):
+        return numbers(sizes(contest.problem))[0]
+    return work(contest.ranked[0])
+
+
+def _size_name(lines: Lines) -> str:
+    if _square(lines):
+        return "m = n = k"
+    return "bytes moved" if lines.moves else "nominal FLOP of the problem"
+
+
+def _sizes_as_ticks(axes: object, lines: Lines) -> None:
+    if _square(lines):
+        values = sorted({_size(lines, c) for c in lines.contests})
+        ticks(axes.xaxis, values[:: 1 + len(values) // 9])  # type: ignore[attr-defined]

@@ -1,0 +1,133 @@
+"""The roofline: each kernel placed under the measured ceilings by what it executes and moves.
+
+Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
+"""
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.measure.roofline import UNITS, Ceiling
+from bench.record.result import Result
+from bench.report.figures.plan import Figure, Kind, file_name, kind
+from bench.report.figures.style import Label, Look, label_right, panel
+from bench.report.run_data import RunData, flop_and_bytes, numbers, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+MOST, MOST_LABELS, MOST_POINTS = 4, 12, 1500
+
+
+class Roof(NamedTuple):
+    """Two ceilings and the rows below them: (flop/byte, flop/s, row)."""
+
+    compute: Ceiling
+    memory: Ceiling
+    points: list[tuple[float, float, Result]]
+
+
+def rooflines(data: RunData, looks: dict[str, Look]) -> Kind:
+    """One for each device, number of threads and arithmetic, those with the most rows first."""
+    roofs = sorted(_roofs(data), key=lambda roof: -len(roof.points))
+    figures = [
+        Figure(
+            file_name("roofline", roof.compute.device, f"t{roof.compute.threads}", roof.compute.kind),
+            f"Roofline, {_where(roof)}",
+            "Executed operations over compulsory traffic, and executed operations a second. The lines are the highest "
+            f"ceilings that {short(roof.compute.kernel)} and {short(roof.memory.kernel)} reached here; bandwidth is "
+            "that of memory, so operands that stay in a cache may lie above the slope. "
+            "Large marks: the best of each kernel.",
+            partial(_draw, roof, looks),
+        )
+        for roof in roofs
+    ]
+    return kind("Roofline", figures, "no row with operations has a ceiling of arithmetic and one of memory", MOST)
+
+
+def _where(roof: Roof) -> str:
+    threads = f", {roof.compute.threads} thread{'s' * (roof.compute.threads > 1)}" * (roof.compute.device == "cpu")
+    return f"{roof.compute.device_name}{threads}, {roof.compute.kind}"
+
+
+def _roofs(data: RunData) -> list[Roof]:
+    rows: dict[tuple[str, int, str], list[tuple[float, float, Result]]] = defaultdict(list)
+    for r in data.timed:
+        flop, traffic = flop_and_bytes(r)
+        if flop and traffic and r.time_s_median:
+            rows[r.device, r.threads, UNITS.get(r.numerics, r.numerics)].append(
+                (flop / traffic, flop / r.time_s_median, r)
+            )
+    roofs = []
+    for (device, threads, numerics), points in rows.items():
+        compute = _ceiling(data, device, threads, numerics)
+        memory = _ceiling(data, device, threads, "memory")
+        if compute and memory:
+            roofs.append(Roof(compute, memory, points))
+    return roofs
+
+
+def _ceiling(data: RunData, device: str, threads: int, wanted: str) -> Ceiling | None:
+    """The highest that the run found of this kind and that holds; of memory with the largest copy, in no cache."""
+    found = [c for c, doubt in data.all_ceilings if (c.device, c.threads, c.kind) == (device, threads, wanted)]
+    largest = max((sum(numbers(c.problem)) for c in found), default=0)
+    held = [c for c, doubt in data.all_ceilings if not doubt and c in found and sum(numbers(c.problem)) == largest]
+    return max(held, key=lambda c: c.rate, default=None)
+
+
+def _draw(roof: Roof, looks: dict[str, Look]) -> "Drawing":
+    from matplotlib.ticker import NullFormatter
+
+    figure, axes = panel(66)
+    xs, ys = [x for x, _, _ in roof.points], [y for _, y, _ in roof.points]
+    ridge = roof.compute.rate / roof.memory.rate
+    low, high = min(*xs, ridge / 15) / 2, max(*xs, ridge) * 3
+    axes.set(xscale="log", yscale="log", xlabel="FLOP per byte of compulsory traffic", ylabel="GFLOP/s executed")
+    axes.set_xlim(low, high)
+    axes.set_ylim(min(*ys, roof.compute.rate / 30) * 0.5e-9, max(*ys, roof.compute.rate) * 2.2e-9)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_formatter(NullFormatter())
+    axes.grid(which="major")
+    _draw_ceilings(axes, roof, low, ridge, high)
+    _place(axes, roof, looks)
+    return figure
+
+
+def _draw_ceilings(axes: "Axes", roof: Roof, low: float, ridge: float, high: float) -> None:
+    top, slope = roof.compute.rate * 1e-9, roof.memory.rate * 1e-9
+    axes.plot([low, ridge, high], [low * slope, top, top], color="black")
+    texts = (
+        (ridge, top, f"{top:.3g} GFLOP/s", "left"),
+        (ridge * 0.6, ridge * 0.6 * slope, f"{slope:.3g} GB/s", "right"),
+    )
+    for x, y, text, side in texts:
+        axes.annotate(
+            text, (x, y), xytext=(-3 if side == "right" else 0, 2), textcoords="offset points", ha=side, va="bottom",
+            fontsize=6.5,
+        )  # fmt: skip
+
+
+def _place(axes: "Axes", roof: Roof, looks: dict[str, Look]) -> None:
+    by_kernel: dict[str, list[tuple[float, float, Result]]] = defaultdict(list)
+    for point in roof.points:
+        by_kernel[point[2].kernel].append(point)
+    best = {kernel: max(points, key=lambda p: p[1]) for kernel, points in by_kernel.items()}
+    for kernel, points in by_kernel.items():
+        look = looks[kernel]
+        rest = [p for p in points if p is not best[kernel]]
+        axes.plot(
+            [x for x, _, _ in rest],
+            [y * 1e-9 for _, y, _ in rest],
+            look.marker,
+            color=look.colour,
+            markersize=1.8,
+            alpha=0.45,
+            markeredgewidth=0,
+            rasterized=len(roof.points) > MOST_POINTS,
+        )
+        x, y, _ = best[kernel]
+        axes.plot([x], [y * 1e-9], look.marker, color=look.colour, markersize=4.5, markeredgecolor="white")
+    shown = sorted(best, key=lambda kernel: -best[kernel][1])[:MOST_LABELS]
+    labels = [Label(best[k][0], best[k][1] * 1e-9, short(k), looks[k]) for k in shown]
+    label_right(axes, labels)

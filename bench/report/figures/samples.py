@@ -1,0 +1,70 @@
+"""The samples themselves: every one of a problem's kernels, relative to the kernel's median."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bench.report.figures.plan import Figure, Kind, file_name, kind
+from bench.report.figures.style import Look, panel, ratio_ticks, ticks
+from bench.report.run_data import Contest, RunData, ends, short, work
+from bench.report.tables import seconds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+MOST, MOST_KERNELS, LEAST = 6, 12, 6
+
+
+def distributions(data: RunData, looks: dict[str, Look]) -> Kind:
+    """One for each operation: its largest problem."""
+    largest: dict[str, Contest] = {}
+    for c in data.contests:
+        known = largest.get(c.op)
+        if c.ranked[0].samples >= LEAST and (known is None or _rank(c) > _rank(known)):
+            largest[c.op] = c
+    figures = [_figure(data, c, looks) for c in largest.values()]
+    return kind("Distribution of samples", figures, f"no row has {LEAST} samples", MOST)
+
+
+def _rank(c: Contest) -> tuple[float, int]:
+    return work(c.ranked[0]), len(c.ranked)
+
+
+def _figure(data: RunData, c: Contest, looks: dict[str, Look]) -> Figure:
+    shown = f" The {MOST_KERNELS} fastest of {len(c.ranked)} kernels." * (len(c.ranked) > MOST_KERNELS)
+    return Figure(
+        file_name(
+            "samples", c.op, c.setting.device, f"t{c.setting.threads}", c.setting.mode, c.setting.precision, c.isa
+        ),
+        f"Distribution of samples: {c.problem}",
+        f"{c.title}. Each point a sample over the median of its kernel, none left out, from the first (above) to the "
+        f"last (below); black: the 95 % interval of the median.{shown}",
+        partial(_draw, data, c, looks),
+    )  # fmt: skip
+
+
+def _draw(data: RunData, c: Contest, looks: dict[str, Look]) -> "Drawing":
+    import numpy as np
+
+    rows = c.ranked[:MOST_KERNELS]
+    figure, axes = panel(13 + 6.0 * len(rows))
+    axes.set_xscale("log")
+    low, high = 0.98, 1.02
+    for y, r in enumerate(rows):
+        median, look = r.time_s_median or 1.0, looks[r.kernel]
+        values = np.asarray(data.samples(r)) / median
+        heights = y + np.linspace(-0.36, 0.2, len(values))
+        axes.plot(values, heights, look.marker, color=look.colour, markersize=2, alpha=0.5, markeredgewidth=0,
+                  rasterized=len(values) > 1000)  # fmt: skip
+        interval = [end / median for end in ends(median, r.time_s_ci95_low, r.time_s_ci95_high)]
+        axes.plot(interval, [y + 0.32] * 2, "|-", color="black", linewidth=0.9, markersize=3)
+        axes.plot([1, 1], [y - 0.38, y + 0.38], color="black", linewidth=0.8)
+        low, high = min(low, *values, *interval), max(high, *values, *interval)
+    axes.set_xlim(low / 1.01, high * 1.01)
+    axes.set_yticks(range(len(rows)), [f"{short(r.kernel)}\n{seconds(r.time_s_median)}" for r in rows])
+    axes.set_ylim(len(rows) - 0.45, -0.55)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    ticks(axes.xaxis, ratio_ticks(low, high))
+    axes.grid(axis="x")
+    axes.set_xlabel("sample over its kernel's median")
+    return figure

@@ -1,0 +1,144 @@
+"""How figures look: one column of a paper wide, colours that the colour-blind tell apart, the same bytes every time."""
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MM = 1 / 25.4
+#: One column of a journal.
+WIDTH = 85 * MM
+#: Okabe and Ito, "Color universal design", 2008, without its yellow, which print on white loses.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "p", "<", "h", ">")
+HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++")
+GREY = "#767676"
+RC: dict[Any, Any] = {
+    "font.size": 7,
+    "font.family": "DejaVu Sans",
+    "axes.labelsize": 7,
+    "axes.titlesize": 7,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "legend.fontsize": 6.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.0,
+    "lines.markersize": 3.5,
+    "patch.linewidth": 0.5,
+    "hatch.linewidth": 0.5,
+    "grid.linewidth": 0.4,
+    "grid.color": "#d8d8d8",
+    "axes.axisbelow": True,
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.02,
+    "figure.constrained_layout.w_pad": 0.02,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "kernelmark",
+    "savefig.facecolor": "white",
+    "figure.dpi": 200,
+}
+_UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+class Look(NamedTuple):
+    """What marks a kernel in every figure of a report."""
+
+    colour: str
+    marker: str
+    hatch: str
+
+
+def looks(kernels: Iterable[str]) -> dict[str, Look]:
+    """A look for each kernel, by the order of their ids: the same in all figures of a run."""
+    return {
+        kernel: Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)], HATCHES[i % len(HATCHES)])
+        for i, kernel in enumerate(sorted(set(kernels)))
+    }
+
+
+def panel(height_mm: float) -> "tuple[Figure, Axes]":
+    """An empty figure of one column with one plot in it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height_mm * MM))
+    return figure, figure.subplots()
+
+
+class Label(NamedTuple):
+    """A text for the point that it belongs to, and how that is marked."""
+
+    x: float
+    y: float
+    text: str
+    look: Look
+
+
+def label_right(axes: "Axes", labels: Sequence[Label]) -> None:
+    """Texts in the right margin with their marks, pushed apart, each with a thin line to its point."""
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # lays the figure out, so that heights can be compared with those of letters
+    box, apart = axes.get_window_extent(), 7.6 * axes.figure.dpi / 72
+    ordered = sorted(labels, key=lambda label: label.y)
+    wanted = [float(axes.transData.transform((label.x, label.y))[1]) for label in ordered]
+    placed = spread_apart(wanted, apart, float(box.y0), max(float(box.y1), float(box.y0) + apart * len(labels)))
+    for label, y in zip(ordered, placed, strict=True):
+        _label(axes, label, (y - float(box.y0)) / float(box.height))
+
+
+def _label(axes: "Axes", label: Label, height: float) -> None:
+    line = {"arrowstyle": "-", "color": label.look.colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
+    axes.annotate("", (label.x, label.y), (1.03, height), textcoords=axes.transAxes, arrowprops=line,
+                  annotation_clip=False)  # fmt: skip
+    axes.plot([1.05], [height], label.look.marker, color=label.look.colour, transform=axes.transAxes, clip_on=False)
+    axes.annotate(label.text, (1.075, height), xycoords=axes.transAxes, va="center", fontsize=6.5,
+                  annotation_clip=False)  # fmt: skip
+
+
+def spread_apart(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
+    """Ascending positions at least `least` apart, near those wanted and between low and high where they have room."""
+    placed: list[float] = []
+    for position in wanted:
+        placed.append(max(position, placed[-1] + least if placed else low))
+    limit = high
+    for i in range(len(placed) - 1, -1, -1):
+        placed[i] = min(placed[i], limit)
+        limit = placed[i] - least
+    return placed
+
+
+def ticks(axis: Any, values: Sequence[float]) -> None:
+    """Plain numbers at these places of a logarithmic axis, and no others."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    axis.set_major_locator(FixedLocator(list(values)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_ticklabels([f"{value:g}" for value in values])
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """Ticks for ratios about 1, as many as have room: round differences in a narrow range, else round factors."""
+    if high / low < 3:
+        step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / s <= 6)
+        return [round(1 + i * step, 4) for i in range(-int((1 - low) / step), int((high - 1) / step) + 1)]
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    room = (high / low) ** 0.14
+    for mantissas in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
+        inside = [m * 10.0**e for e in exponents for m in mantissas if low <= m * 10.0**e <= high]
+        if all(large / small >= room for small, large in pairwise(inside)):
+            break
+    return inside
+
+
+def save(figure: "Figure", stem: Path) -> str:
+    """`STEM.svg` and `STEM.pdf`; returns the SVG."""
+    for kind, undated in _UNDATED.items():
+        figure.savefig(stem.with_suffix(f".{kind}"), metadata=undated)
+    return stem.with_suffix(".svg").read_text(encoding="utf-8")

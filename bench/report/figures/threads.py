@@ -1,0 +1,79 @@
+"""Thread scaling: how much faster a kernel gets with threads, against itself on the fewest."""
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bench.record.result import Result
+from bench.report.figures.plan import Figure, Kind, file_name, kind
+from bench.report.figures.style import GREY, Label, Look, label_right, panel, ticks
+from bench.report.run_data import RunData, ends, short, work
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+MOST, MOST_KERNELS = 3, 10
+Scaling = dict[str, list[Result]]
+
+
+def thread_scaling(data: RunData, looks: dict[str, Look]) -> Kind:
+    """One for each operation: its largest problem at the most thread counts."""
+    found: dict[tuple[str, ...], dict[str, Scaling]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for r in data.timed:
+        if r.device == "cpu":
+            found[r.op, r.mode, r.isa][r.problem][r.kernel].append(r)
+    figures = []
+    for (op, mode, isa), problems in found.items():
+        scalings = {problem: _scaling(rows) for problem, rows in problems.items()}
+        problem = max(scalings, key=lambda p: _rank(scalings[p]))
+        if scalings[problem]:
+            figures.append(_figure(op, problem, mode, isa, scalings[problem], looks))
+    return kind("Thread scaling", figures, "no kernel was measured at two thread counts; `--threads 1,2` does", MOST)
+
+
+def _scaling(rows: Scaling) -> Scaling:
+    """The kernels with two thread counts and more, by thread count."""
+    return {
+        k: sorted(found, key=lambda r: r.threads) for k, found in rows.items() if len({r.threads for r in found}) > 1
+    }
+
+
+def _rank(scaling: Scaling) -> tuple[int, float, int]:
+    counts = max((len(rows) for rows in scaling.values()), default=0)
+    return counts, max((work(rows[0]) for rows in scaling.values()), default=0.0), len(scaling)
+
+
+def _figure(op: str, problem: str, mode: str, isa: str, scaling: Scaling, looks: dict[str, Look]) -> Figure:
+    best = sorted(scaling, key=lambda k: min(r.time_s_median or 0.0 for r in scaling[k]))[:MOST_KERNELS]
+    shown = f" The {len(best)} fastest of {len(scaling)} kernels." * (len(best) < len(scaling))
+    return Figure(
+        file_name("threads", op, mode, isa),
+        f"Thread scaling: {problem}",
+        f"{scaling[best[0]][0].device_name}, {mode}. Time on the fewest threads over time; whiskers from the 95 % "
+        f"interval of the latter. Grey: as many times faster as there are threads.{shown}",
+        partial(_draw, {k: scaling[k] for k in best}, looks),
+    )
+
+
+def _draw(scaling: Scaling, looks: dict[str, Look]) -> "Drawing":
+    figure, axes = panel(52)
+    labels = []
+    for kernel, rows in scaling.items():
+        base = rows[0].time_s_median or 0.0
+        xs, ys, errors = [r.threads for r in rows], [base / (r.time_s_median or 1.0) for r in rows], []
+        for r, y in zip(rows, ys, strict=True):
+            low, high = ends(base / y, r.time_s_ci95_low, r.time_s_ci95_high)
+            errors.append((max(0.0, y - base / high), max(0.0, base / low - y)))
+        look = looks[kernel]
+        axes.errorbar(
+            xs, ys, yerr=list(zip(*errors, strict=True)), color=look.colour, marker=look.marker, elinewidth=0.6
+        )
+        labels.append(Label(xs[-1], ys[-1], short(kernel), look))
+    counts = sorted({r.threads for rows in scaling.values() for r in rows})
+    axes.plot(counts, [count / counts[0] for count in counts], color=GREY, linestyle="--", linewidth=0.8, zorder=0)
+    axes.set(xlabel="threads", ylabel=f"speedup over {counts[0]} thread{'s' * (counts[0] > 1)}", xscale="log")
+    ticks(axes.xaxis, counts)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y")
+    label_right(axes, labels)
+    return figure

@@ -1,0 +1,145 @@
+"""How a run was measured, in the words of a paper, from what it recorded."""
+
+from collections import Counter
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+from bench.plan.case import VERIFY
+from bench.record.result import Result
+from bench.report.run_data import RunData
+from bench.report.tables import size
+
+MODES = {
+    "cold": "In cold mode the operands rotate over at least twice the last-level cache (at most 32 sets, evicted "
+    "untimed where that is not enough), so that a call finds them in memory.",
+    "hot": "In hot mode every call works on the same operands, which stay in whatever cache holds them.",
+    "graph": "In graph mode a captured CUDA graph is replayed, which leaves launch latency out.",
+    VERIFY: "Rows of mode verify were checked and not timed.",
+}
+
+
+def paragraph(data: RunData) -> str:
+    """The methodology of a run."""
+    if not data.rows:
+        return " ".join([*_where(data), "The run recorded no case."])
+    parts = [*_where(data), *_what(data), *_how(data), *_result(data)]
+    return " ".join(parts)
+
+
+def _where(data: RunData) -> Iterator[str]:
+    machine, environment = data.run.machine, data.run.environment
+    version = f"kernelmark {environment.get('kernelmark', '')}".strip()
+    yield f"The measurements were taken with {version}{_commit(data.run.git_commit)} on {_machine(machine)}."
+    names = [f"{name} {found}" for name, found in environment.get("versions", {}).items()]
+    builds = environment.get("blas", [])
+    if names:
+        yield f"Libraries: {', '.join(names)}" + (f"; BLAS: {'; '.join(builds)}." if builds else ".")
+    variables = environment.get("variables", {})
+    if variables:
+        yield "Set in the environment: " + ", ".join(f"{key}={value}" for key, value in variables.items()) + "."
+
+
+def _commit(found: str) -> str:
+    """A hash shortened; what runs from no checkout has its version alone."""
+    commit, _, dirty = found.partition("-")
+    if not commit or " " in commit:
+        return ""
+    return f" (commit {commit[:12]}{', with changes that are not committed' if dirty else ''})"
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    parts = [f"{machine['cpus_usable']} of {machine['cpus']} logical CPUs" if "cpus_usable" in machine else ""]
+    for key, text in (("llc_bytes", "of last-level cache"), ("memory_bytes", "of memory")):
+        parts.append(f"{size(machine[key])} {text}" if machine.get(key) else "")
+    kind = "a virtual machine with " if machine.get("virtual") else ""
+    known = ", ".join(filter(None, parts))
+    found = f"{kind}{machine.get('cpu') or 'a processor that is not recorded'}" + (f" ({known})" if known else "")
+    if "gpu" in machine:
+        found += f" and {machine['gpu']} (driver {machine.get('cuda_driver', 'unknown')})"
+    software = [machine.get("system", ""), f"Python {machine['python']}" if "python" in machine else ""]
+    return found + "".join(f", {each}" for each in software if each)
+
+
+def _what(data: RunData) -> Iterator[str]:
+    rows = data.rows
+    suites = ", ".join(data.run.suites) or "no suite"
+    problems, kernels = len({r.problem for r in rows}), len({r.kernel for r in rows})
+    threads = _listed(sorted({r.threads for r in rows}), "thread")
+    yield (
+        f"The run {data.run_id} of {suites} has {len(rows)} case{'s' * (len(rows) > 1)}: "
+        f"{_count(kernels, 'kernel')} on {_count(problems, 'problem')}, {threads}."
+    )
+    if data.run.plan:
+        seeds = _listed(sorted({r.seed for r in rows}), "")
+        yield f"Operands were drawn uniformly from [-1, 1] (seed {seeds})."
+        yield (
+            "Each kernel's result was checked against a float64 reference before timing and, on operands drawn anew, "
+            "after it, within a tolerance that follows from length of reduction, storage type and arithmetic; what is "
+            "wrong is not timed."
+        )
+        yield from (MODES[mode] for mode in sorted({r.mode for r in rows}) if mode in MODES)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _listed(values: list[int], noun: str) -> str:
+    shown = [str(value) for value in values[:6]] + ([f"{len(values) - 6} more"] if len(values) > 6 else [])
+    text = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    return f"{text} {noun}{'s' * (values != [1])}" if noun else text
+
+
+def _how(data: RunData) -> Iterator[str]:
+    timed, plan = data.timed, data.run.plan
+    if not timed or not plan:
+        return
+    width, limit = plan.get("rel_ci"), plan.get("max_time_s")
+    spent = f"{limit:g} s a case" if limit else "the suite's time limit a case (2 s where it sets none)"
+    yield (
+        "The kernels of a problem were sampled in turn, forward and backward (ABBA), after an untimed warm-up, until "
+        f"the 95 % interval of the median was narrower than {100 * (width or 0):g} % of it or {spent} was spent, and "
+        f"never with fewer than six samples: {_stopped(timed)}."
+    )
+    counts = [r.samples for r in timed]
+    yield f"A case has {min(counts)} to {max(counts)} samples (median {median(counts):g})."
+    yield from _intervals(timed)
+    yield (
+        "A speedup is the median, over pairs of neighbouring rounds, of the baseline's time over the kernel's. GFLOP/s "
+        "counts the nominal operations, GB/s (1e9 bytes) the compulsory traffic."
+    )
+    if data.all_ceilings:
+        yield "Ceilings are what microbenchmarks of arithmetic and of copying reached on this machine in this run."
+
+
+def _stopped(timed: list[Result]) -> str:
+    found = Counter(r.stopped_by or "an unrecorded reason" for r in timed)
+    return ", ".join(f"{count} stopped by {reason}" for reason, count in found.most_common())
+
+
+def _intervals(timed: list[Result]) -> Iterator[str]:
+    processes = sorted({r.processes for r in timed})
+    if processes == [1]:
+        yield (
+            "Each case was measured in one process; intervals are those of the sign test, widened by the samples' "
+            "autocorrelation, and hold within that process."
+        )
+    else:
+        yield (
+            f"Each case was measured in {_listed(processes, '')} fresh processes; where there are several, intervals "
+            "are Student's over the logarithms of the processes' medians and hold for the next process too."
+        )
+
+
+def _result(data: RunData) -> Iterator[str]:
+    counts = Counter(r.status for r in data.rows).most_common()
+    yield "Of the cases " + ", ".join(f"{count} {_were(count)} {status}" for status, count in counts) + "."
+    if disturbed := sum(bool(r.disturbed) for r in data.rows):
+        yield f"{_count(disturbed, 'case')} {_were(disturbed)} disturbed by other load on the machine."
+    if repeated := sum(r.repeated or 0 for r in data.rows):
+        yield f"{_count(repeated, 'sample')} taken under such load {_were(repeated)} taken again."
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"

@@ -1,0 +1,112 @@
+"""Rows as Parquet: the columns of the CSV with their types and units, and the samples; a row group at a time."""
+
+import json
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, get_type_hints
+
+import msgspec
+
+from bench.plan.errors import UsageError
+from bench.record.reader import doubles
+from bench.record.result import COLUMNS, Result
+from bench.record.store import Store
+
+#: Rows that are held at a time.
+ROW_GROUP = 2000
+SAMPLES = "samples_s"
+#: The unit of a column by how its name ends or begins; a column that is not here is a name or a plain number.
+_UNITS = {
+    "gflop_per_s": "GFLOP/s",
+    "gbyte_per_s": "GB/s",
+    "_bytes": "B",
+    "_mhz": "MHz",
+    "_c": "°C",
+    "_w": "W",
+    "_j": "J",
+    "_pct": "%",
+    "_pct_cycles": "%",
+    "_flop": "flop",
+    "_s": "s",
+}
+_TYPES = {int: "int64", int | None: "int64", float: "float64", float | None: "float64", str: "string"}
+
+
+def unit(column: str) -> str:
+    """The unit of a column of the contract; empty for what has none. Dimensions have none."""
+    if column.startswith("time_s_"):
+        return "s"
+    return next((text for ending, text in _UNITS.items() if column.endswith(ending)), "")
+
+
+def write_parquet(store: Store, run_id: str, out: IO[bytes]) -> None:
+    """A column a column of the CSV, null where it is empty there, and `samples_s` (seconds a call).
+
+    Units are in the fields' metadata under `unit`; what the run was asked for, machine and environment are in the
+    file's under `kernelmark`, as JSON. Raises UsageError where pyarrow is missing.
+    """
+    arrow, parquet = _pyarrow()
+    with store.snapshot():
+        dims = _dimension_types(store, run_id)
+        schema = _schema(arrow, dims, msgspec.structs.asdict(store.run(run_id)))
+        rows = _rows(store, run_id, dims)
+        with parquet.ParquetWriter(out, schema) as writer:
+            while chunk := list(islice(rows, ROW_GROUP)):
+                columns = [list(column) for column in zip(*chunk, strict=True)]
+                arrays = [arrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+                writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+
+
+def write_parquet_file(store: Store, run_id: str, path: Path) -> None:
+    """`write_parquet` to a file, which is not touched where pyarrow is missing. Raises UsageError."""
+    _pyarrow()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as out:
+            write_parquet(store, run_id, out)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise UsageError("parquet: pyarrow is not installed; pip install 'kernelmark[export]'") from None
+
+
+def _schema(arrow: Any, dims: dict[str, str], facts: dict[str, Any]) -> Any:
+    hints = get_type_hints(Result)
+    units = {name: {"unit": unit(name)} for name in COLUMNS if unit(name)}
+    fields = [
+        arrow.field(name, arrow.type_for_alias(_TYPES[hints[name]]), metadata=units.get(name)) for name in COLUMNS
+    ]
+    fields += [arrow.field(name, arrow.type_for_alias(kind)) for name, kind in dims.items()]
+    fields += [arrow.field(SAMPLES, arrow.list_(arrow.float64()), metadata={"unit": "s"})]
+    return arrow.schema(fields, {"kernelmark": json.dumps(facts)})
+
+
+def _dimension_types(store: Store, run_id: str) -> dict[str, str]:
+    """The type of each dimension, in the order of the CSV: whole numbers, numbers, or else text."""
+    kinds: dict[str, set[type]] = {}
+    for _, dims, _ in store.records(run_id):
+        for name, value in dims.items():
+            kinds.setdefault(name, set()).add(type(value))
+    return {name: _common(found) for name, found in kinds.items() if name not in (*COLUMNS, SAMPLES)}
+
+
+def _common(kinds: set[type]) -> str:
+    if kinds == {int}:
+        return "int64"
+    return "float64" if kinds <= {int, float} else "string"
+
+
+def _rows(store: Store, run_id: str, dims: dict[str, str]) -> Iterator[tuple[Any, ...]]:
+    for values, found, samples in store.records(run_id, samples=True):
+        yield (*values, *(_typed(found.get(name), kind) for name, kind in dims.items()), doubles(samples))
+
+
+def _typed(value: Any, kind: str) -> Any:
+    return str(value) if kind == "string" and value is not None else value

@@ -1,0 +1,80 @@
+"""What `kernelmark watch` shows of a version: what it takes of the GPU and how fast it is, beside the one before."""
+
+from collections.abc import Mapping, Sequence
+
+from tabulate import tabulate
+
+from bench.measure.measurement import Measurement
+from bench.measure.stats import Interval, speedup
+from bench.plan.operation import Problem
+from bench.report.inspect import InspectRow
+from bench.report.tables import seconds
+
+_SHOWN = {
+    "registers": "registers",
+    "static": "static_shared_bytes",
+    "dynamic": "dynamic_shared_bytes",
+    "spill": "spill_bytes",
+    "stack": "stack_bytes",
+    "threads": "threads",
+    "blocks/SM": "blocks_per_sm",
+    "occupancy": "occupancy",
+    "limited by": "limiter",
+}
+
+
+def resource_table(rows: Sequence[InspectRow], before: Sequence[InspectRow]) -> str:
+    """A column a launch of the plan; what differs from the version before says what it was. Sizes are in bytes."""
+    known = {row.entry: row for row in before}
+    cells = [[name, *(_beside(row, known.get(row.entry), field) for row in rows)] for name, field in _SHOWN.items()]
+    table: str = tabulate(cells, ["", *(row.entry for row in rows)], disable_numparse=True)
+    return table
+
+
+def _beside(row: InspectRow, before: InspectRow | None, field: str) -> str:
+    new = _shown(getattr(row, field))
+    old = _shown(getattr(before, field)) if before else new
+    return new if new == old else f"{new} (was {old})"
+
+
+def _shown(value: object) -> str:
+    return f"{value:.0%}" if isinstance(value, float) else str(value)
+
+
+def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: Problem) -> str:
+    """The present version, which is the first row, against each other kernel, from samples taken in turn.
+
+    names: what kernels are called that have no id of their own. Below stands what has no time, and why.
+    """
+    headers = ("kernel", "time", "95 %", "GFLOP/s" if problem.flop else "GB/s", "this version against it")
+    cells = [
+        (
+            names.get(row.kernel, row.kernel),
+            seconds(row.interval.median),
+            _spread(row.interval),
+            f"{(problem.flop or problem.traffic_bytes) / row.interval.median * 1e-9:.4g}",
+            "" if row is rows[0] else _against(row, rows[0]),
+        )
+        for row in rows
+        if row.status == "ok" and row.interval
+    ]
+    parts = [tabulate(cells, headers, disable_numparse=True, colalign=_ALIGN)] if cells else []
+    parts += [f"{row.status}: {names.get(row.kernel, row.kernel)}: {row.reason}" for row in rows if row.status != "ok"]
+    return "\n".join(parts)
+
+
+_ALIGN = ("left", "right", "right", "right", "left")
+
+
+def _spread(interval: Interval) -> str:
+    low, high = (100 * (end / interval.median - 1) for end in (interval.low, interval.high))
+    return f"{low:+.1f} {high:+.1f} %"
+
+
+def _against(other: Measurement, present: Measurement) -> str:
+    """`1.05x [1.03, 1.07] faster`; no verdict where the interval leaves it open."""
+    found = speedup([other.samples], [present.samples]) if present.samples else None
+    if found is None:
+        return ""
+    verdict = "faster" if found.low > 1 else "slower" if found.high < 1 else "not told apart"
+    return f"{found.median:.3g}x [{found.low:.3g}, {found.high:.3g}] {verdict}"

@@ -1,0 +1,112 @@
+"""Kernels of known duration, as the harness finds them: on a quiet core, and beside a neighbour that disturbs it."""
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from bench.isolation import Workers
+from bench.measure.device import devices_present
+from bench.measure.measurement import Measurement
+from bench.measure.timing import CpuClock
+from bench.plan.case import Budget, Job, WorkerKey
+from bench.selftest.finding import Finding, Tick
+from bench.selftest.known import DURATIONS_US, NEIGHBOUR_SHARE, counter_missing, plugin, spin_name
+from bench.selftest.neighbour import Neighbour, pinned
+
+PROBLEM = "copy/m4n8/f32"
+#: From this duration on the bound is relative; below, it is what a call costs.
+RELATIVE_FROM_US = 200
+RELATIVE = 0.005
+BUDGET = Budget()
+BARE_CALLS = 500
+PAUSE_S = 1e-3
+#: The neighbour has to have had nearly its share, or nothing was shown.
+LEAST_SHARE = 0.8 * NEIGHBOUR_SHARE
+
+
+def jobs() -> int:
+    """How many jobs there are."""
+    return 1 + len(devices_present())
+
+
+def check(tick: Tick) -> Iterator[Finding]:
+    """Each duration on a quiet core and beside a neighbour; on a GPU, where there is one, by its own clock."""
+    with pinned():
+        yield from _on_cpu(tick)
+    if "cuda" in devices_present():
+        rows = _measure("cuda")
+        yield from judge(rows, rows[0].interval.median if rows[0].interval else 0.0, "GPU", "an empty launch")
+        tick()
+
+
+def _on_cpu(tick: Tick) -> Iterator[Finding]:
+    if reason := counter_missing():
+        yield Finding("durations", "not testable here", reason, None)
+        return
+    bare_s, quiet = bare_call_s(), _measure("cpu")
+    tick()
+    yield cost_of_a_call(bare_s, quiet[0])
+    yield from judge(quiet, bare_s, "quiet")
+    with Neighbour() as neighbour:
+        disturbed = _measure("cpu")
+    tick()
+    yield Finding(
+        "durations: neighbour on the same core",
+        f"busy {100 * neighbour.share:.1f} % of the time",
+        f"at least {100 * LEAST_SHARE:.0f} %",
+        neighbour.share >= LEAST_SHARE,
+    )
+    yield from judge(disturbed, bare_s, "neighbour")
+
+
+def _measure(device: str) -> list[Measurement]:
+    provider = "cuda" if device == "cuda" else "selftest"
+    kernels = tuple(f"copy/{provider}.{spin_name(duration)}" for duration in DURATIONS_US)
+    with Workers() as workers:
+        return workers.run(Job(PROBLEM, kernels, "hot", (plugin("truth"),), 0, BUDGET, 1), WorkerKey(device, 1))
+
+
+def bare_call_s() -> float:
+    """What the harness's clock finds for a compiled call that does nothing and is timed alone, after a pause.
+
+    Nine of ten such calls cost at most that. In a batch one costs a fraction of it: the processor then knows by heart
+    what it did a moment ago. A kernel that runs for 20 us and longer leaves it as cold as a pause does.
+    """
+    from bench.selftest._spin import spinner
+
+    source = np.zeros(32, np.float32)
+    target = np.empty_like(source)
+    clock, empty, found = CpuClock(), spinner(target.ctypes.data, source.ctypes.data, source.nbytes, 0), []
+    for _ in range(BARE_CALLS):
+        time.sleep(PAUSE_S)
+        found.append(clock.time([empty]))
+    return float(np.quantile(found, 0.9))
+
+
+def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
+    """For information: the compiled call timed alone and in a batch, and the row's `call_overhead_s`."""
+    found = [f"{1e9 * bare_s:.0f} ns alone"]
+    if empty.interval:
+        found.append(f"{1e9 * empty.interval.median:.0f} ns in a batch")
+    if empty.call_overhead_s:
+        found.append(f"call_overhead_s {1e9 * empty.call_overhead_s:.0f} ns")
+    return Finding("durations: a call that does nothing", ", ".join(found), "", None)
+
+
+def judge(rows: list[Measurement], call_s: float, where: str, call: str = "a call timed alone") -> Iterator[Finding]:
+    """Each row but the empty one against its duration; `call` is what takes `call_s`."""
+    for row, duration_us in list(zip(rows, DURATIONS_US, strict=True))[1:]:
+        name = f"durations: {duration_us} us, {where}"
+        if row.interval is None:
+            yield Finding(name, f"{row.status}: {row.reason}", "a time", False)
+            continue
+        found, holds = _against(row.interval.median, duration_us * 1e-6, call_s)
+        bound = f"{1e9 * call_s:.0f} ns, {call}" if duration_us < RELATIVE_FROM_US else f"{100 * RELATIVE:g} %"
+        yield Finding(name, found, bound, holds)
+
+
+def _against(found_s: float, duration_s: float, call_s: float) -> tuple[str, bool]:
+    off_s = found_s - duration_s
+    allowed_s = RELATIVE * duration_s if duration_s >= RELATIVE_FROM_US * 1e-6 else call_s
+    return f"{1e6 * found_s:.6g} us ({100 * off_s / duration_s:+.2f} %, {1e9 * off_s:+.0f} ns)", abs(off_s) <= allowed_s

@@ -1,0 +1,64 @@
+"""A neighbour on the same core that is busy for a share of the time, and the affinity that puts it there."""
+
+import os
+import random
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.selftest.known import NEIGHBOUR_SHARE
+
+PERIOD_S = 0.01
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """This process, and those that it starts meanwhile, on one CPU; Linux alone can do this."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+class Neighbour:
+    """A process on the CPUs of this one, busy from `with` to its end; `share` says what it then had of the time."""
+
+    share = 0.0
+
+    def __enter__(self) -> "Neighbour":
+        words = [sys.executable, "-m", __name__]
+        path = os.pathsep.join(filter(None, sys.path))
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+        )
+        self.pid = self._process.pid
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.share = float(self._process.communicate()[0] or 0)
+
+
+def disturb(stop_fd: int) -> float:
+    """Busy for a tenth of each period, at a random time in it, until the other end closes; the share of CPU time."""
+    began, used = time.monotonic(), time.process_time()
+    period = began
+    while True:
+        start = period + random.uniform(0, PERIOD_S * (1 - NEIGHBOUR_SHARE))
+        if select.select([stop_fd], [], [], max(0.0, start - time.monotonic()))[0]:
+            return (time.process_time() - used) / (time.monotonic() - began)
+        busy_until = time.process_time() + PERIOD_S * NEIGHBOUR_SHARE
+        while time.process_time() < busy_until:
+            pass
+        period = max(period + PERIOD_S, time.monotonic() - PERIOD_S)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(str(disturb(sys.stdin.fileno())))

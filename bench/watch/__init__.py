@@ -1,0 +1,1 @@
+"""One .cu while somebody tunes it: each version compiled, verified, and timed beside the one before."""

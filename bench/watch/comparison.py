@@ -1,0 +1,73 @@
+"""Two versions of one source, timed in turn in one job."""
+
+import msgspec
+
+from bench.isolation import Workers
+from bench.measure.device import device_id
+from bench.measure.lock import exclusive
+from bench.measure.measurement import Measurement
+from bench.plan.case import Budget, Job, WorkerKey
+from bench.watch.source import Version
+
+#: A module that makes the versions kernels of their own, in a worker that knows only what it can import.
+PLUGIN = '''"""Versions of one source, each a kernel."""
+
+from dataclasses import replace
+
+from bench.plan.registry import REGISTRY
+
+watched = REGISTRY.kernels[{kernel!r}]
+for name, source in {sources!r}.items():
+    REGISTRY.add(replace(watched, provider="watch", name=name, source=source))
+'''
+
+
+def present_arch() -> str:
+    """The architecture of the GPU here, on Hopper with its own instructions."""
+    import cupy
+
+    capability = cupy.cuda.Device(device_id()).compute_capability
+    return f"sm_{capability}a" if capability == "90" else f"sm_{capability}"
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """What is timed: versions of a kernel on a problem, beside its counterparts; the plug-ins that declare them."""
+
+    kernel: str
+    problem: str
+    counterparts: tuple[str, ...]
+    plugins: tuple[str, ...]
+    budget: Budget
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """The kernels that the present and the previous version become."""
+        op = self.problem.partition("/")[0]
+        return f"{op}/watch.current", f"{op}/watch.previous"
+
+
+def compare(comparison: Comparison, current: Version, previous: Version | None) -> list[Measurement]:
+    """Verify and time the versions and their counterparts in a fresh process; the row of the present one comes first.
+
+    Raises UsageError where another run holds the GPU.
+    """
+    with exclusive(("cuda",), shared=False), Workers() as workers:
+        return workers.run(job_of(comparison, current, previous), WorkerKey("cuda", 1))
+
+
+def job_of(comparison: Comparison, current: Version, previous: Version | None) -> Job:
+    """The versions as contenders, declared by a plug-in that is written beside the present one."""
+    versions = dict(zip(comparison.ids, filter(None, (current, previous)), strict=False))
+    sources = {kernel.partition(".")[2]: str(version.source) for kernel, version in versions.items()}
+    plugin = current.source.with_name("versions.py")
+    plugin.write_text(PLUGIN.format(kernel=comparison.kernel, sources=sources))
+    return Job(
+        problem=comparison.problem,
+        kernels=(*versions, *comparison.counterparts),
+        mode="cold",
+        plugins=(*comparison.plugins, str(plugin)),
+        seed=current.number,
+        budget=comparison.budget,
+        threads=1,
+        baseline=comparison.ids[0],  # sampled for as long as anybody is, so that each has its counterpart
+    )

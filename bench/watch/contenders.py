@@ -1,0 +1,60 @@
+"""Which kernel a .cu belongs to, and whom it is set against."""
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from bench.measure.compile import cuda_sources
+from bench.plan.errors import UsageError
+from bench.plan.kernel import CudaKernel, Kernel
+from bench.plan.operation import Problem
+from bench.plan.registry import Registry
+
+#: Whose calls a hand-written kernel is set against.
+VENDORS = ("cublas", "cudnn", "cudnn_frontend", "cufft")
+
+
+def watched_kernel(registry: Registry, file: Path, problem: Problem, wanted: str | None) -> CudaKernel:
+    """The hand-written kernel of `file` that takes `problem`; `wanted` where there are several. Raises UsageError."""
+    kernels = [k for k in registry.kernels.values() if isinstance(k, CudaKernel) and _source(k) == file.resolve()]
+    if not kernels:
+        raise UsageError(f"{file}: is the source of no kernel; --plugin names the file that declares one")
+    named = [k for k in kernels if wanted in (None, k.id)]
+    if not named:
+        raise UsageError(f"--kernel {wanted}: is not of {file}; expected one of {_ids(kernels)}")
+    able = [k for k in named if k.op == problem.op and k.refuses(problem) is None]
+    if len(able) > 1:
+        raise UsageError(f"{file}: is the source of {_ids(able)}; choose one with --kernel")
+    if not able:
+        raise UsageError(f"{problem.id}: {_refusal(named, problem)}; take another problem")
+    return able[0]
+
+
+def _source(kernel: CudaKernel) -> Path:
+    return (cuda_sources() / kernel.source).resolve()
+
+
+def _ids(kernels: Iterable[Kernel]) -> str:
+    return ", ".join(kernel.id for kernel in kernels)
+
+
+def _refusal(kernels: list[CudaKernel], problem: Problem) -> str:
+    of_operation = [k for k in kernels if k.op == problem.op]
+    reason = of_operation[0].refuses(problem) if of_operation else None
+    return reason or f"is no problem of {kernels[0].op}, which {_ids(kernels)} computes"
+
+
+def counterparts(registry: Registry, kernel: CudaKernel, problem: Problem, glob: str | None) -> tuple[str, ...]:
+    """The GPU kernels that take the problem and match `glob`; without one, the vendor's of the same arithmetic.
+
+    Raises UsageError where the glob matches none.
+    """
+    able = [k for k in registry.kernels.values() if (k.op, k.device) == (problem.op, "cuda") and k is not kernel]
+    able = [k for k in able if k.refuses(problem) is None]
+    if glob is None:
+        numerics = kernel.numerics_for(problem)
+        vendor = [k for k in able if k.provider in VENDORS and k.order == "C" and k.numerics_for(problem) == numerics]
+        return tuple(k.id for k in vendor)
+    if not (matched := tuple(k.id for k in able if fnmatchcase(k.id, glob))):
+        raise UsageError(f"--against {glob!r}: matches no GPU kernel that takes {problem.id}; see `kernelmark list`")
+    return matched

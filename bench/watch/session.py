@@ -1,0 +1,70 @@
+"""A session: what is said of each version, and which one the next is compared with."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bench.plan.errors import UsageError
+from bench.plan.kernel import CudaKernel
+from bench.plan.operation import Problem
+from bench.plan.registry import Registry
+from bench.report.inspect import InspectRow, launch_rows
+from bench.report.watch_view import resource_table, time_table
+from bench.watch.comparison import Comparison, compare
+from bench.watch.emulator import emulate
+from bench.watch.source import Version
+
+
+class Session:
+    """Versions of one kernel on one problem. comparison: None where there is no GPU, and the emulator judges."""
+
+    def __init__(
+        self, registry: Registry, kernel: CudaKernel, problem: Problem, arch: str, comparison: Comparison | None
+    ) -> None:
+        self._registry, self._kernel, self._problem = registry, kernel, problem
+        self._arch, self._comparison = arch, comparison
+        self.previous: Version | None = None
+        self._known: list[InspectRow] = []
+        self.good = False
+
+    def look(self, version: Version) -> Iterator[str]:
+        """What there is to say of a version, part by part. One that is right is what the next is compared with."""
+        self.good = False
+        kernel = replace(self._kernel, source=str(version.source))
+        try:
+            rows = self._resources(kernel)
+        except UsageError as error:
+            yield version.told(str(error))
+            return
+        yield resource_table(rows, self._known)
+        judge = self._emulated if self._comparison is None else self._timed
+        yield from (version.told(text) for text in judge(kernel, version))
+        if self.good:
+            self.previous, self._known = version, rows
+
+    def _resources(self, kernel: CudaKernel) -> list[InspectRow]:
+        """Compiled as a run would for this problem."""
+        tile = kernel.tile_for(self._problem)
+        assert tile is not None, "a kernel that takes the problem has a tile for it"
+        return launch_rows(kernel, self._problem, tile, self._arch)
+
+    def _emulated(self, kernel: CudaKernel, version: Version) -> Iterator[str]:
+        found = emulate(self._registry, kernel, self._problem)
+        self.good = not found.complaints
+        if found.skipped:
+            yield f"not verified: no GPU is here, and {found.skipped}"
+        elif found.complaints:
+            yield "\n".join(("wrong in the emulator:", *found.complaints))
+        else:
+            yield f"right in the emulator, without a report: {found.problems} small problems, three orders of threads"
+
+    def _timed(self, kernel: CudaKernel, version: Version) -> Iterator[str]:
+        assert self._comparison is not None
+        try:
+            rows = compare(self._comparison, version, self.previous)
+        except UsageError as error:
+            yield f"not timed: {error}"
+            return
+        self.good = rows[0].status == "ok"
+        named = (version, self.previous) if self.previous else (version,)
+        names = {of: f"version {v.number}" for of, v in zip(self._comparison.ids, named, strict=False)}
+        yield time_table(rows, names, self._problem)

@@ -1,0 +1,75 @@
+"""The watched file and the headers beside it: when they are saved, and each version of them kept apart."""
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+#: How often the files are looked at.
+POLL_S = 0.2
+#: Contents by name: the watched file and the headers in its folder, which it may include.
+Files = Mapping[str, bytes]
+
+
+class Version(msgspec.Struct, frozen=True):
+    """The file as it was once saved: a copy, beside copies of the headers in its folder."""
+
+    number: int
+    source: Path
+    original: Path
+
+    def told(self, text: str) -> str:
+        """What a compiler or a checker said, with the files named as the user knows them."""
+        return text.replace(f"{self.source.parent}/", str(self.original).removesuffix(self.original.name))
+
+
+def saves(file: Path) -> Iterator[Files]:
+    """The contents now, and again each time that something is saved with another one."""
+    known: Files | None = None
+    looked_at: object = None
+    while True:
+        stamps = _stamps(file)
+        time.sleep(POLL_S)
+        if stamps is None or stamps == looked_at or stamps != _stamps(file):
+            continue  # gone, known, or still being written
+        looked_at, files = stamps, _contents(file)
+        if files is not None and files != known:
+            known = files
+            yield files
+
+
+def _watched(file: Path) -> list[Path]:
+    return [file, *sorted(file.parent.glob("*.cuh"))]
+
+
+def _stamps(file: Path) -> list[tuple[str, int, int, int]] | None:
+    """What changes when a file is saved; None while an editor has one out of the way."""
+    try:
+        found = [(path.name, path.stat()) for path in _watched(file)]
+    except FileNotFoundError:
+        return None
+    return [(name, stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in found]
+
+
+def _contents(file: Path) -> Files | None:
+    try:
+        return {path.name: path.read_bytes() for path in _watched(file)}
+    except FileNotFoundError:
+        return None
+
+
+def keep(files: Files, file: Path, folder: Path, number: int) -> Version:
+    """A copy of this version below `folder`, so that a later save does not change it."""
+    place = folder / str(number)
+    place.mkdir()
+    for name, content in files.items():
+        (place / name).write_bytes(_including_copies(content, file.resolve().parent.name, files))
+    return Version(number, place / file.name, file)
+
+
+def _including_copies(content: bytes, folder: str, files: Files) -> bytes:
+    """What names its neighbours by their folder, as the sources below `cuda/` do, would find those of today."""
+    for name in files:
+        content = content.replace(f'"{folder}/{name}"'.encode(), f'"{name}"'.encode())
+    return content

@@ -1,0 +1,123 @@
+"""A plug-in: the device `fake`, on which time is what a trace says. Nothing waits, and equal traces give equal rows.
+
+The variable FAKE_TRACE names a JSON file: `calls`, the seconds of each timed call by the kernel's name, begun again at
+the end, and, where they are not the ones below, `empty_call_s` and `resolution_s`. Untimed calls take no time.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.measure.device import DEVICES, Cpu
+from bench.measure.monitor import Unwatched
+from kernelmark import Launch, kernel
+
+STICKY = "cudaErrorIllegalAddress: an illegal memory access was encountered"
+NOOP_S = 0.125
+
+
+class Fake(Cpu):
+    """Host memory and a clock of its own. So small a cache that few sets of operands are cold."""
+
+    name = "fake"
+
+    def __init__(self) -> None:
+        self.device_name = "a fake"
+        self.llc_bytes = 64
+        self.error: str | None = None
+        self.release()
+
+    def release(self) -> None:
+        """Every job begins at zero, and at the beginning of the trace."""
+        self.now_s = 0.0
+        self.timed_s: float | None = None
+        self._traces: dict[str, Iterator[float]] = {}
+
+    def clock(self, hold: bool) -> "FakeClock":
+        return FakeClock(self, trace())
+
+    def monitor(self) -> Unwatched:
+        """What happens to the machine does not happen to it."""
+        return Unwatched()
+
+    def broken(self) -> str | None:
+        """Once corrupted it stays so."""
+        return self.error
+
+    def evict(self) -> None:
+        """There is no cache."""
+
+    def synchronize(self) -> None:
+        if self.error:
+            raise RuntimeError(self.error)
+
+    def spend(self, name: str) -> None:
+        """Let the time of this kernel's next call pass, if somebody is timing it."""
+        if self.timed_s is not None:
+            if name not in self._traces:
+                self._traces[name] = cycle(trace()["calls"].get(name, [NOOP_S]))
+            self.timed_s += next(self._traces[name])
+
+
+class FakeClock:
+    """Reads the device's time, which passes in timed calls alone."""
+
+    max_batch = 100
+
+    def __init__(self, device: Fake, found: dict[str, Any]) -> None:
+        self._device = device
+        self._empty_call_s = found.get("empty_call_s", 1e-7)
+        self.resolution_s = found.get("resolution_s", 1e-7)
+
+    def now(self) -> float:
+        return self._device.now_s
+
+    def time(self, calls: Sequence[Launch]) -> float:
+        """Seconds a call: what the trace has for each, or what an empty one takes."""
+        self._device.timed_s = 0.0
+        for call in calls:
+            call()
+        span, self._device.timed_s = self._device.timed_s, None
+        self._device.now_s += span
+        return span / len(calls) or self._empty_call_s
+
+
+def trace() -> dict[str, Any]:
+    """What FAKE_TRACE names; without it every call takes an eighth of a second."""
+    path = os.environ.get("FAKE_TRACE")
+    return json.loads(Path(path).read_text()) if path else {"calls": {}}
+
+
+FAKE = Fake()
+DEVICES["fake"] = lambda: FAKE
+
+
+def declare(name: str, act: Callable[[], None] = lambda: None) -> None:
+    """A kernel that copies, does something more, and takes the time that the trace has for its name."""
+
+    def set_up(problem: Any, x: Any) -> Launch:
+        def launch() -> None:
+            np.copyto(x.b, x.a)
+            act()
+            FAKE.spend(name)
+
+        return launch
+
+    kernel("copy", provider="fake", device="fake", numerics="exact", name=name)(set_up)
+
+
+def corrupt() -> None:
+    """From now on every call of the device fails."""
+    if FAKE.timed_s is not None:
+        FAKE.error = STICKY
+        FAKE.synchronize()
+
+
+for _name in ("noop", "base", "other"):
+    declare(_name)
+declare("sticky", corrupt)

@@ -1,0 +1,136 @@
+"""A plug-in of kernels that take their process along; each is named after what it does, and all of them copy."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Launch, kernel
+
+#: Calls of 3 ms: the first verifies, at most four warm up, at least twelve belong to samples.
+CALL_S = 3e-3
+VERIFICATION, SAMPLING = 1, 8
+FILLED_BYTES = 300_000_000
+Act = Callable[[], object]
+
+
+def declare(name: str, act: Act, at: int | None = VERIFICATION) -> None:
+    """A kernel that copies, and does this at a call of this number, or in set-up where there is none."""
+
+    def set_up(problem: Any, x: Any) -> Launch:
+        if at is None:
+            act()
+        calls = count(1)
+
+        def launch() -> None:
+            np.copyto(x.b, x.a)
+            time.sleep(CALL_S)
+            if next(calls) == at:
+                act()
+
+        return launch
+
+    kernel("copy", provider="bad", device="cpu", numerics="exact", name=name)(set_up)
+
+
+def tell(pid: int) -> None:
+    """Leave the number of a process for the test to find, whole or not at all."""
+    path = Path(os.environ["FAULTS_PID"])
+    path.with_suffix(".new").write_text(str(pid))
+    path.with_suffix(".new").rename(path)
+
+
+def segv() -> None:
+    ctypes.string_at(0)
+
+
+def aborts() -> None:
+    print("cannot go on", file=sys.stderr, flush=True)
+    os.abort()
+
+
+def killed_by_a_stranger() -> None:
+    subprocess.run(["kill", "-9", str(os.getpid())], check=True)
+    hangs()
+
+
+def raises_interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def hangs() -> None:
+    time.sleep(1000)
+
+
+def hangs_and_tells() -> None:
+    tell(os.getpid())
+    hangs()
+
+
+def leaves_a_child() -> None:
+    """The child holds all files open that the process had."""
+    child = os.fork()
+    if child == 0:
+        hangs()
+    tell(child)
+    os._exit(3)
+
+
+def closes_all_files() -> None:
+    os.closerange(3, 1000)
+    hangs()
+
+
+def writes_into_the_pipe() -> None:
+    """The second file that a worker is given is the one that it answers into."""
+    os.write(int(sys.argv[2]), (3).to_bytes(8, "little") + b"abc")
+    hangs()
+
+
+def fills_memory() -> None:
+    filled = np.ones(FILLED_BYTES, np.uint8)
+    hangs()
+    del filled
+
+
+#: What two kernels of one library might share: a word of the first, and the address of what the second one reads.
+TEXT = ctypes.create_string_buffer(b"all is well")
+SHARED = np.array([0, ctypes.addressof(TEXT)], np.uint64)
+
+
+def corrupts() -> None:
+    SHARED[:] = 8
+
+
+def reads() -> None:
+    ctypes.string_at(int(SHARED[1]))
+
+
+ACTS: tuple[Act, ...] = (
+    segv,
+    aborts,
+    killed_by_a_stranger,
+    leaves_a_child,
+    closes_all_files,
+    writes_into_the_pipe,
+    fills_memory,
+    hangs_and_tells,
+    raises_interrupt,
+    corrupts,
+    reads,
+)
+for _act in ACTS:
+    declare(_act.__name__, _act)
+for _name, _at in (("set_up", None), ("verification", VERIFICATION), ("sampling", SAMPLING)):
+    declare(f"hangs_in_{_name}", hangs, _at)
+    declare(f"segv_in_{_name}", segv, _at)
+declare("exits", lambda: os._exit(3))
+declare("prints", lambda: print("what a kernel prints", flush=True))
+declare("honest", lambda: None)

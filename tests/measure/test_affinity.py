@@ -1,0 +1,117 @@
+"""Which CPUs a worker keeps to, and which threads work."""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bench.isolation import Workers
+from bench.measure import affinity
+from bench.measure.affinity import WorkingThreads, cpus_in, listed, spread
+from bench.plan.case import Budget, Job, WorkerKey
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="pinning and /proc/self/task are Linux's")
+
+
+@pytest.fixture
+def topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A machine by its cores and its nodes, as the kernel lists them."""
+
+    def build(cores: list[str], nodes: list[str]) -> None:
+        for core in cores:
+            for cpu in cpus_in(core):
+                (tmp_path / f"cpu{cpu}/topology").mkdir(parents=True)
+                (tmp_path / f"cpu{cpu}/topology/core_cpus_list").write_text(f"{core}\n")
+        for number, node in enumerate(nodes):
+            (tmp_path / f"node{number}").mkdir()
+            (tmp_path / f"node{number}/cpulist").write_text(f"{node}\n")
+        monkeypatch.setattr(affinity, "CPUS", tmp_path)
+        monkeypatch.setattr(affinity, "NODES", tmp_path)
+
+    return build
+
+
+TWO_NODES = (["0,4", "1,5", "2,6", "3,7"], ["0-1,4-5", "2-3,6-7"])
+
+
+@pytest.mark.parametrize(
+    ("count", "cpus"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (8, range(8))]
+)
+def test_cores_come_before_second_threads_and_a_nodes_cores_before_the_next_nodes(topology, count, cpus):
+    topology(*TWO_NODES)
+    assert spread(range(8), count) == list(cpus)
+
+
+def test_the_node_with_most_room_comes_first(topology):
+    topology(*TWO_NODES)
+    assert spread({0, 2, 3, 6}, 2) == [2, 3]
+
+
+def test_what_may_not_be_used_is_not_chosen(topology):
+    topology(*TWO_NODES)
+    assert spread({4, 5, 6}, 2) == [4, 5]
+
+
+def test_a_machine_that_tells_nothing_of_itself_is_taken_in_order(topology):
+    topology([], [])
+    assert spread({3, 1, 2}, 2) == [1, 2]
+
+
+@pytest.mark.parametrize(("cpus", "text"), [({0, 1, 2, 3, 8}, "0-3,8"), ({5}, "5"), ({1, 3, 4}, "1,3-4"), (set(), "")])
+def test_cpus_are_listed_as_the_kernel_lists_them(cpus, text):
+    assert listed(cpus) == text
+    assert cpus_in(text) == cpus
+
+
+@linux
+def test_only_threads_that_worked_count(monkeypatch):
+    stop = threading.Event()
+    waiting = threading.Thread(target=stop.wait)
+    waiting.start()
+    with WorkingThreads() as working:
+        sum(range(3 * 10**6))
+    stop.set()
+    waiting.join()
+    assert working.count == 1
+    monkeypatch.setattr(affinity, "TASKS", Path("/nowhere"))
+    with WorkingThreads() as working:
+        pass
+    assert working.count is None
+
+
+def _measure(problem: str, kernel: str, threads: int):
+    job = Job(problem, (kernel,), "hot", (), 0, Budget(0.02), threads)
+    with Workers() as workers:
+        (row,) = workers.run(job, WorkerKey("cpu", threads))
+    assert row.status == "ok", row.reason
+    return row
+
+
+@linux
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs to leave one out")
+def test_a_worker_keeps_to_as_many_cpus_as_it_has_threads_and_its_row_says_which():
+    usable = os.sched_getaffinity(0)
+    one = _measure("gemm/m256n256k256/f32/NN", "gemm/numpy.matmul", 1)
+    assert one.affinity == listed(spread(usable, 1))
+    assert one.threads_used == 1
+    more = _measure("gemm/m512n512k512/f32/NN", "gemm/numpy.matmul", len(usable))
+    assert more.affinity == listed(usable)
+    assert more.threads_used is not None
+    assert 1 < more.threads_used <= len(usable)
+
+
+@linux
+def test_pinning_takes_along_the_threads_that_were_there_before(python_in, tmp_path):
+    script = (
+        "import os, threading\n"
+        "from bench.measure.affinity import pin\n"
+        "stop = threading.Event()\n"
+        "thread = threading.Thread(target=stop.wait)\n"
+        "thread.start()\n"
+        "pin(1)\n"
+        "print(len(os.sched_getaffinity(0)), len(os.sched_getaffinity(thread.native_id)))\n"
+        "stop.set()\n"
+    )
+    assert python_in(tmp_path, "-c", script).stdout == "1 1\n"

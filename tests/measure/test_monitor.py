@@ -1,0 +1,271 @@
+"""What is read of the machine between two looks, from files and a library that say what the test wants."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bench.measure import affinity, monitor, nvml
+from bench.measure.monitor import CpuMonitor, Window, disturbance, means
+
+
+class Machine:
+    """Two CPUs of two cores, as /proc and /sys show them, a clock, and the CPU time of this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, ours: set[int]) -> None:
+        self._patch, self._folder = monkeypatch, folder
+        self.now_s = self.own_s = 0.0
+        self.idle = [0, 0]
+        self.steal = [0, 0]
+        for module in (monitor, affinity):
+            monkeypatch.setattr(module, "CPUS", folder)
+        monkeypatch.setattr(monitor, "STAT", folder / "stat")
+        monkeypatch.setattr(monitor, "CGROUP", folder)
+        monkeypatch.setattr(monitor, "CPUINFO", folder / "cpuinfo")
+        monkeypatch.setattr(monitor, "now", lambda: self.now_s)
+        monkeypatch.setattr(monitor.resource, "getrusage", lambda who: SimpleNamespace(ru_utime=self.own_s, ru_stime=0))
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: ours)
+        monitor._counts_cycles.cache_clear()
+        self.write()
+
+    def write(self) -> None:
+        """Ticks of both CPUs; what is neither idle nor stolen was spent by users."""
+        whole = round(self.now_s * 100)
+        lines = [[whole - i - s, 0, 0, i, 0, 0, 0, s] for i, s in zip(self.idle, self.steal, strict=True)]
+        both = [sum(column) for column in zip(*lines, strict=True)]
+        named = zip(("cpu ", "cpu0", "cpu1"), (both, *lines), strict=True)
+        text = "".join(f"{name} {' '.join(map(str, line))}\n" for name, line in named)
+        (self._folder / "stat").write_text(text + "intr 5\n")
+
+    def passes(self, seconds: float, own: float, idle: tuple[float, float], steal: float = 0.0) -> None:
+        """Let time pass; `idle` of each CPU, `steal` from CPU 0."""
+        self.now_s += seconds
+        self.own_s += own
+        self.idle = [ticks + round(more * 100) for ticks, more in zip(self.idle, idle, strict=True)]
+        self.steal[0] += round(steal * 100)
+        self.write()
+
+
+@pytest.fixture
+def both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    """We may use both CPUs."""
+    return Machine(monkeypatch, tmp_path, {0, 1})
+
+
+def test_what_we_take_ourselves_is_no_load(both: Machine) -> None:
+    watch = CpuMonitor()
+    both.passes(1.0, own=1.5, idle=(0.0, 0.5))
+    window = watch.look()
+    assert window.seconds == 1.0
+    assert window.state == {"load": 0.0, "steal_pct": 0.0}
+    assert window.causes == {}
+
+
+def test_what_others_take_is_load_and_disturbs_beyond_a_tenth_of_a_cpu(both: Machine) -> None:
+    watch = CpuMonitor()
+    both.passes(1.0, own=1.0, idle=(0.0, 0.65))
+    window = watch.look()
+    assert window.state["load"] == pytest.approx(0.35)
+    assert disturbance([window]) == "others took 0.35 CPUs during 100 % of the sampling"
+    both.passes(1.0, own=1.0, idle=(0.0, 0.91))
+    assert watch.look().causes == {}
+
+
+def test_one_step_of_the_counters_in_a_short_window_disturbs_nothing(both: Machine) -> None:
+    watch = CpuMonitor()
+    both.passes(0.05, own=0.05, idle=(0.0, 0.04))
+    window = watch.look()
+    assert window.state["load"] == pytest.approx(0.2)
+    assert window.causes == {}
+    both.passes(0.05, own=0.05, idle=(0.0, 0.03))
+    assert monitor.OTHERS in watch.look().causes
+
+
+def test_who_keeps_to_a_cpu_that_is_not_ours_is_load_and_does_not_disturb(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine = Machine(monkeypatch, tmp_path, {0})
+    watch = CpuMonitor()
+    machine.passes(1.0, own=1.0, idle=(0.0, 0.0))
+    window = watch.look()
+    assert (window.state["load"], window.causes) == (pytest.approx(1.0), {})
+    machine.passes(1.0, own=0.5, idle=(0.0, 1.0))
+    assert watch.look().causes == {monitor.OTHERS: pytest.approx(0.5)}
+
+
+def test_who_keeps_to_the_other_hardware_thread_of_our_core_disturbs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cpu0/topology").mkdir(parents=True)
+    (tmp_path / "cpu0/topology/core_cpus_list").write_text("0-1\n")
+    machine = Machine(monkeypatch, tmp_path, {0})
+    watch = CpuMonitor()
+    machine.passes(1.0, own=1.0, idle=(0.0, 0.0))
+    assert watch.look().causes == {monitor.OTHERS: pytest.approx(1.0)}
+
+
+def test_time_stolen_by_the_hypervisor_disturbs_and_is_no_load(both: Machine) -> None:
+    watch = CpuMonitor()
+    both.passes(1.0, own=1.0, idle=(0.0, 0.9), steal=0.1)
+    window = watch.look()
+    assert window.state == {"load": 0.0, "steal_pct": pytest.approx(5.0)}
+    assert disturbance([window]) == "the hypervisor took 5 % of the time during 100 % of the sampling"
+
+
+def test_a_quota_that_holds_threads_back_disturbs_though_the_cpus_are_idle(both: Machine, tmp_path: Path) -> None:
+    (tmp_path / "cpu.stat").write_text("usage_usec 5\nnr_throttled 0\nthrottled_usec 1000000\n")
+    watch = CpuMonitor()
+    (tmp_path / "cpu.stat").write_text("usage_usec 5\nnr_throttled 4\nthrottled_usec 1600000\n")
+    both.passes(1.0, own=1.0, idle=(0.5, 0.5))
+    assert watch.look().causes == {monitor.QUOTA: pytest.approx(0.6)}
+
+
+def test_counters_that_stand_still_or_are_missing_tell_nothing(both: Machine, tmp_path: Path) -> None:
+    watch = CpuMonitor()
+    both.now_s = 1.0  # /proc/stat stays as it was, as sandboxes show it
+    assert watch.look() == Window(1.0)
+    (tmp_path / "stat").unlink()
+    both.now_s = 2.0
+    assert watch.look() == Window(1.0)
+
+
+def test_the_clock_is_the_mean_of_the_cpus_that_we_may_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for cpu, khz in enumerate((3_000_000, 4_000_000, 9_000_000)):
+        (tmp_path / f"cpu{cpu}/cpufreq").mkdir(parents=True)
+        (tmp_path / f"cpu{cpu}/cpufreq/scaling_cur_freq").write_text(f"{khz}\n")
+    Machine(monkeypatch, tmp_path, {0, 1})
+    assert CpuMonitor().clock_mhz() == 3500.0
+
+
+@pytest.mark.parametrize(("flag", "mhz"), [("aperfmperf", 2600.0), ("tsc", None)])
+def test_the_clock_in_cpuinfo_counts_where_the_kernel_measures_it(both: Machine, tmp_path: Path, flag, mhz) -> None:
+    cpus = "".join(f"processor\t: {i}\ncpu MHz\t\t: {2500 + 200 * i}.000\nflags\t\t: fpu {flag}\n\n" for i in (0, 1))
+    (tmp_path / "cpuinfo").write_text(cpus)
+    assert CpuMonitor().clock_mhz() == mhz
+
+
+def test_energy_is_that_of_whole_packages(both: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(monitor, "POWERCAP", tmp_path / "powercap")
+    monitor._package_counters.cache_clear()
+    for zone, name, microjoules in [("a", "package-0", 5_000_000), ("b", "core", 7), ("c", "package-1", 1_000_000)]:
+        (tmp_path / "powercap" / zone).mkdir(parents=True)
+        (tmp_path / "powercap" / zone / "name").write_text(f"{name}\n")
+        (tmp_path / "powercap" / zone / "energy_uj").write_text(f"{microjoules}\n")
+    assert CpuMonitor().energy_j() == 6.0
+    (tmp_path / "powercap/c/energy_uj").unlink()  # as one that only the administrator may read
+    assert CpuMonitor().energy_j() is None
+    monitor._package_counters.cache_clear()
+
+
+def test_readings_here_are_possible_ones() -> None:
+    watch = CpuMonitor()
+    sum(range(10**6))
+    window = watch.look()
+    assert window.seconds > 0
+    assert set(window.state) <= {"clock_mhz", "load", "steal_pct"}
+    assert all(value >= 0 for value in window.state.values())
+    assert window.state.get("load", 0.0) <= (os.cpu_count() or 1) + 1
+
+
+def test_means_weigh_windows_by_their_length_and_know_what_is_missing() -> None:
+    windows = [Window(1.0, {"load": 1.0}), Window(3.0, {"load": 0.0, "clock_mhz": 7.0}), Window(0.0, {"power_w": 1.0})]
+    assert means(windows) == {"load": 0.25, "clock_mhz": 7.0}
+    assert means([]) == {}
+
+
+def test_a_disturbance_names_its_mean_size_and_its_share_of_the_sampling() -> None:
+    windows = [Window(1.0, causes={monitor.OTHERS: 0.2}), Window(1.0, causes={monitor.OTHERS: 0.4}), Window(3.0)]
+    assert disturbance(windows) == "others took 0.3 CPUs during 40 % of the sampling"
+    assert disturbance([Window(1.0)]) == disturbance([]) == ""
+
+
+class FakeNvml:
+    """NVIDIA's library of one GPU; what is deleted the GPU does not tell."""
+
+    NVML_TEMPERATURE_GPU = 0
+    NVML_CLOCK_SM = 1
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self) -> None:
+        self.mhz, self.milliwatts, self.degrees, self.reasons, self.millijoules = 1980, 350_500, 51, 0, 7_250
+        self.started = 0
+
+    def nvmlInit(self) -> None:
+        self.started += 1
+
+    def nvmlDeviceGetHandleByPciBusId(self, bus_id: str) -> str:
+        return bus_id
+
+    def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
+        assert (handle, kind) == ("0000:01:00.0", self.NVML_CLOCK_SM)
+        return self.mhz
+
+    def nvmlDeviceGetTemperature(self, handle: str, kind: int) -> int:
+        return self.degrees
+
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
+        return self.milliwatts
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:
+        if self.millijoules < 0:
+            raise self.NVMLError("Not Supported")
+        return self.millijoules
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        return self.reasons
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    fake = FakeNvml()
+    monkeypatch.setitem(__import__("sys").modules, "pynvml", fake)
+    nvml._library.cache_clear()
+    yield fake
+    nvml._library.cache_clear()
+
+
+BUS = "0000:01:00.0"
+
+
+def test_a_gpu_tells_clock_temperature_power_and_energy(gpu: FakeNvml) -> None:
+    watch = nvml.GpuMonitor(BUS)
+    assert watch.look().state == {"clock_mhz": 1980.0, "temperature_c": 51.0, "power_w": 350.5}
+    assert watch.energy_j() == 7.25
+    gpu.millijoules = -1
+    assert watch.energy_j() is None
+
+
+def test_the_library_is_started_once_a_process(gpu: FakeNvml) -> None:
+    for _ in range(3):
+        nvml.GpuMonitor(BUS).look()
+    assert gpu.started == 1
+
+
+def test_throttling_disturbs_and_idleness_or_a_chosen_clock_does_not(gpu: FakeNvml) -> None:
+    watch = nvml.GpuMonitor(BUS)
+    gpu.reasons = 0x1 | 0x2 | 0x100
+    assert watch.look().causes == {}
+    gpu.reasons = 0x4 | 0x40
+    found = watch.look()
+    assert disturbance([found]).startswith("the GPU was throttled (power cap) during 100 % of the sampling; ")
+    assert "(hardware thermal slowdown)" in disturbance([found])
+
+
+def test_a_gpus_clock_that_falls_by_more_than_three_per_cent_disturbs(gpu: FakeNvml) -> None:
+    watch = nvml.GpuMonitor(BUS)
+    assert watch.clock_mhz() == 1980.0  # while it was warming up
+    gpu.mhz = 1930
+    assert watch.look().causes == {}
+    gpu.mhz = 1782
+    assert disturbance([watch.look()]) == "the GPU's clock was 10 % below its highest during 100 % of the sampling"
+
+
+def test_without_the_librarys_bindings_a_gpu_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
+    nvml._library.cache_clear()
+    watch = nvml.GpuMonitor(BUS)
+    assert (watch.look().state, watch.clock_mhz(), watch.energy_j()) == ({}, None, None)
+    nvml._library.cache_clear()

@@ -1,0 +1,95 @@
+"""Several processes' measurements of a job become one a kernel."""
+
+import msgspec
+import pytest
+
+from bench.measure.measurement import Measurement, Part
+from bench.measure.processes import merge
+from bench.measure.stats import median_interval
+
+ROUNDS = [0.98, 1.01, 1.0, 0.99, 1.02, 1.0]
+
+
+def found(kernel: str, scale: float, **other: object) -> Measurement:
+    """What one process says of a kernel that takes about `scale` seconds."""
+    samples = [scale * round_ for round_ in ROUNDS]
+    interval = median_interval(samples)
+    parts = [Part(len(samples), interval.median)]
+    return msgspec.structs.replace(
+        Measurement(kernel=kernel, samples=samples, interval=interval, parts=parts, interval_scope="within-process"),
+        **other,
+    )
+
+
+def test_one_process_stays_as_it_is() -> None:
+    row = found("a", 1.0)
+    assert merge([[row]], None) == [row]
+
+
+def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for() -> None:
+    (row,) = merge([[found("a", scale)] for scale in (1.0, 1.1, 1.2)], None)
+    assert [part.samples for part in row.parts] == [6, 6, 6]
+    assert [part.median_s for part in row.parts] == pytest.approx([1.0, 1.1, 1.2])
+    assert row.samples[6:12] == [1.1 * round_ for round_ in ROUNDS]
+    assert row.interval_scope == "between-processes"
+    assert row.interval is not None
+    # Student's t for two degrees of freedom is 4.303 (any table): wider than what the processes themselves spread over.
+    assert row.interval.low < 1.0
+    assert row.interval.high > 1.2
+    assert row.interval.median == pytest.approx(1.1)
+
+
+def test_ratios_are_formed_within_each_process() -> None:
+    """Both slow down from process to process; the ratio does not."""
+    runs = [[found("base", 2 * scale), found("own", scale, ratio=object())] for scale in (1.0, 1.5, 3.0)]
+    for run in runs:
+        run[1].ratio = None
+    base, own = merge(runs, "base")
+    assert base.ratio is None
+    assert own.ratio is not None
+    assert (own.ratio.low, own.ratio.median, own.ratio.high) == pytest.approx((2, 2, 2))
+
+
+def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which() -> None:
+    bad = Measurement(kernel="b", status="crashed", reason="sampling: SIGSEGV", attempt=2)
+    good, failed = merge([[found("a", 1.0), found("b", 1.0)], [found("a", 1.0), bad], [found("a", 1.0)]], "a")
+    assert good.status == "ok"
+    assert (failed.status, failed.reason) == ("crashed", "in process 2 of 3: sampling: SIGSEGV")
+    assert (failed.samples, failed.parts, failed.interval, failed.ratio) == ([], [], None, None)
+
+
+def test_what_fails_at_once_fails_for_its_own_reason() -> None:
+    bad = Measurement(kernel="b", status="unsupported", reason="takes even m")
+    _, row = merge([[found("a", 1.0), bad], [found("a", 1.0)]], "a")
+    assert (row.status, row.reason) == ("unsupported", "takes even m")
+
+
+def test_a_baseline_that_failed_gives_nobody_a_ratio() -> None:
+    bad = Measurement(kernel="base", status="wrong", reason="b[0, 0] is 1")
+    _, own = merge([[found("base", 1.0), found("own", 1.0)], [bad, found("own", 1.0)]], "base")
+    assert (own.status, own.ratio) == ("ok", None)
+
+
+def test_the_worst_of_errors_scratch_and_attempts_is_kept_and_repeats_are_summed() -> None:
+    first = found("a", 1.0, max_error=1e-3, scratch_bytes=8, attempt=1, repeated=2, disturbed="throttled")
+    second = found("a", 1.0, max_error=2e-3, scratch_bytes=4, attempt=3, repeated=1, disturbed="throttled")
+    third = found("a", 1.0, max_error=None, scratch_bytes=None, disturbed="stolen")
+    (row,) = merge([[first], [second], [third]], None)
+    assert (row.max_error, row.scratch_bytes, row.attempt, row.repeated) == (2e-3, 8, 3, 3)
+    assert row.disturbed == "throttled; stolen"
+
+
+def test_a_run_that_any_process_stopped_by_time_was_stopped_by_time() -> None:
+    runs = [[found("a", 1.0, stopped_by=stop)] for stop in ("interval", "time", "interval")]
+    assert merge(runs, None)[0].stopped_by == "time"
+    assert merge(runs[::2], None)[0].stopped_by == "interval"
+
+
+def test_readings_of_the_machine_are_averaged() -> None:
+    (row,) = merge([[found("a", 1.0, state={"clock_mhz": mhz})] for mhz in (1000.0, 2000.0)], None)
+    assert row.state == {"clock_mhz": 1500.0}
+
+
+def test_what_is_verified_only_keeps_what_it_has() -> None:
+    verified = Measurement(kernel="a", max_error=1e-3)
+    assert merge([[verified], [verified]], None) == [verified]

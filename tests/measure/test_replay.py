@@ -1,0 +1,206 @@
+"""Recorded traces replayed on a device where no time passes: equal traces give equal rows, to the last bit."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bench.isolation import Workers
+from bench.measure.measurement import Measurement
+from bench.plan.case import Budget, Job, Plan
+from bench.plan.discovery import discover
+from bench.plan.suites import find_suite
+from bench.record.result import Result
+from bench.record.store import Store
+from bench.runner import Session, run_suites
+from bench.worker import run_job
+from scripts import script
+
+FAKE = str(Path(__file__).parents[1] / "fake_device.py")
+#: The samples of `gemm/numpy.matmul` (`base`) and `gemm/scipy.sgemm` on gemm/m256n256k256/f32/NT, taken in turn on a
+#: virtual machine with two CPUs, one thread, in seconds.
+RECORDED = Path(__file__).with_name("sgemm_256.json")
+SMALL = "copy/m3n5/f32"
+BASE, OTHER = "copy/fake.base", "copy/fake.other"
+#: What may differ between two runs of one trace.
+VOLATILE = {"run_id", "git_commit", "started_at", "setup_s", "versions"}
+GOLDEN = """\
+status = 'ok'
+samples = 546
+time_s_median = 0.00029560899999999995
+time_s_min = 0.000284356
+time_s_mean = 0.0009339062454212454
+time_s_std = 0.0021380562299616193
+time_s_ci95_low = 0.000294582
+time_s_ci95_high = 0.000296986
+call_overhead_s = 1e-07
+speedup = 0.9637287146120347
+speedup_ci95_low = 0.951563074045623
+speedup_ci95_high = 0.9707070116890125
+speedup_of_minima = 0.9661902685366233
+stopped_by = 'interval'
+interval = 'within-process'
+outliers = 58
+repeated = 0
+disturbed = ''
+attempt = 1
+"""
+Replay = Callable[..., Measurement]
+
+
+@pytest.fixture
+def set_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the calls of `base`, and whatever else is named, take these seconds."""
+
+    def to(base: list[float], **other: Any) -> None:
+        calls = {"base": base, **other.pop("calls", {})}
+        (tmp_path / "trace.json").write_text(json.dumps({"calls": calls, **other}))
+        monkeypatch.setenv("FAKE_TRACE", str(tmp_path / "trace.json"))
+
+    return to
+
+
+@pytest.fixture
+def replay(set_trace: Callable[..., None]) -> Replay:
+    """The measurement of `base` where its calls take these seconds, the last of them first again."""
+
+    def of(
+        *seconds: float, max_time_s: float = 2.0, rel_ci: float = 0.01, mode: Any = "hot", **trace: Any
+    ) -> Measurement:
+        set_trace(list(seconds), **trace)
+        (row,) = run_job(Job(SMALL, (BASE,), mode, (FAKE,), 0, Budget(max_time_s, rel_ci), 1))
+        return row
+
+    return of
+
+
+@pytest.fixture
+def row_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[Result]]]:
+    """The stored rows of a run of the recorded trace, in workers of its own."""
+    monkeypatch.setenv("FAKE_TRACE", str(RECORDED))
+    store = Store(tmp_path / "r.db")
+
+    def of(**options: Any) -> list[Result]:
+        registry = discover((FAKE,))
+        suites = [find_suite(SMALL, registry)]
+        baseline = msgspec.structs.replace(suites[0], baseline={"copy": BASE})
+        plan = Plan(devices=("fake",), kernels=(BASE, OTHER), plugins=(FAKE,), mode="hot", ceilings=False, **options)
+        with Workers() as workers:
+            session = Session(store, [baseline], plan, workers.run)
+            run_suites(session, [baseline], registry, plan, lambda row: None)
+        return [row for row, _ in store.results(session.run_id)]
+
+    yield of
+    store.close()
+
+
+def text(row: Result, *columns: str) -> str:
+    """A line of `column = value` for each, without a bit lost; all that repeat where none is named."""
+    names = columns or [name for name in msgspec.structs.asdict(row) if name not in VOLATILE]
+    return "".join(f"{name} = {getattr(row, name)!r}\n" for name in names)
+
+
+def test_a_recorded_trace_gives_the_same_row_to_the_last_bit(row_of: Callable[..., list[Result]]) -> None:
+    first, second = row_of(), row_of()
+    assert [text(row) for row in first] == [text(row) for row in second]
+    assert text(first[1], *(line.split()[0] for line in GOLDEN.splitlines())) == GOLDEN
+
+
+def test_a_replay_in_the_same_process_gives_the_same_samples(replay: Replay) -> None:
+    recorded = json.loads(RECORDED.read_text())["calls"]["base"]
+    first, second = replay(*recorded), replay(*recorded)
+    assert first.samples == second.samples
+    assert first.interval == second.interval
+
+
+def test_the_samples_are_those_of_the_trace_in_their_order_after_the_warm_up(replay: Replay) -> None:
+    recorded = [1e-3 + 1e-6 * i for i in range(3000)]
+    samples = replay(*recorded, rel_ci=0.0).samples
+    warm_up = recorded.index(samples[0])
+    assert samples == recorded[warm_up : warm_up + len(samples)]
+    assert 10e-3 <= sum(recorded[:warm_up]) <= 2 * 10e-3 + 2e-3  # two blocks, since the second gained nothing
+
+
+def test_a_steady_kernel_stops_by_its_interval_once_a_second_is_over(replay: Replay) -> None:
+    row = replay(10e-3)
+    assert (row.stopped_by, set(row.samples)) == ("interval", {10e-3})
+    assert 1.0 <= len(row.samples) * 10e-3 < 2.0
+
+
+def test_a_kernel_that_never_settles_stops_by_time(replay: Replay) -> None:
+    row = replay(10e-3, 20e-3, max_time_s=3.0)
+    assert row.stopped_by == "time"
+    assert 3.0 <= sum(row.samples) < 3.0 + 0.1 + 2 * 20e-3  # looked at every tenth of a second
+
+
+def test_a_wider_interval_is_reached_with_fewer_samples(replay: Replay) -> None:
+    noisy = [10e-3 * (1 + 0.02 * ((i * 7919) % 101) / 101) for i in range(101)]
+    counts = [len(replay(*noisy, rel_ci=rel_ci, max_time_s=100.0).samples) for rel_ci in (0.02, 0.01, 0.005)]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[2]
+
+
+def test_no_limit_of_time_goes_below_six_samples(replay: Replay) -> None:
+    row = replay(3600.0, max_time_s=0.1)
+    assert (row.stopped_by, len(row.samples)) == ("time", 6)
+
+
+def test_a_long_limit_takes_no_longer_than_its_samples(replay: Replay) -> None:
+    row = replay(1000.0, 2000.0, max_time_s=1e6)
+    assert (row.stopped_by, sum(row.samples) >= 1e6) == ("time", True)
+
+
+def test_short_calls_are_batched_and_a_sample_is_their_mean(replay: Replay) -> None:
+    micros = [10, 12, 10, 14]
+    row = replay(*(1e-6 * micro for micro in micros), rel_ci=0.0)
+    assert row.samples == pytest.approx([11.5e-6] * len(row.samples))  # 20 calls a batch: five times the trace
+
+
+def test_what_the_clock_cannot_tell_is_refused_with_the_reason(replay: Replay) -> None:
+    row = replay(2e-6, resolution_s=1e-3)
+    assert (row.status, row.samples) == ("unsupported", [])
+    assert row.reason == (
+        "too short to be timed: 100 calls take 0.0002 s, the clock needs 0.02 s; take a larger problem"
+    )
+    assert replay(2e-6, resolution_s=5e-6, max_time_s=0.01).status == "ok"
+
+
+def test_what_is_no_longer_than_an_empty_call_is_refused_with_the_reason(replay: Replay) -> None:
+    row = replay(2e-6, empty_call_s=2e-6)
+    assert (row.status, row.samples) == ("unsupported", [])
+    assert row.reason == "too short to be timed: a call takes 2e-06 s, an empty one 2e-06 s; take a larger problem"
+    row = replay(3e-6, empty_call_s=2e-6, max_time_s=0.01)
+    assert (row.status, row.call_overhead_s) == ("ok", 2e-6)
+
+
+def test_cold_and_hot_read_the_same_trace(replay: Replay) -> None:
+    hot, cold = (replay(10e-3, 11e-3, 12e-3, mode=mode) for mode in ("hot", "cold"))
+    assert hot.samples == cold.samples
+
+
+def test_contenders_that_slow_down_together_keep_their_ratio(set_trace: Callable[..., None]) -> None:
+    drift = [1 + 1e-3 * i for i in range(2000)]
+    set_trace([2e-3 * scale for scale in drift], calls={"other": [1e-3 * scale for scale in drift]})
+    job = Job(SMALL, (BASE, OTHER), "hot", (FAKE,), 0, Budget(2.0), 1, BASE)
+    ratio = run_job(job)[1].ratio
+    assert ratio is not None
+    # Warming up has taken more calls of the one that is shorter, so the two are not at the same place of their drift.
+    assert (ratio.low, ratio.median, ratio.high) == pytest.approx((2, 2, 2), rel=0.02)
+
+
+def test_no_disturbance_that_was_recorded_is_dropped(replay: Replay) -> None:
+    recorded = json.loads(RECORDED.read_text())["calls"]["base"]
+    samples = replay(*recorded, rel_ci=0.0).samples
+    assert len(samples) > 2 * len(recorded)
+    assert set(samples) == set(recorded)
+
+
+def test_many_cases_take_the_way_of_every_run() -> None:
+    """What `make bars` does with 100,000 of them."""
+    found = script("throughput_bars").measured(cases=300, settled=100)
+    assert found.rows == 300
+    for early, late in zip(found.settled, found.end, strict=True):
+        assert 0 < early <= late

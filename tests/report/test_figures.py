@@ -1,0 +1,185 @@
+"""Figures: which a run has the data for, and that they are the same bytes for the same data."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from report_rows import begin, ceilings, fail, many, put, varied
+
+from bench.report.figures import draw, kinds, style
+from bench.report.figures.plan import file_name, kind
+from bench.report.run_data import RunData
+
+pytest.importorskip("matplotlib")
+
+
+def planned(store, registry=None):
+    return {found.title: found for found in kinds(RunData(store, "r1"), registry)}
+
+
+def names(store):
+    return [figure.name for found in planned(store).values() for figure in found.figures]
+
+
+def test_a_run_with_everything_has_every_kind_of_figure(store):
+    varied(store)
+    found = planned(store)
+    assert all(each.figures for each in found.values())
+    assert list(found) == [
+        "Speedup",
+        "Roofline",
+        "Rate over size",
+        "Layouts x kernels",
+        "Thread scaling",
+        "Crossover of convolution algorithms",
+        "Distribution of samples",
+    ]
+
+
+def test_what_cannot_be_drawn_says_why_in_one_line(store):
+    begin(store)
+    for found in planned(store).values():
+        assert found.figures == []
+        assert found.omitted
+        assert "\n" not in found.omitted
+
+
+def test_failures_are_in_no_figure(store):
+    begin(store)
+    fail(store, "gemm/m8n8k8/f32/NN", "gemm/some.bad")
+    assert names(store) == []
+
+
+def test_one_row_is_enough_for_its_samples(store):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    assert names(store) == ["samples-gemm-cpu-t2-cold-fp32"]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Every kind of figure, drawn twice into two folders."""
+    from bench.record.store import Store
+
+    store = Store(tmp_path_factory.mktemp("store") / "results.db")
+    varied(store)
+    folders = [tmp_path_factory.mktemp("drawn") for _ in range(2)]
+    planned = kinds(RunData(store, "r1"))
+    found = [list(draw(kinds(RunData(store, "r1")), folder)) for folder in folders]
+    yield found[0], folders, [figure for each in planned for figure in each.figures]
+    store.close()
+
+
+def test_figures_are_the_same_bytes_for_the_same_data(drawn):
+    _, (one, other), _ = drawn
+    files = sorted(path.name for path in one.iterdir())
+    assert files == sorted(path.name for path in other.iterdir())
+    assert {file for file in files if (one / file).read_bytes() != (other / file).read_bytes()} == set()
+
+
+def test_each_figure_is_svg_and_pdf_and_85_mm_wide(drawn):
+    figures, (folder, _), _ = drawn
+    for figure in figures:
+        assert (folder / f"{figure.name}.pdf").read_bytes().startswith(b"%PDF")
+        width = float(re.search(r'<svg[^>]* width="([\d.]+)pt"', figure.svg).group(1))
+        assert width == pytest.approx(85 / 25.4 * 72, abs=0.01)
+
+
+def test_pdfs_embed_truetype_and_svgs_need_no_font(drawn):
+    figures, (folder, _), _ = drawn
+    for figure in figures:
+        pdf = (folder / f"{figure.name}.pdf").read_bytes()
+        assert b"/FontFile2" in pdf
+        assert b"/Type3" not in pdf
+        assert b"/CreationDate" not in pdf
+        assert "<text" not in figure.svg
+        assert "<dc:date>" not in figure.svg
+
+
+@pytest.fixture(scope="module")
+def laid_out(drawn):
+    """Each figure after its layout, by name."""
+    from matplotlib import rc_context
+
+    found = {}
+    with rc_context(style.RC):
+        for figure in drawn[2]:
+            found[figure.name] = figure.draw()
+            found[figure.name].draw_without_rendering()
+    return found
+
+
+def test_no_text_is_smaller_than_six_and_a_half_points(laid_out):
+    from matplotlib.text import Text
+
+    for name, drawing in laid_out.items():
+        texts = [text for text in drawing.findobj(Text) if text.get_text().strip()]
+        assert min(text.get_fontsize() for text in texts) >= 6.5, name
+
+
+def test_nothing_sticks_out_of_a_figure(laid_out):
+    for name, drawing in laid_out.items():
+        box, (width, height) = drawing.get_tightbbox(), drawing.get_size_inches()
+        assert min(box.x0, box.y0) > -0.01, name
+        assert box.x1 < width + 0.01, name
+        assert box.y1 < height + 0.01, name
+
+
+def test_a_kernel_looks_the_same_whatever_else_was_measured_first():
+    assert style.looks(["b", "a", "c"]) == style.looks(["c", "b", "a", "a"])
+
+
+def test_kernels_that_share_a_colour_differ_in_marker_and_hatch():
+    found = list(style.looks(f"k{i:02}" for i in range(40)).values())
+    assert len({(look.colour, look.marker) for look in found}) == 40
+
+
+def test_labels_are_pushed_apart_and_stay_in_their_range():
+    placed = style.spread_apart([5.0, 5.1, 5.2, 9.9], 1.0, 0.0, 10.0)
+    assert all(b - a >= 0.999 for a, b in pairwise(placed))
+    assert placed[0] >= 0
+    assert placed[-1] <= 10
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.97, 1.04), (0.5, 1.9), (0.005, 1.1), (0.9, 31), (0.2, 450)])
+def test_ratio_ticks_are_few_inside_and_include_one(low, high):
+    ticks = style.ratio_ticks(low, high)
+    assert 1 in ticks
+    assert 2 <= len(ticks) <= 8
+    assert low <= min(ticks)
+    assert max(ticks) <= high
+
+
+def test_more_figures_of_a_kind_than_asked_for_are_counted():
+    assert kind("Some", [1, 2, 3], "none", 2)[1:] == ([1, 2], "1 more of this kind are left out")
+    assert kind("Some", [], "none", 2)[1:] == ([], "none")
+
+
+def test_file_names_are_tame():
+    assert file_name("rate", "conv/f32", "n'1", "") == "rate-conv-f32-n-1"
+
+
+def test_a_ceiling_that_does_not_hold_draws_no_roof(store):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    ceilings(store)
+    assert planned(store)["Roofline"].figures
+    for ceiling, _ in store.ceilings("r1"):
+        store.doubt_ceiling("r1", ceiling, "surpassed")
+    assert not planned(store)["Roofline"].figures
+
+
+def test_a_kernel_of_one_thread_stands_beside_the_threaded_ones_and_no_kernel_twice(store):
+    begin(store)
+    for threads in (1, 2):
+        put(store, "gemm/m8n8k8/f32/NN", "gemm/some.threaded", 1e-3 / threads, threads=threads)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.single", 3e-3, threads=1)
+    found = [(c.setting.threads, [r.kernel for r in c.ranked]) for c in RunData(store, "r1").contests]
+    both = ["gemm/some.threaded", "gemm/some.single"]
+    assert found == [(1, both), (2, both)]
+
+
+def test_bars_of_many_rows_become_one_a_kernel(store):
+    many(store, 300)
+    (figure,) = planned(store)["Speedup"].figures
+    assert "Geometric means over 30 problems" in figure.caption

@@ -1,0 +1,285 @@
+"""The report of a run: what stands on the page and in the folder, without a browser."""
+
+import base64
+import json
+import re
+
+import pytest
+from report_rows import begin, fail, many, put, varied
+
+from bench.report import findings
+from bench.report.page import script_json, write_report
+from bench.report.page_data import LEVELS, column, page_data
+from bench.report.run_data import RunData
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+NT = "gemm/m4n6k8/f32/NT"
+DIMS = {"m": 4, "n": 6, "k": 8}
+
+
+def report(store, folder, **options):
+    return write_report(store, "r1", folder, **options).read_text(encoding="utf-8")
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_report_is_the_same_bytes_for_the_same_data(store, tmp_path):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    for name in ("one", "other"):
+        report(store, tmp_path / name)
+    assert files(tmp_path / "one") == files(tmp_path / "other")
+
+
+def test_a_report_has_page_figures_tables_method_and_environment(store, tmp_path):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    report(store, tmp_path / "out")
+    assert set(files(tmp_path / "out")) == {
+        "index.html",
+        "method.txt",
+        "environment.json",
+        "figures/captions.json",
+        "figures/samples-gemm-cpu-t2-cold-fp32.svg",
+        "figures/samples-gemm-cpu-t2-cold-fp32.pdf",
+        "tables/results.csv",
+        "tables/results.md",
+        "tables/results.tex",
+    }
+    environment = json.loads((tmp_path / "out" / "environment.json").read_text())
+    assert environment["machine"]["cpu"] == "Some CPU"
+    assert environment["run_id"] == "r1"
+
+
+def test_the_page_loads_nothing_from_elsewhere(store, tmp_path):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    page = report(store, tmp_path)
+    assert not re.search(r'(?:src|srcset|action)="(?!data:)', page)
+    assert not re.search(r"<link(?![^>]*href=\"data:)", page)
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", page)
+    assert "default-src 'none'" in page
+
+
+def test_figures_of_an_earlier_report_go_and_foreign_files_stay(store, tmp_path):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    report(store, tmp_path)
+    (tmp_path / "figures" / "mine.pdf").write_text("mine")
+    begin(store, "r2")
+    write_report(store, "r2", tmp_path)
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"mine.pdf", "captions.json"}
+
+
+@pytest.mark.parametrize("status", ["wrong", "failed", "unsupported", "oom", "crashed", "timeout", "mistrusted"])
+def test_a_run_of_failures_alone_says_so_and_why(store, tmp_path, status):
+    begin(store)
+    fail(store, "gemm/m8n8k8/f32/NN", "gemm/some.bad", status)
+    page = report(store, tmp_path)
+    assert f"1 row: 1 {status}. None has a time" in page
+    assert f"1 {status}: gemm/some.bad: c[0] is NaN" in page
+    assert "There is no figure" in page
+
+
+def test_an_empty_run_says_so(store, tmp_path):
+    begin(store)
+    page = report(store, tmp_path)
+    assert "This run has no rows." in page
+    assert "There is no figure" in page
+    assert "<figure>" not in page
+
+
+def test_what_was_not_drawn_is_named_with_its_reason(store, tmp_path):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    assert "<li>Roofline: no row with operations has a ceiling" in report(store, tmp_path)
+
+
+def test_text_from_rows_cannot_become_markup(store, tmp_path):
+    begin(store)
+    evil = "</script><img src=x onerror=alert(1)>"
+    fail(store, "gemm/m8n8k8/f32/NN", f"gemm/some.{evil}", reason=evil)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.<b>&amp;")
+    page = report(store, tmp_path)
+    assert evil not in page
+    assert "<b>" not in page
+    assert page.count("</script>") == 2
+
+
+def test_json_in_a_script_reads_back_as_it_was():
+    found = {"a": "</script><!-- & '"}
+    text = script_json(found)
+    assert json.loads(text) == found
+    assert not set("<&") & set(text)
+
+
+# ---- the answer ----
+
+
+def test_a_transposition_that_pays_is_advised_with_its_ratio(store):
+    begin(store)
+    put(store, NT, "gemm/some.matmul", 4e-3, DIMS, baseline="gemm/some.matmul")
+    put(store, NT, "gemm/some.tnn", 1e-3, DIMS)
+    put(store, NT, "gemm/some.inplace", 8e-3, DIMS)
+    (answer,) = findings.answers(RunData(store, "r1"))
+    assert re.fullmatch(
+        r"Transposing B out of place first pays: some.tnn has [34]\.\d+x \[.*\] the speed of op_T.", answer.advice
+    )
+    assert answer.subject.startswith("C = A x B^T, A 4x8, B 6x8, f32; Some CPU, 2 threads, cold")
+    assert any("in place first (some.inplace)" in line and "slower" in line for line in answer.evidence)
+
+
+def test_transpositions_that_cost_are_advised_against(store):
+    begin(store)
+    put(store, NT, "gemm/some.matmul", 1e-3, DIMS, baseline="gemm/some.matmul")
+    put(store, NT, "gemm/some.tnn", 2e-3, DIMS)
+    put(store, NT, "gemm/some.inplace", 4e-3, DIMS)
+    (answer,) = findings.answers(RunData(store, "r1"))
+    assert answer.advice.startswith("Leave op_T to the library (some.matmul)")
+    assert "are both slower" in answer.advice
+
+
+def test_what_is_not_told_apart_is_not_advised(store):
+    begin(store)
+    put(store, NT, "gemm/some.matmul", 1e-3, DIMS)
+    put(store, NT, "gemm/some.tnn", 1e-3, DIMS)
+    (answer,) = findings.answers(RunData(store, "r1"))
+    assert answer.advice.endswith("no transposition first is certain to be faster.")
+
+
+def test_op_n_on_the_same_sizes_is_set_against_op_t(store):
+    begin(store)
+    put(store, NT, "gemm/some.matmul", 2e-3, DIMS)
+    put(store, NT, "gemm/some.tnn", 2e-3, DIMS)
+    missing = findings.answers(RunData(store, "r1"))[0].evidence[1]
+    assert missing == "op_N on these sizes was not measured; `kernelmark run gemm/m4n6k8/f32/NN` does."
+    put(store, NT.replace("NT", "NN"), "gemm/some.matmul", 1e-3, DIMS)
+    assert findings.answers(RunData(store, "r1"))[0].evidence[1].endswith("the speed of op_T, so op_T is slower.")
+
+
+def test_a_column_major_kernel_does_not_stand_for_op_t(store):
+    begin(store)
+    put(store, NT, "gemm/some.sgemm_colmajor", 1e-3, DIMS)
+    put(store, NT, "gemm/some.sgemm", 2e-3, DIMS)
+    put(store, NT, "gemm/some.tnn", 3e-3, DIMS)
+    assert "op_T by some.sgemm:" in findings.answers(RunData(store, "r1"))[0].evidence[0]
+
+
+def test_a_run_without_transposed_products_has_no_such_question(store, tmp_path):
+    begin(store)
+    put(store, "copy/m8n8/f32", "copy/some.base")
+    assert findings.QUESTION not in report(store, tmp_path)
+
+
+def test_speedups_are_counted_as_certain_only_without_one_in_their_interval(store):
+    begin(store)
+    put(store, NT, "gemm/some.base", 1e-3, baseline="gemm/some.base")
+    for name, low, high in (("up", 1.1, 1.3), ("down", 0.7, 0.9), ("open", 0.9, 1.1)):
+        put(store, NT, f"gemm/some.{name}", speedup=(low + high) / 2, speedup_ci95_low=low, speedup_ci95_high=high)
+    (sentence,) = findings.sentences(RunData(store, "r1"))
+    assert "Of 3 speedups over the baseline 1 are certainly above 1 and 1 certainly below." in sentence
+    assert "The largest: 1.2x [1.1, 1.3] by some.up" in sentence
+
+
+# ---- the data on the page ----
+
+
+def decoded(found, kind):
+    return list(memoryview(base64.b64decode(found)).cast(kind))
+
+
+def test_a_column_of_one_value_is_a_constant():
+    assert column("mode", ["cold"] * 3) == {"constant": "cold"}
+    assert column("mode", []) == {"constant": None}
+
+
+def test_texts_become_a_dictionary_with_codes():
+    found = column("kernel", ["a", "b", "a"])
+    assert (found["values"], found["bytes"]) == (["a", "b"], 1)
+    assert decoded(found["codes"], "B") == [0, 1, 0]
+    wide = column("problem", [str(i) for i in range(300)])
+    assert (wide["bytes"], decoded(wide["codes"], "H")[299]) == (2, 299)
+
+
+def test_many_different_numbers_become_floats_and_unknowns_nan():
+    values = [i / 7 for i in range(300)] + [None]
+    floats = decoded(column("load", values)["floats"], "f")
+    assert floats[5] == pytest.approx(5 / 7)
+    assert floats[300] != floats[300]
+
+
+def test_samples_are_carried_to_a_65535th_of_their_range(store):
+    begin(store)
+    row = put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    found, samples = page_data(RunData(store, "r1")), store.samples("r1", row.case)
+    (low,), (high,) = (decoded(found[end]["floats"], "f") for end in ("low", "high"))
+    back = [low + code / 65535 * (high - low) for code in decoded(found["samples"], "H")]
+    assert back == pytest.approx(samples, rel=1e-6)
+    assert found["levels"] is None
+
+
+def test_above_the_limit_rows_carry_quantiles(store, monkeypatch):
+    from bench.report import page_data as module
+
+    many(store, 20)
+    monkeypatch.setattr(module, "MOST_ROWS", 19)
+    found = page_data(RunData(store, "r1"))
+    assert found["levels"] == LEVELS
+    assert len(decoded(found["samples"], "H")) == 20 * len(LEVELS)
+
+
+def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none(store):
+    begin(store, plan={"max_time_s": 0.5, "rel_ci": 0.01, "processes": 5, "plugins": ["a b.py"]})
+    assert page_data(RunData(store, "r1"))["options"] == "--max-time 0.5 --processes 5 --plugin 'a b.py'"
+    begin(store, "r2", plan={})
+    assert page_data(RunData(store, "r2"))["options"] is None
+
+
+# ---- the command ----
+
+
+@pytest.fixture
+def command():
+    from click.testing import CliRunner
+
+    from bench.cli_report import report as found
+
+    return lambda *words: CliRunner().invoke(found, [str(word) for word in words])
+
+
+def test_the_command_reports_the_latest_run_and_names_the_page(store, tmp_path, command):
+    varied(store)
+    done = command("--db", store.path, "--out", tmp_path / "out")
+    assert done.output.splitlines() == ["run r1", str(tmp_path / "out" / "index.html")]
+    assert done.exit_code == 0
+
+
+def test_bad_input_is_one_line(store, tmp_path, command):
+    from bench.plan.errors import UsageError
+
+    begin(store)
+    (tmp_path / "file").write_text("")
+    for words in (
+        ("nothing", "--db", store.path, "--out", tmp_path / "out"),
+        ("--db", tmp_path / "none.db", "--out", tmp_path / "out"),
+        ("--db", store.path, "--out", tmp_path / "file" / "below"),
+    ):
+        failed = command(*words).exception
+        assert isinstance(failed, UsageError)
+        assert len(str(failed).splitlines()) == 1
+
+
+def test_a_missing_package_is_named_with_its_remedy(store, tmp_path, monkeypatch, complaint):
+    from bench.report import page
+
+    begin(store)
+    monkeypatch.setattr(page, "find_spec", lambda name: None)
+    assert complaint(lambda: write_report(store, "r1", tmp_path)).endswith("pip install 'kernelmark[report]'")
+
+
+def test_nothing_heavy_is_loaded_before_a_figure_is_drawn(python_in, tmp_path):
+    code = "import sys, bench.cli_report, bench.report.page; print({'matplotlib', 'jinja2'} & set(sys.modules))"
+    assert python_in(tmp_path, "-c", code).stdout.strip() == "set()"

@@ -1,0 +1,116 @@
+"""Runs of made-up rows in a real store, for the tests and bars of the report."""
+
+import json
+import random
+from typing import Any
+
+from bench.measure.measurement import Part
+from bench.measure.roofline import Ceiling
+from bench.record.result import Result
+from bench.record.store import Run, Store
+
+MACHINE = {"cpu": "Some CPU", "cpus": 4, "cpus_usable": 2, "llc_bytes": 32_000_000, "memory_bytes": 8_000_000_000}
+ENVIRONMENT = {"kernelmark": "0.1.0", "versions": {"numpy": "2.4.6"}, "blas": ["openblas 0.3"], "variables": {}}
+PLAN = {"suites": [], "seed": 3, "rel_ci": 0.01, "max_time_s": 0.5, "processes": 1, "plugins": []}
+SHARED = {"provider": "some", "device": "cpu", "device_name": "Some CPU", "mode": "cold", "threads": 2, "reason": ""}
+
+
+def begin(store: Store, run_id: str = "r1", **facts: Any) -> None:
+    """A run without rows."""
+    known = {"machine": MACHINE, "started_at": "2026-01-01T10:00:00+00:00", "suites": ("mine",)}
+    known |= {"command": "kernelmark run mine", "environment": ENVIRONMENT, "git_commit": "c0ffee1234567", "plan": PLAN}
+    store.begin(Run(run_id=run_id, **{**known, **facts}))
+
+
+def put(store: Store, problem: str, kernel: str, median: float = 1e-3, dims: Any = None, **values: Any) -> Result:
+    """A timed row with forty samples in two halves that scatter by a few per cent, always the same ones."""
+    rng = random.Random(f"{problem} {kernel} {values.get('threads')} {values.get('mode')}")
+    samples = [median * (1 + 0.03 * rng.random()) for _ in range(40)]
+    op, _, dtype, *words = problem.split("/")
+    middle = sorted(samples)[20]
+    timed = {
+        "status": "ok", "samples": len(samples), "time_s_median": middle, "time_s_min": min(samples),
+        "time_s_mean": sum(samples) / 40, "time_s_std": 0.01 * median, "time_s_ci95_low": 0.99 * middle,
+        "time_s_ci95_high": 1.01 * middle, "gflop_per_s": 1e-3 / middle, "gbyte_per_s": 1e-4 / middle,
+        "stopped_by": "interval", "interval": "within-process", "started_at": "2026-01-01T10:00:01.123+00:00",
+        "versions": "numpy 2.4.6", "git_commit": "c0ffee1234567", "outliers": 0, "repeated": 0, "load": 0.25,
+    }  # fmt: skip
+    layout = words[0] if op in ("gemm", "conv") and words else ""
+    kind = {"op": op, "dtype": dtype, "numerics": "fp32", "layout": layout, "suite": "mine", "seed": 3}
+    row = Result(**{"run_id": "r1", "problem": problem, "kernel": kernel, **SHARED, **kind, **timed, **values})
+    kept = samples if row.status == "ok" and row.time_s_median else []
+    store.add(row, dims or {}, kept, None, [Part(40, middle)] if kept else ())
+    return row
+
+
+def fail(
+    store: Store, problem: str, kernel: str, status: str = "wrong", reason: str = "c[0] is NaN", **values: Any
+) -> None:
+    """A row without a time."""
+    none = dict.fromkeys(("time_s_median", "time_s_min", "time_s_mean", "time_s_std", "gflop_per_s", "gbyte_per_s"))
+    none |= dict.fromkeys(("time_s_ci95_low", "time_s_ci95_high"))
+    put(store, problem, kernel, **{**none, "samples": 0, "status": status, "reason": "c[0] is NaN", **values})
+
+
+def ceilings(store: Store, threads: int = 2) -> None:
+    """One of arithmetic and one of memory."""
+    for kind, problem, kernel, rate in (
+        ("fp32", "fma/n98304k8192/f32", "fma/some.fma", 5e10),
+        ("memory", "copy/m16384n1024/f32", "copy/some.copy", 2e10),
+    ):
+        ends = (0.9 * rate, 1.1 * rate, 1.1 * rate)
+        store.add_ceiling("r1", Ceiling("cpu", threads, kind, problem, kernel, "Some CPU", rate, *ends, "2026"))
+
+
+def varied(store: Store) -> None:
+    """A run that has the data for every kind of figure."""
+    begin(store)
+    ceilings(store)
+    for n in (16, 64, 256):
+        for layout in ("NN", "NT"):
+            problem, dims = f"gemm/m{n}n{n}k{n}/f32/{layout}", {"m": n, "n": n, "k": n}
+            base = n**3 * 1e-10
+            rates = {"gflop_per_s": n**3 * 2e-9 / base, "gbyte_per_s": n * n * 12e-9 / base}
+            put(store, problem, "gemm/some.base", base, dims, baseline="gemm/some.base", **rates)
+            faster = {"baseline": "gemm/some.base", "speedup": 1.25, "speedup_ci95_low": 1.2, "speedup_ci95_high": 1.3}
+            for threads in (1, 2):
+                put(store, problem, "gemm/other.fast", base * 1.6 / threads, dims, **faster, **rates, threads=threads)
+    for r in (1, 3, 5):
+        problem = f"conv/n1c8h16w16k8r{r}s{r}/f32/nchw/fprop"
+        dims = {"n": 1, "c": 8, "h": 16, "w": 16, "k": 8, "r": r, "s": r, "direction": "fprop"}
+        put(store, problem, "conv/some.direct", r * r * 1e-4, dims, layout="nchw")
+        put(store, problem, "conv/some.fft", 1e-3, dims, layout="nchw", numerics="fft")
+    fail(store, "gemm/m7n7k7/f32/NN", "gemm/some.bad")
+
+
+def many(store: Store, count: int, kernels: int = 10) -> None:
+    """So many rows in one transaction, that few resemble."""
+    begin(store)
+    rng = random.Random(0)
+    proto = put(store, "gemm/m1n1k1/f32/NN", "gemm/some.k0", 1e-3, {"m": 1, "n": 1, "k": 1})
+    db = store._db
+    names = [name for _, name, *_ in db.execute("PRAGMA table_info(result)") if name != "result_id"]
+    marks, listed = ", ".join("?" * len(names)), ", ".join(f'"{name}"' for name in names)
+    ((*template,),) = db.execute(f"SELECT {listed} FROM result")
+    known = dict(zip(names, template, strict=True))
+    assert proto.case == known["case"]
+    with db:
+        db.execute("DELETE FROM result")
+        db.executemany(
+            f"INSERT INTO result ({listed}) VALUES ({marks})",
+            (tuple(row.values()) for row in (_like(known, i, kernels, rng) for i in range(count))),
+        )
+
+
+def _like(known: dict[str, Any], i: int, kernels: int, rng: random.Random) -> dict[str, Any]:
+    size, layout = 16 + i // kernels, ("NN", "NT", "TN", "TT")[i // kernels % 4]
+    problem, kernel = f"gemm/m{size}n{size}k{size}/f32/{layout}", f"gemm/some.k{i % kernels}"
+    floats = {name: value * rng.uniform(0.5, 2) for name, value in known.items() if isinstance(value, float)}
+    own = {"problem": problem, "kernel": kernel, "layout": layout, "case": f"{kernel} {problem} cold t2"}
+    own |= {"dims": json.dumps({"m": size, "n": size, "k": size}), "samples": known["samples"] + i % 50}
+    own |= {"baseline": "gemm/some.k0", "started_at": f"2026-01-01T{i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}.5"}
+    if i % kernels:
+        ratio = rng.uniform(0.3, 3)
+        own |= {"speedup": ratio, "speedup_ci95_low": 0.95 * ratio, "speedup_ci95_high": 1.05 * ratio}
+    more = {name: rng.uniform(1e-9, 1) for name in ("max_error", "error_bound", "setup_s", "steal_pct", "roofline_pct")}
+    return {**known, **floats, **more, **own, "samples": known["samples"]}

@@ -1,0 +1,203 @@
+"""The documentation: it builds without a warning, its tables agree with the code, and its commands run."""
+
+import os
+import re
+import shlex
+import tomllib
+import typing
+from pathlib import Path
+
+import pytest
+
+from bench import cli_options
+from bench.measure.machine import module_missing
+from bench.plan.discovery import discover
+from bench.record.result import AGAINST, COLUMNS
+from bench.report import listing
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+
+#: Stands for every suite that a page names, so that its commands take seconds.
+SMALL = """title = "Small"
+
+[[sweep]]
+op = "gemm"
+dtype = ["f32"]
+layout = ["NT"]
+points = [[33, 31, 17]]
+
+[[sweep]]
+op = "conv"
+dtype = ["f32"]
+layout = ["nchw"]
+direction = ["fprop"]
+part = "forward"
+points = [[1, 3, 9, 9, 4, 3, 3], [1, 3, 9, 9, 4, 1, 1]]
+along = "r"
+"""
+#: A kernel or two of each operation, so that no page waits for all of them.
+FEW = "".join(
+    f" --kernels '*/{name}'"
+    for name in ("numpy.matmul", "openblas.tnn", "mine.*", "scipy.pocketfft", "numpy.out", "openblas.imatcopy", "cpu.*")
+).strip()
+#: What is run in place of a command that would take minutes, or that promises what noise can break.
+REPLACED = {
+    "python -m pytest tests/emulator": "python -m pytest tests/emulator/test_block.py",
+    "python -m pytest tests/emulator -k tiled.cu": "python -m pytest tests/emulator/test_kernels.py "
+    "-k tiled.cu --collect-only -q",
+    "pytest --benchmark-only --benchmark-compare --benchmark-compare-fail=median:5%": "pytest --benchmark-only "
+    "--benchmark-compare --benchmark-compare-fail=median:1000000%",
+    "kernelmark run question.toml --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
+}
+#: Options that a command is run with besides, unless it has them, by how it begins.
+BESIDES = {
+    "kernelmark run": ("--max-time 0.01", "--no-ceilings", FEW),
+    "kernelmark verify": (FEW,),
+    "kernelmark inspect": ("--kernels gemm/cuda.tiled",),
+    "kernelmark watch": ("--once",),
+    "kernelmark selftest": ("--help",),
+    "kernelmark claims": ("--help",),
+    "pytest": ("--km-suite small.toml", "--km-kernels '*/numpy.matmul'", "--km-max-time 0.01", "--km-no-ceilings"),
+}
+COMMAND = re.compile(r"^ {4}((?:kernelmark|pytest|python -m pytest) .*)$", re.MULTILINE)
+SAVED = re.compile(r"save this as `([^`]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL | re.IGNORECASE)
+
+
+def commands(page):
+    """The commands in the indented blocks of a page, without the words that explain them."""
+    lines = (re.split(r" {2,}| #", line)[0] for line in COMMAND.findall(page))
+    return [part.strip() for line in lines for part in line.split("&&")]
+
+
+def reduced(command):
+    """The command on less, in words."""
+    command = REPLACED.get(command, command)
+    besides = [option for first, options in BESIDES.items() if command.startswith(first) for option in options]
+    missing = [option for option in besides if option.split()[0] not in command]
+    suites = {row["suite"] for row in listing.suites(discover())}
+    return ["small.toml" if word in suites else word for word in shlex.split(" ".join([command, *missing]))]
+
+
+@pytest.fixture
+def play(tmp_path, python_in, kernelmark_in):
+    """Run a command of a page in this test's folder, which has what the pages speak of."""
+    (tmp_path / "small.toml").write_text(SMALL)
+    (tmp_path / "cuda").symlink_to(ROOT / "cuda")
+
+    def run(command):
+        program, *words = reduced(command)
+        if program == "kernelmark":
+            return kernelmark_in(tmp_path, *words)
+        if program == "python":
+            return python_in(ROOT, *words)
+        return python_in(tmp_path, "-m", "pytest", "--pyargs", "bench", *words)
+
+    return run
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page.read_text())], ids=lambda page: page.name)
+def test_every_command_of_a_page_runs(page, play, tmp_path):
+    text = page.read_text()
+    for name, content in SAVED.findall(text):
+        (tmp_path / name).write_text(content)
+    for command in commands(text):
+        done = play(command)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+def table(page, *first):
+    """The cells of the rows of the table whose header begins so, without backticks."""
+    lines = iter((DOCS / page).read_text().splitlines())
+    start = "| " + " | ".join(first) + " |"
+    for line in lines:
+        if line.startswith(start):
+            next(lines)
+            rows = []
+            while (line := next(lines, "")).startswith("|"):
+                rows.append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
+            return rows
+    raise AssertionError(f"{page} has no table that begins with {start}")
+
+
+def test_the_site_builds_without_a_warning(tmp_path, python_in):
+    if reason := module_missing("mkdocs"):
+        assert not os.environ.get("CI"), reason
+        pytest.skip(reason)
+    done = python_in(ROOT, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site"))
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    assert (tmp_path / "site" / "columns" / "index.html").is_file()
+
+
+def test_every_column_is_described_in_its_place():
+    rows = table("columns.md", "column", "unit", "meaning", "empty")
+    assert [row[0] for row in rows] == list(COLUMNS)
+    assert all(meaning and empty for _, _, meaning, empty in rows)
+
+
+def test_the_unit_of_a_column_is_that_of_its_name():
+    units = {row[0]: row[1] for row in table("columns.md", "column", "unit")}
+    ends = {"_bytes": "bytes", "_mhz": "MHz", "_w": "W", "_j": "J", "_flop": "flop", "gflop_per_s": "GFLOP/s"}
+    for end, unit in {**ends, "gbyte_per_s": "GB/s"}.items():
+        assert {units[name] for name in COLUMNS if name.endswith(end)} == {unit}
+    assert {units[name] for name in COLUMNS if re.search(r"_s_|(?<!_per)_s$", name)} == {"s"}
+    assert {units[name] for name in COLUMNS if "_pct" in name} == {"%"}
+
+
+def test_the_dimensions_of_every_operation_are_named():
+    found = {op: names.split() for op, names in table("columns.md", "operation", "dimensions")}
+    wanted = {
+        op: [axis for axis in problem.axes() if axis not in ("dtype", "layout")]
+        for op, problem in discover().operations.items()
+    }
+    assert found == wanted
+
+
+def test_the_storage_types_of_an_operation_are_those_it_takes():
+    for op, part, values, _ in table("problems.md", "operation", "part"):
+        if part == "storage type":
+            assert tuple(values.split()) == typing.get_args(discover().operations[op].axes()["dtype"]), op
+
+
+def test_every_suite_is_named_with_its_title():
+    assert table("suites.md", "suite", "what") == [[r["suite"], r["title"]] for r in listing.suites(discover())]
+
+
+def test_what_goes_against_a_kernel_is_what_makes_the_exit_status_1():
+    rows = table("statuses.md", "status", "what happened")
+    assert {row[0] for row in rows if row[2] == "yes"} == set(AGAINST)
+    assert {row[0] for row in rows if row[2] != "yes"} == {"ok", "unsupported", "oom"}
+
+
+def test_every_exit_code_is_explained():
+    codes = (cli_options.OK, cli_options.AGAINST, cli_options.USAGE, cli_options.INTERRUPTED)
+    assert [int(row[0]) for row in table("statuses.md", "code", "meaning")] == list(codes)
+
+
+def test_every_variable_that_is_read_is_named():
+    read = re.compile(r'environ(?:\.get|\.setdefault)?[(\[]"([A-Z_]+)"')
+    files = [file for folder in ("bench", "kernels") for file in (ROOT / folder).rglob("*.py")]
+    found = {name for file in files for name in read.findall(file.read_text())}
+    named = set(re.findall(r"`([A-Z_]+)`", (DOCS / "environment.md").read_text()))
+    assert found - named == set()
+
+
+def test_every_extra_is_described():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {name for row in table("environment.md", "extra", "brings") for name in row[0].split(", ")}
+    assert named - {"(none)", "docs"} == set(project["optional-dependencies"]) - {"docs"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_ids_on_a_page_are_ids(page):
+    registry = discover()
+    ops = "|".join(registry.operations)
+    words = re.findall(rf"(?<![\w/.])((?:{ops})/[^\s`'|)]+)", page.read_text())
+    problems = [word for word in words if re.match(r"\w+/[a-z]\d+[^/]*/\w", word)]
+    kernels = [
+        word for word in words if re.fullmatch(r"\w+/[a-z]\w*\.\w+", word) and not word.endswith((".cu", ".cuh", ".py"))
+    ]
+    assert [text for text in problems if registry.problem(text).id != text] == []
+    assert [text for text in kernels if text not in registry.kernels and "mine." not in text] == []

@@ -1,0 +1,248 @@
+"""The self-test: its arithmetic on recorded numbers, its cheats and its runs in real processes, its command."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bench.cli_selftest import selftest
+from bench.measure.compile import ARCHS, compile_cubin
+from bench.measure.measurement import Measurement
+from bench.measure.stats import Interval, Ratio
+from bench.plan.case import Budget
+from bench.selftest import adversaries, checks, cold, comparing, durations, headline, ratio, repeats
+from bench.selftest.finding import Finding, Tick, table
+from bench.selftest.known import counter_missing
+from bench.selftest.neighbour import Neighbour, pinned
+
+
+def _row(median_s: float, **others: Any) -> Measurement:
+    return Measurement(kernel="copy/selftest.spin", interval=Interval(median_s, median_s, median_s), **others)
+
+
+def _nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("found_us", "holds"),
+    [
+        ((20.3, 50.0, 100.0, 200.9, 502.4, 1991.0, 20099.0), [True] * 7),
+        ((20.31, 49.6, 100.4, 201.1, 502.6, 1989.0, 20101.0), [False] * 7),
+    ],
+)
+def test_short_durations_are_held_to_the_cost_of_a_call_and_long_ones_to_half_a_per_cent(found_us, holds):
+    rows = [_row(found * 1e-6) for found in (0.04, *found_us)]
+    findings = list(durations.judge(rows, 300.0001e-9, "quiet"))
+    assert [finding.holds for finding in findings] == holds
+    assert findings[0].check == "durations: 20 us, quiet"
+    assert findings[0].bound == "300 ns, a call timed alone"
+    assert findings[3].bound == "0.5 %"
+
+
+def test_a_duration_that_was_not_timed_misses_its_bound():
+    rows = [_row(1e-6)] * 7 + [Measurement(kernel="k", status="crashed", reason="SIGSEGV")]
+    assert list(durations.judge(rows, 1.0, "quiet"))[-1][1:] == ("crashed: SIGSEGV", "a time", False)
+
+
+def test_a_processor_without_a_counter_cannot_be_tested_and_misses_nothing(monkeypatch):
+    monkeypatch.setattr(durations, "counter_missing", lambda: "no counter")
+    assert next(durations.check(_nothing)) == ("durations", "not testable here", "no counter", None)
+
+
+@pytest.mark.skipif(counter_missing() is not None, reason=str(counter_missing()))
+def test_a_compiled_kernel_that_spins_is_right_and_timed_in_quiet_and_beside_a_neighbour(monkeypatch):
+    monkeypatch.setattr(durations, "DURATIONS_US", (0, 20))
+    monkeypatch.setattr(durations, "BARE_CALLS", 3)
+    monkeypatch.setattr(durations, "BUDGET", Budget(max_time_s=0.05))
+    jobs: list[None] = []
+    findings = {f.check: f for f in durations.check(lambda: jobs.append(None))}
+    assert len(jobs) == durations.jobs()
+    for where in ("quiet", "neighbour"):
+        assert " us (" in findings[f"durations: 20 us, {where}"].found
+    assert "in a batch" in findings["durations: a call that does nothing"].found
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system pins no processes")
+def test_a_neighbour_is_on_the_same_core_and_the_affinity_is_given_back():
+    before = os.sched_getaffinity(0)
+    with pinned(), Neighbour() as neighbour:
+        assert len(os.sched_getaffinity(0)) == 1
+        assert os.sched_getaffinity(neighbour.pid) == os.sched_getaffinity(0)
+    assert os.sched_getaffinity(0) == before
+    assert 0 <= neighbour.share <= 1
+
+
+@pytest.mark.parametrize("cheat", adversaries.EXPECTED)
+def test_a_cheat_is_caught_and_the_honest_product_beside_it_is_not_harmed(cheat, monkeypatch):
+    monkeypatch.setattr(adversaries, "EXPECTED", {cheat: adversaries.EXPECTED[cheat]})
+    (finding,) = (f for f in adversaries.check(_nothing) if "stream" not in f.check)
+    assert finding.holds, finding
+
+
+@pytest.mark.parametrize(
+    ("honest", "status", "samples", "holds"),
+    [
+        ("ok", "wrong", [], True),
+        ("ok", "mistrusted", [], False),
+        ("ok", "ok", [1.0], False),
+        ("ok", "wrong", [1.0], False),
+        ("wrong", "wrong", [], False),
+    ],
+)
+def test_a_cheat_is_caught_by_its_status_without_a_time_beside_an_honest_product(honest, status, samples, holds):
+    cheat = Measurement(kernel="k", status=status, reason="why", samples=samples)
+    finding = adversaries.caught("in_set_up", Measurement(kernel="h", status=honest), cheat, ("wrong",))
+    assert (finding.check, finding.bound, finding.holds) == ("adversaries: in set up", "wrong", holds)
+    assert finding.found.startswith(f"{status}: why")
+
+
+@pytest.mark.parametrize(("values", "holds"), [((1.0, 1.02, 1.0, 1.02), True), ((1.0, 1.04, 1.0, 1.04), False)])
+def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, holds):
+    finding = ratio.spread_of([Ratio(value, 0, 0, "abba-quads", 1.0) for value in values])
+    expected = np.std(values, ddof=1) / np.mean(values)
+    assert finding.found.startswith(f"sd {100 * expected:.2f} % over 4 processes, of minima 0.00 %")
+    assert finding.holds is holds
+
+
+def test_cold_against_hot_is_the_ratio_of_both_turns():
+    assert cold.slower([3.0, 5.0], [2.0, 2.0]) == ("cold: a copy of 1 MB, cold against hot", *_cold("2.00", True))
+    assert cold.slower([3.0, 4.9], [2.0, 2.0]).holds is False
+
+
+def _cold(ratio_: str, holds: bool) -> tuple[str, str, bool]:
+    return f"{ratio_} times slower (4e+06 us, hot 2e+06 us)", "at least 2", holds
+
+
+def test_coverage_counts_the_intervals_that_hold_the_grand_median():
+    rows = [Interval(m, m - 0.15, m + 0.15) for m in (0.8, 1.0, 1.0, 1.1, 1.2)]
+    finding = headline.coverage(rows)
+    assert finding.found.startswith("60 % (3 of 5 runs); width 30.00 %")
+    assert finding.holds is False
+    assert headline.coverage(rows[1:4]).holds is True
+
+
+def test_the_spread_of_the_headline_is_its_coefficient_of_variation():
+    finding = headline.spread([Interval(m, m, m) for m in (0.991, 1.0, 1.009)])
+    assert finding[1:] == ("CV 0.90 % over 3 runs", "1 %", True)
+    assert headline.spread([Interval(m, m, m) for m in (0.98, 1.0, 1.02)]).holds is False
+
+
+QUIET = [1.00, 1.01, 0.99, 1.005, 0.995]
+
+
+def _times(factor: float) -> list[float]:
+    return [factor * value for value in QUIET]
+
+
+def test_false_alarms_are_neighbouring_runs_that_are_told_apart():
+    finding = comparing.false_alarms([_times(f) for f in (1, 1.001, 0.999, 1, 1.05)])
+    assert finding.found == "25 % (1 of 4 pairs)"
+    assert finding.holds is False
+    assert comparing.false_alarms([_times(1)] * 4).holds is True
+
+
+def test_a_planted_slowdown_is_looked_for_in_the_next_run_and_only_slower_counts():
+    plain, slowed = [_times(1)] * 5, [_times(1.05)] * 4 + [_times(0.95)]
+    found, smallest = comparing.planted(plain, slowed)
+    assert found.found == "75 % (3 of 4 tries); 5.00 %"
+    assert found.holds is False
+    assert next(comparing.planted(plain, [_times(1.05)] * 5)).holds is True
+    assert smallest.holds is None
+    assert smallest.found.endswith(" %")
+
+
+def test_processes_dealt_in_turn_go_to_every_run_once_a_round():
+    assert repeats.in_turn([[0, 1, 2], [3, 4, 5]]) == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_repeats_are_runs_of_the_real_runner_in_fresh_processes(monkeypatch, registry):
+    monkeypatch.setattr(repeats, "RUNS", 3)
+    monkeypatch.setattr(repeats, "PLAN", msgspec.structs.replace(repeats.PLAN, processes=2, max_time_s=0.02))
+    jobs: list[None] = []
+    findings = list(repeats.check(lambda: jobs.append(None)))
+    assert len(jobs) == 3
+    assert [finding.name for finding in findings] == ["coverage", "spread", "aa", "planted", "planted"] * 2
+    assert [finding.check.endswith("; processes in turn") for finding in findings] == [False] * 5 + [True] * 5
+    assert all(finding.holds is not None for finding in findings[:4])
+    assert all(finding.holds is None for finding in findings[4:])
+    assert "of 2 pairs" in findings[2].found
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.usefixtures("cuda_compiler")
+def test_the_kernel_that_spins_on_a_gpu_compiles_without_spills(arch):
+    used = compile_cubin("selftest/spin.cu", ("selftest_spin",), arch).resources["selftest_spin"]
+    assert (used.spill_bytes, used.stack_bytes) == (0, 0)
+
+
+def test_the_quick_look_names_what_it_leaves_out(fake):
+    fake(Finding("durations: x", "1", "2", True))
+    done = CliRunner().invoke(selftest, ["--quick"])
+    assert done.exit_code == 0
+    assert done.output.splitlines()[-1] == "left out: cold, coverage, spread, aa, planted"
+    assert checks.chosen(None, quick=True) == ("durations", "adversaries", "ratio")
+    assert checks.chosen(None, quick=False) == checks.NAMES
+
+
+@pytest.mark.parametrize(("holds", "status"), [(True, 0), (None, 0), (False, 1)])
+def test_the_exit_status_says_whether_every_bound_holds(fake, holds, status):
+    fake(Finding("durations: x", "1", "2", holds))
+    done = CliRunner().invoke(selftest, ["--only", "durations", "--json"])
+    assert done.exit_code == status
+    said = json.loads(done.stdout)
+    assert said["findings"] == [{"check": "durations: x", "found": "1", "bound": "2", "holds": holds}]
+    assert said["left_out"] == [name for name in checks.NAMES if name != "durations"]
+
+
+def test_only_one_of_the_checks_that_share_runs_is_shown(fake):
+    fake(Finding("coverage: x", "1", "2", True), Finding("spread: x", "1", "2", True))
+    assert [f.name for f in checks.run(("spread",), _nothing)] == ["spread"]
+
+
+@pytest.mark.parametrize("only", ["speed", "ratio,speed", ""])
+def test_a_check_that_does_not_exist_is_refused_in_one_line(only, complaint):
+    wrong = only.rpartition(",")[2]
+    expected = f"--only {only}: {wrong!r} is not a check; expected some of durations, adversaries, ratio, cold, "
+    assert complaint(lambda: checks.chosen(only, quick=False)).startswith(expected)
+
+
+def test_the_quick_look_and_a_choice_of_checks_exclude_each_other(complaint):
+    said = complaint(lambda: checks.chosen("ratio", quick=True))
+    assert said == "--quick --only ratio: each chooses the checks; take one of the two"
+
+
+def test_the_table_has_a_line_a_finding_and_marks_what_misses_its_bound():
+    lines = table([Finding("a: b", "long " * 50, "c", False), Finding("d", "e", "f", None)]).splitlines()
+    assert lines[2].endswith("NO")
+    assert lines[2].count("long") == 13
+    assert lines[3].split() == ["d", "e", "f", "-"]
+
+
+def test_the_command_list_loads_no_compiler():
+    code = "import sys, bench.cli_selftest; sys.exit('numba' in sys.modules or 'numpy' in sys.modules)"
+    assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code]) == 0
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Findings in the place of measuring."""
+
+    def plant(*findings: Finding) -> None:
+        def check(tick: Tick) -> Iterator[Finding]:
+            tick()
+            yield from findings
+
+        names = ("coverage", "spread") if findings[0].name == "coverage" else (findings[0].name,)
+        others = [group for group in checks.GROUPS if not set(names) & set(group.names)]
+        left = [group._replace(check=lambda tick: iter(())) for group in others]
+        quick = checks.Group(names, lambda: 1, check, quick=True)
+        monkeypatch.setattr(checks, "GROUPS", (quick, *left))
+
+    return plant
