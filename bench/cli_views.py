@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from bench.cli_options import AGAINST, OK, db_option, file_option, plugin_option
+from bench.plan.errors import UsageError
 
 RUN = click.argument("run_id", required=False, metavar="[RUN]")
 
@@ -78,7 +79,11 @@ def print_run(store: Any, run_id: str, page: int = 1) -> None:
 @click.command()
 @RUN
 @click.option(
-    "--format", "style", type=click.Choice(["csv", "json", "markdown", "latex"]), default="csv", show_default=True
+    "--format",
+    "style",
+    type=click.Choice(["csv", "json", "markdown", "latex", "parquet"]),
+    default="csv",
+    show_default=True,
 )
 @file_option("-o", "--output", text="[default: standard output]")
 @db_option
@@ -86,10 +91,15 @@ def export(run_id: str | None, style: str, output: Path | None, db: Path | None)
     """The rows of a run for other programs and for papers; the latest run if RUN is left out."""
     from bench.record.store import Store, default_store
     from bench.report.export import WRITERS, check_writable, write_file
+    from bench.report.parquet import write_parquet_file
 
     store = Store(db or default_store(), create=False)
     found = store.find_run(run_id)["run_id"]
-    if output is None:
+    if style == "parquet":
+        if output is None:
+            raise UsageError("--format parquet: is binary; -o FILE names where it goes")
+        write_parquet_file(store, found, output)
+    elif output is None:
         WRITERS[style](store, found, sys.stdout)
     else:
         check_writable(output)

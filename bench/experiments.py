@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bench import runner
-from bench.isolation import Execute, Workers
+from bench.isolation import Workers
 from bench.measure.device import choose_devices
 from bench.measure.lock import exclusive
 from bench.measure.machine import machine
-from bench.measure.measurement import Measurement
 from bench.measure.timing import now
-from bench.plan.case import Job, Plan, WorkerKey
+from bench.plan.case import Plan
 from bench.plan.registry import Registry
 from bench.record.store import Store
 from bench.report.claims.catalog import Claim, Experiment, experiment
@@ -33,16 +32,6 @@ class Measured(NamedTuple):
     against: int = 0
 
 
-class Fresh:
-    """Measures jobs in as many fresh processes as the experiment at hand asks for."""
-
-    def __init__(self, execute: Execute) -> None:
-        self._execute, self.processes = execute, 1
-
-    def __call__(self, job: Job, key: WorkerKey, processes: int) -> list[Measurement]:
-        return self._execute(job, key, self.processes)
-
-
 def own_runs(store: Store) -> list[str]:
     """The runs that were made on this machine, the latest last."""
     here = json.loads(json.dumps(machine()))
@@ -60,12 +49,10 @@ def measure_missing(
     suites = [chosen(layers) for _, layers in left]
     whole = Plan(devices, ceilings=False, suites=tuple(name for asked, _ in left for name in asked.problems))
     with exclusive(devices, False), Workers() as workers:
-        fresh = Fresh(workers.run)
-        session = runner.Session(store, suites, whole, fresh)
+        session = runner.Session(store, suites, whole, workers.run)
         say(f"run {session.run_id} measures what is missing, for at most about {(budget_s + 90) / 60:.0f} minutes")
         end_s, finished = now() + budget_s, True
         for asked, layers in left:
-            fresh.processes = asked.processes
             finished = finished and _measure(session, asked, layers, registry, plan(asked, devices), say, end_s)
     return Measured([*run_ids, session.run_id], finished, session.against)
 
@@ -88,15 +75,18 @@ def _measure(
     say: Say,
     end_s: float,
 ) -> bool:
-    """Measure problems one by one until the time is over; False where somebody interrupts."""
+    """Measure problem by problem until the time is over; False where somebody interrupts."""
     began_s, rows = now(), Counter[str]()
     say(f"{asked.id}: {asked.title}; {len(layers)} problem{'s' * (len(layers) > 1)}")
-    for number, layer in enumerate(layers):
-        if now() > end_s:
-            say(f"  the time is over: {len(layers) - number} problems are left; the same command goes on with them")
-            break
-        if not runner.run_suites(session, [chosen([layer])], registry, how, lambda r: rows.update([r.status])):
+    left = list(layers)
+    while left and now() < end_s:
+        # Several processes are passes over all problems, which lie further apart so.
+        batch = left if asked.processes > 1 else left[:1]
+        if not runner.run_suites(session, [chosen(batch)], registry, how, lambda r: rows.update([r.status])):
             return False
+        left = left[len(batch) :]
+    if left:
+        say(f"  the time is over: {len(left)} problems are left; the same command goes on with them")
     statuses = ", ".join(f"{count} {status}" for status, count in rows.items()) or "no rows"
     say(f"  {statuses} in {now() - began_s:.0f} s")
     return True

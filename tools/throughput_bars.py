@@ -22,10 +22,10 @@ SUITE = """
 title = "No-ops"
 [[sweep]]
 op = "copy"
-dtype = ["f64", "f32", "f16", "bf16"]
 kernels = ["copy/fake.noop"]
 m = {{linear = [1, {m}, 1]}}
 n = {{linear = [1, 25, 1]}}
+dtype = ["f64", "f32", "f16", "bf16"]
 """
 
 

@@ -107,6 +107,10 @@ class Spot(NamedTuple):
     array: Array
     place: tuple[int, ...]
 
+    def poison(self) -> None:
+        """Make it again what every output begins with."""
+        self.array[self.place] = np.nan
+
     @property
     def written(self) -> bool:
         """Whether it is no longer the NaN that every output begins with."""

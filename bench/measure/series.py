@@ -172,6 +172,21 @@ class Series:
             return None
         return f"spares itself the work: {changed:.2g} s a call when its operands have changed, {same:.2g} s when not"
 
+    def early_return(self) -> str | None:
+        """Why the samples cannot be trusted: an output is written only after the call has returned.
+
+        One look, as verification takes, may come too late; several hardly all.
+        """
+        for _ in range(AUDITS if self._call_s < LONG_CALL_S else 1):
+            spots = self._sets[0].spots("C", self._draw.rng)
+            for spot in spots:
+                spot.poison()
+            with self._called("sampling"):
+                self._launches[0]()
+            if late := next((spot for spot in spots if not spot.written), None):
+                return f"returned before {late.operand} was written"
+        return None
+
     def _single(self, changed: bool) -> float:
         operands, launch = self._sets[0], self._launches[0]
         operands.refresh(self._draw)

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,9 +10,10 @@ import msgspec
 
 from bench.plan.errors import UsageError
 from bench.record.reader import doubles
-from bench.record.result import COLUMNS, Result
+from bench.record.result import COLUMNS
 from bench.record.store import Store
-from bench.report.tables import HEADERS, ceiling_table, group_table, scope_note, seconds, spread
+from bench.report.latex import write_latex
+from bench.report.tables import ceiling_table, group_table, scope_note
 
 Writer = Callable[[Store, str, IO[str]], None]
 
@@ -57,37 +58,6 @@ def write_markdown(store: Store, run_id: str, out: IO[str]) -> None:
             out.write(gap + paragraph)
             gap = "\n\n"
     out.write("\n")
-
-
-def write_latex(store: Store, run_id: str, out: IO[str]) -> None:
-    """One table in booktabs style: problem, kernel, threads, time, interval, rates, speedup."""
-    headers = ("problem", "kernel", "threads", "time", HEADERS[2], HEADERS[3], HEADERS[4], "speedup")
-    out.write(f"\\begin{{tabular}}{{{'l' * len(headers)}}}\n\\toprule\n{_latex_line(headers)}\\midrule\n")
-    out.writelines(_latex_line(_latex_cells(result)) for result, _ in store.results(run_id))
-    out.write("\\bottomrule\n\\end{tabular}\n")
-
-
-_LATEX = str.maketrans(
-    {
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "\\": r"\textbackslash{}",
-        "<": r"\ensuremath{<}",
-        ">": r"\ensuremath{>}",
-    }
-)
-
-
-def _latex_line(cells: Sequence[str]) -> str:
-    return " & ".join(cell.translate(_LATEX) for cell in cells) + " \\\\\n"
-
-
-def _latex_cells(r: Result) -> tuple[str, ...]:
-    if r.status != "ok":
-        return (r.problem, r.kernel, str(r.threads), r.status, "", "", "", "")
-    rates = tuple("" if rate is None else f"{rate:.4g}" for rate in (r.gflop_per_s, r.gbyte_per_s, r.speedup))
-    return (r.problem, r.kernel, str(r.threads), seconds(r.time_s_median), spread(r), *rates)
 
 
 WRITERS: dict[str, Writer] = {

@@ -34,7 +34,9 @@ def group_table(rows: Sequence[Result], style: str = "simple") -> str:
         parts.append(_filled([cells for _, cells in sorted(lines, key=lambda line: line[0])], style))
     if any(by_name_only(r) for r in timed):
         parts.append("  * scratch of more than a tenth of the matrix: in place by name only")
-    right = [r for r in rows if r.status == "ok" and not r.time_s_median]
+    means = [r for r in rows if r.status == "ok" and not r.time_s_median and r.time_s_mean]
+    parts += [f"  mean {seconds(r.time_s_mean)}: {r.kernel} (no median known)" for r in means]
+    right = [r for r in rows if r.status == "ok" and not r.time_s_median and not r.time_s_mean]
     parts += [
         f"  right: {r.kernel} (largest error {_small(r.max_error)}, bound {_small(r.error_bound)})" for r in right
     ]
@@ -72,7 +74,7 @@ def _github_rule(width: int, align: str) -> str:
 
 def _title(rows: Sequence[Result]) -> str:
     threads, processes = max(r.threads for r in rows), max(r.processes for r in rows)
-    facts = [rows[0].mode, f"{threads} thread{'s' * (threads > 1)}"]
+    facts = [*filter(None, [rows[0].mode]), f"{threads} thread{'s' * (threads > 1)}"]
     facts += [rows[0].isa] if rows[0].isa else []
     facts += [f"{processes} processes"] if processes > 1 else []
     baseline = next((r.baseline for r in rows if r.baseline), "")
@@ -96,7 +98,7 @@ def _cells(r: Result, several: bool) -> Sequence[str]:
         _rate(r.roofline_pct),
         speedup,
         size(r.scratch_bytes) + ("*" if by_name_only(r) else ""),
-        f"{r.stopped_by}, {r.samples}",
+        ", ".join(filter(None, (r.stopped_by, str(r.samples)))),
     )
 
 

@@ -16,9 +16,9 @@ MOST_ALARMS, LEAST_FOUND = 0.1, 0.8
 Runs = Sequence[Sequence[float]]
 
 
-def false_alarms(runs: Runs) -> Finding:
-    """How many neighbouring runs of the same product are told apart."""
-    alarms = welch(runs[:-1], runs[1:]).p < ALPHA
+def false_alarms(base: Runs, new: Runs) -> Finding:
+    """How many pairs of runs of the same product are told apart."""
+    alarms = welch(base, new).p < ALPHA
     return Finding(
         f"aa: false alarms of compare, {100 * ALPHA:g} % stated",
         f"{100 * alarms.mean():.0f} % ({alarms.sum()} of {len(alarms)} pairs)",
@@ -27,9 +27,9 @@ def false_alarms(runs: Runs) -> Finding:
     )
 
 
-def planted(runs: Runs, slowed: Runs) -> Iterator[Finding]:
-    """How often the slowed product of the next run is found to be slower, and what else could just be found."""
-    test = welch(runs[:-1], slowed[1:])
+def planted(base: Runs, new: Runs, slowed: Runs) -> Iterator[Finding]:
+    """How often the slowed product of the other run is found to be slower, and what else could just be found."""
+    test = welch(base, slowed)
     found = (test.p < ALPHA) & (test.ratio > 1)
     yield Finding(
         f"planted: {100 * (SLOWED - 1):.0f} % slower, found by compare",
@@ -37,7 +37,7 @@ def planted(runs: Runs, slowed: Runs) -> Iterator[Finding]:
         f"at least {100 * LEAST_FOUND:g} %",
         bool(found.mean() >= LEAST_FOUND),
     )
-    again = welch(runs[:-1], runs[1:])
+    again = welch(base, new)
     smallest = float(np.median(detectable(again.error, again.freedom)))
     name = f"planted: smallest difference that is found in {100 * POWER:.0f} % of tries"
     yield Finding(name, f"{100 * smallest:.2g} %", "", None)

@@ -1,4 +1,9 @@
-"""Many runs of one product, planned, measured and stored as `kernelmark run` does; four checks share them."""
+"""Many runs of one product, planned, measured and stored as `kernelmark run` does; four checks share them.
+
+The processes of a run lie more than a minute apart, as those of any run do. So that this takes minutes and not hours,
+the runs of a series are under way at once: the first process of each, then the second of each. One series is compared
+with another that begins when the first is over.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -7,19 +12,20 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from bench.isolation import Workers
-from bench.measure.stats import Interval, pooled_interval
-from bench.plan.case import Plan
+from bench.measure.measurement import Measurement
+from bench.measure.stats import Interval
+from bench.plan.case import Job, Plan, PlannedJob, WorkerKey, jobs
 from bench.plan.discovery import discover
+from bench.plan.registry import Registry
 from bench.plan.suites import find_suite
 from bench.record.result import Result
 from bench.record.store import Store
-from bench.runner import Session, run_suites
+from bench.runner import Session
 from bench.selftest import comparing, headline
-from bench.selftest.comparing import Runs
 from bench.selftest.finding import Finding, Tick
 from bench.selftest.known import plugin
 
-RUNS, PROCESSES = 61, 5
+SERIES, RUNS, PROCESSES = 2, 60, 5
 PROBLEM, PLAIN, PLANTED = "gemm/m256n256k256/f32/NN", "gemm/numpy.matmul", "gemm/selftest.slowed"
 #: One thread: with more, how the system places them is most of what differs from process to process.
 PLAN = Plan(
@@ -28,7 +34,7 @@ PLAN = Plan(
     mode="hot",
     threads=(1,),
     plugins=(plugin("slowed"),),
-    max_time_s=1.0,
+    max_time_s=0.6,
     ceilings=False,
     processes=PROCESSES,
     suites=(PROBLEM,),
@@ -43,23 +49,56 @@ class Repeat(NamedTuple):
     planted: Sequence[float]
 
 
+class NoTimeError(Exception):
+    """A kernel of ours has failed."""
+
+
+def count() -> int:
+    """How many processes there are."""
+    return SERIES * RUNS * PROCESSES
+
+
 def check(tick: Tick) -> Iterator[Finding]:
-    """The runs one after the other, and what they show."""
+    """Two series of runs, and what they show."""
     registry = discover(PLAN.plugins)
     suites = [find_suite(PROBLEM, registry)]
-    repeats = []
-    with TemporaryDirectory() as folder, closing(Store(Path(folder) / "selftest.db")) as store, Workers() as workers:
-        for _ in range(RUNS):
-            session = Session(store, suites, PLAN, workers.run)
-            if not run_suites(session, suites, registry, PLAN, lambda result: None):
-                raise KeyboardInterrupt
-            rows = {result.kernel: result for result, _ in store.results(session.run_id)}
+    (planned,) = jobs(suites, registry, PLAN)
+    try:
+        with TemporaryDirectory() as folder, closing(Store(Path(folder) / "selftest.db")) as store:
+            series = []
+            for _ in range(SERIES):
+                sessions = [Session(store, suites, PLAN, _fresh) for _ in range(RUNS)]
+                _measure(sessions, planned, registry, tick)
+                series.append([_repeat(store, session.run_id) for session in sessions])
+    except NoTimeError as error:
+        yield Finding("repeats", str(error), "a time", False)
+        return
+    yield from judge(*series)
+
+
+def _fresh(job: Job, key: WorkerKey, _: int) -> list[Measurement]:
+    """A process that has done nothing before."""
+    with Workers() as workers:
+        return workers.run(job, key)
+
+
+def _measure(sessions: Sequence[Session], planned: PlannedJob, registry: Registry, tick: Tick) -> None:
+    for process in range(1, PLAN.processes + 1):
+        for session in sessions:
+            if process < PLAN.processes:
+                session.take(0, process, planned)
+            else:
+                session.measure(0, planned, registry)
             tick()
-            if bad := [row for row in rows.values() if row.time_s_ci95_low is None]:
-                yield Finding(f"repeats: {bad[0].kernel}", f"{bad[0].status}: {bad[0].reason}", "a time", False)
-                return
-            repeats.append(Repeat(_interval(rows[PLAIN]), *(_medians(store, rows[name]) for name in (PLAIN, PLANTED))))
-    yield from judge(repeats)
+
+
+def _repeat(store: Store, run_id: str) -> Repeat:
+    rows = {result.kernel: result for result, _ in store.results(run_id)}
+    for row in rows.values():
+        if row.time_s_ci95_low is None:
+            raise NoTimeError(f"{row.kernel}: {row.status}: {row.reason}")
+    plain, planted = ([part.median_s for part in store.parts(run_id, rows[name].case)] for name in (PLAIN, PLANTED))
+    return Repeat(_interval(rows[PLAIN]), plain, planted)
 
 
 def _interval(row: Result) -> Interval:
@@ -70,32 +109,11 @@ def _interval(row: Result) -> Interval:
     return Interval(median, low, high)
 
 
-def _medians(store: Store, row: Result) -> list[float]:
-    return [part.median_s for part in store.parts(row.run_id, row.case)]
-
-
-def judge(repeats: Sequence[Repeat]) -> Iterator[Finding]:
-    """What the runs show as they were, and for information what they had shown with their processes in turn.
-
-    Where the machine drifts for longer than a run of one case takes, its processes agree with each other and not with
-    those of the next run. The processes of a case that are spread over a long run see the drift.
-    """
-    plain, planted = [repeat.plain for repeat in repeats], [repeat.planted for repeat in repeats]
-    yield from _figures([repeat.row for repeat in repeats], plain, planted)
-    turned = in_turn(plain)
-    rows = [pooled_interval([[median] for median in group]) for group in turned]
-    for finding in _figures(rows, turned, in_turn(planted)):
-        yield Finding(f"{finding.check}; processes in turn", finding.found, "", None)
-
-
-def _figures(rows: list[Interval], plain: Runs, planted: Runs) -> Iterator[Finding]:
+def judge(first: Sequence[Repeat], second: Sequence[Repeat]) -> Iterator[Finding]:
+    """What two series of runs show: all of them together, and each of one against its counterpart in the other."""
+    rows = [repeat.row for repeat in (*first, *second)]
     yield headline.coverage(rows)
     yield headline.spread(rows)
-    yield comparing.false_alarms(plain)
-    yield from comparing.planted(plain, planted)
-
-
-def in_turn(groups: Runs) -> Runs:
-    """The processes dealt out anew in the order in which they ran: the n-th of each run comes from the n-th round."""
-    flat = [median for group in groups for median in group]
-    return [flat[start :: len(groups)] for start in range(len(groups))]
+    base, new = ([repeat.plain for repeat in series] for series in (first, second))
+    yield comparing.false_alarms(base, new)
+    yield from comparing.planted(base, new, [repeat.planted for repeat in second])

@@ -16,7 +16,14 @@ def found(kernel: str, scale: float, **other: object) -> Measurement:
     interval = median_interval(samples)
     parts = [Part(len(samples), interval.median)]
     return msgspec.structs.replace(
-        Measurement(kernel=kernel, samples=samples, interval=interval, parts=parts, interval_scope="within-process"),
+        Measurement(
+            kernel=kernel,
+            samples=samples,
+            interval=interval,
+            parts=parts,
+            interval_scope="within-process",
+            started_at="2026-01-01T00:00:00.000+00:00",
+        ),
         **other,
     )
 
@@ -93,3 +100,9 @@ def test_readings_of_the_machine_are_averaged() -> None:
 def test_what_is_verified_only_keeps_what_it_has() -> None:
     verified = Measurement(kernel="a", max_error=1e-3)
     assert merge([[verified], [verified]], None) == [verified]
+
+
+def test_it_is_known_how_far_apart_the_processes_were() -> None:
+    times = ("2026-01-01T00:00:00.000+00:00", "2026-01-01T00:01:00.500+00:00", "2026-01-01T00:02:01.000+00:00")
+    (row,) = merge([[found("a", 1.0, started_at=time)] for time in times], None)
+    assert row.spread_s == 121.0

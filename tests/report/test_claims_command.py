@@ -10,7 +10,6 @@ import pytest
 
 from bench import experiments
 from bench.measure.device import cpu_count, cuda_missing
-from bench.plan.case import Budget, Job
 from bench.report.claims import claims_rows
 from bench.report.claims.catalog import claims, experiment
 from bench.report.claims.problems import thread_counts
@@ -85,13 +84,13 @@ def test_an_interrupt_ends_the_measuring_and_keeps_the_rows(store, registry, tin
     assert [r.problem for r, _ in store.results(found.run_ids[0])] == [TINY[0]] * 2
 
 
-def test_each_job_is_measured_in_as_many_processes_as_its_experiment_asks_for():
-    asked = []
-    fresh = experiments.Fresh(lambda job, key, processes: asked.append(processes) or [])
-    job = Job(TINY[0], ("gemm/scipy.sgemm",), "cold", (), 0, Budget(), 1)
-    for fresh.processes in (1, 3):
-        fresh(job, None, 1)
-    assert asked == [1, 3]
+def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registry, tiny, monkeypatch):
+    monkeypatch.setattr("bench.report.claims.problems.SPREAD_S", 0.0)
+    several = msgspec.structs.replace(experiments.experiment(tiny), processes=2)
+    monkeypatch.setattr("bench.experiments.experiment", lambda _: several)
+    found = experiments.measure_missing(store, [tiny], registry, lambda line: None)
+    assert {r.processes for r, _ in store.results(found.run_ids[0])} == {2}
+    assert experiments.measure_missing(store, [tiny], registry, lambda line: None).run_ids == found.run_ids
 
 
 def test_a_run_is_judged_without_measuring(measured, command):

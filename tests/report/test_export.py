@@ -112,34 +112,12 @@ def test_markdown_holds_the_table_and_the_failures(written):
     assert (lines[-2], lines[-1].strip()) == ("", f"wrong: transpose/a.bad: {REASON}")
 
 
-def test_latex_holds_every_row_and_escapes_what_latex_would_read(written):
-    text = written("latex")
-    assert text.startswith("\\begin{tabular}")
-    rows = [[cell.strip() for cell in line.split("&")] for line in text.splitlines() if "/a." in line]
-    assert rows[0][:6] == ["gemm/m8n9k7/f32/NT", "gemm/a.fast\\_one", "1", "333 us", "-10.0 +20.0 \\%", "12.5"]
-    assert rows[1][:5] == ["transpose/m8n9/f32/in", "transpose/a.bad", "1", "wrong", ""]
-    assert "95 \\%" in text
-
-
 @pytest.mark.parametrize("style", ["csv", "json", "markdown", "latex"])
 def test_a_run_without_rows_can_be_exported(store, style):
     store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
     out = io.StringIO()
     WRITERS[style](store, "r", out)
     assert out.getvalue().endswith("\n")
-
-
-def test_what_latex_would_read_stays_text(store):
-    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
-    row = Result(**IDENTITY, **KIND, **GEMM, status="ok", reason="", kernel="gemm/a_b&c#d~e^f{g}<h>$i\\j")
-    store.add(row, {}, [], None)
-    out = io.StringIO()
-    WRITERS["latex"](store, "r", out)
-    (line,) = [line for line in out.getvalue().splitlines() if "gemm/a" in line]
-    assert (
-        line.split(" & ")[1] == r"gemm/a\_b\&c\#d\textasciitilde{}e\textasciicircum{}f\{g\}"
-        r"\ensuremath{<}h\ensuremath{>}\$i\textbackslash{}j"
-    )
 
 
 def test_markdown_notes_once_that_intervals_are_within_one_process(store):

@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from bench.plan.errors import UsageError
 from bench.record.imports.own import HINTS, REQUIRED, unsound
@@ -58,7 +59,7 @@ def _records(text: str, file: str) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _row(fields: dict[str, str], where: str) -> Row:
-    values = {}
+    values: dict[str, Any] = {}
     for name in COLUMNS:
         text = fields.pop(name, "")
         if HINTS[name] is str:

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from bench.measure.stats import speedup
-from bench.plan.case import VERIFY, PlannedJob, case_key, jobs
+from bench.plan.case import VERIFY, PlannedJob, case_of, jobs
 from bench.plan.dtypes import precision
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
@@ -143,9 +143,7 @@ class Known:
 
     def has(self, planned: PlannedJob, registry: Registry, processes: int) -> bool:
         """Whether one of the runs has every row of a job, from as many processes as are asked for."""
-        job = planned.job
-        threads = {name: job.threads if registry.kernels[name].threaded else 1 for name in job.kernels}
-        cases = [case_key(name, job.problem, job.mode, threads[name], job.isa) for name in job.kernels]
+        cases = [case_of(planned.job, registry.kernels[name]) for name in planned.job.kernels]
         return any(all(run.get(case, 0) >= processes for case in cases) for run in self._runs)
 
     def lacks(self, experiment: Experiment, registry: Registry, devices: tuple[str, ...]) -> list[Layered]:

@@ -14,6 +14,9 @@ from bench.plan.registry import Registry
 from bench.plan.suites import Entry, Suite, find_suite
 from bench.report.claims.catalog import Experiment
 
+#: From the start of one process to that of the next; ten minutes for all claims leave no more.
+SPREAD_S = 40.0
+
 
 class Chosen(Suite, frozen=True):
     """A suite of entries that were chosen one by one."""
@@ -107,6 +110,7 @@ def plan(experiment: Experiment, devices: tuple[str, ...]) -> Plan:
         max_time_s=experiment.max_time,
         isas=experiment.isas,
         processes=experiment.processes,
+        spread_s=SPREAD_S,
         ceilings=False,
         suites=experiment.problems,
     )

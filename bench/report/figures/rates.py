@@ -14,7 +14,7 @@ from bench.report.run_data import Contest, RunData, ends, geometric_mean, number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-MOST, MOST_KERNELS, LEAST_SIZES = 4, 8, 3
+MOST, MOST_KERNELS, LEAST_SIZES, MOST_SIZES = 4, 8, 3, 48
 #: Over a smaller range of sizes it is not the size that makes the difference.
 LEAST_RANGE = 10.0
 
@@ -50,7 +50,7 @@ def rates(data: RunData, looks: dict[str, Look]) -> Kind:
 
 
 def _lines(contests: list[Contest]) -> Lines:
-    contests = sorted(contests, key=lambda c: (work(c.ranked[0]), c.problem))
+    contests = _thinned(sorted(contests, key=lambda c: (work(c.ranked[0]), c.problem)))
     relative: dict[str, list[float]] = defaultdict(list)
     for contest in contests:
         for r in contest.ranked:
@@ -59,6 +59,12 @@ def _lines(contests: list[Contest]) -> Lines:
     return Lines(
         contests, sorted(several, key=lambda k: (-len(several[k]), -geometric_mean(several[k])))[:MOST_KERNELS]
     )
+
+
+def _thinned(contests: list[Contest]) -> list[Contest]:
+    """No more than a line of a column's width can show, evenly over the sizes, the smallest and the largest among them."""
+    steps = min(len(contests), MOST_SIZES) - 1
+    return [contests[round(i * (len(contests) - 1) / steps)] for i in range(steps + 1)]
 
 
 def _figure(lines: Lines, looks: dict[str, Look]) -> Figure:
