@@ -92,7 +92,7 @@ class Ceilings:
 
     def _measure(self, need: Need, job: Job) -> None:
         problem = self._registry.problem(need.problem)
-        rows = self._execute(self._job(need, problem, job), WorkerKey(need.device, need.threads), 1)
+        rows = self._execute(self._job(need, problem, job), WorkerKey(need.device, need.threads))
         found = ceiling(need, rows, problem, datetime.now(UTC).isoformat())
         self._known[need] = _Known(found, now())
         if found:

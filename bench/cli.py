@@ -164,7 +164,7 @@ def verify(**options: Any) -> None:
 def _measure(csv_path: Path | None, resume: str | None, db: Path | None, **options: Any) -> None:
     from bench import runner
     from bench.isolation import Workers
-    from bench.measure.lock import exclusive
+    from bench.measure.lock import exclusive, held
     from bench.plan.case import jobs
     from bench.plan.discovery import discover
     from bench.plan.suites import find_suite
@@ -184,7 +184,8 @@ def _measure(csv_path: Path | None, resume: str | None, db: Path | None, **optio
         with exclusive(plan.devices, plan.share_gpu), Workers() as workers:
             session = runner.Session(store, chosen, plan, workers.run, resume)
             click.echo(f"run {session.run_id}")
-            finished = _with_progress(session, chosen, registry, plan)
+            with held(f"run-{session.run_id}", "start a run of your own"):
+                finished = _with_progress(session, chosen, registry, plan)
         print_run(store, session.run_id)
         if csv_path is not None:
             write_file(store, session.run_id, "csv", csv_path)

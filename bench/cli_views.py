@@ -1,6 +1,7 @@
 """The commands that read what runs left in a store: `show`, `export`, `crossover`, `compare`."""
 
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,10 @@ def crossover(
 def print_run(store: Any, run_id: str, page: int = 1) -> None:
     """What `show` prints of a run, below its id."""
     from bench.report.pages import run_page
+    from bench.report.terminal import TERMINAL, is_wanted
 
-    for paragraph in filter(None, run_page(store, run_id, page)):
+    style = TERMINAL if is_wanted(sys.stdout, os.environ) else "simple"
+    for paragraph in filter(None, run_page(store, run_id, page, style)):
         click.echo(f"\n{paragraph}")
 
 

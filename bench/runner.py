@@ -135,7 +135,7 @@ class Session:
         return measured
 
     def _ask(self, planned: PlannedJob, process: int) -> list[Measurement]:
-        return self._execute(planned.job, msgspec.structs.replace(planned.key, process=process), 1)
+        return self._execute(planned.job, msgspec.structs.replace(planned.key, process=process))
 
     def finish(self) -> None:
         """Note the end of the run."""

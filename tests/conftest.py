@@ -10,6 +10,7 @@ import pytest
 
 from bench.measure.device import cuda_missing
 from bench.measure.machine import module_missing
+from bench.plan import discovery
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported, UsageError
 from bench.plan.registry import Registry
@@ -30,9 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def registry() -> Iterator[Registry]:
     """Everything that is discovered; what a test registers is forgotten after it."""
     found = discover()
-    known = dict(found.kernels), dict(found.operations)
+    known, plugins = (dict(found.kernels), dict(found.operations)), dict(discovery._loaded)
     yield found
     found.kernels, found.operations = known
+    discovery._loaded = plugins  # what was forgotten can be loaded again
 
 
 @pytest.fixture

@@ -15,6 +15,14 @@ PLAN = {"suites": [], "seed": 3, "rel_ci": 0.01, "max_time_s": 0.5, "processes":
 SHARED = {"provider": "some", "device": "cpu", "device_name": "Some CPU", "mode": "cold", "threads": 2, "reason": ""}
 
 
+#: What a row has where everything could be read.
+_MEASURED = (
+    "max_error", "error_bound", "setup_s", "steal_pct", "roofline_pct", "roofline_pct_cycles", "call_overhead_s",
+    "clock_mhz", "temperature_c", "power_w", "energy_j", "speedup_of_minima", "ceiling_gflop_per_s",
+    "ceiling_gbyte_per_s",
+)  # fmt: skip
+
+
 def begin(store: Store, run_id: str = "r1", **facts: Any) -> None:
     """A run without rows."""
     known = {"machine": MACHINE, "started_at": "2026-01-01T10:00:00+00:00", "suites": ("mine",)}
@@ -107,10 +115,11 @@ def _like(known: dict[str, Any], i: int, kernels: int, rng: random.Random) -> di
     problem, kernel = f"gemm/m{size}n{size}k{size}/f32/{layout}", f"gemm/some.k{i % kernels}"
     floats = {name: value * rng.uniform(0.5, 2) for name, value in known.items() if isinstance(value, float)}
     own = {"problem": problem, "kernel": kernel, "layout": layout, "case": f"{kernel} {problem} cold t2"}
-    own |= {"dims": json.dumps({"m": size, "n": size, "k": size}), "samples": known["samples"] + i % 50}
+    own |= {"dims": json.dumps({"m": size, "n": size, "k": size})}
     own |= {"baseline": "gemm/some.k0", "started_at": f"2026-01-01T{i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}.5"}
     if i % kernels:
         ratio = rng.uniform(0.3, 3)
         own |= {"speedup": ratio, "speedup_ci95_low": 0.95 * ratio, "speedup_ci95_high": 1.05 * ratio}
-    more = {name: rng.uniform(1e-9, 1) for name in ("max_error", "error_bound", "setup_s", "steal_pct", "roofline_pct")}
-    return {**known, **floats, **more, **own, "samples": known["samples"]}
+    more = {name: rng.uniform(1e-9, 1) for name in _MEASURED}
+    more |= {"scratch_bytes": size * size * 4, "executed_flop": 2 * size**3 + i, "outliers": i % 5, "threads_used": 2}
+    return {**known, **floats, **more, **own}

@@ -27,7 +27,7 @@ class Lab:
         doubt = lambda ceiling, reason: self.doubts.append((ceiling.kind, reason))  # noqa: E731
         self.ceilings = ceilings.Ceilings(registry, lambda *what: self.answer(*what), self.kept.append, doubt)
 
-    def answer(self, job, key, processes):
+    def answer(self, job, key):
         self.jobs.append(job)
         problem = self._registry.problem(job.problem)
         took = (problem.flop or problem.traffic_bytes) / self.rates[problem.op]
@@ -106,7 +106,7 @@ def test_rows_without_a_time_cost_no_ceiling(lab):
 
 
 def test_a_microbenchmark_that_is_not_right_gives_no_ceiling(lab):
-    lab.answer = lambda job, key, processes: [Measurement(kernel="fma/a.b", status="wrong")]
+    lab.answer = lambda job, key: [Measurement(kernel="fma/a.b", status="wrong")]
     (row,) = lab.apply(numpy_matmul=1.0)
     assert row.roofline is None
     assert lab.kept == []

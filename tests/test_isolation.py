@@ -37,10 +37,10 @@ def workers() -> Iterator[Workers]:
 def measure(workers: Workers) -> Measure:
     """The rows of these kernels as one job, in workers that outlive it."""
 
-    def of(*kernels: str, problem: str = SMALL, processes: int = 1, timeout_s: float = 60.0) -> list[Measurement]:
+    def of(*kernels: str, problem: str = SMALL, timeout_s: float = 60.0) -> list[Measurement]:
         names = tuple(f"copy/{name}" if "." in name else f"copy/bad.{name}" for name in kernels)
         job = Job(problem, names, "hot", (FAULTS, FAKE), 0, Budget(0.02), 1, names[0], timeout_s=timeout_s)
-        return workers.run(job, WorkerKey("cpu", 1), processes)
+        return workers.run(job, WorkerKey("cpu", 1))
 
     return of
 
@@ -153,7 +153,7 @@ def test_what_a_kernel_has_started_ends_with_it_and_keeps_nobody_waiting(measure
 def test_a_process_that_answers_nonsense_or_nothing_is_ended(
     measure: Measure, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("bench.isolation.EXIT_S", 0.5)
+    monkeypatch.setattr("bench.watched.EXIT_S", 0.5)
     bad, good = measure(name, "honest")
     assert (bad.status, good.status) == ("crashed", "ok")
     assert bad.reason == "verification: the process answers no more, and has not ended"
@@ -182,15 +182,6 @@ def test_a_device_that_fails_for_good_costs_a_row_and_the_others_get_a_fresh_pro
         ("crashed", error, 2),
         ("ok", "", 2),
     ]
-
-
-def test_fresh_processes_find_between_process_intervals_and_lose_only_the_kernel_that_crashes(measure: Measure) -> None:
-    base, bad, other = measure("honest", "segv", "prints", processes=2)
-    assert (base.status, bad.status, other.status) == ("ok", "crashed", "ok")
-    for row in (base, other):
-        assert (row.interval_scope, len(row.parts)) == ("between-processes", 2)
-        assert sum(part.samples for part in row.parts) == len(row.samples)
-    assert other.ratio is not None
 
 
 def test_ids_that_do_not_exist_are_refused_in_the_workers_words(

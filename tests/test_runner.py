@@ -1,23 +1,28 @@
 """A run: jobs to the worker, rows to the store."""
 
 import signal
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
-from bench.plan.case import Plan
+from bench import runner
+from bench.isolation import Workers
+from bench.plan.case import Plan, jobs
+from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.suites import find_suite
 from bench.record.store import Store, default_store
-from bench.runner import Session, plan_of, run_suites
+from bench.runner import Session, plan_of, run_passes, run_suites
 from bench.worker import run_job
 from kernelmark import Unsupported, kernel
 
 SMALL = "copy/m3n5/f32"
 
 
-def in_process(job, key, processes):
+def in_process(job, key):
     """Kernels that a test declares are known in its own process alone."""
     return run_job(job)
 
@@ -215,7 +220,7 @@ def taken_up(registry, store):
         suites = [find_suite(problem, registry) for problem in problems]
         asked = []
 
-        def execute(job, key, processes):
+        def execute(job, key):
             asked.append(job.kernels)
             return run_job(job)
 
@@ -283,3 +288,62 @@ def test_a_run_that_does_not_say_its_suites_cannot_be_taken_up_by_its_id_alone(m
     _, session, _ = measured(SMALL, kernels=("copy/numpy.copyto",))
     found = complaint(lambda: plan_of(store, session.run_id))
     assert found == f"--resume {session.run_id}: the run does not say its suites; name them"
+
+
+FAULTS = str(Path(__file__).with_name("faults.py"))
+
+
+@pytest.fixture
+def passes(registry, store):
+    """A run of three passes over two problems, in real processes: its rows, what it said, and its session."""
+
+    def of(*names, interrupted=lambda: False, session=None):
+        kernels = tuple(f"copy/{name}" for name in names)
+        plan = Plan(("cpu",), kernels, "hot", plugins=(FAULTS,), max_time_s=0.02, ceilings=False, processes=3)
+        plan = msgspec.structs.replace(plan, spread_s=0.0, suites=(SMALL, "copy/m4n5/f32"))
+        known = discover(plan.plugins)
+        suites = [find_suite(name, known) for name in plan.suites]
+        said = []
+        with Workers() as workers:
+            session = Session(store, suites, plan, workers.run, session and session.run_id)
+            run_passes(
+                session, lambda: jobs(suites, known, plan), known, plan, lambda r: None, said.append, interrupted
+            )
+        return [row for row, _ in store.results(session.run_id)], said, session
+
+    return of
+
+
+def test_each_process_is_a_pass_over_the_suites_and_rows_come_with_the_last(passes, store):
+    rows, said, session = passes("numpy.copyto", "bad.honest")
+    assert said == [f"process {n} of 3: {problem}" for n in (1, 2) for problem in (SMALL, "copy/m4n5/f32")]
+    assert [(r.status, r.processes, r.interval) for r in rows] == [("ok", 3, "between-processes")] * 4
+    assert all(len(store.parts(r.run_id, r.case)) == 3 and r.spread_s > 0 for r in rows)
+    assert rows[1].speedup_ci95_low < rows[1].speedup < rows[1].speedup_ci95_high
+    assert store.pending(session.run_id, 0) == store.pending(session.run_id, 1) == []
+
+
+def test_a_kernel_that_crashes_in_one_process_is_not_asked_in_the_next(passes, tmp_path, monkeypatch):
+    rows, *_ = passes("numpy.copyto", "bad.segv")
+    assert [(r.status, r.processes) for r in rows] == [("ok", 3), ("crashed", 1)] * 2
+    assert all("SIGSEGV" in r.reason for r in rows[1::2])
+
+
+def test_a_run_that_is_left_between_passes_goes_on_with_what_its_processes_have_found(passes, store):
+    looks = count()
+    rows, said, session = passes("numpy.copyto", interrupted=lambda: next(looks) == 3)
+    assert (rows, len(said)) == ([], 3)
+    assert [len(store.pending(session.run_id, number)) for number in (0, 1)] == [2, 1]
+    rows, said, _ = passes("numpy.copyto", session=session)
+    assert [(r.status, r.processes) for r in rows] == [("ok", 3)] * 2
+    assert [len(store.parts(r.run_id, r.case)) for r in rows] == [3, 3]
+
+
+def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
+    clock = iter([10.0, 10.5, 11.5])
+    slept, said = [], []
+    monkeypatch.setattr(runner, "now", clock.__next__)
+    monkeypatch.setattr(runner.time, "sleep", slept.append)
+    runner._wait(11.2, said.append, lambda: False)
+    assert slept == [1.0, pytest.approx(0.7)]
+    assert said[0] == "the next process starts in 1 s"

@@ -155,7 +155,7 @@ def overhead() -> Bar:
         suite = load_suite(path, registry)
         plan = Plan(devices=("cpu",), mode="hot", max_time_s=0.005)
         store = Store(Path(folder, "results.db"))
-        session = runner.Session(store, [suite], plan, lambda job, key, processes: worker.run_job(job))
+        session = runner.Session(store, [suite], plan, lambda job, key: worker.run_job(job))
         runner.run_suites(session, [suite], registry, plan, lambda result: None)  # warm
         originals = {name: getattr(worker, name) for name in ("Stock", "_judge", "_time")}
         set_up = worker.Contender.set_up
@@ -163,7 +163,7 @@ def overhead() -> Bar:
             setattr(worker, name, counted(original))
         worker.Contender.set_up = counted(set_up)
         try:
-            session = runner.Session(store, [suite], plan, lambda job, key, processes: worker.run_job(job))
+            session = runner.Session(store, [suite], plan, lambda job, key: worker.run_job(job))
             start = time.perf_counter()
             runner.run_suites(session, [suite], registry, plan, lambda result: None)
             total = time.perf_counter() - start

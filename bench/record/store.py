@@ -106,7 +106,7 @@ class Store(Reader):
         try:
             with self._db:
                 yield
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             raise UsageError(f"{self.path}: cannot be written: {error}; rows recorded so far are safe") from None
 
     def begin(self, run: Run) -> None:

@@ -62,12 +62,13 @@ def _answer(data: RunData, c: Contest, direct: Result) -> Answer:
         for place, rows in (("out of place", _with(c, OUT_OF_PLACE)), ("in place", _with(c, IN_PLACE)))
         if rows
     }
-    evidence = [f"op_T by {short(direct.kernel)}: {timed(direct)}.", _against_op_n(data, c, direct)]
+    slower, against_op_n = _against_op_n(data, c, direct)
+    evidence = [f"op_T by {short(direct.kernel)}: {timed(direct)}.", against_op_n]
     evidence += [
         f"{what[0].upper()}{what[1:]} ({short(r.kernel)}): {ratio} the speed of op_T, {verdict(ratio)}."
         for what, (r, ratio) in others.items()
     ]
-    return Answer(_subject(data, c), _advice(direct, others), evidence)
+    return Answer(_subject(data, c), slower + _advice(direct, others), evidence)
 
 
 def _subject(data: RunData, c: Contest) -> str:
@@ -88,18 +89,20 @@ def _advice(direct: Result, others: dict[str, tuple[Result, Ratio]]) -> str:
     return f"Leave op_T to the library ({short(direct.kernel)}): no transposition first is certain to be faster."
 
 
-def _against_op_n(data: RunData, c: Contest, direct: Result) -> str:
-    """The same product with B stored the other way, in the same setting."""
+def _against_op_n(data: RunData, c: Contest, direct: Result) -> tuple[str, str]:
+    """Whether op_T is slower than the same product with B stored the other way, in short and with what it rests on."""
     same = c.problem.replace("/NT", "/NN", 1)
     found = next((o for o in data.contests if o.problem == same and (o.setting, o.isa) == (c.setting, c.isa)), None)
     if found is None:
-        return f"op_N on these sizes was not measured; `kernelmark run {same}` does."
+        return "", f"op_N on these sizes was not measured; `kernelmark run {same}` does."
     op_n = next((r for r in found.ranked if r.kernel == direct.kernel), found.ranked[0])
     ratio = data.faster(op_n, direct)
-    how = {"faster": "so op_T is slower", "slower": "so op_T is faster"}.get(verdict(ratio), "not told apart from op_T")
-    return (
-        f"op_N on the same sizes ({short(op_n.kernel)}, timed apart): {timed(op_n)}, {ratio} the speed of op_T, {how}."
-    )
+    short_answer = {
+        "faster": f"Yes: op_N has {ratio} its speed. ",
+        "slower": f"No: op_N has {ratio} its speed. ",
+    }.get(verdict(ratio), "No difference from op_N is certain. ")
+    who = f"op_N on the same sizes ({short(op_n.kernel)}, timed apart)"
+    return short_answer, f"{who}: {timed(op_n)}, {ratio} the speed of op_T, {verdict(ratio)}."
 
 
 def verdict(ratio: Ratio) -> str:
@@ -128,7 +131,7 @@ def sentences(data: RunData) -> list[str]:
 
 def _of_operation(contests: list[Contest]) -> Iterator[str]:
     wins = Counter(c.ranked[0].kernel for c in contests)
-    who = ", ".join(f"{short(k)}{f' ({n} times)' * (len(contests) > 1)}" for k, n in wins.most_common(4))
+    who = ", ".join(f"{short(k)}{f' ({n} of {len(contests)})' * (len(contests) > 1)}" for k, n in wins.most_common(4))
     problems = len({c.problem for c in contests})
     yield f"{problems} problem{'s' * (problems > 1)}; fastest: {who}{', others' if len(wins) > 4 else ''}."
     rows = list({r.case: r for c in contests for r in c.ranked if r.speedup}.values())

@@ -14,8 +14,8 @@ from bench.report.run_data import RunData
 #: Above these the page carries quantiles of the samples in the place of the samples.
 MOST_ROWS, MOST_SAMPLES = 10_000, 3_000_000
 LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-#: The same in all rows of a page.
-_LEFT_OUT = frozenset({"schema", "run_id"})
+#: The same in all rows of a page, or told by the samples that it shows.
+_LEFT_OUT = frozenset({"schema", "run_id", "time_s_min", "time_s_mean", "time_s_std"})
 _MINUTE = len("2026-01-01T00:00")
 _SCALE = 65535
 

@@ -11,14 +11,14 @@ from bench.report.tables import ceiling_table, group_table, scope_note, status_l
 PAGE = 100
 
 
-def run_page(store: Reader, run_id: str, page: int = 1) -> Iterator[str]:
+def run_page(store: Reader, run_id: str, page: int = 1, style: str = "simple") -> Iterator[str]:
     """The paragraphs that `show` prints. Raises UsageError for a page that is not there."""
     with store.snapshot():
         pages = max(1, ceil(store.group_count(run_id) / PAGE))
         if not 1 <= page <= pages:
             raise UsageError(f"page {page}: run {run_id} has {pages}; --page 1 shows the first")
         rows = list(store.groups(run_id, PAGE, (page - 1) * PAGE))
-        yield from (group_table(group) for group in rows)
+        yield from (group_table(group, style) for group in rows)
         yield scope_note(result for group in rows for result in group)
         if pages > 1:
             yield _where(run_id, page, pages)

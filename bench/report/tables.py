@@ -10,6 +10,7 @@ from bench.measure.measurement import WITHIN
 from bench.measure.roofline import Ceiling
 from bench.record.reader import KernelTotal
 from bench.record.result import Result
+from bench.report.terminal import TERMINAL, with_bars, with_best
 
 HEADERS = ("kernel", "time", "95 %", "GFLOP/s", "GB/s", "roof %", "speedup", "scratch", "by")
 NOTE = "intervals within one process; --processes 5 gives ones that hold for the next"
@@ -52,6 +53,8 @@ def scope_note(results: Iterable[Result]) -> str:
 
 def _filled(cells: Sequence[Sequence[str]], style: str) -> str:
     """The table without the columns that are empty throughout; tabulate would take several times as long."""
+    if style == TERMINAL:
+        cells = with_bars(cells, HEADERS.index("roof %"))
     columns = [(header, *column) for header, column in zip(HEADERS, zip(*cells, strict=True), strict=True)]
     filled = [(column, align) for column, align in zip(columns, _ALIGN, strict=True) if any(column[1:])]
     header, *lines = zip(*(_padded(column, align) for column, align in filled), strict=True)
@@ -59,7 +62,8 @@ def _filled(cells: Sequence[Sequence[str]], style: str) -> str:
         rule = "|".join(_github_rule(len(name), align) for name, (_, align) in zip(header, filled, strict=True))
         drawn = [f"| {' | '.join(line)} |" for line in (header, *lines)]
         return "\n".join([drawn[0], f"|{rule}|", *drawn[1:]])
-    return "\n".join("  ".join(line).rstrip() for line in (header, ["-" * len(name) for name in header], *lines))
+    drawn = ["  ".join(line).rstrip() for line in (header, ["-" * len(name) for name in header], *lines)]
+    return "\n".join(with_best(drawn, cells) if style == TERMINAL else drawn)
 
 
 def _padded(column: Sequence[str], align: str) -> list[str]:

@@ -76,7 +76,7 @@ def check(tick: Tick) -> Iterator[Finding]:
     yield from judge(*series)
 
 
-def _fresh(job: Job, key: WorkerKey, _: int) -> list[Measurement]:
+def _fresh(job: Job, key: WorkerKey) -> list[Measurement]:
     """A process that has done nothing before."""
     with Workers() as workers:
         return workers.run(job, key)

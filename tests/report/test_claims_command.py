@@ -117,7 +117,7 @@ def test_a_claim_that_cannot_be_tested_here_is_an_answer(tmp_path, command):
     done = command(tmp_path, "claims", "--only", "gpu-lstm", "--db", "new.db")
     assert (done.returncode, done.stderr) == (0, "")
     assert "NOT TESTABLE HERE  gpu-lstm: " in done.stdout
-    assert "a GPU is missing: " in done.stdout
+    assert "missing: a GPU: " in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_speed_is_set_against_the_price(measured, registry, write):
 def test_a_device_without_a_price_is_what_is_missing(measured, registry, write):
     found = answer(measured(), registry, "price-performance", load_prices(write(HEAD + CPU)))
     assert found.verdict == "not testable here"
-    assert found.said == ("a price is missing: the prices file has none for one of Some CPU, Some GPU",)
+    assert found.said == ("a price: the prices file has none for one of Some CPU, Some GPU",)
 
 
 def test_without_a_gpu_it_is_no_price_that_is_missing(store, registry, write):
@@ -97,7 +97,7 @@ def test_declared_watts_stand_in_where_nothing_was_measured(measured, registry, 
 
 def test_no_sensor_and_no_watts_is_what_is_missing(measured, registry, write):
     found = answer(measured(), registry, "performance-per-watt", load_prices(write(HEAD + CPU + GPU)))
-    assert found.said[0].startswith("energy is missing: no sensor was read on Some CPU, Some GPU")
+    assert found.said[0].startswith("energy: no sensor was read on Some CPU, Some GPU")
 
 
 @pytest.mark.parametrize(

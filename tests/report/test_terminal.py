@@ -1,6 +1,12 @@
 """What tables gain on a terminal."""
 
 import io
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +54,25 @@ def test_an_empty_column_stays_empty():
 def test_the_fastest_kernel_is_bold_and_a_limit_is_not():
     lines, cells = ["head", "----", "limit: cpu compute", "a", "b"], [["limit: cpu compute"], ["a"], ["b"]]
     assert with_best(lines, cells) == ["head", "----", "limit: cpu compute", "\033[1ma\033[0m", "b"]
+
+
+@pytest.mark.parametrize(("variables", "plain"), [({}, False), ({"NO_COLOR": "1"}, True)])
+def test_show_on_a_terminal_differs_from_a_pipe_unless_no_colour_is_wanted(kernelmark, tmp_path, variables, plain):
+    kernelmark("run", "gemm/m33n31k17/f32/NT", "--kernels", "gemm/numpy.*", "--max-time", "0.01", "--no-ceilings")
+    piped = kernelmark("show").stdout
+    env = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "TERM": "xterm", "PYTHONUTF8": "1", **variables}
+    shown = on_a_terminal([sys.executable, str(Path(sys.executable).with_name("kernelmark")), "show"], env)
+    assert ("\033[1m" in shown, shown == piped) == (not plain, plain)
+
+
+def on_a_terminal(words, env):
+    """What a program writes to a terminal, line ends as in a pipe."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=env):
+        os.close(theirs)
+        parts = []
+        with suppress(OSError):  # the end of a terminal that nobody holds any more
+            while part := os.read(ours, 65536):
+                parts.append(part)
+    os.close(ours)
+    return b"".join(parts).decode().replace("\r\n", "\n")

@@ -93,7 +93,7 @@ def thread_counts(experiment: Experiment) -> tuple[int, ...]:
 def missing_here(experiment: Experiment) -> str:
     """What this machine lacks for an experiment, or ""."""
     if experiment.device == "cuda" and (reason := cuda_missing()):
-        return f"a GPU is missing: {reason}"
+        return f"a GPU: {reason}"
     try:
         choose_isas(",".join(experiment.isas) or None)
     except UsageError as error:

@@ -39,8 +39,8 @@ def _ratio(found: Found) -> float:
 
 def too_few_threads(claim: Claim, here: int, steps: Iterable[Finding]) -> str:
     """How many threads there are, and what those do."""
-    shown = ", ".join(f"{finding.where} {finding.ratio}" for finding in steps)
-    found = f"{claim.threads} threads are needed, {here} are here"
+    shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
+    found = f"{claim.threads} threads, of which {here} are here"
     return f"{found}; over those: {shown}" if shown else found
 
 
@@ -54,8 +54,8 @@ def unpriced(kind: str, results: Sequence[Result]) -> str:
     """What the prices file or the machine do not say."""
     names = ", ".join(dict.fromkeys(r.device_name for r in results))
     if kind == "price":
-        return f"a price is missing: the prices file has none for one of {names}"
-    return f"energy is missing: no sensor was read on {names}, and the prices file declares no watts"
+        return f"a price: the prices file has none for one of {names}"
+    return f"energy: no sensor was read on {names}, and the prices file declares no watts"
 
 
 def coverage(asked: Comparison, evidence: Evidence) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bench.record.result import Result
 from bench.report.figures.plan import Figure, Kind, file_name, kind
-from bench.report.figures.style import GREY, Label, Look, label_right, panel, ticks
+from bench.report.figures.style import GREY, Label, Look, label_right, log_ticks, panel, ticks
 from bench.report.run_data import Contest, RunData, ends, geometric_mean, numbers, short, sizes, variant, work
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Lines(NamedTuple):
 
     contests: list[Contest]
     kernels: list[str]
+    sizes: int
 
     @property
     def moves(self) -> bool:
@@ -42,27 +43,30 @@ def rates(data: RunData, looks: dict[str, Look]) -> Kind:
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for contest in data.contests:
         found[contest.op, variant(contest.problem), contest.setting, contest.isa].append(contest)
-    lines = [_lines(contests) for contests in found.values() if len(contests) >= LEAST_SIZES]
-    lines = sorted((each for each in lines if each.kernels), key=lambda each: -len(each.contests))
-    return kind(
-        "Rate over size", [_figure(each, looks) for each in lines], "no kernel has three sizes of a problem", MOST
-    )
+    lines = [_lines(contests) for contests in found.values() if _ranges(contests)]
+    lines = sorted((each for each in lines if each.kernels), key=lambda each: -each.sizes)
+    lacking = f"no kernel has {LEAST_SIZES} sizes of a problem over a range of {LEAST_RANGE:g}x and more"
+    return kind("Rate over size", [_figure(each, looks) for each in lines], lacking, MOST)
+
+
+def _ranges(contests: list[Contest]) -> bool:
+    found = [work(c.ranked[0]) for c in contests]
+    return len(found) >= LEAST_SIZES and max(found) >= LEAST_RANGE * min(found) > 0
 
 
 def _lines(contests: list[Contest]) -> Lines:
-    contests = _thinned(sorted(contests, key=lambda c: (work(c.ranked[0]), c.problem)))
+    shown = _thinned(sorted(contests, key=lambda c: (work(c.ranked[0]), c.problem)))
     relative: dict[str, list[float]] = defaultdict(list)
-    for contest in contests:
-        for r in contest.ranked:
-            relative[r.kernel].append((contest.ranked[0].time_s_median or 0.0) / (r.time_s_median or 1.0))
+    for c in shown:
+        for r in c.ranked:
+            relative[r.kernel].append((c.ranked[0].time_s_median or 0.0) / (r.time_s_median or 1.0))
     several = {kernel: values for kernel, values in relative.items() if len(values) >= LEAST_SIZES}
-    return Lines(
-        contests, sorted(several, key=lambda k: (-len(several[k]), -geometric_mean(several[k])))[:MOST_KERNELS]
-    )
+    kernels = sorted(several, key=lambda k: (-len(several[k]), -geometric_mean(several[k])))
+    return Lines(shown, kernels[:MOST_KERNELS], len(contests))
 
 
 def _thinned(contests: list[Contest]) -> list[Contest]:
-    """No more than a line of a column's width can show, evenly over the sizes, the smallest and the largest among them."""
+    """As many as a line of a column's width can show, evenly over the sizes, with the smallest and the largest."""
     steps = min(len(contests), MOST_SIZES) - 1
     return [contests[round(i * (len(contests) - 1) / steps)] for i in range(steps + 1)]
 
@@ -71,6 +75,7 @@ def _figure(lines: Lines, looks: dict[str, Look]) -> Figure:
     first = lines.contests[0]
     every = {r.kernel for c in lines.contests for r in c.ranked}
     shown = f" The {len(lines.kernels)} fastest of {len(every)} kernels." * (len(lines.kernels) < len(every))
+    shown += f" {len(lines.contests)} of {lines.sizes} sizes." * (len(lines.contests) < lines.sizes)
     return Figure(
         file_name("rate", first.op, variant(first.problem), first.setting.device, f"t{first.setting.threads}",
                   first.setting.mode, first.setting.precision, first.isa),
@@ -94,6 +99,7 @@ def _draw(lines: Lines, looks: dict[str, Look]) -> "Drawing":
         labels.append(Label(xs[-1], ys[-1], short(kernel), look))
     axes.set(xscale="log", yscale="log", xlabel=_size_name(lines), ylabel="GB/s" if lines.moves else "GFLOP/s")
     _ceiling(axes, lines)
+    log_ticks(axes)
     _sizes_as_ticks(axes, lines)
     axes.grid(which="major")
     label_right(axes, labels)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bench.measure.roofline import UNITS, Ceiling
 from bench.record.result import Result
 from bench.report.figures.plan import Figure, Kind, file_name, kind
-from bench.report.figures.style import Label, Look, label_right, panel
+from bench.report.figures.style import Label, Look, label_right, log_ticks, panel
 from bench.report.run_data import RunData, flop_and_bytes, numbers, short
 
 if TYPE_CHECKING:
@@ -77,8 +77,6 @@ def _ceiling(data: RunData, device: str, threads: int, wanted: str) -> Ceiling |
 
 
 def _draw(roof: Roof, looks: dict[str, Look]) -> "Drawing":
-    from matplotlib.ticker import NullFormatter
-
     figure, axes = panel(66)
     xs, ys = [x for x, _, _ in roof.points], [y for _, y, _ in roof.points]
     ridge = roof.compute.rate / roof.memory.rate
@@ -86,8 +84,7 @@ def _draw(roof: Roof, looks: dict[str, Look]) -> "Drawing":
     axes.set(xscale="log", yscale="log", xlabel="FLOP per byte of compulsory traffic", ylabel="GFLOP/s executed")
     axes.set_xlim(low, high)
     axes.set_ylim(min(*ys, roof.compute.rate / 30) * 0.5e-9, max(*ys, roof.compute.rate) * 2.2e-9)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_minor_formatter(NullFormatter())
+    log_ticks(axes)
     axes.grid(which="major")
     _draw_ceilings(axes, roof, low, ridge, high)
     _place(axes, roof, looks)

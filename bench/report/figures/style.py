@@ -46,6 +46,7 @@ RC: dict[Any, Any] = {
     "savefig.facecolor": "white",
     "figure.dpi": 200,
 }
+_SUPERSCRIPT = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 _UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
@@ -115,12 +116,30 @@ def spread_apart(wanted: Sequence[float], least: float, low: float, high: float)
 
 
 def ticks(axis: Any, values: Sequence[float]) -> None:
-    """Plain numbers at these places of a logarithmic axis, and no others."""
+    """Numbers at these places of a logarithmic axis, and no others.
+
+    Not as formulas: to lay those out takes Matplotlib as long as all the rest of a figure.
+    """
     from matplotlib.ticker import FixedLocator, NullLocator
 
     axis.set_major_locator(FixedLocator(list(values)))
     axis.set_minor_locator(NullLocator())
-    axis.set_ticklabels([f"{value:g}" for value in values])
+    axis.set_ticklabels([_number(value) for value in values])
+
+
+def _number(value: float) -> str:
+    exponent = math.floor(math.log10(value) + 1e-9)
+    if -3 <= exponent <= 4:
+        return f"{value:g}"
+    mantissa = value / 10.0**exponent
+    times = "" if abs(mantissa - 1) < 1e-6 else f"{mantissa:g}\N{MULTIPLICATION SIGN}"
+    return f"{times}10{str(exponent).translate(_SUPERSCRIPT)}"
+
+
+def log_ticks(axes: "Axes") -> None:
+    """Round numbers along both axes, which are logarithmic, within what they show."""
+    ticks(axes.xaxis, round_ticks(*axes.get_xlim()))
+    ticks(axes.yaxis, round_ticks(*axes.get_ylim()))
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
@@ -128,10 +147,16 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     if high / low < 3:
         step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / s <= 6)
         return [round(1 + i * step, 4) for i in range(-int((1 - low) / step), int((high - 1) / step) + 1)]
+    return round_ticks(low, high)
+
+
+def round_ticks(low: float, high: float) -> list[float]:
+    """Round numbers on a logarithmic axis, as many as have room."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     room = (high / low) ** 0.14
-    for mantissas in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
-        inside = [m * 10.0**e for e in exponents for m in mantissas if low <= m * 10.0**e <= high]
+    inside: list[float] = []
+    for mantissas, step in (((1, 1.5, 2, 3, 5, 7), 1), ((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
+        inside = [m * 10.0**e for e in exponents for m in mantissas if e % step == 0 and low <= m * 10.0**e <= high]
         if all(large / small >= room for small, large in pairwise(inside)):
             break
     return inside
