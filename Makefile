@@ -14,7 +14,7 @@ BENCH_ARGS ?=
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "kernelmark: $(PYTHON) is older than 3.11; make PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[test,lint,compile,report]'
+	$(BIN)/python -m pip install --quiet --editable '.[test,lint,compile,report,export,docs]'
 	@touch $@
 
 bench: .venv/.installed

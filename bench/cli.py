@@ -7,10 +7,13 @@ from typing import Any
 
 import click
 
+from bench.cli_claims import COMMANDS as CLAIMS
 from bench.cli_import import COMMANDS as IMPORTS
 from bench.cli_options import AGAINST, INTERRUPTED, OK, USAGE, db_option, plugin_option
+from bench.cli_report import COMMANDS as REPORTS
 from bench.cli_selftest import selftest
 from bench.cli_views import VIEWS, print_run
+from bench.cli_watch import COMMANDS as WATCHES
 from bench.plan.errors import Unsupported, UsageError
 
 
@@ -261,7 +264,7 @@ def _with_progress(session: Any, suites: list[Any], registry: Any, plan: Any) ->
         return runner.run_suites(session, suites, registry, plan, notify, progress)
 
 
-for command in (*VIEWS, *IMPORTS, selftest):
+for command in (*VIEWS, *REPORTS, *CLAIMS, *IMPORTS, *WATCHES, selftest):
     cli.add_command(command)
 
 

@@ -9,7 +9,7 @@ import msgspec
 from bench.measure.measurement import Measurement
 from bench.plan.case import Job, WorkerKey
 from bench.serve import Reply
-from bench.watched import Death, Worker
+from bench.worker_process import Death, Worker
 
 #: Workers that wait for a job of their key; beyond it the one unused for longest is ended.
 MAX_WAITING = 4

@@ -153,7 +153,7 @@ def test_what_a_kernel_has_started_ends_with_it_and_keeps_nobody_waiting(measure
 def test_a_process_that_answers_nonsense_or_nothing_is_ended(
     measure: Measure, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("bench.watched.EXIT_S", 0.5)
+    monkeypatch.setattr("bench.worker_process.EXIT_S", 0.5)
     bad, good = measure(name, "honest")
     assert (bad.status, good.status) == ("crashed", "ok")
     assert bad.reason == "verification: the process answers no more, and has not ended"

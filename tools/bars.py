@@ -14,6 +14,8 @@ from tabulate import tabulate
 
 from conv_bars import conv_bars
 from emulator_bars import emulator_bars
+from scale_bars import scale_bars
+from throughput_bars import throughput_bars
 
 FOUNDING = "gemm/m1024n2048k26752/f32/NT"
 BARE_LOOP = """
@@ -85,8 +87,8 @@ def bars() -> Iterator[Bar]:
     yield overhead()
     yield from transpositions()
     yield from bare_loop()
-    yield from (Bar(*found) for found in conv_bars())
-    yield from (Bar(*found) for found in emulator_bars())
+    for others in (conv_bars, emulator_bars, throughput_bars, scale_bars):
+        yield from (Bar(*found) for found in others())
 
 
 def list_answers() -> Bar:

@@ -22,6 +22,8 @@ from bench.report.tables import ceiling_table
 TEMPLATES = Path(__file__).parent / "templates"
 #: What was drawn, by file name, with the words for below it.
 CAPTIONS = "captions.json"
+#: One scope, in this order.
+SCRIPTS = ("columns.js", "detail.js", "table.js")
 TABLES = {"csv": "results.csv", "markdown": "results.md", "latex": "results.tex"}
 
 
@@ -100,7 +102,7 @@ def _page(data: RunData, planned: Sequence[Kind], drawn: Sequence[Drawn], text: 
         ceilings=Markup(ceiling_table(data.all_ceilings, "html")) if data.all_ceilings else "",
         tables=TABLES,
         css=raw("page.css"),
-        js=raw("page.js"),
+        js=Markup().join(raw(name) for name in SCRIPTS),
         json=Markup(script_json(page_data(data))),
     )
     return page

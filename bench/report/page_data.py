@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.plan.operation import Array
-from bench.record.result import COLUMNS, Result
+from bench.record.result import COLUMNS, Result, finite
 from bench.report.run_data import RunData
 
 #: Above these the page carries quantiles of the samples in the place of the samples.
@@ -56,6 +56,7 @@ def column(name: str, values: Sequence[Any]) -> dict[str, Any]:
     """A column that repeats few values as a dictionary (in the order of appearance), numbers as 32-bit floats."""
     if name == "started_at":
         values = [str(value)[:_MINUTE] for value in values]
+    values = [finite(value) if isinstance(value, float) else value for value in values]
     known = {value: i for i, value in enumerate(dict.fromkeys(values))}
     if len(known) <= 1:
         return {"constant": next(iter(known), None)}

@@ -36,7 +36,7 @@ class Contest(NamedTuple):
     @property
     def title(self) -> str:
         """Device, threads, mode and precision, and the instruction set where one was asked for."""
-        return self.setting.title + (f", {self.isa}" if self.isa else "")
+        return f"{self.setting.title}, {self.isa}".strip(", ")
 
 
 class RunData:

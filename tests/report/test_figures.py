@@ -125,6 +125,26 @@ def test_nothing_sticks_out_of_a_figure(laid_out):
         assert box.y1 < height + 0.01, name
 
 
+def test_labels_in_the_margin_do_not_overlap(store):
+    from matplotlib import rc_context
+
+    begin(store)
+    ceilings(store)
+    for n in (16, 64, 256):
+        for i in range(8):
+            median = n**3 * 1e-10 * (1 + i / 1000)
+            put(store, f"gemm/m{n}n{n}k{n}/f32/NN", f"gemm/some.k{i}", median, gflop_per_s=n**3 * 2e-9 / median)
+    found = planned(store)
+    with rc_context(style.RC):
+        for figure in (*found["Rate over size"].figures, *found["Roofline"].figures):
+            drawing = figure.draw()
+            drawing.draw_without_rendering()
+            texts = [text for text in drawing.axes[0].texts if text.get_text().startswith("some.k")]
+            heights = sorted(text.get_window_extent().y0 * 72 / drawing.dpi for text in texts)
+            assert len(heights) == 8
+            assert min(above - below for below, above in pairwise(heights)) > 7.4, figure.name
+
+
 def test_a_kernel_looks_the_same_whatever_else_was_measured_first():
     assert style.looks(["b", "a", "c"]) == style.looks(["c", "b", "a", "a"])
 
@@ -177,6 +197,15 @@ def test_a_kernel_of_one_thread_stands_beside_the_threaded_ones_and_no_kernel_tw
     found = [(c.setting.threads, [r.kernel for r in c.ranked]) for c in RunData(store, "r1").contests]
     both = ["gemm/some.threaded", "gemm/some.single"]
     assert found == [(1, both), (2, both)]
+
+
+def test_a_threaded_kernel_stands_only_where_it_was_measured(store):
+    begin(store)
+    for kernel, counts in (("gemm/some.two", (1, 2)), ("gemm/some.four", (1, 4))):
+        for threads in counts:
+            put(store, "gemm/m8n8k8/f32/NN", kernel, threads=threads)
+    found = {c.setting.threads: {r.kernel for r in c.ranked} for c in RunData(store, "r1").contests}
+    assert found == {1: {"gemm/some.two", "gemm/some.four"}, 2: {"gemm/some.two"}, 4: {"gemm/some.four"}}
 
 
 def test_bars_of_many_rows_become_one_a_kernel(store):

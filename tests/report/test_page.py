@@ -116,6 +116,16 @@ def test_json_in_a_script_reads_back_as_it_was():
     assert not set("<&") & set(text)
 
 
+def test_rows_from_elsewhere_with_little_known_of_them_are_reported(store, tmp_path):
+    begin(store, machine={}, environment={}, plan={}, git_commit="", suites=("elsewhere.json",))
+    nothing = dict.fromkeys(("gflop_per_s", "gbyte_per_s", "time_s_ci95_low", "time_s_ci95_high", "time_s_min"))
+    nothing |= {"dtype": "", "numerics": "", "provider": "", "device_name": "", "versions": "", "started_at": ""}
+    for name in ("test_a[1-2]", "test_b"):
+        put(store, f"elsewhere/{name}/", "elsewhere/some", **nothing)
+    put(store, "gemm//", "gemm/some", **{**nothing, "speedup": 0.0, "time_s_median": 0.0})
+    assert "3 rows: 3 ok." in report(store, tmp_path)
+
+
 # ---- the answer ----
 
 
@@ -144,7 +154,7 @@ def test_transpositions_that_cost_are_advised_against(store):
 
 def test_what_is_not_told_apart_is_not_advised(store):
     begin(store)
-    put(store, NT, "gemm/some.matmul", 1e-3, DIMS)
+    put(store, NT, "gemm/some.matmul", 1.006e-3, DIMS)
     put(store, NT, "gemm/some.tnn", 1e-3, DIMS)
     (answer,) = findings.answers(RunData(store, "r1"))
     assert answer.advice.endswith("no transposition first is certain to be faster.")
