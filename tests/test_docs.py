@@ -50,6 +50,10 @@ REPLACED = {
     "pytest --benchmark-only --benchmark-compare --benchmark-compare-fail=median:5%": "pytest --benchmark-only "
     "--benchmark-compare --benchmark-compare-fail=median:1000000%",
     "kernelmark run question.toml --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
+    "kernelmark run seed --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
+    "kernelmark run --resume RUN": "kernelmark run --help",
+    "kernelmark compare BASE NEW --fail-slower 2%": "kernelmark compare --help",
+    "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
 }
 #: Options that a command is run with besides, unless it has them, by how it begins.
 BESIDES = {

@@ -14,6 +14,7 @@ from tabulate import tabulate
 
 from conv_bars import conv_bars
 from emulator_bars import emulator_bars
+from report_bars import report_bars
 from scale_bars import scale_bars
 from throughput_bars import throughput_bars
 
@@ -87,7 +88,7 @@ def bars() -> Iterator[Bar]:
     yield overhead()
     yield from transpositions()
     yield from bare_loop()
-    for others in (conv_bars, emulator_bars, throughput_bars, scale_bars):
+    for others in (conv_bars, emulator_bars, throughput_bars, scale_bars, report_bars):
         yield from (Bar(*found) for found in others())
 
 

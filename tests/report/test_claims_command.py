@@ -14,20 +14,7 @@ from bench.report.claims import claims_rows
 from bench.report.claims.catalog import claims, experiment
 from bench.report.claims.problems import thread_counts
 
-#: Until and after the command is registered: the entry point with it.
-SCRIPT = """
-from bench.cli import cli, main
-from bench.cli_claims import COMMANDS
-for command in COMMANDS:
-    cli.add_command(command)
-main()
-"""
 TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0.01/beta1")
-
-
-@pytest.fixture(scope="module")
-def command(python_in):
-    return lambda folder, *words: python_in(folder, "-c", SCRIPT, *words)
 
 
 @pytest.fixture
@@ -93,8 +80,8 @@ def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registr
     assert experiments.measure_missing(store, [tiny], registry, lambda line: None).run_ids == found.run_ids
 
 
-def test_a_run_is_judged_without_measuring(measured, command):
-    done = command(measured, "claims", "--db", "claims.db", "2", "--only", "beta,op-t-3x", "--csv", "claims.csv")
+def test_a_run_is_judged_without_measuring(measured, kernelmark_in):
+    done = kernelmark_in(measured, "claims", "--db", "claims.db", "2", "--only", "beta,op-t-3x", "--csv", "claims.csv")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("run 2")
     assert "\n\nNOT TESTABLE HERE  op-t-3x: " in done.stdout
@@ -104,8 +91,8 @@ def test_a_run_is_judged_without_measuring(measured, command):
     assert float(rows[1]["ratio"]) > 0
 
 
-def test_json_is_all_that_is_printed(measured, command):
-    done = command(measured, "claims", "2", "--db", "claims.db", "--json", "--only", "beta")
+def test_json_is_all_that_is_printed(measured, kernelmark_in):
+    done = kernelmark_in(measured, "claims", "2", "--db", "claims.db", "--json", "--only", "beta")
     (found,) = json.loads(done.stdout)
     assert found["id"] == "beta"
     assert found["verdict"] in ("confirmed", "refuted", "depends")
@@ -113,8 +100,8 @@ def test_json_is_all_that_is_printed(measured, command):
 
 
 @pytest.mark.skipif(cuda_missing() is None, reason="a GPU is here")
-def test_a_claim_that_cannot_be_tested_here_is_an_answer(tmp_path, command):
-    done = command(tmp_path, "claims", "--only", "gpu-lstm", "--db", "new.db")
+def test_a_claim_that_cannot_be_tested_here_is_an_answer(tmp_path, kernelmark_in):
+    done = kernelmark_in(tmp_path, "claims", "--only", "gpu-lstm", "--db", "new.db")
     assert (done.returncode, done.stderr) == (0, "")
     assert "NOT TESTABLE HERE  gpu-lstm: " in done.stdout
     assert "missing: a GPU: " in done.stdout
@@ -134,10 +121,10 @@ def test_a_claim_that_cannot_be_tested_here_is_an_answer(tmp_path, command):
         (("2", "--db", "none.db"), "none.db: there is no store"),
     ],
 )
-def test_bad_usage_is_one_line(measured, command, words, said):
+def test_bad_usage_is_one_line(measured, kernelmark_in, words, said):
     prices = 'currency = "EUR"\ndate = "now"\n[[device]]\ndevice = "cpu"\nname = "Other"\nper_hour = 1.0\n'
     (measured / "other.toml").write_text(prices)
-    done = command(measured, "claims", *words)
+    done = kernelmark_in(measured, "claims", *words)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert said in line

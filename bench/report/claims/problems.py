@@ -15,7 +15,7 @@ from bench.plan.suites import Entry, Suite, find_suite
 from bench.report.claims.catalog import Experiment
 
 #: From the start of one process to that of the next; ten minutes for all claims leave no more.
-SPREAD_S = 40.0
+SPREAD_S = 25.0
 
 
 class Chosen(Suite, frozen=True):

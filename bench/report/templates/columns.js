@@ -1,13 +1,5 @@
 // The rows as columns, what is said of them in words, and the making of elements.
 const data = JSON.parse(document.getElementById("data").textContent);
-const PAGE = 50;
-const FILTERS = [["op", true], ["problem", false], ["kernel", false], ["device", true], ["mode", true], ["status", true], ["threads", true]];
-const PROVENANCE = ["suite", "provider", "device", "device_name", "mode", "dtype", "numerics", "layout", "threads",
-  "threads_used", "affinity", "isa", "samples", "processes", "interval", "stopped_by", "outliers", "disturbed", "repeated",
-  "attempt", "call_overhead_s", "setup_s", "speedup_of_minima", "baseline", "max_error", "error_bound", "scratch_bytes",
-  "executed_flop", "bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "roofline_pct_cycles", "clock_mhz",
-  "temperature_c", "power_w", "energy_j", "load", "steal_pct", "tunables", "seed", "count", "versions", "git_commit",
-  "started_at"];
 
 // ---- columns ----
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;

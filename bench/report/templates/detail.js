@@ -1,4 +1,11 @@
 // A row, opened: its samples, where it comes from, and the command that measures it again.
+const PROVENANCE = ["suite", "provider", "device", "device_name", "mode", "dtype", "numerics", "layout", "threads",
+  "threads_used", "affinity", "isa", "samples", "processes", "interval", "stopped_by", "outliers", "disturbed", "repeated",
+  "attempt", "call_overhead_s", "setup_s", "speedup_of_minima", "baseline", "max_error", "error_bound", "scratch_bytes",
+  "executed_flop", "bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "roofline_pct_cycles", "clock_mhz",
+  "temperature_c", "power_w", "energy_j", "load", "steal_pct", "tunables", "seed", "count", "versions", "git_commit",
+  "started_at"];
+
 function detail(i) {
   const cell = element("td", { colspan: SHOWN.length });
   if (columns.reason.at(i)) cell.append(element("p", { class: columns.status.at(i) === "ok" ? "" : "bad" }, columns.status.at(i) + ": " + columns.reason.at(i)));

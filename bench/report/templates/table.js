@@ -1,5 +1,6 @@
 // The table of rows: sorted, filtered, turned by pages. The last of the scripts, which starts them.
-// ---- table ----
+const PAGE = 50;
+const FILTERS = [["op", true], ["problem", false], ["kernel", false], ["device", true], ["mode", true], ["status", true], ["threads", true]];
 const SHOWN = [
   ["problem", "problem", null, ""],
   ["kernel", "kernel", null, ""],
