@@ -7,6 +7,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 BENCH_ARGS ?=
+TEST_ARGS ?=
 
 .PHONY: bench test lint bars gpu mutants ladder clean
 
@@ -25,7 +26,7 @@ bench: .venv/.installed
 	@echo "rows: reports/local/results.csv"
 
 test: .venv/.installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(TEST_ARGS)
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ import pytest
 from bench.measure.measurement import Part
 from bench.measure.roofline import Ceiling
 from bench.measure.stats import Ratio
+from bench.plan.errors import UsageError
 from bench.record.result import Result
 from bench.record.store import Layer, Run, Store
 
@@ -68,7 +69,7 @@ def test_threads_isa_mode_and_kernel_make_another_case(begun, change):
 
 def test_a_case_stands_once_in_a_run_and_the_first_row_stays(begun):
     begun.add(result(), {}, [], None)
-    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+    with pytest.raises(UsageError, match="UNIQUE"):
         begun.add(result(status="wrong"), {}, [], None)
     assert [row.status for row, _ in begun.results("r1")] == ["ok"]
 

@@ -4,11 +4,11 @@ import re
 from itertools import pairwise
 
 import pytest
-from report_rows import begin, ceilings, fail, many, put, varied
 
 from bench.report.figures import draw, kinds, style
 from bench.report.figures.plan import file_name, kind
 from bench.report.run_data import RunData
+from report_rows import begin, ceilings, fail, many, put, varied
 
 pytest.importorskip("matplotlib")
 

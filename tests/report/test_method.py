@@ -1,9 +1,8 @@
 """The methodology says what was recorded, and nothing else."""
 
-from report_rows import begin, fail, put, varied
-
 from bench.report.method import paragraph
 from bench.report.run_data import RunData
+from report_rows import begin, fail, put, varied
 
 
 def said(store):

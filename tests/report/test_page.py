@@ -5,12 +5,12 @@ import json
 import re
 
 import pytest
-from report_rows import begin, fail, many, put, varied
 
 from bench.report import findings
 from bench.report.page import script_json, write_report
 from bench.report.page_data import LEVELS, column, page_data
 from bench.report.run_data import RunData
+from report_rows import begin, fail, many, put, varied
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")

@@ -3,12 +3,12 @@
 import os
 
 import pytest
-from browser import browser_missing, chromium
-from report_rows import begin, fail, many, put, varied
 
 from bench.record.store import Store
 from bench.report import page_data
 from bench.report.page import write_report
+from browser import browser_missing, chromium
+from report_rows import begin, fail, many, put, varied
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
