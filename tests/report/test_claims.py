@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from bench.measure.measurement import Part
 from bench.plan.case import jobs
 from bench.record.result import Result
 from bench.record.store import Run
@@ -55,7 +56,7 @@ def put(store):
     """Records rows: `put(kernel, problem, time, ...)`; each time a run of its own name begins if there is none."""
     begun = set()
 
-    def record(kernel, problem, time_s, spread=0.01, run_id="r1", **values):
+    def record(kernel, problem, time_s, spread=0.01, run_id="r1", medians=(), **values):
         if run_id not in begun:
             begun.add(run_id)
             store.begin(Run(run_id, {}, "2026-01-01", ("mine",), "kernelmark run", {}, "c", {}))
@@ -68,7 +69,8 @@ def put(store):
         times = {"time_s_median": time_s, **ends, "interval": "within-process"}
         own = {"kernel": kernel, "threads": 2 if device == "cpu" else 1}
         row = Result(**{**identity, **where, **kind, **own, **times, **values})
-        store.add(row, {}, samples if row.status == "ok" else [], None)
+        parts = [Part(24 // len(medians), median) for median in medians]
+        store.add(row, {}, samples if row.status == "ok" else [], None, parts)
 
     return record
 
@@ -151,6 +153,22 @@ def test_kernels_of_one_job_are_compared_round_by_round(put, verdict):
     (found,) = verdict("transpose-first").findings
     assert found.ci95_low == pytest.approx(2.0), "the common spread cancels"
     assert found.by == "openblas.tnn against numpy.matmul"
+
+
+def test_problems_are_compared_pass_by_pass_where_both_have_several_processes(put, verdict):
+    drift = (1.0, 3.0, 2.0)
+    put("gemm/scipy.sgemm", NT, 2.2, spread=0.5, medians=[1.1 * time_s for time_s in drift], processes=3)
+    put("gemm/scipy.sgemm", NN, 2.0, spread=0.5, medians=drift, processes=3)
+    (found,) = verdict("op-t-slower").findings
+    assert (found.ratio, found.ci95_low) == (pytest.approx(1.1), pytest.approx(1.1)), "the drift cancels"
+
+
+def test_passes_of_different_runs_are_no_pairs(put, verdict):
+    for run_id, problem, factor in (("r1", NT, 1.1), ("r2", NN, 1.0)):
+        medians = [factor * time_s for time_s in (1.0, 3.0, 2.0)]
+        put("gemm/scipy.sgemm", problem, 2.0, spread=0.5, medians=medians, processes=3, run_id=run_id)
+    (found,) = verdict("op-t-slower", ("r1", "r2")).findings
+    assert found.answer == "not told apart"
 
 
 def test_samples_of_different_runs_are_no_pairs(put, verdict):

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from math import inf
 from typing import Any, NamedTuple
 
-from bench.measure.stats import speedup
+from bench.measure.stats import pooled_interval, speedup
 from bench.plan.case import VERIFY, PlannedJob, case_of, jobs
 from bench.plan.dtypes import precision
 from bench.plan.operation import Problem
@@ -17,6 +17,9 @@ from bench.record.store import Store
 from bench.report.claims.catalog import Experiment
 from bench.report.claims.problems import Layered, chosen, entries, matches, plan
 from bench.report.standings import Ratio
+
+#: With two passes Student's interval would be twelve deviations wide.
+MIN_PASSES = 3
 
 
 class Row(NamedTuple):
@@ -71,10 +74,24 @@ class Evidence:
         yield from found.items()
 
     def faster(self, one: Row, other: Row) -> Ratio:
-        """How many times faster one is: from samples taken in turn where the two shared a job, else from intervals."""
+        """How many times faster one is: from samples taken in turn where the two shared a job, else from intervals.
+
+        Where both have several processes of one run, the ratio is formed pass by pass, free of what the passes have in
+        common, with Student's interval over the passes.
+        """
         if self._shared(one.result, other.result) and (found := speedup(self._groups(other), self._groups(one))):
             return Ratio(found.median, found.low, found.high)
+        if passes := self._passes(one.result, other.result):
+            interval = pooled_interval(passes)
+            return Ratio(interval.median, interval.low, interval.high)
         return quotient(seconds(other.result), seconds(one.result))
+
+    def _passes(self, one: Result, other: Result) -> list[list[float]]:
+        """The ratio of each process of the one to that of the other in the same pass; none if they do not match."""
+        ours, theirs = (self._store.parts(r.run_id, r.case) for r in (one, other))
+        if one.run_id != other.run_id or len(ours) != len(theirs) or len(ours) < MIN_PASSES:
+            return []
+        return [[b.median_s / a.median_s] for a, b in zip(ours, theirs, strict=True)]
 
     def _shared(self, one: Result, other: Result) -> bool:
         names = ("run_id", "problem", "mode", "isa", "processes")
