@@ -1,6 +1,7 @@
 """A report of an NVIDIA GPU: `make gpu` verifies every CUDA kernel with both launchers, runs smoke and seed, publishes.
 
-Writes `reports/<device>-<date>/` with results.csv, environment.json, tables.md, cudnn.md and bars.md. The bars are
+Writes `reports/<device>-<date>/` with results.csv, environment.json, tables.md, claims.csv and claims.md (verdicts from
+these rows), cudnn.md and bars.md. Rows come from three processes, as many as fit into the minutes. The bars are
 measured in as many fresh processes as fit into the eight minutes. Exit status 1 where a verdict went against a kernel,
 2 where there is no GPU.
 """
@@ -30,13 +31,17 @@ from bench.plan.case import Plan
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
 from bench.plan.suites import find_suite
+from bench.record.result import AGAINST
 from bench.record.store import Store
+from bench.report.claims import claims_rows
+from bench.report.claims.views import write_files
 from bench.report.export import write_csv
 from bench.report.tables import ceiling_table, run_table, summary
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("smoke", "seed")
-MAX_TIME_S = 0.4
+MAX_TIME_S = 0.15
+PROCESSES = 3
 TOTAL_S = 480.0
 TINY = "transpose/m32n32/f32/out"
 LAUNCHERS = {"cuda-core": "cuda.core", "pycuda": "pycuda.driver"}
@@ -55,8 +60,12 @@ def main() -> int:
         store = Store(Path(scratch, "results.db"))
         verified = [_verify(store, launcher, module) for launcher, module in LAUNCHERS.items()]
         verified.append(_agreement())
-        session = _run(store, Plan(("cpu", "cuda"), threads=(cpu_count(),), max_time_s=MAX_TIME_S))
+        session = _run(
+            store,
+            Plan(("cpu", "cuda"), threads=(cpu_count(),), max_time_s=MAX_TIME_S, processes=PROCESSES, spread_s=0.0),
+        )
         _publish(store, session.run_id, folder, [line for line, _ in verified])
+        write_files(folder, claims_rows(store, [session.run_id], here=True), folder.name)
         store.close()
     cudnn_table.write(folder)
     _bars(folder, TOTAL_S - (time.monotonic() - began))
@@ -81,7 +90,7 @@ def _verify(store: Store, launcher: str, module: str) -> tuple[str, int]:
     kernels = () if launcher == "cuda-core" else ("*/cuda.*",)
     session = _run(store, Plan(("cuda",), kernels, launcher=launcher, timed=False))
     rows = [result for result, _ in store.results(session.run_id)]
-    bad = [f"  {r.status}: {r.kernel} on {r.problem}: {r.reason}" for r in rows if r.status in runner.AGAINST]
+    bad = [f"  {r.status}: {r.kernel} on {r.problem}: {r.reason}" for r in rows if r.status in AGAINST]
     print("\n".join([f"{launcher}: {summary(rows)}", *bad]))
     return "\n".join([f"{launcher}: {summary(rows)}", *bad]), session.against
 

@@ -12,6 +12,8 @@ from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.record.store import Store
 from bench.report import findings, method
+from bench.report.claims import Answer, claims_rows
+from bench.report.claims.views import tally, write_files
 from bench.report.export import write_file
 from bench.report.figures import Drawn, draw, kinds
 from bench.report.figures.plan import Kind
@@ -36,13 +38,15 @@ def write_report(store: Store, run_id: str, folder: Path, registry: Registry | N
         for part in ("figures", "tables"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         with store.snapshot():
-            _write_page(RunData(store, run_id), folder, registry)
+            answers = claims_rows(store, [run_id], registry)
+            _write_page(RunData(store, run_id), answers, folder, registry)
         for style, name in TABLES.items():
             write_file(store, run_id, style, folder / "tables" / name)
+        write_files(folder / "tables", answers, f"run {run_id}")
     return folder / "index.html"
 
 
-def _write_page(data: RunData, folder: Path, registry: Registry | None) -> None:
+def _write_page(data: RunData, answers: Sequence[Answer], folder: Path, registry: Registry | None) -> None:
     planned = kinds(data, registry)
     drawn = list(draw(planned, folder / "figures"))
     _forget(folder / "figures", drawn)
@@ -50,7 +54,7 @@ def _write_page(data: RunData, folder: Path, registry: Registry | None) -> None:
     text = method.paragraph(data)
     (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
     (folder / "method.txt").write_text(text + "\n", encoding="utf-8")
-    (folder / "index.html").write_text(_page(data, planned, drawn, text, environment), encoding="utf-8")
+    (folder / "index.html").write_text(_page(data, answers, planned, drawn, text, environment), encoding="utf-8")
 
 
 @contextmanager
@@ -74,7 +78,14 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
     captions.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def _page(data: RunData, planned: Sequence[Kind], drawn: Sequence[Drawn], text: str, environment: str) -> str:
+def _page(
+    data: RunData,
+    answers: Sequence[Answer],
+    planned: Sequence[Kind],
+    drawn: Sequence[Drawn],
+    text: str,
+    environment: str,
+) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -97,6 +108,8 @@ def _page(data: RunData, planned: Sequence[Kind], drawn: Sequence[Drawn], text: 
         failures=findings.failures(data.rows),
         figures=[(figure, _inline(figure.svg)) for figure in drawn],
         omitted=[(kind.title, kind.omitted) for kind in planned if kind.omitted],
+        claims=[answer for answer in answers if answer.findings],
+        claims_tally=tally(answers),
         method=text,
         environment=environment,
         ceilings=Markup(ceiling_table(data.all_ceilings, "html")) if data.all_ceilings else "",
