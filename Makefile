@@ -21,9 +21,9 @@ TEST_ARGS ?=
 bench: .venv/.installed
 	@mkdir -p reports/local
 	$(BIN)/python -m pytest --benchmark-only --benchmark-quiet -q \
-		--km-db reports/local/results.db --km-csv reports/local/results.csv \
+		--km-csv reports/local/results.csv \
 		--benchmark-json reports/local/benchmark.json $(BENCH_ARGS)
-	@echo "rows: reports/local/results.csv"
+	@echo "rows: reports/local/results.csv; a page of them: $(BIN)/kernelmark report --out out/report"
 
 test: .venv/.installed
 	$(BIN)/python -m pytest $(TEST_ARGS)
