@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import cli_options
+from bench.cli import options
 from bench.measure.machine import module_missing
 from bench.plan.discovery import discover
 from bench.record.result import AGAINST, COLUMNS
@@ -176,7 +176,7 @@ def test_what_goes_against_a_kernel_is_what_makes_the_exit_status_1():
 
 
 def test_every_exit_code_is_explained():
-    codes = (cli_options.OK, cli_options.AGAINST, cli_options.USAGE, cli_options.INTERRUPTED)
+    codes = (options.OK, options.AGAINST, options.USAGE, options.INTERRUPTED)
     assert [int(row[0]) for row in table("statuses.md", "code", "meaning")] == list(codes)
 
 

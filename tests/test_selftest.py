@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from bench.cli_selftest import selftest
+from bench.cli.selftest import selftest
 from bench.measure.compile import ARCHS, compile_cubin
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval, Ratio
@@ -222,7 +222,7 @@ def test_the_table_has_a_line_a_finding_and_marks_what_misses_its_bound():
 
 
 def test_the_command_list_loads_no_compiler():
-    code = "import sys, bench.cli_selftest; sys.exit('numba' in sys.modules or 'numpy' in sys.modules)"
+    code = "import sys, bench.cli.selftest; sys.exit('numba' in sys.modules or 'numpy' in sys.modules)"
     assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code]) == 0
 
 

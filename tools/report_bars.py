@@ -19,7 +19,7 @@ from report_rows import many
 FEW, MANY = 10_000, 100_000
 LONGEST_S, LARGEST_BYTES = 20.0, 500e6
 LARGEST_PAGE_BYTES, SLOWEST_FILTER_S = 20e6, 0.2
-REPORT = "from bench.cli_report import report; report()"
+REPORT = "from bench.cli.report import report; report()"
 #: Each on top of the others: what a reader asks for until few rows are left, and all of them again.
 FILTERS = (("kernel", "k3"), ("problem", "NT"), ("mode", "cold"), ("problem", "m10"), ("kernel", ""), ("problem", ""))
 FILTER = """

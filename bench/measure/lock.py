@@ -22,8 +22,11 @@ def exclusive(devices: tuple[str, ...], shared: bool) -> Iterator[None]:
 
 
 @contextmanager
-def held(name: str, remedy: str) -> Iterator[None]:
-    """A lock of this name on this machine, which ends with the process. Raises UsageError with the holder's number."""
+def held(name: str, remedy: str, once: bool = False) -> Iterator[None]:
+    """A lock of this name on this machine, which ends with the process; `once`: nobody will ask for it again.
+
+    Raises UsageError with the holder's number.
+    """
     path = Path(tempfile.gettempdir(), f"kernelmark-{name}.lock")
     try:
         fd = _opened(path)
@@ -38,6 +41,8 @@ def held(name: str, remedy: str) -> Iterator[None]:
         os.ftruncate(fd, 0)
         os.write(fd, f"{os.getpid()}\n".encode())
         yield
+        if once:
+            path.unlink(missing_ok=True)
     finally:
         os.close(fd)
 

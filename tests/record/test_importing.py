@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bench.cli_import import import_command
+from bench.cli.importing import import_command
 from bench.measure.stats import median_interval
 from bench.plan.errors import UsageError
 from bench.record.importing import import_files

@@ -258,7 +258,7 @@ def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none
 def command():
     from click.testing import CliRunner
 
-    from bench.cli_report import report as found
+    from bench.cli.report import report as found
 
     return lambda *words: CliRunner().invoke(found, [str(word) for word in words])
 
@@ -294,5 +294,5 @@ def test_a_missing_package_is_named_with_its_remedy(store, tmp_path, monkeypatch
 
 
 def test_nothing_heavy_is_loaded_before_a_figure_is_drawn(python_in, tmp_path):
-    code = "import sys, bench.cli_report, bench.report.page; print({'matplotlib', 'jinja2'} & set(sys.modules))"
+    code = "import sys, bench.cli.report, bench.report.page; print({'matplotlib', 'jinja2'} & set(sys.modules))"
     assert python_in(tmp_path, "-c", code).stdout.strip() == "set()"

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bench.cli_options import AGAINST, OK, db_option, file_option, plugin_option
+from bench.cli.options import AGAINST, OK, db_option, file_option, plugin_option
 from bench.plan.errors import UsageError
 
 RUN = click.argument("run_id", required=False, metavar="[RUN]")
@@ -159,4 +159,4 @@ def compare(
     sys.exit(AGAINST if fails else OK)
 
 
-VIEWS = (show, export, crossover, compare)
+COMMANDS = (show, export, crossover, compare)

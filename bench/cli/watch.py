@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bench.cli_options import AGAINST, OK, plugin_option
+from bench.cli.options import AGAINST, OK, plugin_option
 from bench.plan.errors import UsageError
 
 #: What is compiled for where no GPU says otherwise, if the kernel has it.

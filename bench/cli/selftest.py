@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from bench.cli_options import AGAINST, OK
+from bench.cli.options import AGAINST, OK
 
 
 @click.command()
@@ -40,3 +40,6 @@ def _with_progress(names: tuple[str, ...]) -> list[Any]:
 
     with tqdm(total=checks.jobs(names), unit=" job", disable=not sys.stderr.isatty(), leave=False) as bar:
         return list(checks.run(names, bar.update))
+
+
+COMMANDS = (selftest,)

@@ -1,4 +1,4 @@
-"""The command `kernelmark`: reads arguments, prints, sets the exit status; the work is done elsewhere."""
+"""The commands that measure: `run` and `verify`."""
 
 import sys
 from collections.abc import Callable
@@ -7,29 +7,15 @@ from typing import Any
 
 import click
 
-from bench.cli_claims import COMMANDS as CLAIMS
-from bench.cli_import import COMMANDS as IMPORTS
-from bench.cli_options import AGAINST, INTERRUPTED, OK, USAGE, db_option, plugin_option
-from bench.cli_report import COMMANDS as REPORTS
-from bench.cli_selftest import selftest
-from bench.cli_views import VIEWS, print_run
-from bench.cli_watch import COMMANDS as WATCHES
-from bench.plan.errors import Unsupported, UsageError
+from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, plugin_option
+from bench.cli.views import print_run
+from bench.plan.errors import UsageError
 
 
 def _thread_counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
     from bench.plan.case import thread_counts
 
     return None if value is None else thread_counts("--threads", value)
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
-@click.version_option(package_name="kernelmark")
-@click.pass_context
-def cli(ctx: click.Context) -> None:
-    """Microbenchmarks of GEMM, transposition and convolution kernels: proved right, then timed, with an interval."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 def _selection(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,51 +58,7 @@ def _selection(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@cli.command("list")
-@click.option("--op", help="Only kernels of this operation.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Only kernels of this device.")
-@click.option("--suites", is_flag=True, help="List suites instead of kernels.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@plugin_option
-def list_command(op: str | None, device: str | None, suites: bool, as_json: bool, plugins: tuple[str, ...]) -> None:
-    """Kernels and suites, and whether they can run here."""
-    from bench.plan.discovery import discover
-    from bench.report import listing
-
-    registry = discover(plugins)
-    if op is not None:
-        registry.problem_class(op, "--op")
-    rows = listing.suites(registry) if suites else listing.kernels(registry, op, device)
-    click.echo(listing.render(rows, as_json))
-
-
-@cli.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@db_option
-def doctor(as_json: bool, db: Path | None) -> None:
-    """What is usable here, what is not and why, and the command that mends it; ceilings of the latest run."""
-    from bench.record.store import default_store
-    from bench.report import doctor as diagnosis
-
-    click.echo(diagnosis.render(diagnosis.examine(db or default_store()), as_json))
-
-
-@cli.command()
-@click.option("--kernels", default="*", metavar="GLOB", show_default=True, help="Only kernels whose whole id matches.")
-@click.option("--arch", "archs", metavar="sm_90a,..", help="Architectures. [default: all that kernels are built for]")
-@click.option("--format", "style", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
-@plugin_option
-def inspect(kernels: str, archs: str | None, style: str, plugins: tuple[str, ...]) -> None:
-    """Registers, shared memory, spills and occupancy of hand-written kernels; needs no GPU."""
-    from bench.measure.compile import ARCHS
-    from bench.plan.discovery import discover
-    from bench.report.inspect import inspect_rows, render
-
-    rows = inspect_rows(discover(plugins), kernels, archs.split(",") if archs else ARCHS)
-    click.echo(render(rows, style), nl=style != "csv")
-
-
-@cli.command()
+@click.command()
 @_selection
 @click.option("--mode", type=click.Choice(["cold", "hot", "graph"]), default="cold", show_default=True)
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the run's rows here.")
@@ -157,7 +99,7 @@ def run(csv_path: Path | None, resume: str | None, **options: Any) -> None:
     _measure(csv_path, resume, timed=True, **options)
 
 
-@cli.command()
+@click.command()
 @_selection
 def verify(**options: Any) -> None:
     """Verify the kernels of each SUITE; nothing is timed."""
@@ -187,7 +129,7 @@ def _measure(csv_path: Path | None, resume: str | None, db: Path | None, **optio
         with exclusive(plan.devices, plan.share_gpu), Workers() as workers:
             session = runner.Session(store, chosen, plan, workers.run, resume)
             click.echo(f"run {session.run_id}")
-            with held(f"run-{session.run_id}", "start a run of your own"):
+            with held(f"run-{session.run_id}", "start a run of your own", once=True):
                 finished = _with_progress(session, chosen, registry, plan)
         print_run(store, session.run_id)
         if csv_path is not None:
@@ -264,25 +206,4 @@ def _with_progress(session: Any, suites: list[Any], registry: Any, plan: Any) ->
         return runner.run_suites(session, suites, registry, plan, notify, progress)
 
 
-for command in (*VIEWS, *REPORTS, *CLAIMS, *IMPORTS, *WATCHES, selftest):
-    cli.add_command(command)
-
-
-def main() -> None:
-    """Entry point: every complaint is one line on standard error and exit status 2."""
-    try:
-        cli.main(standalone_mode=False)
-    except (UsageError, Unsupported) as error:
-        _complain(str(error))
-    except click.ClickException as error:
-        _complain(error.format_message().replace("\n", " "))
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone, as `| head` does
-        sys.exit(OK)
-
-
-def _complain(text: str) -> None:
-    click.echo(f"kernelmark: {text}", err=True)
-    sys.exit(USAGE)
+COMMANDS = (run, verify)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli_options import AGAINST, INTERRUPTED, OK, db_option, file_option
+from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, file_option
 
 
 @click.command()

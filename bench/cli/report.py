@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli_options import db_option, plugin_option
+from bench.cli.options import db_option, plugin_option
 
 
 @click.command()

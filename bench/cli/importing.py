@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from bench.cli_options import db_option, plugin_option
+from bench.cli.options import db_option, plugin_option
 
 
 @click.command("import")

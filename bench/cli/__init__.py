@@ -1,0 +1,43 @@
+"""The command `kernelmark`: reads arguments, prints, sets the exit status; the work is done elsewhere."""
+
+import sys
+
+import click
+
+from bench.cli import claims, importing, overview, report, run, selftest, views, watch
+from bench.cli.options import INTERRUPTED, OK, USAGE
+from bench.plan.errors import Unsupported, UsageError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(package_name="kernelmark")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Microbenchmarks of GEMM, transposition and convolution kernels: proved right, then timed, with an interval."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+for module in (overview, run, views, report, claims, importing, watch, selftest):
+    for command in module.COMMANDS:
+        cli.add_command(command)
+
+
+def main() -> None:
+    """Entry point: every complaint is one line on standard error and exit status 2."""
+    try:
+        cli.main(standalone_mode=False)
+    except (UsageError, Unsupported) as error:
+        _complain(str(error))
+    except click.ClickException as error:
+        _complain(error.format_message().replace("\n", " "))
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone, as `| head` does
+        sys.exit(OK)
+
+
+def _complain(text: str) -> None:
+    click.echo(f"kernelmark: {text}", err=True)
+    sys.exit(USAGE)
