@@ -209,6 +209,14 @@ class Reader:
         """The samples of a case, seconds a call, in the order in which they were taken."""
         return doubles(self._blob("sample_blob", run_id, case)).tolist()
 
+    def by_process(self, run_id: str, case: str) -> list[list[float]]:
+        """The samples of each process that a case was measured in."""
+        samples, groups, start = self.samples(run_id, case), [], 0
+        for part in self.parts(run_id, case):
+            groups.append(samples[start : start + part.samples])
+            start += part.samples
+        return groups if groups and start == len(samples) else [samples]
+
     def parts(self, run_id: str, case: str) -> list[Part]:
         """The processes that the samples of a case come from."""
         values = doubles(self._blob("part_blob", run_id, case))

@@ -73,11 +73,7 @@ class RunData:
 
     def by_process(self, r: Result) -> list[list[float]]:
         """The samples of each process."""
-        samples, groups, start = self.samples(r), [], 0
-        for part in self._store.parts(self.run_id, r.case):
-            groups.append(samples[start : start + part.samples])
-            start += part.samples
-        return groups if groups and start == len(samples) else [samples]
+        return self._store.by_process(self.run_id, r.case)
 
     def faster(self, one: Result, other: Result) -> Ratio:
         """How many times faster `one` is, from the samples of the same rounds.

@@ -13,7 +13,8 @@ from bench.plan.suites import Suite, Sweep
 from bench.record.result import Result
 from bench.record.store import Store
 
-Samples = Callable[[Result], Sequence[float]]
+#: Seconds a call, by process.
+Samples = Callable[[Result], Sequence[Sequence[float]]]
 
 
 class Setting(NamedTuple):
@@ -81,7 +82,8 @@ class Standing(NamedTuple):
 
     def faster(self, one: Result, other: Result) -> Ratio:
         """By the samples of the same rounds, where they were taken in turn; otherwise from the two intervals."""
-        if found := speedup([self.samples(other)], [self.samples(one)]):
+        own, others = self.samples(one), self.samples(other)
+        if len(own) == len(others) and (found := speedup(others, own)):
             return Ratio(found.median, found.low, found.high)
         assert one.time_s_median
         assert other.time_s_median
@@ -113,11 +115,12 @@ def standings(suite: Suite, store: Store, run_id: str) -> list[Standing]:
     found: dict[str, dict[Setting, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for r, _ in store.results(run_id):
         if r.time_s_median is not None:
-            setting = Setting(r.device, r.device_name, 0, r.mode, precision(r.dtype, r.numerics))
+            name = ", ".join(filter(None, (r.device_name, r.isa)))
+            setting = Setting(r.device, name, 0, r.mode, precision(r.dtype, r.numerics))
             found[r.problem][setting].append(r)
 
-    def samples(r: Result) -> Sequence[float]:
-        return store.samples(run_id, r.case)
+    def samples(r: Result) -> Sequence[Sequence[float]]:
+        return store.by_process(run_id, r.case)
 
     problems = dict.fromkeys(entry.problem for entry in suite.entries())
     return [
@@ -129,10 +132,10 @@ def standings(suite: Suite, store: Store, run_id: str) -> list[Standing]:
 
 
 def _by_threads(rows: list[Result]) -> Iterator[tuple[int, list[Result]]]:
-    """At each thread count; what has one thread stands beside the others too, since no more can be had of it."""
-    counts = sorted({r.threads for r in rows if r.threads > 1}) or [1]
-    for threads in counts:
-        yield threads, [r for r in rows if r.threads in (1, threads)]
+    """At each thread count; a kernel that never has more than one stands beside the others too."""
+    most = {r.kernel: max(other.threads for other in rows if other.kernel == r.kernel) for r in rows}
+    for threads in sorted({r.threads for r in rows if most[r.kernel] > 1} or {1}):
+        yield threads, [r for r in rows if r.threads == threads or most[r.kernel] == 1]
 
 
 def changes(suite: Suite, found: Sequence[Standing]) -> list[Change]:

@@ -5,6 +5,7 @@ import io
 
 import pytest
 
+from bench.measure.measurement import Part
 from bench.plan.suites import load_suite
 from bench.record.result import Result
 from bench.record.store import Run
@@ -38,7 +39,7 @@ def measured(store):
     """Records rows of one run: `put(kernel, r, samples, ...)`."""
     store.begin(RUN)
 
-    def put(kernel, r, samples, **values):
+    def put(kernel, r, samples, parts=(), **values):
         problem = f"conv/n1c8h16w16k8r{r}s{r}/f32/nchw/fprop"
         numerics = "fft" if "fft" in kernel else "fp32"
         identity = {"run_id": "r1", "suite": "mine", "op": "conv", "problem": problem, "kernel": kernel}
@@ -46,7 +47,7 @@ def measured(store):
         kind = {"dtype": "f32", "numerics": numerics, "layout": "nchw", "status": "ok", "reason": ""}
         median = sorted(samples)[len(samples) // 2]
         row = Result(**{**identity, **device, **kind, "time_s_median": median, **values})
-        store.add(row, {}, samples, None)
+        store.add(row, {}, samples, None, parts)
 
     return put
 
@@ -146,3 +147,24 @@ def test_the_latest_run_with_a_time_is_taken_and_one_that_is_missing_is_said(sui
 
 def test_a_store_without_a_time_for_the_suite_says_how_to_get_one(suite, store, complaint):
     assert complaint(lambda: find_run(suite, store, None)).startswith("mine: no run in ")
+
+
+def test_a_kernel_stands_once_at_each_thread_count_and_instruction_sets_stand_apart(suite, store, measured):
+    for threads in (1, 2):
+        measured("conv/a.direct", 1, [2.0 / threads] * 20, threads=threads)
+    measured("conv/a.fft", 1, [3.0] * 20, threads=1)
+    measured("conv/a.direct", 1, [4.0] * 20, isa="sse")
+    one, two, sse = standings(suite, store, "r1")
+    assert [(s.setting.device_name, s.setting.threads) for s in (one, two, sse)] == [("d", 1), ("d", 2), ("d, sse", 2)]
+    assert [r.time_s_median for r in one.ranked] == [2.0, 3.0]
+    assert [r.time_s_median for r in two.ranked] == [1.0, 3.0]
+    assert [r.time_s_median for r in sse.ranked] == [4.0]
+
+
+def test_the_lead_of_kernels_of_several_processes_is_formed_process_by_process(suite, store, measured):
+    # The second process is slow as a whole, and took fewer rounds with one kernel than with the other.
+    fast, slow = [1.0] * 12 + [10.0] * 16, [2.0] * 12 + [20.0] * 12
+    measured("conv/a.direct", 1, fast, parts=[Part(12, 1.0), Part(16, 10.0)])
+    measured("conv/a.fft", 1, slow, parts=[Part(12, 2.0), Part(12, 20.0)])
+    (standing,) = standings(suite, store, "r1")
+    assert (standing.lead.low, standing.lead.median, standing.lead.high) == pytest.approx((2.0, 2.0, 2.0))

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, pairwise
 from math import inf
 from typing import Any, NamedTuple
 
@@ -101,11 +100,7 @@ class Evidence:
         )
 
     def _groups(self, row: Row) -> list[list[float]]:
-        """The samples of a row, by process."""
-        r = row.result
-        samples = self._store.samples(r.run_id, r.case)
-        parts = [part.samples for part in self._store.parts(r.run_id, r.case)] or [len(samples)]
-        return [samples[start:stop] for start, stop in pairwise(accumulate(parts, initial=0))]
+        return self._store.by_process(row.result.run_id, row.result.case)
 
 
 def seconds(r: Result) -> Ratio:
