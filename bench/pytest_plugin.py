@@ -105,6 +105,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--km-processes", type=_count, default=1, metavar="N", help="fresh processes a case [1]")
     spread_help = "seconds at least from one of those processes to the next [60]"
     group.addoption("--km-spread", type=_at_least_zero, default=60.0, metavar="S", help=spread_help)
+    group.addoption("--km-share-gpu", action="store_true", help="measure although another run is using the GPU")
     group.addoption("--km-csv", metavar="FILE", help="write the run's rows here at the end")
 
 
@@ -142,6 +143,7 @@ class Bridge:
             processes=config.getoption("km_processes"),
             spread_s=config.getoption("km_spread"),
             suites=tuple(map(full_name, names)),
+            share_gpu=config.getoption("km_share_gpu"),
         )
         self.registry = discover(self._plan.plugins)
         self._suites = [find_suite(name, self.registry) for name in names]
@@ -207,7 +209,7 @@ class Bridge:
 
         if self.session is None:
             self.store = Store(Path(self._db) if self._db else default_store())
-            self._held.enter_context(exclusive(self._plan.devices, shared=False))
+            self._held.enter_context(exclusive(self._plan.devices, self._plan.share_gpu))
             workers = self._held.enter_context(Workers())
             self.session = runner.Session(self.store, self._suites, self._plan, workers.run)
 
