@@ -160,7 +160,7 @@ def _run_of(suites: list[Suite], plan: Plan) -> Run:
     """A run that begins now: what is asked for, where, and with what."""
     started = datetime.now(UTC)
     return Run(
-        run_id=f"{started:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        run_id=f"{started:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
         machine=machine(),
         started_at=started.isoformat(timespec="seconds"),
         suites=tuple(suite.name for suite in suites),
