@@ -15,7 +15,7 @@ from bench.cli.options import AGAINST, OK
 def selftest(quick: bool, only: str | None, json_: bool) -> None:
     """What this machine's measurements are worth: known durations, cheats, coverage, false alarms, each with its bound.
 
-    Exit status 1 where a bound is missed. Takes some twenty minutes on a machine that should do nothing else meanwhile.
+    Exit status 1 where a bound is missed. Takes about half an hour, on a machine that should do nothing else.
     """
     from bench.selftest import checks
     from bench.selftest.finding import as_json, table
