@@ -3,11 +3,8 @@
 Stores of synthetic rows are reported by a process; the page of the larger one is filtered in a headless Chromium.
 """
 
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -15,6 +12,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from browser import browser_missing, chromium
 from report_rows import many
+from took import Took, took
 
 FEW, MANY = 10_000, 100_000
 LONGEST_S, LARGEST_BYTES = 20.0, 500e6
@@ -35,17 +33,17 @@ return performance.now() - began;
 def report_bars() -> Iterator[tuple[str, str, bool]]:
     """Seconds and memory of a report of 10,000 rows; size and filters of a page of 100,000."""
     with tempfile.TemporaryDirectory() as folder:
-        took, peak, _ = reported(Path(folder), FEW)
+        found, _ = reported(Path(folder), FEW)
         promise = f"report: {FEW} rows in {LONGEST_S:g} s and {LARGEST_BYTES * 1e-6:g} MB"
-        yield promise, f"{took:.1f} s, {peak * 1e-6:.0f} MB", took <= LONGEST_S and peak <= LARGEST_BYTES
-        took, peak, page = reported(Path(folder), MANY)
+        yield promise, str(found), found.wall_s <= LONGEST_S and found.peak_bytes <= LARGEST_BYTES
+        found, page = reported(Path(folder), MANY)
         size, promise = page.stat().st_size, f"report: a page of {MANY} rows under {LARGEST_PAGE_BYTES * 1e-6:g} MB"
-        yield promise, f"{size * 1e-6:.1f} MB ({took:.0f} s, {peak * 1e-6:.0f} MB)", size < LARGEST_PAGE_BYTES
+        yield promise, f"{size * 1e-6:.1f} MB ({found})", size < LARGEST_PAGE_BYTES
         yield filtering(page)
 
 
-def reported(folder: Path, count: int) -> tuple[float, float, Path]:
-    """Seconds, peak memory (bytes) and the page of a report of so many rows."""
+def reported(folder: Path, count: int) -> tuple[Took, Path]:
+    """What a report of so many rows took, and its page."""
     from bench.record.store import Store
 
     store = Store(folder / f"{count}.db")
@@ -53,13 +51,7 @@ def reported(folder: Path, count: int) -> tuple[float, float, Path]:
     store.close()
     out = folder / str(count)
     command = [sys.executable, "-c", REPORT, "--db", str(store.path), "--out", str(out)]
-    start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return time.perf_counter() - start, usage.ru_maxrss * 1024.0, out / "index.html"
+    return took(command), out / "index.html"
 
 
 def filtering(page: Path) -> tuple[str, str, bool]:

@@ -4,18 +4,17 @@ Stores with two runs of synthetic rows, five processes each, are read by `show`,
 """
 
 import json
-import os
 import sqlite3
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
+
+from took import Took, took
 
 FEW, MANY = 100_000, 1_000_000
 LONGEST_S = 5.0
@@ -32,34 +31,16 @@ def scale_bars() -> Iterator[tuple[str, str, bool]]:
         few, many = (filled(Path(folder), count) for count in (FEW, MANY))
         for words in COMMANDS:
             name = " ".join(words)
-            took = measured(few, words)
-            yield f"{name}: {FEW} rows in {LONGEST_S:g} s", str(took), took.wall_s <= LONGEST_S
-            took = measured(many, words)
+            found = measured(few, words)
+            yield f"{name}: {FEW} rows in {LONGEST_S:g} s", str(found), found.wall_s <= LONGEST_S
+            found = measured(many, words)
             promise = f"{name}: {MANY} rows in less than {LARGEST_BYTES * 1e-6:.0f} MB"
-            yield promise, str(took), took.peak_bytes < LARGEST_BYTES
-
-
-class Took(NamedTuple):
-    """What a command took; where it took much longer than the processor worked for it, others were at work too."""
-
-    wall_s: float
-    cpu_s: float
-    peak_bytes: float
-
-    def __str__(self) -> str:
-        return f"{self.wall_s:.1f} s ({self.cpu_s:.1f} s of processor time), {self.peak_bytes * 1e-6:.0f} MB"
+            yield promise, str(found), found.peak_bytes < LARGEST_BYTES
 
 
 def measured(db: Path, words: tuple[str, ...]) -> Took:
     """`kernelmark WORDS`, its output thrown away."""
-    command = [str(Path(sys.executable).with_name("kernelmark")), *words, "--db", str(db)]
-    start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return Took(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+    return took([str(Path(sys.executable).with_name("kernelmark")), *words, "--db", str(db)])
 
 
 def filled(folder: Path, count: int) -> Path:

@@ -1,0 +1,29 @@
+"""What a command takes: seconds, processor time, peak memory."""
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Took(NamedTuple):
+    """What a command took; where it took much longer than the processor worked for it, others were at work too."""
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: float
+
+    def __str__(self) -> str:
+        return f"{self.wall_s:.1f} s ({self.cpu_s:.1f} s of processor time), {self.peak_bytes * 1e-6:.0f} MB"
+
+
+def took(command: Sequence[str]) -> Took:
+    """Run a command as a process, its output thrown away. Raises CalledProcessError."""
+    start = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return Took(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024.0)
