@@ -19,7 +19,10 @@ class Took(NamedTuple):
 
 
 def took(command: Sequence[str]) -> Took:
-    """Run a command as a process, its output thrown away. Raises CalledProcessError."""
+    """Run a command as a process, its output thrown away. Raises CalledProcessError.
+
+    The system counts what the calling process held when it started the command to the command's peak.
+    """
     start = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
