@@ -1,6 +1,5 @@
 """Kernels of known duration, as the harness finds them: on a quiet core, and beside a neighbour that disturbs it."""
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,8 +18,8 @@ PROBLEM = "copy/m4n8/f32"
 RELATIVE_FROM_US = 200
 RELATIVE = 0.005
 BUDGET = Budget()
-BARE_CALLS = 500
-PAUSE_S = 1e-3
+BARE_CALLS = 2000
+WORK_S = 20e-6
 #: The neighbour has to have had nearly its share, or nothing was shown.
 LEAST_SHARE = 0.8 * NEIGHBOUR_SHARE
 
@@ -68,18 +67,19 @@ def _measure(device: str) -> list[Measurement]:
 
 
 def bare_call_s() -> float:
-    """What the harness's clock finds for a compiled call that does nothing and is timed alone, after a pause.
+    """What the harness's clock finds for a compiled call that does nothing, timed alone right after 20 us of work.
 
     Nine of ten such calls cost at most that. In a batch one costs a fraction of it: the processor then knows by heart
-    what it did a moment ago. A kernel that runs for 20 us and longer leaves it as cold as a pause does.
+    what it did a moment ago, which it does not after a kernel that ran for 20 us.
     """
     from bench.selftest._spin import spinner
 
     source = np.zeros(32, np.float32)
     target = np.empty_like(source)
-    clock, empty, found = CpuClock(), spinner(target.ctypes.data, source.ctypes.data, source.nbytes, 0), []
+    addresses = target.ctypes.data, source.ctypes.data, source.nbytes
+    clock, empty, work, found = CpuClock(), spinner(*addresses, 0), spinner(*addresses, WORK_S), []
     for _ in range(BARE_CALLS):
-        time.sleep(PAUSE_S)
+        work()
         found.append(clock.time([empty]))
     return float(np.quantile(found, 0.9))
 
