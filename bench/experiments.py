@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench import runner
-from bench.isolation import Workers
 from bench.measure.device import choose_devices
 from bench.measure.lock import exclusive
 from bench.measure.machine import machine
@@ -17,6 +15,8 @@ from bench.record.store import Store
 from bench.report.claims.catalog import Claim, Experiment, experiment
 from bench.report.claims.evidence import Known
 from bench.report.claims.problems import Layered, chosen, missing_here, plan
+from bench.run.pool import Workers
+from bench.run.session import Session, run_suites
 
 #: No problem is begun after so many seconds: one may take a minute, and ten minutes are the promise.
 BUDGET_S = 510.0
@@ -49,7 +49,7 @@ def measure_missing(
     suites = [chosen(layers) for _, layers in left]
     whole = Plan(devices, ceilings=False, suites=tuple(name for asked, _ in left for name in asked.problems))
     with exclusive(devices, False), Workers() as workers:
-        session = runner.Session(store, suites, whole, workers.run)
+        session = Session(store, suites, whole, workers.run)
         say(f"run {session.run_id} measures what is missing, for at most about {(budget_s + 90) / 60:.0f} minutes")
         end_s, finished = now() + budget_s, True
         for asked, layers in left:
@@ -67,7 +67,7 @@ def _left(
 
 
 def _measure(
-    session: runner.Session,
+    session: Session,
     asked: Experiment,
     layers: Sequence[Layered],
     registry: Registry,
@@ -82,7 +82,7 @@ def _measure(
     while left and now() < end_s:
         # Several processes are passes over all problems, which lie further apart so.
         batch = left if asked.processes > 1 else left[:1]
-        if not runner.run_suites(session, [chosen(batch)], registry, how, lambda r: rows.update([r.status])):
+        if not run_suites(session, [chosen(batch)], registry, how, lambda r: rows.update([r.status])):
             return False
         left = left[len(batch) :]
     if left:

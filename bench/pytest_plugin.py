@@ -193,25 +193,25 @@ class Bridge:
         return self._rows[key], self.store.samples(self.session.run_id, key)
 
     def _measure(self, planned: list[Any]) -> None:
-        from bench import runner
+        from bench.run.session import run_passes
 
         def keep(result: Any) -> None:
             self._rows[result.case] = result
 
-        run = runner.run_passes
+        run = run_passes
         run(self.session, lambda: planned, self.registry, self._plan, keep, lambda text: None, lambda: False)
 
     def _begin(self) -> None:
-        from bench import runner
-        from bench.isolation import Workers
         from bench.measure.lock import exclusive
         from bench.record.store import Store, default_store
+        from bench.run.pool import Workers
+        from bench.run.session import Session
 
         if self.session is None:
             self.store = Store(Path(self._db) if self._db else default_store())
             self._held.enter_context(exclusive(self._plan.devices, self._plan.share_gpu))
             workers = self._held.enter_context(Workers())
-            self.session = runner.Session(self.store, self._suites, self._plan, workers.run)
+            self.session = Session(self.store, self._suites, self._plan, workers.run)
 
     def finish(self) -> None:
         """Write the CSV file and close the run."""

@@ -6,7 +6,7 @@ from bench.measure.machine import module_missing
 from bench.measure.stats import MIN_SAMPLES
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
-from bench.worker import run_job
+from bench.run.job import run_job
 
 pytestmark = pytest.mark.gpu
 

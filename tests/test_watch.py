@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.isolation import Workers
 from bench.measure.measurement import Measurement
 from bench.measure.stats import median_interval
 from bench.plan.case import Budget, WorkerKey
 from bench.plan.discovery import discover
 from bench.report.inspect import InspectRow
 from bench.report.watch_view import resource_table, time_table
+from bench.run.pool import Workers
 from bench.watch import emulator
 from bench.watch.comparison import Comparison, job_of
 from bench.watch.contenders import counterparts

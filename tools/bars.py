@@ -117,7 +117,7 @@ def million_cases() -> Bar:
 def known_duration() -> Bar:
     """A plug-in that waits exactly 2.000 ms."""
     from bench.plan.case import Budget, Job
-    from bench.worker import run_job
+    from bench.run.job import run_job
 
     with tempfile.TemporaryDirectory() as folder:
         plugin = Path(folder, "spin.py")
@@ -131,11 +131,12 @@ def known_duration() -> Bar:
 
 def overhead() -> Bar:
     """Wall time of a warm run less set-up, drawing, verifying and measuring, a case."""
-    from bench import runner, worker
     from bench.plan.case import Plan
     from bench.plan.discovery import discover
     from bench.plan.suites import load_suite
     from bench.record.store import Store
+    from bench.run import job as job_module
+    from bench.run.session import Session, run_suites
 
     spent = 0.0
 
@@ -158,22 +159,22 @@ def overhead() -> Bar:
         suite = load_suite(path, registry)
         plan = Plan(devices=("cpu",), mode="hot", max_time_s=0.005)
         store = Store(Path(folder, "results.db"))
-        session = runner.Session(store, [suite], plan, lambda job, key: worker.run_job(job))
-        runner.run_suites(session, [suite], registry, plan, lambda result: None)  # warm
-        originals = {name: getattr(worker, name) for name in ("Stock", "_judge", "_time")}
-        set_up = worker.Contender.set_up
+        session = Session(store, [suite], plan, lambda job, key: job_module.run_job(job))
+        run_suites(session, [suite], registry, plan, lambda result: None)  # warm
+        originals = {name: getattr(job_module, name) for name in ("Stock", "_judge", "_time")}
+        set_up = job_module.Contender.set_up
         for name, original in originals.items():
-            setattr(worker, name, counted(original))
-        worker.Contender.set_up = counted(set_up)
+            setattr(job_module, name, counted(original))
+        job_module.Contender.set_up = counted(set_up)
         try:
-            session = runner.Session(store, [suite], plan, lambda job, key: worker.run_job(job))
+            session = Session(store, [suite], plan, lambda job, key: job_module.run_job(job))
             start = time.perf_counter()
-            runner.run_suites(session, [suite], registry, plan, lambda result: None)
+            run_suites(session, [suite], registry, plan, lambda result: None)
             total = time.perf_counter() - start
         finally:
-            worker.Contender.set_up = set_up
+            job_module.Contender.set_up = set_up
             for name, original in originals.items():
-                setattr(worker, name, original)
+                setattr(job_module, name, original)
             store.close()
     cases = sum(session.tally.values())
     each = (total - spent) / cases
@@ -183,7 +184,7 @@ def overhead() -> Bar:
 def bare_loop() -> Iterator[Bar]:
     """NumPy NT's hot median against bare loops in a process of their own, just before and after; best of three."""
     from bench.plan.case import Budget, Job
-    from bench.worker import run_job
+    from bench.run.job import run_job
 
     job = Job(FOUNDING, ("gemm/numpy.matmul",), "hot", (), 0, Budget(max_time_s=5.0), threads=_cpus())
     tries = []
@@ -239,7 +240,7 @@ def _shares_of_copy(m: int) -> list[float]:
 
 def _hot(problem: str, *kernels: str, max_time_s: float = 3.0) -> list[Any]:
     from bench.plan.case import Budget, Job
-    from bench.worker import run_job
+    from bench.run.job import run_job
 
     rows = run_job(Job(problem, kernels, "hot", (), 0, Budget(max_time_s), threads=2, baseline=kernels[0]))
     for row in rows:

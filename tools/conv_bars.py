@@ -53,7 +53,7 @@ def _ours(problem: str) -> list[str]:
 def _hot(problem: str, baseline: str, *kernels: str) -> list[Any]:
     """The rows, those of `kernels` with their ratios to the baseline."""
     from bench.plan.case import Budget, Job
-    from bench.worker import run_job
+    from bench.run.job import run_job
 
     rows = run_job(Job(problem, (baseline, *kernels), "hot", (), 0, Budget(3.0), threads=2, baseline=baseline))
     for row in rows:

@@ -17,7 +17,7 @@ from bench.measure.machine import module_missing
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
-from bench.worker import run_job
+from bench.run.job import run_job
 
 #: Small, since every answer is verified; the filters are those that algorithms differ in.
 SHAPES = {

@@ -19,8 +19,6 @@ from tabulate import tabulate
 
 import cudnn_table
 from agreement import compare_all
-from bench import runner
-from bench.isolation import Workers
 from bench.measure.device import cpu_count, cuda_missing, get_device
 from bench.measure.launch import cuda_launch
 from bench.measure.machine import environment, machine, module_missing
@@ -37,6 +35,8 @@ from bench.report.claims import claims_rows
 from bench.report.claims.views import write_files
 from bench.report.export import write_csv
 from bench.report.tables import ceiling_table, run_table, summary
+from bench.run.pool import Workers
+from bench.run.session import Session, run_suites
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("smoke", "seed")
@@ -104,12 +104,12 @@ def _agreement() -> tuple[str, int]:
     return text, len(differing)
 
 
-def _run(store: Store, plan: Plan) -> runner.Session:
+def _run(store: Store, plan: Plan) -> Session:
     registry = discover()
     suites = [find_suite(name, registry) for name in SUITES]
     with Workers() as workers:
-        session = runner.Session(store, suites, plan, workers.run)
-        runner.run_suites(session, suites, registry, plan, lambda result: None)
+        session = Session(store, suites, plan, workers.run)
+        run_suites(session, suites, registry, plan, lambda result: None)
     return session
 
 

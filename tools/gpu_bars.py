@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
-from bench.worker import run_job
+from bench.run.job import run_job
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = Budget(max_time_s=0.4)

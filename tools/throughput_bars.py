@@ -60,12 +60,12 @@ def throughput_bars() -> Iterator[tuple[str, str, bool]]:
 
 def measured(cases: int, settled: int) -> Found:
     """A run of so many cases, looked at after the first `settled` ones."""
-    from bench import runner
-    from bench.isolation import Workers
     from bench.plan.case import Plan
     from bench.plan.discovery import discover
     from bench.plan.suites import load_suite
     from bench.record.store import Store
+    from bench.run.pool import Workers
+    from bench.run.session import Session, run_suites
 
     registry, cpu_s = discover((FAKE,)), cpu_seconds()
     with tempfile.TemporaryDirectory() as folder, Workers() as workers:
@@ -74,10 +74,10 @@ def measured(cases: int, settled: int) -> Found:
         suite = load_suite(path, registry)
         plan = Plan(devices=("fake",), plugins=(FAKE,), ceilings=False)
         store = Store(Path(folder, "results.db"))
-        session = runner.Session(store, [suite], plan, workers.run)
+        session = Session(store, [suite], plan, workers.run)
         watch = Watch(settled)
         start = time.perf_counter()
-        runner.run_suites(session, [suite], registry, plan, watch.count)
+        run_suites(session, [suite], registry, plan, watch.count)
         seconds = time.perf_counter() - start
         end = peaks()
         store.close()
@@ -106,7 +106,7 @@ class Watch:
 def peaks() -> Peaks:
     """Of this process and of its child, the worker, as the system has kept them."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    (worker,) = (int(pid) for pid in children if b"bench.serve" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    (worker,) = (int(pid) for pid in children if b"bench.run.worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
     return Peaks(peak(os.getpid()), peak(worker))
 
 

@@ -107,18 +107,18 @@ def verify(**options: Any) -> None:
 
 
 def _measure(csv_path: Path | None, resume: str | None, db: Path | None, **options: Any) -> None:
-    from bench import runner
-    from bench.isolation import Workers
     from bench.measure.lock import exclusive, held
     from bench.plan.case import jobs
     from bench.plan.discovery import discover
     from bench.plan.suites import find_suite
     from bench.record.store import Store, default_store
     from bench.report.export import check_writable, write_file
+    from bench.run.pool import Workers
+    from bench.run.session import Session, plan_of
 
     store = Store(db or default_store(), create=resume is None)
     try:
-        plan = _plan(**options) if options["suites"] or resume is None else runner.plan_of(store, resume)
+        plan = _plan(**options) if options["suites"] or resume is None else plan_of(store, resume)
         registry = discover(plan.plugins)
         chosen = [find_suite(name, registry) for name in plan.suites]
         if csv_path is not None:
@@ -127,7 +127,7 @@ def _measure(csv_path: Path | None, resume: str | None, db: Path | None, **optio
             where = " and ".join(plan.devices)
             raise UsageError(f"no kernel matches on {where}; `kernelmark list` names those that exist")
         with exclusive(plan.devices, plan.share_gpu), Workers() as workers:
-            session = runner.Session(store, chosen, plan, workers.run, resume)
+            session = Session(store, chosen, plan, workers.run, resume)
             click.echo(f"run {session.run_id}")
             with held(f"run-{session.run_id}", "start a run of your own", once=True):
                 finished = _with_progress(session, chosen, registry, plan)
@@ -192,7 +192,7 @@ def _with_progress(session: Any, suites: list[Any], registry: Any, plan: Any) ->
     """Run the suites, with a bar on a terminal and nothing in a pipe."""
     from tqdm import tqdm
 
-    from bench import runner
+    from bench.run.session import run_suites
 
     with tqdm(unit=" case", disable=not sys.stderr.isatty(), leave=False) as bar:
 
@@ -203,7 +203,7 @@ def _with_progress(session: Any, suites: list[Any], registry: Any, plan: Any) ->
             bar.set_postfix_str(f"{result.kernel} {result.problem.partition('/')[2]}", refresh=False)
             bar.update()
 
-        return runner.run_suites(session, suites, registry, plan, notify, progress)
+        return run_suites(session, suites, registry, plan, notify, progress)
 
 
 COMMANDS = (run, verify)

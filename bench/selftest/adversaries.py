@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from bench.isolation import Workers
 from bench.measure.device import devices_present
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job, WorkerKey
+from bench.run.pool import Workers
 from bench.selftest.finding import Finding, Tick
 from bench.selftest.known import plugin
 

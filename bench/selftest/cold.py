@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from statistics import mean
 
-from bench.isolation import Workers
 from bench.plan.case import Budget, Job, Mode, WorkerKey
+from bench.run.pool import Workers
 from bench.selftest.finding import Finding, Tick, failures
 
 #: Forward and backward, so that a drift of the machine falls on both alike.

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bench.isolation import Workers
 from bench.measure.device import devices_present
 from bench.measure.measurement import Measurement
 from bench.measure.timing import CpuClock
 from bench.plan.case import Budget, Job, WorkerKey
+from bench.run.pool import Workers
 from bench.selftest.finding import Finding, Tick
 from bench.selftest.known import DURATIONS_US, NEIGHBOUR_SHARE, counter_missing, plugin, spin_name
 from bench.selftest.neighbour import Neighbour, pinned

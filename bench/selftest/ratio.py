@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from statistics import mean, stdev
 
-from bench.isolation import Workers
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Ratio, speedup
 from bench.plan.case import Budget, Job, WorkerKey
+from bench.run.pool import Workers
 from bench.selftest.finding import Finding, Tick, failures
 from bench.selftest.known import plugin
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from bench.isolation import Workers
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval
 from bench.plan.case import Job, Plan, PlannedJob, WorkerKey, jobs
@@ -20,7 +19,8 @@ from bench.plan.registry import Registry
 from bench.plan.suites import find_suite
 from bench.record.result import Result
 from bench.record.store import Store
-from bench.runner import Session
+from bench.run.pool import Workers
+from bench.run.session import Session
 from bench.selftest import comparing, headline
 from bench.selftest.finding import Finding, Tick
 from bench.selftest.known import plugin

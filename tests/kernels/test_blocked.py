@@ -11,7 +11,7 @@ from bench.measure.device import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
-from bench.worker import run_job
+from bench.run.job import run_job
 from kernels._numba import bind
 from kernels.transpose import _numba, _tiles
 from kernels.transpose._blocks import width

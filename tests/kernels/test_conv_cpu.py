@@ -15,7 +15,7 @@ from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
-from bench.worker import run_job
+from bench.run.job import run_job
 from kernels.conv import _columns_plan, winograd
 from kernels.conv._direct_phases import phases
 from kernels.conv._shape import shape

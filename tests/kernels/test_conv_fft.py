@@ -15,7 +15,7 @@ from bench.measure.device import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
-from bench.worker import run_job
+from bench.run.job import run_job
 from kernels.conv import _planes, _spectra, _tiling, _transforms
 
 KERNELS = ("conv/pyfftw.full", "conv/pyfftw.tiled")

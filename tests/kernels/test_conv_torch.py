@@ -11,7 +11,7 @@ from bench.measure.device import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
-from bench.worker import run_job
+from bench.run.job import run_job
 
 KERNEL = "conv/torch.conv2d"
 SIZES = ("n2c6h13w9k4r3s3pad1stride2", "n1c64h30w31k32r5s7pad2x3", "n2c8h1w33k8r1s5", "n1c16h28w28k16r3s3pad1")

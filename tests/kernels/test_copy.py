@@ -10,7 +10,7 @@ from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
-from bench.worker import run_job
+from bench.run.job import run_job
 from emulator.build import missing_tool
 from emulator.sweep import Case, complaints, entries
 

@@ -9,7 +9,7 @@ import pytest
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.suites import find_suite
-from bench.worker import run_job
+from bench.run.job import run_job
 
 REGISTRY = discover()
 KINDS = ("r2c", "c2r", "c2c", "c2c/inverse")

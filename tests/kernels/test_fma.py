@@ -16,7 +16,7 @@ from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.dtypes import numpy_dtype
 from bench.plan.kernel import CudaKernel
-from bench.worker import run_job
+from bench.run.job import run_job
 from emulator.build import missing_tool
 from emulator.sweep import Case, complaints, entries
 from kernels.fma.problem import LONGEST, TILES, coarse
@@ -146,7 +146,7 @@ def test_numba_compiles_nothing_after_set_up() -> None:
 CODE = """
 import numba, numpy as np
 from bench.plan.case import Budget, Job
-from bench.worker import run_job
+from bench.run.job import run_job
 (row,) = run_job(Job("fma/n1000k17/f32", ("fma/numba.fma",), "hot", (), 0, Budget(), threads=2, timed=False))
 print(row.status, row.reason)
 if row.status == "ok":

@@ -3,7 +3,7 @@
 import pytest
 
 from bench.plan.case import Budget, Job
-from bench.worker import run_job
+from bench.run.job import run_job
 
 TWO_STEP = "gemm/scipy.two_step"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.isolation import Workers
 from bench.measure import affinity
 from bench.measure.affinity import WorkingThreads, cpus_in, listed, spread
 from bench.plan.case import Budget, Job, WorkerKey
+from bench.run.pool import Workers
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="pinning and /proc/self/task are Linux's")
 

@@ -4,12 +4,12 @@ import platform
 
 import pytest
 
-from bench.isolation import Workers
 from bench.measure import isa
 from bench.measure.isa import ISAS, choose_isas, environment
 from bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
 from bench.plan.errors import UsageError
 from bench.plan.suites import find_suite
+from bench.run.pool import Workers
 
 x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="instruction sets are x86's")
 

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench.isolation import Workers
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job, Plan
 from bench.plan.discovery import discover
 from bench.plan.suites import find_suite
 from bench.record.result import Result
 from bench.record.store import Store
-from bench.runner import Session, run_suites
-from bench.worker import run_job
+from bench.run.job import run_job
+from bench.run.pool import Workers
+from bench.run.session import Session, run_suites
 from scripts import script
 
 FAKE = str(Path(__file__).parents[1] / "fake_device.py")

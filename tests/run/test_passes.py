@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from bench.measure.measurement import Measurement, Part
-from bench.measure.processes import merge
 from bench.measure.stats import median_interval
+from bench.run.passes import merge
 
 ROUNDS = [0.98, 1.01, 1.0, 0.99, 1.02, 1.0]
 

@@ -18,11 +18,8 @@ from typing import Any
 import msgspec
 
 import bench
-from bench.ceilings import Ceilings
-from bench.isolation import Execute
 from bench.measure.machine import environment, machine
 from bench.measure.measurement import Measurement
-from bench.measure.processes import merge
 from bench.measure.timing import now
 from bench.plan.case import Plan, PlannedJob, case_of, jobs
 from bench.plan.discovery import discover
@@ -31,6 +28,9 @@ from bench.plan.registry import Registry
 from bench.plan.suites import Suite
 from bench.record.result import AGAINST, Result, make_result
 from bench.record.store import Layer, Run, Store
+from bench.run.ceilings import Ceilings
+from bench.run.passes import merge
+from bench.run.pool import Execute
 
 Notify = Callable[[Result], None]
 Progress = Callable[[str], None]

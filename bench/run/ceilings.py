@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from bench.isolation import Execute
 from bench.measure.device import get_device
 from bench.measure.measurement import Measurement
 from bench.measure.roofline import SLACK, Bounds, Ceiling, Excess, Need, ceiling, exceeded, needs, place
@@ -12,6 +11,7 @@ from bench.measure.timing import now
 from bench.plan.case import Budget, Job, WorkerKey
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
+from bench.run.pool import Execute
 
 #: Clocks and neighbours drift: an older ceiling is measured again.
 MAX_AGE_S = 60.0

@@ -8,8 +8,8 @@ import msgspec
 
 from bench.measure.measurement import Measurement
 from bench.plan.case import Job, WorkerKey
-from bench.serve import Reply
-from bench.worker_process import Death, Worker
+from bench.run.process import Death, Worker
+from bench.run.worker import Reply
 
 #: Workers that wait for a job of their key; beyond it the one unused for longest is ended.
 MAX_WAITING = 4

@@ -17,7 +17,7 @@ from bench.measure.isa import environment
 from bench.measure.timing import now
 from bench.plan.case import Job, WorkerKey
 from bench.plan.errors import UsageError
-from bench.serve import Reply, receive, send
+from bench.run.worker import Reply, receive, send
 
 #: How often a worker at work is looked at: seldom enough not to disturb what it measures.
 POLL_S = 0.25
@@ -56,7 +56,7 @@ class Worker:
         passed = (jobs, replies, self._shared.fileno())
         words = [*map(str, (*passed, os.getpid())), msgspec.json.encode(key).decode()]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.serve", *words],
+            [sys.executable, "-m", "bench.run.worker", *words],
             env={**os.environ, **environment(key.isa), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             pass_fds=passed,
             stdin=subprocess.DEVNULL,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from bench import ceilings
-from bench.isolation import Workers
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval
 from bench.plan.case import Budget, Job, Plan
 from bench.plan.suites import find_suite
-from bench.runner import Session, run_suites
+from bench.run import ceilings
+from bench.run.pool import Workers
+from bench.run.session import Session, run_suites
 from kernelmark import kernel
 
 #: 2^31 flop on operands of 3 MB.

@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from bench import runner
-from bench.isolation import Workers
 from bench.plan.case import Plan, jobs
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.suites import find_suite
 from bench.record.store import Store, default_store
-from bench.runner import Session, plan_of, run_passes, run_suites
-from bench.worker import run_job
+from bench.run import session as sessions
+from bench.run.job import run_job
+from bench.run.pool import Workers
+from bench.run.session import Session, plan_of, run_passes, run_suites
 from kernelmark import Unsupported, kernel
 
 SMALL = "copy/m3n5/f32"
@@ -290,7 +290,7 @@ def test_a_run_that_does_not_say_its_suites_cannot_be_taken_up_by_its_id_alone(m
     assert found == f"--resume {session.run_id}: the run does not say its suites; name them"
 
 
-FAULTS = str(Path(__file__).with_name("faults.py"))
+FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
 
 
 @pytest.fixture
@@ -342,8 +342,8 @@ def test_a_run_that_is_left_between_passes_goes_on_with_what_its_processes_have_
 def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
     clock = iter([10.0, 10.5, 11.5])
     slept, said = [], []
-    monkeypatch.setattr(runner, "now", clock.__next__)
-    monkeypatch.setattr(runner.time, "sleep", slept.append)
-    runner._wait(11.2, said.append, lambda: False)
+    monkeypatch.setattr(sessions, "now", clock.__next__)
+    monkeypatch.setattr(sessions.time, "sleep", slept.append)
+    sessions._wait(11.2, said.append, lambda: False)
     assert slept == [1.0, pytest.approx(0.7)]
     assert said[0] == "the next process starts in 1 s"

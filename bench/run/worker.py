@@ -16,7 +16,7 @@ from bench.measure.device import DeviceLost
 from bench.measure.measurement import Measurement
 from bench.plan.case import Job, WorkerKey
 from bench.plan.errors import UsageError
-from bench.worker import run_job
+from bench.run.job import run_job
 
 _LENGTH_BYTES = 8
 _PR_SET_PDEATHSIG = 1

@@ -13,9 +13,9 @@ from bench.measure.device import get_device
 from bench.measure.measurement import Measurement
 from bench.measure.operands import Scratch
 from bench.plan.case import Budget, Job
-from bench.worker import run_job
+from bench.run.job import run_job
 
-ADVERSARIES = str(Path(__file__).with_name("adversaries.py"))
+ADVERSARIES = str(Path(__file__).parents[1].joinpath("adversaries.py"))
 QUICK = Budget(max_time_s=0.02)
 
 
@@ -181,7 +181,7 @@ def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path: Pat
     plugin.write_text(SPY)
     # A fresh process, since an earlier test may have loaded SciPy's BLAS here.
     code = (
-        "from bench.plan.case import Budget, Job; from bench.worker import run_job;"
+        "from bench.plan.case import Budget, Job; from bench.run.job import run_job;"
         f"job = Job('gemm/m8n8k8/f32/NN', ('gemm/spy.threads',), 'hot', ({str(plugin)!r},), 0, Budget(), 1);"
         "print(run_job(job)[0].reason)"
     )

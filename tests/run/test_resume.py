@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import runner
 from bench.plan.suites import find_suite
 from bench.record.store import Store
+from bench.run import session as sessions
 
-FAULTS = str(Path(__file__).with_name("faults.py"))
+FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
 KERNELS = ("copy/numpy.copyto", "copy/bad.honest")
 PROBLEMS = 20
 SUITE = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = {{linear = [1, {}, 1]}}\n"
@@ -122,7 +122,7 @@ def test_a_worker_that_is_killed_again_and_again_costs_no_row(folder: Path, star
 def kill_worker(parent: int) -> bool:
     """Whether there was one to kill."""
     for word in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-        if b"bench.serve" in Path(f"/proc/{word}/cmdline").read_bytes():
+        if b"bench.run.worker" in Path(f"/proc/{word}/cmdline").read_bytes():
             os.kill(int(word), signal.SIGKILL)
             return True
     return False
@@ -197,11 +197,11 @@ def test_another_machine_is_named_by_what_differs(finished, registry, monkeypatc
     folder, run_id, _ = finished
     monkeypatch.chdir(folder)
     store = Store(folder / "r.db", create=False)
-    plan = runner.plan_of(store, run_id)
+    plan = sessions.plan_of(store, run_id)
     suites = [find_suite(name, registry) for name in plan.suites]
     elsewhere = {**store.run(run_id).machine, "cpus": 1234, "gpu": "another"}
-    monkeypatch.setattr(runner, "machine", lambda: elsewhere)
-    found = complaint(lambda: runner.Session(store, suites, plan, None, run_id))
+    monkeypatch.setattr(sessions, "machine", lambda: elsewhere)
+    found = complaint(lambda: sessions.Session(store, suites, plan, None, run_id))
     store.close()
     assert "machine.cpus was " in found
     assert " and is 1234" in found

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.isolation import Workers
 from bench.measure import memory
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job, WorkerKey
+from bench.run.pool import Workers
 
-FAULTS = str(Path(__file__).with_name("faults.py"))
-FAKE = str(Path(__file__).with_name("fake_device.py"))
+FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
+FAKE = str(Path(__file__).parents[1].joinpath("fake_device.py"))
 HONEST = "copy/bad.honest"
 SMALL = "copy/m3n5/f32"
 #: What a victim says; machines that are disturbed otherwise say so too.
@@ -153,7 +153,7 @@ def test_what_a_kernel_has_started_ends_with_it_and_keeps_nobody_waiting(measure
 def test_a_process_that_answers_nonsense_or_nothing_is_ended(
     measure: Measure, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("bench.worker_process.EXIT_S", 0.5)
+    monkeypatch.setattr("bench.run.process.EXIT_S", 0.5)
     bad, good = measure(name, "honest")
     assert (bad.status, good.status) == ("crashed", "ok")
     assert bad.reason == "verification: the process answers no more, and has not ended"
