@@ -19,6 +19,8 @@ from tabulate import tabulate
 
 import cudnn_table
 from agreement import compare_all
+from bench.claims import claims_rows
+from bench.claims.views import write_files
 from bench.measure.device import cpu_count, cuda_missing, get_device
 from bench.measure.launch import cuda_launch
 from bench.measure.machine import environment, machine, module_missing
@@ -31,8 +33,6 @@ from bench.plan.kernel import CudaKernel
 from bench.plan.suites import find_suite
 from bench.record.result import AGAINST
 from bench.record.store import Store
-from bench.report.claims import claims_rows
-from bench.report.claims.views import write_files
 from bench.report.export import write_csv
 from bench.report.tables import ceiling_table, run_table, summary
 from bench.run.pool import Workers

@@ -32,10 +32,10 @@ def claims(
 
     Without RUN: from the latest cold rows of this machine; what is missing is measured first, in about ten minutes.
     """
-    from bench.experiments import Measured, measure_missing
+    from bench.claims import catalog, claims_rows, prices, views
+    from bench.claims.experiments import Measured, measure_missing
     from bench.plan.discovery import discover
     from bench.record.store import Store, default_store
-    from bench.report.claims import catalog, claims_rows, prices, views
     from bench.report.export import check_writable, write_text
 
     wanted = tuple(name.strip() for name in only.split(",")) if only is not None else ()

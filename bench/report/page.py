@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from bench.claims import Answer, claims_rows
+from bench.claims.views import tally, write_files
 from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.record.store import Store
 from bench.report import findings, method
-from bench.report.claims import Answer, claims_rows
-from bench.report.claims.views import tally, write_files
 from bench.report.export import write_file
 from bench.report.figures import Drawn, draw, kinds
 from bench.report.figures.plan import Kind

@@ -2,11 +2,11 @@
 
 import pytest
 
+from bench.claims import claims_rows
+from bench.claims.catalog import PRICES
+from bench.claims.prices import check_known, load_prices
 from bench.record.result import Result
 from bench.record.store import Run
-from bench.report.claims import claims_rows
-from bench.report.claims.catalog import PRICES
-from bench.report.claims.prices import check_known, load_prices
 
 HEAD = 'currency = "EUR"\ndate = 2026-11-21\n'
 CPU = '[[device]]\ndevice = "cpu"\nname = "Some CPU"\nper_hour = 1.0\n'

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from bench.claims.catalog import Comparison
+from bench.claims.evidence import Evidence, Row, quotient, seconds, times
+from bench.claims.findings import Compare, Finding, label
+from bench.claims.prices import Prices
 from bench.plan.operation import Problem
-from bench.report.claims.catalog import Comparison
-from bench.report.claims.evidence import Evidence, Row, quotient, seconds, times
-from bench.report.claims.findings import Compare, Finding, label
-from bench.report.claims.prices import Prices
 from bench.report.standings import Ratio
 
 #: How far a sensor of energy may be off.

@@ -7,15 +7,15 @@ import json
 import msgspec
 import pytest
 
+from bench.claims import VERDICTS, claims_rows, views
+from bench.claims.catalog import FOLDER, Catalog, Confirm, catalog, claims, experiment, read_table
+from bench.claims.evidence import Known, gather
+from bench.claims.problems import batch_of, chosen, entries, matches, plan
+from bench.claims.verdict import side
 from bench.measure.measurement import Part
 from bench.plan.case import jobs
 from bench.record.result import Result
 from bench.record.store import Run
-from bench.report.claims import VERDICTS, claims_rows, views
-from bench.report.claims.catalog import FOLDER, Catalog, Confirm, catalog, claims, experiment, read_table
-from bench.report.claims.evidence import Known, gather
-from bench.report.claims.problems import batch_of, chosen, entries, matches, plan
-from bench.report.claims.verdict import side
 from bench.report.standings import Ratio
 
 NT, NN = (f"gemm/m1024n2048k26752/f32/{layout}" for layout in ("NT", "NN"))
@@ -240,7 +240,7 @@ def test_threads_are_compared_with_those_there_are(put, verdict, monkeypatch):
         ("gemm m1024n1024k1024/NN, 4 threads against 2", "no"),
     ]
     assert steps.findings[0].ci95_low == pytest.approx(2.0 * 0.99 / 1.01), "two jobs, so no pairs of samples"
-    monkeypatch.setattr("bench.report.claims.answer.cpu_count", lambda: 4)
+    monkeypatch.setattr("bench.claims.answer.cpu_count", lambda: 4)
     missing = verdict("threads-64", here=True)
     assert missing.verdict == "not testable here"
     assert missing.said[0].startswith("64 threads, of which 4 are here; over those: gemm m1024n1024k1024/NN, 2 threads")
@@ -352,7 +352,7 @@ def test_a_run_without_rows_says_which_would_be_needed(store, put, verdict):
 
 
 def test_a_machine_without_a_gpu_says_so(store, registry, monkeypatch):
-    monkeypatch.setattr("bench.report.claims.problems.cuda_missing", lambda: "no driver here")
+    monkeypatch.setattr("bench.claims.problems.cuda_missing", lambda: "no driver here")
     found = claims_rows(store, [], registry, here=True)
     assert {a.verdict for a in found} == {"not testable here"}
     assert "a GPU: no driver here" in {text for a in found for text in a.said}

@@ -5,6 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from bench.claims.catalog import Claim, Experiment, experiment
+from bench.claims.evidence import Known
+from bench.claims.problems import Layered, chosen, missing_here, plan
 from bench.measure.device import choose_devices
 from bench.measure.lock import exclusive
 from bench.measure.machine import machine
@@ -12,9 +15,6 @@ from bench.measure.timing import now
 from bench.plan.case import Plan
 from bench.plan.registry import Registry
 from bench.record.store import Store
-from bench.report.claims.catalog import Claim, Experiment, experiment
-from bench.report.claims.evidence import Known
-from bench.report.claims.problems import Layered, chosen, missing_here, plan
 from bench.run.pool import Workers
 from bench.run.session import Session, run_suites
 

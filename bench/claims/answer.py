@@ -4,18 +4,18 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from bench.claims import devices, findings, wording
+from bench.claims.catalog import Claim, Experiment, claims, experiment
+from bench.claims.evidence import Evidence, gather
+from bench.claims.findings import Finding
+from bench.claims.networks import seconds_a_batch
+from bench.claims.prices import Prices, load_prices
+from bench.claims.problems import entries, missing_here
+from bench.claims.verdict import Found, judge, judged
 from bench.measure.device import cpu_count
 from bench.plan.discovery import discover
 from bench.plan.registry import Registry
 from bench.record.store import Store
-from bench.report.claims import devices, findings, wording
-from bench.report.claims.catalog import Claim, Experiment, claims, experiment
-from bench.report.claims.evidence import Evidence, gather
-from bench.report.claims.findings import Finding
-from bench.report.claims.networks import seconds_a_batch
-from bench.report.claims.prices import Prices, load_prices
-from bench.report.claims.problems import entries, missing_here
-from bench.report.claims.verdict import Found, judge, judged
 
 COMPARE = {**findings.COMPARE, **devices.COMPARE}
 

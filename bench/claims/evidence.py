@@ -6,6 +6,8 @@ from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
+from bench.claims.catalog import Experiment
+from bench.claims.problems import Layered, chosen, entries, matches, plan
 from bench.measure.stats import pooled_interval, speedup
 from bench.plan.case import VERIFY, PlannedJob, case_of, jobs
 from bench.plan.dtypes import precision
@@ -13,8 +15,6 @@ from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.record.result import Result
 from bench.record.store import Store
-from bench.report.claims.catalog import Experiment
-from bench.report.claims.problems import Layered, chosen, entries, matches, plan
 from bench.report.standings import Ratio
 
 #: With two passes Student's interval would be twelve deviations wide.

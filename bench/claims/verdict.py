@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bench.report.claims.catalog import Confirm
-from bench.report.claims.findings import Finding
+from bench.claims.catalog import Confirm
+from bench.claims.findings import Finding
 from bench.report.standings import Ratio
 
 CONFIRMED, REFUTED, DEPENDS, NOT_TESTABLE = VERDICTS = ("confirmed", "refuted", "depends", "not testable here")

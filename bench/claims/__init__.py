@@ -7,6 +7,6 @@ An `Answer` says the claim (`id`, `words`, `source`, `applies`, `experiment`, `e
 else the rows say. `views.write_files(folder, answers, title)` leaves claims.csv and claims.md there.
 """
 
-from bench.report.claims.answer import Answer as Answer
-from bench.report.claims.answer import claims_rows as claims_rows
-from bench.report.claims.verdict import VERDICTS as VERDICTS
+from bench.claims.answer import Answer as Answer
+from bench.claims.answer import claims_rows as claims_rows
+from bench.claims.verdict import VERDICTS as VERDICTS

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
+from bench.claims.catalog import Claim, Comparison, Experiment
+from bench.claims.evidence import Evidence
+from bench.claims.findings import Finding
+from bench.claims.problems import matches
+from bench.claims.verdict import ANSWERS, Found
 from bench.record.result import Result
-from bench.report.claims.catalog import Claim, Comparison, Experiment
-from bench.report.claims.evidence import Evidence
-from bench.report.claims.findings import Finding
-from bench.report.claims.problems import matches
-from bench.report.claims.verdict import ANSWERS, Found
 
 #: So many numbers are told one by one, and so many names of those that are not.
 TOLD, NAMED = 4, 8

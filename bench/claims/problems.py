@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from bench.claims.catalog import Experiment
 from bench.measure.device import cpu_count, cuda_missing
 from bench.measure.isa import choose_isas
 from bench.plan.case import Plan
@@ -12,7 +13,6 @@ from bench.plan.errors import UsageError
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.plan.suites import Entry, Suite, find_suite
-from bench.report.claims.catalog import Experiment
 
 #: From the start of one process to that of the next; ten minutes for all claims leave no more.
 SPREAD_S = 25.0

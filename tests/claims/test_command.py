@@ -8,11 +8,10 @@ import threading
 import msgspec
 import pytest
 
-from bench import experiments
+from bench.claims import claims_rows, experiments
+from bench.claims.catalog import claims, experiment
+from bench.claims.problems import thread_counts
 from bench.measure.device import cpu_count, cuda_missing
-from bench.report.claims import claims_rows
-from bench.report.claims.catalog import claims, experiment
-from bench.report.claims.problems import thread_counts
 
 TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0.01/beta1")
 
@@ -22,8 +21,8 @@ def tiny(monkeypatch):
     """The claim `beta`, on problems that take no time."""
     (claim,) = claims(["beta"])
     small = msgspec.structs.replace(experiment(claim), problems=TINY, max_time=0.02)
-    monkeypatch.setattr("bench.experiments.experiment", lambda _: small)
-    monkeypatch.setattr("bench.report.claims.answer.experiment", lambda _: small)
+    monkeypatch.setattr("bench.claims.experiments.experiment", lambda _: small)
+    monkeypatch.setattr("bench.claims.answer.experiment", lambda _: small)
     return claim
 
 
@@ -72,9 +71,9 @@ def test_an_interrupt_ends_the_measuring_and_keeps_the_rows(store, registry, tin
 
 
 def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registry, tiny, monkeypatch):
-    monkeypatch.setattr("bench.report.claims.problems.SPREAD_S", 0.0)
+    monkeypatch.setattr("bench.claims.problems.SPREAD_S", 0.0)
     several = msgspec.structs.replace(experiments.experiment(tiny), processes=2)
-    monkeypatch.setattr("bench.experiments.experiment", lambda _: several)
+    monkeypatch.setattr("bench.claims.experiments.experiment", lambda _: several)
     found = experiments.measure_missing(store, [tiny], registry, lambda line: None)
     assert {r.processes for r, _ in store.results(found.run_ids[0])} == {2}
     assert experiments.measure_missing(store, [tiny], registry, lambda line: None).run_ids == found.run_ids

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from bench.claims.evidence import Evidence
 from bench.record.result import Result
-from bench.report.claims.evidence import Evidence
 from bench.report.networks import Sum
 
 PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")}

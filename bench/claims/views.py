@@ -11,8 +11,8 @@ from typing import IO
 import msgspec
 from tabulate import tabulate
 
-from bench.report.claims.answer import Answer
-from bench.report.claims.verdict import VERDICTS
+from bench.claims.answer import Answer
+from bench.claims.verdict import VERDICTS
 from bench.report.export import write_text
 
 _FIELDS = (

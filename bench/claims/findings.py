@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from bench.claims.catalog import Comparison
+from bench.claims.evidence import Evidence, Row, Setting, quotient, times
+from bench.claims.problems import batch_of, matches
 from bench.plan.operation import Problem
-from bench.report.claims.catalog import Comparison
-from bench.report.claims.evidence import Evidence, Row, Setting, quotient, times
-from bench.report.claims.problems import batch_of, matches
 from bench.report.standings import Ratio
 
 #: Words of an id that all problems of the claims share.
