@@ -149,8 +149,8 @@ def compare(
 
     Needs runs of several processes (`run --processes 5`): one says nothing of the next.
     """
+    from bench.compare.runs import compare_runs
     from bench.record.store import Store, default_store
-    from bench.report.compare_runs import compare_runs
 
     new_store = Store(db or default_store(), create=False)
     base_store = Store(base_db, create=False) if base_db else new_store

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bench.report.compare_stats import ALPHA, POWER, detectable, welch
+from bench.compare.stats import ALPHA, POWER, detectable, welch
 from bench.selftest.finding import Finding
 from bench.selftest.known import SLOWED
 

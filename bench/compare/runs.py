@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from bench.compare.cases import REMEDY, Comparison, Side
+from bench.compare.view import Findings, csv_writer, gather, render
 from bench.plan.errors import UsageError
 from bench.record.store import Store
-from bench.report.compare import REMEDY, Comparison, Side
-from bench.report.compare_view import Findings, csv_writer, gather, render
 from bench.report.export import check_writable, write_text
 
 Asked = tuple[Store, str]

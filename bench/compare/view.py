@@ -9,8 +9,8 @@ from typing import IO, NamedTuple
 
 from tabulate import tabulate
 
-from bench.report.compare import FASTER, REGRESSED, SAME, SLOWER, UNCLEAR, UNTIMED, Compared, Comparison
-from bench.report.compare_stats import POWER
+from bench.compare.cases import FASTER, REGRESSED, SAME, SLOWER, UNCLEAR, UNTIMED, Compared, Comparison
+from bench.compare.stats import POWER
 from bench.report.tables import seconds
 
 #: Cases that the terminal is shown.

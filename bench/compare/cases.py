@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bench.compare.stats import ALPHA, Welch, detectable, holm, welch
 from bench.record.reader import CaseRow
 from bench.record.result import AGAINST
 from bench.record.store import Store
-from bench.report.compare_stats import ALPHA, Welch, detectable, holm, welch
 
 SAME, FASTER, SLOWER, UNCLEAR, REGRESSED, UNTIMED = "same", "faster", "slower", "unclear", "regressed", "untimed"
 #: What makes a single process into several.
