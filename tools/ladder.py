@@ -17,7 +17,7 @@ from bench.measure.compile import compiler
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
 from bench.plan.registry import Registry
-from bench.report.inspect import InspectRow, inspect_rows
+from bench.tune.inspect import InspectRow, inspect_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ladder.md"

@@ -45,7 +45,7 @@ def inspect(kernels: str, archs: str | None, style: str, plugins: tuple[str, ...
     """Registers, shared memory, spills and occupancy of hand-written kernels; needs no GPU."""
     from bench.measure.compile import ARCHS
     from bench.plan.discovery import discover
-    from bench.report.inspect import inspect_rows, render
+    from bench.tune.inspect import inspect_rows, render
 
     rows = inspect_rows(discover(plugins), kernels, archs.split(",") if archs else ARCHS)
     click.echo(render(rows, style), nl=style != "csv")

@@ -38,7 +38,7 @@ def watch(file: Path, problem_id: str, once: bool, **options: Any) -> None:
 
     Without a GPU it is compiled, emulated on small problems (in a checkout), and what it takes is shown. Ctrl-C ends.
     """
-    from bench.watch.source import keep, saves
+    from bench.tune.watch.source import keep, saves
 
     session = _session(file, problem_id, **options)
     with tempfile.TemporaryDirectory(prefix="kernelmark-watch-") as folder:
@@ -64,9 +64,9 @@ def _session(
     from bench.measure.device import cuda_missing
     from bench.plan.case import Budget
     from bench.plan.discovery import discover
-    from bench.watch.comparison import Comparison, present_arch
-    from bench.watch.contenders import counterparts, watched_kernel
-    from bench.watch.session import Session
+    from bench.tune.watch.comparison import Comparison, present_arch
+    from bench.tune.watch.contenders import counterparts, watched_kernel
+    from bench.tune.watch.session import Session
 
     registry = discover(plugins)
     problem = registry.problem(problem_id)

@@ -11,7 +11,7 @@ from bench.measure.compile import ARCHS, compile_cubin, cuda_sources
 from bench.measure.occupancy import capability
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, KernelCall
-from bench.report.inspect import inspect_rows, sample_problem
+from bench.tune.inspect import inspect_rows, sample_problem
 
 REGISTRY = discover()
 KERNELS = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}

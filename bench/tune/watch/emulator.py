@@ -13,7 +13,7 @@ from bench.plan.kernel import CudaKernel
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 
-FOLDER = Path(__file__).resolve().parents[2] / "tests"
+FOLDER = Path(__file__).resolve().parents[3] / "tests"
 #: More would fill the screen without telling more.
 SHOWN = 8
 

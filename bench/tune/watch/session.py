@@ -7,11 +7,11 @@ from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
-from bench.report.inspect import InspectRow, launch_rows
-from bench.report.watch_view import resource_table, time_table
-from bench.watch.comparison import Comparison, compare
-from bench.watch.emulator import emulate
-from bench.watch.source import Version
+from bench.tune.inspect import InspectRow, launch_rows
+from bench.tune.watch.comparison import Comparison, compare
+from bench.tune.watch.emulator import emulate
+from bench.tune.watch.source import Version
+from bench.tune.watch.view import resource_table, time_table
 
 
 class Session:

@@ -7,8 +7,8 @@ from tabulate import tabulate
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval, speedup
 from bench.plan.operation import Problem
-from bench.report.inspect import InspectRow
 from bench.report.tables import seconds
+from bench.tune.inspect import InspectRow
 
 _SHOWN = {
     "registers": "registers",

@@ -7,7 +7,7 @@ from bench.measure.lock import exclusive
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job, WorkerKey
 from bench.run.pool import Workers
-from bench.watch.source import Version
+from bench.tune.watch.source import Version
 
 #: A module that makes the versions kernels of their own, in a worker that knows only what it can import.
 PLUGIN = '''"""Versions of one source, each a kernel."""

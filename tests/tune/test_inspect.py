@@ -1,6 +1,6 @@
 """The table of what kernels take of a multiprocessor."""
 
-from bench.report.inspect import InspectRow, render
+from bench.tune.inspect import InspectRow, render
 
 
 def row(entry, tunables=""):

@@ -14,16 +14,16 @@ from bench.measure.measurement import Measurement
 from bench.measure.stats import median_interval
 from bench.plan.case import Budget, WorkerKey
 from bench.plan.discovery import discover
-from bench.report.inspect import InspectRow
-from bench.report.watch_view import resource_table, time_table
 from bench.run.pool import Workers
-from bench.watch import emulator
-from bench.watch.comparison import Comparison, job_of
-from bench.watch.contenders import counterparts
-from bench.watch.session import Session
-from bench.watch.source import keep, saves
+from bench.tune.inspect import InspectRow
+from bench.tune.watch import emulator
+from bench.tune.watch.comparison import Comparison, job_of
+from bench.tune.watch.contenders import counterparts
+from bench.tune.watch.session import Session
+from bench.tune.watch.source import keep, saves
+from bench.tune.watch.view import resource_table, time_table
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PROBLEM = "transpose/m61n47/f32/out"
 SOURCE = """#include "common.cuh"
 
