@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli import options
+from bench.cli import listing, options
 from bench.measure.machine import module_missing
 from bench.plan.discovery import discover
 from bench.record.result import AGAINST, COLUMNS
-from bench.report import listing
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

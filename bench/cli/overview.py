@@ -15,8 +15,8 @@ from bench.cli.options import db_option, plugin_option
 @plugin_option
 def list_command(op: str | None, device: str | None, suites: bool, as_json: bool, plugins: tuple[str, ...]) -> None:
     """Kernels and suites, and whether they can run here."""
+    from bench.cli import listing
     from bench.plan.discovery import discover
-    from bench.report import listing
 
     registry = discover(plugins)
     if op is not None:
@@ -30,8 +30,8 @@ def list_command(op: str | None, device: str | None, suites: bool, as_json: bool
 @db_option
 def doctor(as_json: bool, db: Path | None) -> None:
     """What is usable here, what is not and why, and the command that mends it; ceilings of the latest run."""
+    from bench.cli import doctor as diagnosis
     from bench.record.store import default_store
-    from bench.report import doctor as diagnosis
 
     click.echo(diagnosis.render(diagnosis.examine(db or default_store()), as_json))
 
