@@ -18,7 +18,7 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
     All files or none. A name, group or parameter that is the id of a problem of ours puts its row beside our kernels.
     """
     from bench.plan.discovery import discover
-    from bench.record.importing import import_files
+    from bench.record.foreign.importing import import_files
     from bench.record.store import default_store
 
     registry = discover(plugins)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from bench.plan.errors import UsageError
 from bench.plan.operation import Problem
-from bench.record.imports.node import Node, text_under
-from bench.record.imports.source import (
+from bench.record.foreign.node import Node, text_under
+from bench.record.foreign.source import (
     FindProblem,
     Row,
     Source,

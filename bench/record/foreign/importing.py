@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.plan.errors import UsageError
-from bench.record.imports import nvbench, own_csv, pytest_benchmark
-from bench.record.imports.node import Node
-from bench.record.imports.source import FindProblem, Source
+from bench.record.foreign import nvbench, own_csv, pytest_benchmark
+from bench.record.foreign.node import Node
+from bench.record.foreign.source import FindProblem, Source
 from bench.record.store import Run, Store
 
 EXPECTED = f"expected {pytest_benchmark.KIND}, {nvbench.KIND} or {own_csv.KIND}"

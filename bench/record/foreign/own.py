@@ -4,7 +4,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from bench.record.imports.node import Node
+from bench.record.foreign.node import Node
 from bench.record.result import COLUMNS, SCHEMA, Result
 
 HINTS = get_type_hints(Result)

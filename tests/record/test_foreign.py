@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from bench.cli.importing import import_command
 from bench.measure.stats import median_interval
 from bench.plan.errors import UsageError
-from bench.record.importing import import_files
+from bench.record.foreign.importing import import_files
 from bench.record.result import COLUMNS
 from bench.record.store import Store
 from bench.report.export import write_csv

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.plan.errors import UsageError
-from bench.record.imports.own import HINTS, REQUIRED, unsound
-from bench.record.imports.source import Row, Source
+from bench.record.foreign.own import HINTS, REQUIRED, unsound
+from bench.record.foreign.source import Row, Source
 from bench.record.result import COLUMNS, Result
 
 KIND = "kernelmark CSV"
