@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from bench.emulator.sweep import Case, cases, complaints, entries
 from bench.measure.device import get_device
 from bench.measure.launch import cuda_launch
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.measure.verify import References, verify
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
-from emulator.sweep import Case, cases, complaints, entries
 
 
 def compare_all() -> Iterator[str | None]:

@@ -43,10 +43,10 @@ def emulator_bars() -> Iterator[tuple[str, str, bool]]:
 
 def checked_sgemm() -> tuple[str, str, bool]:
     """Run time of one tiled SGEMM under the checker, without compiling and without starting the process."""
+    from bench.emulator.build import CUDA, program
+    from bench.emulator.worker import Buffer, Launch, run
     from bench.plan.discovery import discover
     from bench.plan.kernel import CudaKernel
-    from emulator.build import CUDA, program
-    from emulator.worker import Buffer, Launch, run
 
     registry = discover()
     problem, kernel = registry.problem(SGEMM), registry.kernels["gemm/cuda.tiled"]

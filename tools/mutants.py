@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from bench.emulator.build import CUDA, missing_tool  # noqa: E402
 from bench.plan.discovery import discover  # noqa: E402
-from emulator.build import CUDA, missing_tool  # noqa: E402
 from emulator.mutation import mutants  # noqa: E402
 from emulator.proof import DOCS, Fate, fates, headers_by_name, kernels_by_source, mention, plan  # noqa: E402
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from emulator.build import missing_tool
+from bench.emulator.build import missing_tool
 
 
 @pytest.fixture(autouse=True, scope="session")

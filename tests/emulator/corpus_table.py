@@ -3,16 +3,18 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from emulator.build import HERE, program
+from bench.emulator.build import program
+from bench.emulator.report import Report, unwaived
+from bench.emulator.worker import run
 from emulator.planted import SETUPS, Setup
-from emulator.report import Report, unwaived
-from emulator.worker import run
 
 #: `// bug 3 (out-of-bounds): the row guard lets row == m through`
 BUG = re.compile(r"^// bug (\d+) \(([\w, -]+)\): (.*)$", re.MULTILINE)
+CORPUS = Path(__file__).with_name("corpus")
 LIMIT_S = 1
 
 
@@ -33,14 +35,14 @@ class Planted:
 def planted() -> Iterator[Planted]:
     """Every bug of the corpus."""
     for name in SETUPS:
-        for number, kinds, title in BUG.findall((HERE / "corpus" / f"{name}.cu").read_text()):
+        for number, kinds, title in BUG.findall((CORPUS / f"{name}.cu").read_text()):
             yield Planted(name, int(number), tuple(kinds.split(", ")), title)
 
 
 def findings(name: str, bug: int) -> list[Report | str]:
     """Reports and wrong results of a file with this bug, under all orders; a wrong result is the word `wrong`."""
     setup = SETUPS[name]()
-    source = HERE / "corpus" / f"{name}.cu"
+    source = CORPUS / f"{name}.cu"
     worker = program(source, [setup.entry], defines=[f"BUG={bug}"])
     found: list[Report | str] = []
     outcomes = run(worker, setup.buffers, [setup.launch], constants=setup.constants, limit_s=LIMIT_S)

@@ -1,13 +1,14 @@
 """Running one kernel of a test's own .cu: arrays in, arrays out."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from emulator.build import HERE, program, source_folder
-from emulator.report import Report
-from emulator.worker import Buffer, Launch, Outcome, run
+from bench.emulator.build import program, source_folder
+from bench.emulator.report import Report
+from bench.emulator.worker import Buffer, Launch, Outcome, run
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +25,7 @@ def written(count: int, dtype: Any = np.float32) -> Buffer:
 
 def intrinsic(file: str, launch: Launch, buffers: Mapping[str, Buffer], **options: Any) -> dict[str, Array]:
     """Outputs of a kernel in intrinsics/, equal under all orders and without a report."""
-    worker = program(HERE / "intrinsics" / file, [launch.entry])
+    worker = program(Path(__file__).parent / "intrinsics" / file, [launch.entry])
     outcomes = run(worker, buffers, [launch], **options)
     for outcome in outcomes:
         assert not outcome.reports, "\n".join(map(str, outcome.reports))

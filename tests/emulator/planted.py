@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from emulator.worker import Buffer, Launch, TensorMap
+from bench.emulator.worker import Buffer, Launch, TensorMap
 
 Array = np.ndarray[Any, Any]
 F32 = np.float32

@@ -5,11 +5,11 @@ import multiprocessing
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import islice
 
+from bench.emulator.build import CUDA, program
+from bench.emulator.sweep import Case, cases, complaints, entries
 from bench.measure.device import cpu_count
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
-from emulator.build import CUDA, program
-from emulator.sweep import Case, cases, complaints, entries
 
 SHOWN = 12
 

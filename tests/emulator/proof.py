@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from bench.emulator.build import CUDA, CompileError, source_folder
+from bench.emulator.shapes import is_whole
+from bench.emulator.sweep import Case, cases, complaints, entries
 from bench.plan.kernel import CudaKernel
 from bench.plan.registry import Registry
-from emulator.build import CUDA, CompileError, source_folder
 from emulator.mutation import Mutant
-from emulator.shapes import is_whole
-from emulator.sweep import Case, cases, complaints, entries
 
 #: A mutant that runs this long instead of milliseconds is caught.
 LIMIT_S = 3

@@ -1,5 +1,6 @@
 """What is said of a TMA copy, an mbarrier or a wgmma that the device would not take, or would take badly."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emulator.build import CUDA, HERE
+from bench.emulator.build import CUDA
+from bench.emulator.report import Report
+from bench.emulator.worker import Launch, TensorMap, WorkerError
 from emulator.fixtures import intrinsic, outcomes_of, read, reports_of, written
-from emulator.report import Report
-from emulator.worker import Launch, TensorMap, WorkerError
 
 X = np.arange(2 * 16 * 32, dtype=np.float32)
 ROWS = TensorMap("x", (32, 16, 2), (128, 2048), (32, 8), 4)
@@ -89,11 +90,14 @@ def test_misuse_is_named_with_its_line(body: str, kind: str, said: str) -> None:
 def test_checkout_elsewhere_that_shares_the_cache_names_the_same_line(tmp_path: Path) -> None:
     body = f"  if (threadIdx.x == 0) {{ {LOAD} }}"
     kinds = [(r.kind, r.line) for r in _reports(body)]
-    shutil.copytree(HERE, tmp_path / "tests" / "emulator")
+    here = Path(__file__).parent
+    shutil.copytree(here, tmp_path / "tests" / "emulator")
+    shutil.copytree(CUDA.parent / "bench", tmp_path / "bench")
     shutil.copytree(CUDA, tmp_path / "cuda")
     code = f"from emulator.test_hopper_reports import _reports; print([(r.kind, r.line) for r in _reports({body!r})])"
     command = [sys.executable, "-c", code]
-    elsewhere = subprocess.run(command, cwd=tmp_path / "tests", capture_output=True, text=True, check=True)
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{tmp_path / 'tests'}"}
+    elsewhere = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
     assert elsewhere.stdout.strip() == str(kinds)
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
+from bench.emulator.build import CompileError, source_folder
+from bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
+from bench.emulator.sweep import Case, cases, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
-from emulator.build import CompileError, source_folder
 from emulator.pool import swept
-from emulator.shapes import LEAST_SIZES, sizes_by_variant
-from emulator.sweep import Case, cases, complaints, entries
 
 KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel, CudaKernel)]
 

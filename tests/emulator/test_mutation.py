@@ -7,8 +7,8 @@ from itertools import islice
 import pytest
 from _pytest.mark import ParameterSet
 
+from bench.emulator.build import CUDA
 from bench.plan.discovery import discover
-from emulator.build import CUDA
 from emulator.mutation import REMOVED, Mutant, mutants
 from emulator.proof import DOCS, fate, headers_by_name, included, is_explained, kernels_by_source, plan
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from bench.emulator.build import missing_tool
+from bench.emulator.shapes import problems
+from bench.emulator.sweep import Case, complaints, entries
 from bench.measure.compile import compile_cubin
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, KernelCall, Scratch
 from bench.plan.operation import Problem
-from emulator.build import missing_tool
-from emulator.shapes import problems
-from emulator.sweep import Case, complaints, entries
 from kernels.conv._geometry import divisor, fits_ints, geometry
 
 REGISTRY = discover()

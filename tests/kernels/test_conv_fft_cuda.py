@@ -5,10 +5,10 @@ from itertools import islice
 
 import pytest
 
+from bench.emulator.build import missing_tool
+from bench.emulator.sweep import Case, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.registry import CudaKernel
-from emulator.build import missing_tool
-from emulator.sweep import Case, complaints, entries
 from kernelmark import Scratch
 from kernels.conv._fft_tiles import cuts, frequencies
 from kernels.conv.fft_cuda import executed, executed_fused

@@ -5,12 +5,12 @@ from itertools import islice
 
 import pytest
 
+from bench.emulator.build import missing_tool
+from bench.emulator.sweep import Case, complaints, entries
 from bench.measure.compile import compile_cubin
 from bench.measure.occupancy import occupancy
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, KernelCall, Scratch
-from emulator.build import missing_tool
-from emulator.sweep import Case, complaints, entries
 from kernels.conv._winograd_cuda import view
 
 REGISTRY = discover()

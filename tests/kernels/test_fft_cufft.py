@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.emulator.build import compiler, missing_tool
 from bench.measure.device import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.discovery import discover
-from emulator.build import compiler, missing_tool
 
 REGISTRY = discover()
 KERNEL = REGISTRY.kernels["fft/cufft.plan"]

@@ -10,6 +10,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from bench.emulator.build import missing_tool
+from bench.emulator.sweep import Case, complaints, entries
 from bench.measure.device import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
@@ -17,8 +19,6 @@ from bench.plan.discovery import discover
 from bench.plan.dtypes import numpy_dtype
 from bench.plan.kernel import CudaKernel
 from bench.run.job import run_job
-from emulator.build import missing_tool
-from emulator.sweep import Case, complaints, entries
 from kernels.fma.problem import LONGEST, TILES, coarse
 
 REGISTRY = discover()

@@ -5,12 +5,12 @@ from itertools import islice, product
 
 import pytest
 
+from bench.emulator.build import missing_tool
+from bench.emulator.sweep import Case, complaints, entries
 from bench.measure.compile import compile_cubin
 from bench.measure.occupancy import LIMITS
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
-from emulator.build import missing_tool
-from emulator.sweep import Case, complaints, entries
 
 REGISTRY = discover()
 KERNELS = ("wgmma", "wgmma_persistent", "wgmma_tf32")

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.emulator.build import missing_tool
+from bench.emulator.sweep import Case, complaints, entries
 from bench.measure.compile import compile_cubin, compiler
 from bench.measure.occupancy import occupancy
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, KernelCall, Scratch, Tile
-from emulator.build import missing_tool
-from emulator.sweep import Case, complaints, entries
 
 REGISTRY = discover()
 CUDA = {k.name: k for k in REGISTRY.kernels.values() if isinstance(k, CudaKernel) and k.op == "transpose"}

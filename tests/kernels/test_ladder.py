@@ -5,10 +5,10 @@ from itertools import islice
 
 import pytest
 
+from bench.emulator.build import missing_tool
+from bench.emulator.sweep import Case, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, Scratch
-from emulator.build import missing_tool
-from emulator.sweep import Case, complaints, entries
 
 REGISTRY = discover()
 RUNGS = ("blocktile1d", "blocktile2d", "vectorised", "warptile", "async", "splitk")

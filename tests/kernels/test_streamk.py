@@ -4,10 +4,10 @@ from itertools import islice
 
 import pytest
 
+from bench.emulator.build import missing_tool
+from bench.emulator.sweep import Case, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, Scratch, Tile
-from emulator.build import missing_tool
-from emulator.sweep import Case, complaints, entries
 from kernels.gemm.ladder import dealt
 
 REGISTRY = discover()

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.emulator.build import CUDA, missing_tool, program
+from bench.emulator.sweep import Case, complaints, entries
+from bench.emulator.worker import Buffer, Launch, run
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
-from emulator.build import CUDA, missing_tool, program
-from emulator.sweep import Case, complaints, entries
-from emulator.worker import Buffer, Launch, run
 
 REGISTRY = discover()
 LAYOUTS = ("NN", "NT", "TN", "TT")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.emulator.build import missing_tool
+from bench.emulator.sweep import Case, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, TensorMap, Tile
-from emulator.build import missing_tool
-from emulator.sweep import Case, complaints, entries
 
 REGISTRY = discover()
 TMA = next(k for k in REGISTRY.kernels.values() if isinstance(k, CudaKernel) and k.id == "transpose/cuda.tma")

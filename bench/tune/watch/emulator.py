@@ -1,19 +1,17 @@
-"""The emulator of a checkout (docs/emulator.md), asked for one kernel where no GPU is there to run it."""
+"""The emulator (docs/emulator.md), asked for one kernel where no GPU is there to run it."""
 
-import importlib
-import sys
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from bench.emulator.build import CompileError, missing_tool
+from bench.emulator.sweep import Case, cases, complaints, entries
+from bench.emulator.worker import WorkerError
 from bench.plan.kernel import CudaKernel
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 
-FOLDER = Path(__file__).resolve().parents[3] / "tests"
 #: More would fill the screen without telling more.
 SHOWN = 8
 
@@ -31,34 +29,20 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem) -> Emulate
 
     Not on the problem itself: a million threads would take minutes.
     """
-    if reason := _missing(kernel):
+    if kernel.emulated:
+        return Emulated(skipped=f"{kernel.id} cannot be emulated: {kernel.emulated}")
+    if reason := missing_tool():
         return Emulated(skipped=reason)
-    build, sweep, worker = (_module(name) for name in ("build", "sweep", "worker"))
-    if reason := build.missing_tool():
-        return Emulated(skipped=reason)
-    chosen = _cases(sweep.cases(registry, kernel), kernel, problem)
-    names = sweep.entries(chosen)
+    chosen = _cases(cases(registry, kernel), kernel, problem)
+    names = entries(chosen)
     try:
-        found = (complaint for case in chosen for complaint in sweep.complaints(case, names))
+        found = (complaint for case in chosen for complaint in complaints(case, names))
         return Emulated(len(chosen), tuple(islice(found, SHOWN)))
-    except (build.CompileError, worker.WorkerError) as error:
+    except (CompileError, WorkerError) as error:
         return Emulated(len(chosen), (str(error),))
 
 
-def _missing(kernel: CudaKernel) -> str | None:
-    if not (FOLDER / "emulator" / "sweep.py").is_file():
-        return "the emulator comes with a checkout of kernelmark, not with the wheel"
-    return f"{kernel.id} cannot be emulated: {kernel.emulated}" if kernel.emulated else None
-
-
-def _module(name: str) -> Any:
-    """A module of the emulator, which is no part of the package: imported by the name that the tests know it by."""
-    if str(FOLDER) not in sys.path:
-        sys.path.append(str(FOLDER))
-    return importlib.import_module(f"emulator.{name}")
-
-
-def _cases(every: list[Any], kernel: CudaKernel, problem: Problem) -> list[Any]:
+def _cases(every: list[Case], kernel: CudaKernel, problem: Problem) -> list[Case]:
     """Those under the tile that a run takes, of the same storage type, layout and direction; failing that, all."""
     tile, kind = kernel.tile_for(problem), list(_kind(problem))
     same = [case for case in every if case.tile == tile and list(_kind(case.problem)) == kind]

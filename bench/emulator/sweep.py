@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from bench.emulator.build import CUDA, CompileError, program
+from bench.emulator.report import unwaived
+from bench.emulator.shapes import has_whole_rows, is_long, is_whole, problems
+from bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Launch, Outcome, run
+from bench.emulator.worker import TensorMap as EmulatedMap
 from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
 from bench.plan.kernel import CudaKernel, Scratch, TensorMap, Tile
 from bench.plan.operation import Operand, Problem
 from bench.plan.registry import Registry
-from emulator.build import CUDA, CompileError, program
-from emulator.report import unwaived
-from emulator.shapes import has_whole_rows, is_long, is_whole, problems
-from emulator.worker import LIMIT_S, ORDERS, Buffer, Launch, Outcome, run
-from emulator.worker import TensorMap as EmulatedMap
 
 Array = np.ndarray[Any, Any]
 
@@ -52,7 +52,8 @@ def _refused(kernel: CudaKernel, problem: Problem, tile: Tile) -> bool:
 def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Problem]:
     """Of each storage type, layout and direction the largest ragged problem that the tile takes, or the largest at all;
     and the same of those whose rows are whole vectors. Long ones would take seconds: one for the tile, so that its ring
-    of stages comes round, and not one for each variant."""
+    of stages comes round, and not one for each variant.
+    """
     groups: dict[tuple[Any, ...], list[Problem]] = {}
     for problem in taken:
         if not _refused(kernel, problem, tile):

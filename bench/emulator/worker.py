@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from emulator.report import RawReport, Report, locate, parse
+from bench.emulator.report import RawReport, Report, locate, parse
 
 Array = np.ndarray[Any, Any]
 Role = Literal["in", "out", "inout", "scratch"]

@@ -3,9 +3,9 @@
 `program` compiles a .cu, `run` executes launches of it, `sweep` takes a registered kernel through its shapes.
 """
 
-from emulator.build import CompileError, missing_tool, program
-from emulator.report import Report
-from emulator.worker import Buffer, Launch, Outcome, WorkerError, run
+from bench.emulator.build import CompileError, missing_tool, program
+from bench.emulator.report import Report
+from bench.emulator.worker import Buffer, Launch, Outcome, WorkerError, run
 
 __all__ = [
     "Buffer",

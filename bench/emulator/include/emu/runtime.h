@@ -1,4 +1,4 @@
-// What compiled kernels call in the runtime (tests/emulator/runtime). Test code only: no .cu names any of it, except
+// What compiled kernels call in the runtime (bench/emulator/runtime). It never reaches a GPU: no .cu names any of it, except
 // `emu::dyn_smem` behind DYN_SHARED.
 #pragma once
 #include <cstddef>

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from bench.emulator import convolutions
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel
 from bench.plan.operation import Problem
-from emulator import convolutions
 
 #: Sizes, and options where they belong together.
 Values = dict[str, Any]

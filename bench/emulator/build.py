@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from bench.measure.compile import cuda_sources
+
 HERE = Path(__file__).resolve().parent
-CUDA = HERE.parents[1] / "cuda"
+CUDA = cuda_sources()
 INSTALL = "apt-get install g++ binutils"
 KEPT_S = 30 * 24 * 3600
 
