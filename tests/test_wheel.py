@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.emulator.build import missing_tool
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -22,8 +24,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def _run(installed: Path, code: str) -> str:
-    env = {**os.environ, "PYTHONPATH": str(installed), "XDG_DATA_HOME": str(installed.parent / "data")}
+def _run(installed: Path, code: str, **settings: str) -> str:
+    env = {**os.environ, **settings, "PYTHONPATH": str(installed), "XDG_DATA_HOME": str(installed.parent / "data")}
     command = [sys.executable, "-c", code]
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=installed.parent, env=env).stdout
 
@@ -50,3 +52,20 @@ def test_it_measures_outside_the_repository(installed: Path) -> None:
     out = _run(installed, code)
     assert str(installed / "bench") in out
     assert "numpy.matmul" in out
+
+
+def test_every_source_of_the_emulator_travels(installed: Path) -> None:
+    ours = [path.relative_to(ROOT) for path in (ROOT / "bench/emulator").rglob("*.[ch]*")]
+    assert ours
+    assert all((installed / path).is_file() for path in ours)
+
+
+def test_it_emulates_outside_the_repository(installed: Path) -> None:
+    if reason := missing_tool():
+        pytest.skip(reason)
+    source = installed / "bench" / "_cuda" / "transpose" / "naive.cu"
+    code = (
+        f"import sys; sys.argv = ['kernelmark', 'watch', {str(source)!r}, 'transpose/m33n17/f32/out', '--once'];"
+        "from bench.cli import main; main()"
+    )
+    assert "right in the emulator" in _run(installed, code, CUDA_VISIBLE_DEVICES="")

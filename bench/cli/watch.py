@@ -36,7 +36,7 @@ DEFAULT_ARCH = "sm_90a"
 def watch(file: Path, problem_id: str, once: bool, **options: Any) -> None:
     """Compile, verify and time FILE.cu on PROBLEM each time it is saved, beside the version before.
 
-    Without a GPU it is compiled, emulated on small problems (in a checkout), and what it takes is shown. Ctrl-C ends.
+    Without a GPU it is compiled, emulated on small problems, and what it takes is shown. Ctrl-C ends.
     """
     from bench.tune.watch.source import keep, saves
 

@@ -50,9 +50,10 @@ def _refused(kernel: CudaKernel, problem: Problem, tile: Tile) -> bool:
 
 
 def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Problem]:
-    """Of each storage type, layout and direction the largest ragged problem that the tile takes, or the largest at all;
-    and the same of those whose rows are whole vectors. Long ones would take seconds: one for the tile, so that its ring
-    of stages comes round, and not one for each variant.
+    """Yield the largest ragged problem and the largest of whole vectors for each storage type, layout and direction.
+
+    Where no ragged problem fits the tile, the largest of any kind stands in. Long problems take seconds, so there is
+    one for the whole tile, enough for its ring of stages to wrap around, and not one for each variant.
     """
     groups: dict[tuple[Any, ...], list[Problem]] = {}
     for problem in taken:
@@ -74,10 +75,10 @@ def entries(all_cases: list[Case]) -> tuple[str, ...]:
 
 
 def complaints(case: Case, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[str]:
-    """What is wrong with the kernel in this case: reports and wrong results, each named with its order. Raises
-    CompileError and WorkerError.
+    """Yield what is wrong with the kernel in this case: reports and wrong results, each named with its order.
 
-    names: all entries to compile the source with. cuda: the folder of the sources.
+    names: all entries to compile the source with. cuda: the folder of the sources. Raises CompileError where the
+    source does not compile and WorkerError where the plan does not fit it.
     """
     rng = np.random.default_rng(zlib.crc32(case.problem.id.encode()))
     operands = case.problem.operands()

@@ -1,0 +1,37 @@
+"""What users rely on: commands, options, ids and columns may be added to, and none may go or change its place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from bench.cli import cli
+from bench.plan.discovery import discover
+from bench.plan.suites import suite_names
+from bench.record.result import COLUMNS
+
+#: As of schema 4; a name that goes from it breaks somebody's script, so nothing but a major version takes one away.
+PROMISED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "contract.json").read_text())
+
+
+def _options(command: click.Command) -> set[str]:
+    return {"/".join(p.opts + p.secondary_opts) if isinstance(p, click.Option) else str(p.name) for p in command.params}
+
+
+@pytest.mark.parametrize("name", sorted(PROMISED["commands"]))
+def test_command_keeps_its_options(name: str) -> None:
+    assert set(PROMISED["commands"][name]) <= _options(cli.commands[name])
+
+
+def test_columns_keep_their_order_and_new_ones_stand_at_the_end() -> None:
+    promised = PROMISED["columns"]
+    assert list(COLUMNS[: len(promised)]) == promised
+
+
+def test_registry_keeps_its_ids() -> None:
+    registry = discover()
+    assert set(PROMISED["kernels"]) <= set(registry.kernels)
+    assert set(PROMISED["operations"]) <= set(registry.operations)
+    assert set(PROMISED["suites"]) <= set(suite_names())
