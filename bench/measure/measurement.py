@@ -33,6 +33,7 @@ class Measurement(msgspec.Struct, kw_only=True):
 
     setup_s: what set-up took: compiling, planning. executed_flop: of its algorithm; None
     where the operation has none.
+    job: the id of the execution that it was measured in, which contenders that were measured in turn share.
     parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` where one
     process alone was asked, whose interval does not say what the next one would find.
     spread_s: from the start of the first process to that of the last, where there are several.
@@ -43,6 +44,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     """
 
     kernel: str
+    job: str = ""
     status: str = "ok"
     reason: str = ""
     device_name: str = ""

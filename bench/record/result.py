@@ -83,6 +83,13 @@ class Result(msgspec.Struct, kw_only=True):
     steal_pct: float | None = None
     roofline_pct_cycles: float | None = None
     spread_s: float | None = None
+    job: str = ""
+    tuned: str = ""
+    host: str = ""
+    device_uuid: str = ""
+    wire_bytes: int | None = None
+    bus_gbyte_per_s: float | None = None
+    compression_error: float | None = None
 
     @property
     def case(self) -> str:
@@ -132,6 +139,7 @@ def make_result(
         threads_used=measured.threads_used,
         spread_s=measured.spread_s,
         affinity=measured.affinity,
+        job=measured.job,
         clock_mhz=measured.state.get("clock_mhz"),
         temperature_c=measured.state.get("temperature_c"),
         power_w=measured.state.get("power_w"),

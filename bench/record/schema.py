@@ -4,7 +4,7 @@ from typing import get_type_hints
 
 from bench.record.result import COLUMNS, Result
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 _TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
 _HINTS = get_type_hints(Result)
 _RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
@@ -45,6 +45,12 @@ CREATE TABLE pending (
     UNIQUE (run_id, job, process)
 );
 """
+_CREATE_EVIDENCE = """
+CREATE TABLE evidence (
+    result_id INTEGER PRIMARY KEY REFERENCES result(result_id),
+    found TEXT NOT NULL
+);
+"""
 CREATE = f"""
 CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
 CREATE TABLE run (
@@ -81,6 +87,7 @@ CREATE TABLE ratio (
 ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
 {_CREATE_LAYER}
 {_CREATE_PENDING}
+{_CREATE_EVIDENCE}
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 #: What a store of the version before lacks, by that version.
@@ -114,5 +121,16 @@ ALTER TABLE result ADD COLUMN "spread_s" REAL;
 ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
 {_CREATE_PENDING}
 PRAGMA user_version = 4;
+""",
+    4: f"""
+ALTER TABLE result ADD COLUMN "job" TEXT NOT NULL DEFAULT '';
+ALTER TABLE result ADD COLUMN "tuned" TEXT NOT NULL DEFAULT '';
+ALTER TABLE result ADD COLUMN "host" TEXT NOT NULL DEFAULT '';
+ALTER TABLE result ADD COLUMN "device_uuid" TEXT NOT NULL DEFAULT '';
+ALTER TABLE result ADD COLUMN "wire_bytes" INTEGER;
+ALTER TABLE result ADD COLUMN "bus_gbyte_per_s" REAL;
+ALTER TABLE result ADD COLUMN "compression_error" REAL;
+{_CREATE_EVIDENCE}
+PRAGMA user_version = 5;
 """,
 }

@@ -1,6 +1,7 @@
 """Runs a job: set up, draw, verify, time in turn, verify again. Takes data and gives data; shows nothing."""
 
 import importlib
+import secrets
 from functools import lru_cache
 
 import threadpoolctl
@@ -75,7 +76,15 @@ def run_job(job: Job, board: Board | None = None) -> list[Measurement]:
         _measure(job, problem, contenders)
     for device in {c.device.name: c.device for c in contenders}.values():
         device.release()
-    return [contender.report for contender in contenders]
+    return _stamped([contender.report for contender in contenders])
+
+
+def _stamped(rows: list[Measurement]) -> list[Measurement]:
+    """Give the rows the id of this execution: they were measured in turn, and rows with another id were not."""
+    job = secrets.token_hex(6)
+    for row in rows:
+        row.job = job
+    return rows
 
 
 def _host_modules(registry: Registry, name: str) -> tuple[str, ...]:

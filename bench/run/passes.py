@@ -1,5 +1,6 @@
 """One job measured in several fresh processes: their measurements become one a kernel."""
 
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from statistics import fmean
@@ -13,7 +14,8 @@ from bench.measure.stats import pooled_interval, speedup
 def merge(runs: Sequence[Sequence[Measurement]], baseline: str | None) -> list[Measurement]:
     """The processes' samples together, with intervals that hold for the next process. One process stays as it is.
 
-    A kernel that failed in any process has failed.
+    A kernel that failed in any process has failed. A ratio is formed only between kernels that were measured in turn in
+    every process.
     """
     if len(runs) == 1:
         return list(runs[0])
@@ -22,7 +24,7 @@ def merge(runs: Sequence[Sequence[Measurement]], baseline: str | None) -> list[M
     base = merged.get(baseline or "")
     if base is not None and base.interval:
         for kernel, found in merged.items():
-            if kernel != baseline and found.interval:
+            if kernel != baseline and found.interval and found.job == base.job:
                 found.ratio = speedup(_groups(by_kernel[base.kernel]), _groups(by_kernel[kernel]))
     return list(merged.values())
 
@@ -41,6 +43,7 @@ def _merge(found: Sequence[Measurement], processes: int) -> Measurement:
         return first
     return msgspec.structs.replace(
         first,
+        job=_job(found),
         samples=[sample for one in found for sample in one.samples],
         parts=[part for one in found for part in one.parts],
         interval=pooled_interval(_groups(found)),
@@ -55,6 +58,11 @@ def _merge(found: Sequence[Measurement], processes: int) -> Measurement:
         repeated=sum(one.repeated for one in found),
         state={name: fmean(values) for name, values in _readings(found).items()},
     )
+
+
+def _job(found: Sequence[Measurement]) -> str:
+    """An id that two kernels share only if they were measured in turn in every process."""
+    return hashlib.sha256(" ".join(one.job for one in found).encode()).hexdigest()[:12]
 
 
 def _start(one: Measurement) -> datetime:

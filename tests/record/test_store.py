@@ -1,5 +1,6 @@
 """The store: what it acknowledged it keeps, and what it cannot use it refuses in one line."""
 
+import csv
 import os
 import signal
 import sqlite3
@@ -14,6 +15,7 @@ from bench.measure.measurement import Part
 from bench.measure.roofline import Ceiling
 from bench.measure.stats import Ratio
 from bench.plan.errors import UsageError
+from bench.record.reader import doubles
 from bench.record.result import Result
 from bench.record.store import Layer, Run, Store
 
@@ -154,7 +156,7 @@ def test_a_foreign_file_is_refused_by_name_and_left_alone(tmp_path, complaint, m
 def test_a_newer_schema_is_refused_with_both_versions(store, complaint):
     with sqlite3.connect(store.path) as db:
         db.execute("PRAGMA user_version = 99")
-    assert "has schema 99, this kernelmark reads 4" in complaint(lambda: Store(store.path))
+    assert "has schema 99, this kernelmark reads 5" in complaint(lambda: Store(store.path))
 
 
 @pytest.mark.parametrize("below", ["", "file/results.db", "file/deep/results.db"])
@@ -240,6 +242,29 @@ def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
     assert begun.ceilings("r2") == []
 
 
+SINCE_4 = ("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error")
+
+
+def test_a_store_of_schema_4_opens_with_the_new_columns_empty_is_shown_and_exported(tmp_path, kernelmark):
+    with sqlite3.connect(tmp_path / "old.db") as db:
+        db.executescript((Path(__file__).parents[1] / "data" / "schema4.sql").read_text())
+        written = db.execute('SELECT "case", time_s_median, sample_blob FROM result').fetchall()
+    shown = kernelmark("show", "--db", "old.db")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    exported = kernelmark("export", "--db", "old.db")
+    rows = list(csv.DictReader(exported.stdout.splitlines()))
+    store = Store(tmp_path / "old.db", create=False)
+    kept = [row for row, _ in store.results(store.run_ids()[0])]
+    assert [(r.case, r.time_s_median, store.samples(r.run_id, r.case)) for r in kept] == [
+        (case, median, doubles(blob).tolist()) for case, median, blob in written
+    ]
+    store.close()
+    assert all(row["kernel"].rpartition(".")[2] in shown.stdout for row in rows)
+    assert [float(row["time_s_median"]) for row in rows] == [median for _, median, _ in written]
+    assert {row[name] for row in rows for name in SINCE_4} == {""}
+    assert {getattr(r, name) for r in kept for name in SINCE_4} == {"", None}
+
+
 def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
     path = tmp_path / "old.db"
     store = Store(path)
@@ -249,12 +274,13 @@ def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
     with sqlite3.connect(path) as db:
         since = ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s")
         since += ("interval", "outliers", "speedup_of_minima", "repeated", "threads_used", "affinity", "load")
-        for name in (*since, "steal_pct", "roofline_pct_cycles", "spread_s", "part_blob"):
+        for name in (*since, "steal_pct", "roofline_pct_cycles", "spread_s", "part_blob", *SINCE_4):
             db.execute(f'ALTER TABLE result DROP COLUMN "{name}"')
         db.execute("ALTER TABLE ratio DROP COLUMN minima")
         db.execute("DROP TABLE ceiling")
         db.execute("DROP TABLE layer")
         db.execute("DROP TABLE pending")
+        db.execute("DROP TABLE evidence")
         db.execute("PRAGMA user_version = 1")
     store = Store(path)
     ((row, dims),) = store.results(RUN.run_id)

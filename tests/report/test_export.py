@@ -19,7 +19,8 @@ CONTRACT = (
     "max_error,error_bound,scratch_bytes,seed,clock_mhz,temperature_c,power_w,energy_j,versions,git_commit,"
     "started_at,processes,isa,stopped_by,disturbed,tunables,count,bound_by,ceiling_gflop_per_s,ceiling_gbyte_per_s,"
     "executed_flop,setup_s,interval,outliers,speedup_of_minima,attempt,repeated,threads_used,affinity,"
-    "load,steal_pct,roofline_pct_cycles,spread_s"
+    "load,steal_pct,roofline_pct_cycles,spread_s,"
+    "job,tuned,host,device_uuid,wire_bytes,bus_gbyte_per_s,compression_error"
 )
 REASON = 'c[0, 1] is 2, expected "1"'
 IDENTITY = {"run_id": "r", "suite": "s", "provider": "a", "device": "cpu", "device_name": "d", "mode": "cold"}

@@ -28,6 +28,7 @@ PLAIN = {
     "speedup",
     "speedup_ci95_low",
     "speedup_ci95_high",
+    "compression_error",
     "max_error",
     "error_bound",
     "seed",

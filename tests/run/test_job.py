@@ -63,6 +63,16 @@ def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode: str) -> None
     assert (base.threads, other.threads) == (1, 2)
 
 
+def test_rows_of_one_execution_share_a_job_that_no_other_has() -> None:
+    executions = [
+        {row.job for row in _run("copy/m9n9/f32", "copy/numpy.copyto", "copy/test.wrong_element", timed=False)}
+        for _ in range(2)
+    ]
+    assert [len(jobs) for jobs in executions] == [1, 1]
+    assert "" not in executions[0]
+    assert executions[0].isdisjoint(executions[1])
+
+
 def test_graph_mode_has_no_meaning_for_a_kernel_on_the_cpu() -> None:
     (measured,) = _run("copy/m64n64/f32", "copy/numpy.copyto", mode="graph")
     assert (measured.status, measured.samples) == ("unsupported", [])

@@ -57,6 +57,22 @@ def test_ratios_are_formed_within_each_process() -> None:
     assert (own.ratio.low, own.ratio.median, own.ratio.high) == pytest.approx((2, 2, 2))
 
 
+def test_kernels_share_a_job_over_processes_only_if_they_shared_it_in_each() -> None:
+    runs = [[found(kernel, 1.0, job=f"{n}") for kernel in ("base", "own", "alone")] for n in range(3)]
+    runs[1][2].job = "another"
+    base, own, alone = merge(runs, "base")
+    assert base.job == own.job != alone.job
+    assert base.job not in ("0", "1", "2", "")
+    assert own.ratio is not None
+    assert alone.ratio is None
+    assert alone.interval is not None
+
+
+def test_another_execution_of_the_same_kernels_is_another_job() -> None:
+    one, other = ([[found("a", 1.0, job=job)], [found("a", 1.0, job="c")]] for job in "ab")
+    assert merge(one, None)[0].job != merge(other, None)[0].job
+
+
 def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which() -> None:
     bad = Measurement(kernel="b", status="crashed", reason="sampling: SIGSEGV", attempt=2)
     good, failed = merge([[found("a", 1.0), found("b", 1.0)], [found("a", 1.0), bad], [found("a", 1.0)]], "a")

@@ -1,0 +1,150 @@
+-- A store of schema 4 as `kernelmark run` wrote it.
+BEGIN TRANSACTION;
+CREATE TABLE ceiling (
+    ceiling_id INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    device TEXT NOT NULL,
+    threads INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    kernel TEXT NOT NULL,
+    device_name TEXT NOT NULL,
+    rate REAL NOT NULL,
+    low REAL NOT NULL,
+    high REAL NOT NULL,
+    best REAL NOT NULL,
+    measured_at TEXT NOT NULL,
+    doubt TEXT NOT NULL DEFAULT ''
+, clock_mhz REAL);
+INSERT INTO "ceiling" VALUES(1,'20261122-004722-db3fe74e','cpu',2,'fp32','fma/n98304k8192/f32','fma/numba.fma','Intel(R) Xeon(R) Processor',1.3004495389045065308e+11,1.08058531487954345706e+11,1.50013192040543334965e+11,1.50013192040543334965e+11,'2026-11-22T00:47:25.437675+00:00','',NULL);
+INSERT INTO "ceiling" VALUES(2,'20261122-004722-db3fe74e','cpu',2,'memory','copy/m53760n1024/f32','copy/numpy.threaded','Intel(R) Xeon(R) Processor',1.62548369370883312228e+10,1.53126260291773872378e+10,1.64540140333576145178e+10,1.64540140333576145178e+10,'2026-11-22T00:47:32.923371+00:00','',NULL);
+INSERT INTO "ceiling" VALUES(3,'20261122-004722-db3fe74e','cpu',1,'memory','copy/m53760n1024/f32','copy/numpy.threaded','Intel(R) Xeon(R) Processor',1.5476841462425539017e+10,1.5006185935855875015e+10,1.60071355748350601191e+10,1.60071355748350601191e+10,'2026-11-22T00:47:40.061826+00:00','',NULL);
+CREATE TABLE layer (
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    network TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    part TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    UNIQUE (run_id, network, problem, part)
+);
+CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
+INSERT INTO "machine" VALUES('7bf9e13392b78eb9','{"cpu": "Intel(R) Xeon(R) Processor", "cpus": 2, "cpus_usable": 2, "llc_bytes": 110100480, "memory_bytes": 25276502016, "python": "3.11.7", "system": "Linux-6.1.0-x86_64-with-glibc2.36", "virtual": true}');
+CREATE TABLE pending (
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    job INTEGER NOT NULL,
+    process INTEGER NOT NULL,
+    measured BLOB NOT NULL,
+    UNIQUE (run_id, job, process)
+);
+CREATE TABLE ratio (
+    result_id INTEGER PRIMARY KEY REFERENCES result(result_id),
+    baseline TEXT NOT NULL,
+    median REAL NOT NULL,
+    low REAL,
+    high REAL,
+    method TEXT NOT NULL,
+    minima REAL
+);
+INSERT INTO "ratio" VALUES(2,'gemm/numpy.matmul',9.87064026908999081477e-01,0.829712876143997,1.31603103463355020075e+00,'rounds',1.02750852486744825853e+00);
+INSERT INTO "ratio" VALUES(3,'gemm/numpy.matmul',1.61599500586922600886e-01,1.47640551284871357484e-01,2.79396054145138683644e-01,'rounds',2.29959304351051802006e-01);
+INSERT INTO "ratio" VALUES(4,'gemm/numpy.matmul',7.14075823324154423943e-01,5.77332585883764681788e-01,9.49452443714715821343e-01,'rounds',7.81454928342054877532e-01);
+INSERT INTO "ratio" VALUES(6,'transpose/openblas.imatcopy',5.9003958382590232512e-02,3.38112600510677360765e-02,0.086471456266731,'rounds',5.72323405156165074259e-02);
+INSERT INTO "ratio" VALUES(7,'transpose/openblas.imatcopy',0.0877703935844709,5.58049712654156912505e-02,1.46906255241391753285e-01,'rounds',9.38969197275306838301e-02);
+INSERT INTO "ratio" VALUES(9,'copy/numpy.copyto',5.4452193206803956027e-01,5.23074320740541831575e-01,6.10482547714792156412e-01,'rounds',5.44786096990740320578e-01);
+INSERT INTO "ratio" VALUES(10,'copy/numpy.copyto',6.53529170684137294955e-01,5.42475935121603636268e-01,7.41901338064174797892e-01,'rounds',0.658592598867096);
+CREATE TABLE result (
+    result_id INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    "case" TEXT NOT NULL,
+    "schema" INTEGER,
+    "suite" TEXT,
+    "op" TEXT,
+    "problem" TEXT,
+    "kernel" TEXT,
+    "provider" TEXT,
+    "device" TEXT,
+    "device_name" TEXT,
+    "mode" TEXT,
+    "dtype" TEXT,
+    "numerics" TEXT,
+    "layout" TEXT,
+    "threads" INTEGER,
+    "status" TEXT,
+    "reason" TEXT,
+    "samples" INTEGER,
+    "time_s_median" REAL,
+    "time_s_min" REAL,
+    "time_s_mean" REAL,
+    "time_s_std" REAL,
+    "time_s_ci95_low" REAL,
+    "time_s_ci95_high" REAL,
+    "call_overhead_s" REAL,
+    "gflop_per_s" REAL,
+    "gbyte_per_s" REAL,
+    "roofline_pct" REAL,
+    "baseline" TEXT,
+    "speedup" REAL,
+    "speedup_ci95_low" REAL,
+    "speedup_ci95_high" REAL,
+    "max_error" REAL,
+    "error_bound" REAL,
+    "scratch_bytes" INTEGER,
+    "seed" INTEGER,
+    "clock_mhz" REAL,
+    "temperature_c" REAL,
+    "power_w" REAL,
+    "energy_j" REAL,
+    "versions" TEXT,
+    "git_commit" TEXT,
+    "started_at" TEXT,
+    "processes" INTEGER,
+    "isa" TEXT,
+    "stopped_by" TEXT,
+    "disturbed" TEXT,
+    "tunables" TEXT,
+    "count" INTEGER,
+    "bound_by" TEXT,
+    "ceiling_gflop_per_s" REAL,
+    "ceiling_gbyte_per_s" REAL,
+    "executed_flop" INTEGER,
+    "setup_s" REAL,
+    "interval" TEXT,
+    "outliers" INTEGER,
+    "speedup_of_minima" REAL,
+    "attempt" INTEGER,
+    "repeated" INTEGER,
+    "threads_used" INTEGER,
+    "affinity" TEXT,
+    "load" REAL,
+    "steal_pct" REAL,
+    "roofline_pct_cycles" REAL,
+    "spread_s" REAL,
+    dims TEXT NOT NULL,
+    part_blob BLOB NOT NULL DEFAULT x'',
+    sample_blob BLOB NOT NULL,
+    UNIQUE (run_id, "case")
+);
+INSERT INTO "result" VALUES(1,'20261122-004722-db3fe74e','gemm/numpy.matmul gemm/m64n48k32/f32/NT cold t2',1,'gemm/m64n48k32/f32/NT','gemm','gemm/m64n48k32/f32/NT','gemm/numpy.matmul','numpy','cpu','Intel(R) Xeon(R) Processor','cold','f32','fp32','NT',2,'ok','',6,1.13664310351302052235e-05,9.50527586069413202816e-06,1.1309867815775394872e-05,1.23540790245070594894e-06,9.50527586069413202816e-06,1.3150413792573090177e-05,5.29810000102770604218e-08,1.72972500684114542939e+01,2.34233594676405099122e+00,1.44100857844940346552e+01,'gemm/numpy.matmul',NULL,NULL,NULL,1.2910021212064748397e-06,7.28812568368241869582e-06,0,0,NULL,NULL,NULL,NULL,'numpy 2.4.6; openblas 0.3.31.188.0 SkylakeX pthreads (numpy.libs)','dfe30de162a63222edc76c9f27d681be1a5c13bc','2026-11-22T00:47:22.788+00:00',1,'','time','others took 0.42 CPUs during 100 % of the sampling','',1,'memory',1.30044953890450670991e+02,1.62548369370883314388e+01,196608,4.83905000010054209269e-04,'within-process',0,NULL,1,2,1,'0-1',4.22447718585477027808e-01,0.0,NULL,NULL,'{"m": 64, "n": 48, "k": 32, "alpha": 1.0, "beta": 0.0, "batch": 1, "lda_pad": 0, "ldb_pad": 0, "ldc_pad": 0}',X'00000000000018408EB0DC624ED6E73E',X'09CB3D8F2C38E83E734F23CC2B27E63E0000001C1394EB3E12967B367074E73E3E8DB02A1BEFE33E12967B88ABF8E83E');
+INSERT INTO "result" VALUES(2,'20261122-004722-db3fe74e','gemm/numpy.tnn gemm/m64n48k32/f32/NT cold t2',1,'gemm/m64n48k32/f32/NT','gemm','gemm/m64n48k32/f32/NT','gemm/numpy.tnn','numpy','cpu','Intel(R) Xeon(R) Processor','cold','f32','fp32','NT',2,'ok','',6,1.04887799989228372378e-05,9.25079999888112e-06,1.09191599991239249962e-05,1.82606895165423395357e-06,9.25079999888112e-06,1.43510799989599036725e-05,5.1358999996864439716e-08,1.87446013759646952223e+01,2.53833143632855273708e+00,1.56158529682748987705e+01,'gemm/numpy.matmul',9.87064026908999081477e-01,0.829712876143997,1.31603103463355020075e+00,1.2910021212064748397e-06,7.28812568368241869582e-06,6144,0,NULL,NULL,NULL,NULL,'numpy 2.4.6; openblas 0.3.31.188.0 SkylakeX pthreads (numpy.libs)','dfe30de162a63222edc76c9f27d681be1a5c13bc','2026-11-22T00:47:22.788+00:00',1,'','time','others took 0.42 CPUs during 100 % of the sampling','',1,'memory',1.30044953890450670991e+02,1.62548369370883314388e+01,196608,8.67865999964578804792e-04,'within-process',0,1.02750852486744825853e+00,1,2,1,'0-1',4.22447718585477027808e-01,0.0,NULL,NULL,'{"m": 64, "n": 48, "k": 32, "alpha": 1.0, "beta": 0.0, "batch": 1, "lda_pad": 0, "ldb_pad": 0, "ldc_pad": 0}',X'0000000000001840A4703DF21EFFE53E',X'14AE47457C66E33EE17A14E69109E73E666666FEABF4E43EB81E85E7E04FE73E0000000ECB97E43E295C8F6AAD18EE3E');
+INSERT INTO "result" VALUES(3,'20261122-004722-db3fe74e','gemm/openblas.tnn gemm/m64n48k32/f32/NT cold t2',1,'gemm/m64n48k32/f32/NT','gemm','gemm/m64n48k32/f32/NT','gemm/openblas.tnn','openblas','cpu','Intel(R) Xeon(R) Processor','cold','f32','fp32','NT',2,'ok','',6,6.38459000015245692338e-05,4.13345999959347e-05,6.11052666670275357319e-05,1.37886926248081127755e-05,4.13345999959347e-05,7.76642000005267672899e-05,4.61009999526140755226e-08,3.07941465302087102884e+00,4.17004067596576322163e-01,2.56541526199568670207e+00,'gemm/numpy.matmul',1.61599500586922600886e-01,1.47640551284871357484e-01,2.79396054145138683644e-01,1.2910021212064748397e-06,7.28812568368241869582e-06,6144,0,NULL,NULL,NULL,NULL,'numpy 2.4.6; openblas 0.3.31.188.0 SkylakeX pthreads (numpy.libs)','dfe30de162a63222edc76c9f27d681be1a5c13bc','2026-11-22T00:47:22.788+00:00',1,'','time','others took 0.42 CPUs during 100 % of the sampling','',1,'memory',1.30044953890450670991e+02,1.62548369370883314388e+01,196608,7.8476999999566032784e-03,'within-process',0,2.29959304351051802006e-01,1,2,2,'0-1',4.22447718585477027808e-01,0.0,NULL,NULL,'{"m": 64, "n": 48, "k": 32, "alpha": 1.0, "beta": 0.0, "batch": 1, "lda_pad": 0, "ldb_pad": 0, "ldc_pad": 0}',X'00000000000018400000C035A0BC103F',X'9A99990AD6AB053F333373D3B398103FCDCCCC572F61093F3333B30483C0123FCDCC0C988CE0103F9A99D9CBF45B143F');
+INSERT INTO "result" VALUES(4,'20261122-004722-db3fe74e','gemm/openblas.inplace gemm/m64n48k32/f32/NT cold t2',1,'gemm/m64n48k32/f32/NT','gemm','gemm/m64n48k32/f32/NT','gemm/openblas.inplace','openblas','cpu','Intel(R) Xeon(R) Processor','cold','f32','fp32','NT',2,'ok','',6,1.63921249995979678715e-05,1.21635624985572121659e-05,1.59720312495892358128e-05,1.96060529834338871327e-06,1.21635624985572121659e-05,1.76087499994537211023e-05,5.66950000120414194983e-08,1.19940520222254285441e+01,1.62419454467636015237e+00,9.99206913586729505993e+00,'gemm/numpy.matmul',7.14075823324154423943e-01,5.77332585883764681788e-01,9.49452443714715821343e-01,1.2910021212064748397e-06,7.28812568368241869582e-06,6144,0,NULL,NULL,NULL,NULL,'numpy 2.4.6; openblas 0.3.31.188.0 SkylakeX pthreads (numpy.libs)','dfe30de162a63222edc76c9f27d681be1a5c13bc','2026-11-22T00:47:22.788+00:00',1,'','time','others took 0.42 CPUs during 100 % of the sampling','',1,'memory',1.30044953890450670991e+02,1.62548369370883314388e+01,196608,6.25313999989884905517e-04,'within-process',1,7.81454928342054877532e-01,1,2,1,'0-1',4.22447718585477027808e-01,0.0,NULL,NULL,'{"m": 64, "n": 48, "k": 32, "alpha": 1.0, "beta": 0.0, "batch": 1, "lda_pad": 0, "ldb_pad": 0, "ldc_pad": 0}',X'00000000000018400000A8403A30F13E',X'0000E04C4382E93E00000016D076F23E000010C4891AF23E0000B0C5D1C9F03E0000100E8E43F13E00004073E61CF13E');
+INSERT INTO "result" VALUES(5,'20261122-004722-db3fe74e','transpose/openblas.imatcopy transpose/m33n17/f32/in cold t1',1,'transpose/m33n17/f32/in','transpose','transpose/m33n17/f32/in','transpose/openblas.imatcopy','openblas','cpu','Intel(R) Xeon(R) Processor','cold','f32','exact','',1,'ok','',6,4.84695161254245657439e-06,3.07461290423171091854e-06,4.46342473133070150514e-06,1.08535661590833280311e-06,3.07461290423171091854e-06,5.6491612906117348483e-06,3.05960000446248172505e-08,NULL,9.25942810814616490411e-01,5.98276342794237159239e+00,'transpose/openblas.imatcopy',NULL,NULL,NULL,0.0,0.0,2244,0,NULL,NULL,NULL,NULL,'numpy 2.4.6; threadpoolctl 3.8.0; openblas 0.3.31.188.0 SkylakeX pthreads (numpy.libs)','dfe30de162a63222edc76c9f27d681be1a5c13bc','2026-11-22T00:47:32.929+00:00',1,'','time','others took 0.95 CPUs during 100 % of the sampling; the hypervisor took 8.4 % of the time during 33 % of the sampling','',1,'memory',NULL,1.54768414624255399303e+01,NULL,3.69599999999081774149e-04,'within-process',0,NULL,1,4,1,'0-1',9.5371134221720033075e-01,2.78315139371703113013e+00,NULL,NULL,'{"m": 33, "n": 17, "place": "in"}',X'0000000000001840218410EA5F54D43E',X'9D73CE51AECAC93EF8DE7BC77C8FCA3E00000014D2CBD53E08218468F3BAD33E3AE79C6BCCEDD43E5B6BADA1BDB1D73E');
+INSERT INTO "result" VALUES(6,'20261122-004722-db3fe74e','transpose/openblas.omatcopy_and_back transpose/m33n17/f32/in cold t2',1,'transpose/m33n17/f32/in','transpose','transpose/m33n17/f32/in','transpose/openblas.omatcopy_and_back','openblas','cpu','Intel(R) Xeon(R) Processor','cold','f32','exact','',2,'ok','',6,8.09618000062073433359e-05,5.3721599999789757039e-05,8.55433666705115e-05,3.45696963518181207158e-05,5.3721599999789757039e-05,1.4757919999510704114e-04,3.1805999981315836618e-08,NULL,5.54335501391508764235e-02,3.41028029710155222709e-01,'transpose/openblas.imatcopy',5.9003958382590232512e-02,3.38112600510677360765e-02,0.086471456266731,0.0,0.0,2244,0,NULL,NULL,NULL,NULL,'numpy 2.4.6; threadpoolctl 3.8.0; openblas 0.3.31.188.0 SkylakeX pthreads (numpy.libs)','dfe30de162a63222edc76c9f27d681be1a5c13bc','2026-11-22T00:47:32.929+00:00',1,'','time','others took 0.95 CPUs during 100 % of the sampling; the hypervisor took 8.4 % of the time during 33 % of the sampling','',1,'memory',NULL,1.62548369370883314388e+01,NULL,1.53791600001795814023e-03,'within-process',0,5.72323405156165074259e-02,1,4,2,'0-1',9.5371134221720033075e-01,2.78315139371703113013e+00,NULL,NULL,'{"m": 33, "n": 17, "place": "in"}',X'0000000000001840CDCC0C224139153F',X'9A99591F6D5B153F6666E61E642A0C3F0000C0241517153F3333B3A378850C3F3333D3ACEF57233F3333F318FF11193F');
+INSERT INTO "result" VALUES(7,'20261122-004722-db3fe74e','transpose/numba.tiles transpose/m33n17/f32/in cold t2',1,'transpose/m33n17/f32/in','transpose','transpose/m33n17/f32/in','transpose/numba.tiles','numba','cpu','Intel(R) Xeon(R) Processor','cold','f32','exact','',2,'ok','',6,4.22489999954854718051e-05,3.27445555525527088876e-05,5.13012777766427339586e-05,2.24763734439483448403e-05,3.27445555525527088876e-05,8.94156666693864539061e-05,3.58780000055958226399e-08,NULL,1.06227366339548073836e-01,6.53512346821340628366e-01,'transpose/openblas.imatcopy',0.0877703935844709,5.58049712654156912505e-02,1.46906255241391753285e-01,0.0,0.0,140,0,NULL,NULL,NULL,NULL,'numba 0.68.1','dfe30de162a63222edc76c9f27d681be1a5c13bc','2026-11-22T00:47:32.929+00:00',1,'','time','others took 0.95 CPUs during 100 % of the sampling; the hypervisor took 8.4 % of the time during 33 % of the sampling','',1,'memory',NULL,1.62548369370883314388e+01,NULL,1.7416655129999867313e+00,'within-process',0,9.38969197275306838301e-02,1,4,2,'0-1',9.5371134221720033075e-01,2.78315139371703113013e+00,NULL,NULL,'{"m": 33, "n": 17, "place": "in"}',X'0000000000001840E4380E969026063F',X'C7719C3D5BC1093FABAA2AC2D47B023F000080EEC58B023FC7719C5CE62A013F5555D5749570173FABAA2AD81B46113F');
+INSERT INTO "result" VALUES(8,'20261122-004722-db3fe74e','copy/numpy.copyto copy/m256n256/f32 cold t1',1,'copy/m256n256/f32','copy','copy/m256n256/f32','copy/numpy.copyto','numpy','cpu','Intel(R) Xeon(R) Processor','cold','f32','exact','',1,'ok','',6,5.29785714320496481377e-05,4.87412857117825676963e-05,5.28922619060895565605e-05,2.51279147152652794104e-06,4.87412857117825676963e-05,5.58202857194243883117e-05,6.38410000419753487221e-08,NULL,9.89622758462734708473e+00,6.39421655164800313304e+01,'copy/numpy.copyto',NULL,NULL,NULL,0.0,0.0,0,0,NULL,NULL,NULL,NULL,'numpy 2.4.6; openblas 0.3.31.188.0 SkylakeX pthreads (numpy.libs)','dfe30de162a63222edc76c9f27d681be1a5c13bc','2026-11-22T00:47:40.064+00:00',1,'','time','others took 1 CPUs during 100 % of the sampling','',1,'memory',NULL,1.54768414624255399303e+01,NULL,3.89712000014696968719e-04,'within-process',0,NULL,1,2,1,'0-1',0.996693227796425,0.0,NULL,NULL,'{"m": 256, "n": 256}',X'0000000000001840000080DAA9C60B3F',X'2549920C1A940B3FDBB66DB5212F0B3FDBB66DA839F90B3F6EDBB66912440D3F499224D3F18D093F0000000800D40C3F');
+INSERT INTO "result" VALUES(9,'20261122-004722-db3fe74e','copy/numpy.threaded copy/m256n256/f32 cold t2',1,'copy/m256n256/f32','copy','copy/m256n256/f32','copy/numpy.threaded','numpy','cpu','Intel(R) Xeon(R) Processor','cold','f32','exact','',2,'ok','',6,9.36550000005809124559e-05,8.94686666583766e-05,9.48852777753472764743e-05,4.77653654897087588063e-06,8.94686666583766e-05,1.02165000006001108309e-04,5.6930999960513873747e-08,NULL,5.59807805239173639222e+00,3.44394599223491084663e+01,'copy/numpy.copyto',5.4452193206803956027e-01,5.23074320740541831575e-01,6.10482547714792156412e-01,0.0,0.0,0,0,NULL,NULL,NULL,NULL,'numpy 2.4.6; openblas 0.3.31.188.0 SkylakeX pthreads (numpy.libs)','dfe30de162a63222edc76c9f27d681be1a5c13bc','2026-11-22T00:47:40.064+00:00',1,'','time','others took 1 CPUs during 100 % of the sampling','',1,'memory',NULL,1.62548369370883314388e+01,NULL,6.16581000031146686524e-04,'within-process',0,5.44786096990740320578e-01,1,2,2,'0-1',0.996693227796425,0.0,NULL,NULL,'{"m": 256, "n": 256}',X'0000000000001840000000A6148D183F',X'ABAA6A1731EF193F00000000CDAC183F000040FD2374173F0000C03E30F8173F0000004C5C6D183F5555D5552DC81A3F');
+INSERT INTO "result" VALUES(10,'20261122-004722-db3fe74e','copy/numba.streaming copy/m256n256/f32 cold t2',1,'copy/m256n256/f32','copy','copy/m256n256/f32','copy/numba.streaming','numba','cpu','Intel(R) Xeon(R) Processor','cold','f32','exact','',2,'ok','',6,8.17863749986713628459e-05,7.4008250010138e-05,8.30500833330916e-05,8.883226066267708396e-06,7.4008250010138e-05,9.69662499983314773999e-05,5.32780000526145126535e-08,NULL,6.41045650951661816208e+00,3.94372243432969114005e+01,'copy/numpy.copyto',6.53529170684137294955e-01,5.42475935121603636268e-01,7.41901338064174797892e-01,0.0,0.0,0,0,NULL,NULL,NULL,NULL,'numba 0.68.1','dfe30de162a63222edc76c9f27d681be1a5c13bc','2026-11-22T00:47:40.064+00:00',1,'','time','others took 1 CPUs during 100 % of the sampling','',1,'memory',NULL,1.62548369370883314388e+01,NULL,6.75610600001164129935e-03,'within-process',0,0.658592598867096,1,2,2,'0-1',0.996693227796425,0.0,NULL,NULL,'{"m": 256, "n": 256}',X'0000000000001840000038399770153F',X'0000807D4B6B193F0000B0FAE182143F0000C00D9C66133F000070C43CB9133F000060A50E34173F0000C0774C5E163F');
+CREATE TABLE run (
+    run_id TEXT PRIMARY KEY,
+    machine_id TEXT NOT NULL REFERENCES machine(machine_id),
+    started_at TEXT NOT NULL,
+    finished_at TEXT,
+    suites TEXT NOT NULL,
+    command TEXT NOT NULL,
+    environment TEXT NOT NULL,
+    git_commit TEXT NOT NULL,
+    plan TEXT NOT NULL
+);
+INSERT INTO "run" VALUES('20261122-004722-db3fe74e','7bf9e13392b78eb9','2026-11-22T00:47:22+00:00','2026-11-22T00:47:40+00:00','["gemm/m64n48k32/f32/NT", "transpose/m33n17/f32/in", "copy/m256n256/f32"]','kernelmark run gemm/m64n48k32/f32/NT transpose/m33n17/f32/in copy/m256n256/f32 --max-time 0.1 --kernels ''*/[no]*.*''','{"blas": ["openblas 0.3.31.188.0 SkylakeX pthreads (numpy.libs)"], "kernelmark": "0.1.0", "variables": {}, "versions": {"cuda.core": "1.2.2", "numba": "0.68.1", "numpy": "2.4.6", "pyfftw": "0.15.1", "scipy": "1.17.1"}}','dfe30de162a63222edc76c9f27d681be1a5c13bc','{"ceilings": true, "devices": ["cpu"], "isas": [""], "kernels": ["*/[no]*.*"], "launcher": "cuda-core", "max_time_s": 0.1, "mode": "cold", "plugins": [], "processes": 1, "rel_ci": 0.01, "seed": 0, "share_gpu": false, "spread_s": 60.0, "suite_digests": ["4391974c1d61c25b", "3904c6e25a852590", "880b497244ef92ce"], "suites": ["gemm/m64n48k32/f32/NT", "transpose/m33n17/f32/in", "copy/m256n256/f32"], "threads": [2], "timed": true, "timeout_s": 60.0}');
+COMMIT;
+PRAGMA user_version = 4;
