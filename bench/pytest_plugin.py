@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from bench.plan.errors import UsageError
+from bench.plan.status import AGAINST, Status
 
-SKIPPED = ("unsupported", "oom")
 DEFAULT_SUITES = ["smoke", "founding"]
 
 
@@ -265,10 +265,10 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
             result, found = bridge.row(case)
         except UsageError as error:
             pytest.exit(f"kernelmark: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
-        if result.status in SKIPPED:
-            pytest.skip(f"{result.status}: {result.reason}")
-        if result.status != "ok":
+        if result.status in AGAINST:
             pytest.fail(f"{result.status}: {result.kernel} on {result.problem}: {result.reason}", pytrace=False)
+        if result.status != Status.OK:
+            pytest.skip(f"{result.status}: {result.reason}")
         samples = iter(found)
         benchmark.group = f"{result.problem} {result.mode}"
         benchmark.extra_info.update(msgspec.to_builtins(result))

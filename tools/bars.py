@@ -240,11 +240,12 @@ def _shares_of_copy(m: int) -> list[float]:
 
 def _hot(problem: str, *kernels: str, max_time_s: float = 3.0) -> list[Any]:
     from bench.plan.case import Budget, Job
+    from bench.plan.status import Status
     from bench.run.job import run_job
 
     rows = run_job(Job(problem, kernels, "hot", (), 0, Budget(max_time_s), threads=2, baseline=kernels[0]))
     for row in rows:
-        assert row.status == "ok", f"{row.kernel}: {row.reason}"
+        assert row.status == Status.OK, f"{row.kernel}: {row.reason}"
     return rows
 
 

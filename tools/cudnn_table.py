@@ -17,6 +17,7 @@ from bench.measure.machine import module_missing
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
+from bench.plan.status import Status
 from bench.run.job import run_job
 
 #: Small, since every answer is verified; the filters are those that algorithms differ in.
@@ -57,7 +58,7 @@ def probe(pattern: str = "conv/cudnn", forms: Iterable[tuple[str, str, str]] = F
 
 
 def _answer(row: Measurement, direction: str, name: str) -> Answer:
-    if row.status == "ok":
+    if row.status == Status.OK:
         return Answer(row.kernel, direction, name, f"runs, {(row.scratch_bytes or 0) / 2**20:.1f} MiB", "")
     status = re.search(r"returned (?:CUDNN_STATUS_)?(\w+)", row.reason or "")
     return Answer(row.kernel, direction, name, status[1] if status else row.status, row.reason or "")

@@ -30,8 +30,8 @@ from bench.measure.timing import CpuClock
 from bench.plan.case import Plan
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
+from bench.plan.status import AGAINST
 from bench.plan.suites import find_suite
-from bench.record.result import AGAINST
 from bench.record.store import Store
 from bench.report.export import write_csv
 from bench.report.tables import ceiling_table, run_table, summary

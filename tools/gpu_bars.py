@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
+from bench.plan.status import Status
 from bench.run.job import run_job
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,13 +139,13 @@ def _job(problem: str, kernels: tuple[str, ...], baseline: str | None = None) ->
 
 
 def _right(row: Measurement) -> Measurement:
-    if row.status != "ok" or row.interval is None:
+    if row.status != Status.OK or row.interval is None:
         raise LookupError(f"{row.kernel}: {row.status}: {row.reason}")
     return row
 
 
 def _fastest(rows: list[Measurement]) -> Measurement:
-    good = [row for row in rows if row.status == "ok" and row.interval]
+    good = [row for row in rows if row.status == Status.OK and row.interval]
     return min(good, key=_median_s) if good else _right(rows[0])
 
 

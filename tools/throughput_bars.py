@@ -62,6 +62,7 @@ def measured(cases: int, settled: int) -> Found:
     """A run of so many cases, looked at after the first `settled` ones."""
     from bench.plan.case import Plan
     from bench.plan.discovery import discover
+    from bench.plan.status import Status
     from bench.plan.suites import load_suite
     from bench.record.store import Store
     from bench.run.pool import Workers
@@ -81,7 +82,7 @@ def measured(cases: int, settled: int) -> Found:
         seconds = time.perf_counter() - start
         end = peaks()
         store.close()
-    return Found(session.tally["ok"], seconds, cpu_seconds() - cpu_s, watch.settled or end, end)
+    return Found(session.tally[Status.OK], seconds, cpu_seconds() - cpu_s, watch.settled or end, end)
 
 
 def cpu_seconds() -> float:

@@ -13,6 +13,7 @@ from bench.plan.case import VERIFY, PlannedJob, case_of, jobs
 from bench.plan.dtypes import precision
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
+from bench.plan.status import Status
 from bench.record.result import Result
 from bench.record.store import Store
 from bench.report.standings import Ratio
@@ -59,7 +60,7 @@ class Evidence:
         found.sort(key=lambda row: order[row.result.problem])
         self.all = found
         self.rows = [row for row in found if row.result.time_s_median is not None]
-        self.failed = [row for row in found if row.result.status != "ok"]
+        self.failed = [row for row in found if row.result.status != Status.OK]
 
     def settings(self, rows: Sequence[Row]) -> Iterator[tuple[Setting, list[Row]]]:
         """Rows by setting; a kernel with one thread stands beside the threaded ones, since no more can be had of it."""
@@ -143,7 +144,7 @@ def gather(
 
 def _rank(experiment: Experiment, results: Sequence[Result]) -> tuple[int, int]:
     """How many kernels have a time, and from how many of the processes that are asked for."""
-    ok = [r for r in results if r.status == "ok"]
+    ok = [r for r in results if r.status == Status.OK]
     return len(ok), min([experiment.processes, *(r.processes for r in ok)])
 
 
@@ -173,4 +174,4 @@ class Known:
 
 def _processes(r: Result) -> float:
     """A row without a time would have none from more processes either."""
-    return r.processes if r.status == "ok" else inf
+    return r.processes if r.status == Status.OK else inf

@@ -9,6 +9,7 @@ from bench.claims.catalog import Comparison
 from bench.claims.evidence import Evidence, Row, Setting, quotient, times
 from bench.claims.problems import batch_of, matches
 from bench.plan.operation import Problem
+from bench.plan.status import Status
 from bench.report.standings import Ratio
 
 #: Words of an id that all problems of the claims share.
@@ -88,9 +89,9 @@ def verified(asked: Comparison, evidence: Evidence, rows: Sequence[Row]) -> Iter
     """The error bound over the largest error; less than one where a row is `wrong`."""
     for row in evidence.all:
         r = row.result
-        if matches(r.kernel, asked.one) and r.status in ("ok", "wrong") and r.error_bound:
+        if matches(r.kernel, asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6)
-            margin = margin if r.status == "ok" else 0.0
+            margin = margin if r.status == Status.OK else 0.0
             yield Finding(label(asked, row.problem), Ratio(margin, margin, margin))
 
 

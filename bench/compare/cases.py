@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.compare.stats import ALPHA, Welch, detectable, holm, welch
+from bench.plan.status import AGAINST, Status
 from bench.record.reader import CaseRow
-from bench.record.result import AGAINST
 from bench.record.store import Store
 
 SAME, FASTER, SLOWER, UNCLEAR, REGRESSED, UNTIMED = "same", "faster", "slower", "unclear", "regressed", "untimed"
@@ -144,7 +144,7 @@ def joined(base: Iterable[CaseRow], new: Iterable[CaseRow]) -> Iterator[tuple[Ca
 
 def is_timed(pair: Pair) -> bool:
     """Whether both sides have a time."""
-    return all(row.status == "ok" and row.time_s_median is not None for row in pair)
+    return all(row.status == Status.OK and row.time_s_median is not None for row in pair)
 
 
 def processes(pair: Pair) -> int:
@@ -167,5 +167,5 @@ def _ratio_of_medians(pair: Pair) -> float:
 def _status_change(base: CaseRow, new: CaseRow) -> tuple[str, str]:
     if base.status == new.status:
         return UNTIMED, f"{base.status} in both"
-    change = f"{base.status} -> {new.status}: {new.reason if new.status != 'ok' else base.reason}"
-    return (REGRESSED if base.status == "ok" and new.status in AGAINST else UNTIMED), change
+    change = f"{base.status} -> {new.status}: {new.reason if new.status != Status.OK else base.reason}"
+    return (REGRESSED if base.status == Status.OK and new.status in AGAINST else UNTIMED), change

@@ -22,6 +22,7 @@ from bench.plan.case import Job
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, Kernel, Launch
 from bench.plan.operation import Problem, Verdict
+from bench.plan.status import Status
 
 #: With less time than this a case, none is spent on energy.
 METERED_S = 1.0
@@ -48,7 +49,7 @@ class Contender:
     @property
     def live(self) -> bool:
         """Whether nothing has gone against it so far."""
-        return self.report.status == "ok"
+        return self.report.status == Status.OK
 
     def fail(self, error: BaseException) -> None:
         """Turn an exception of the kernel into a status and a reason. Raises DeviceLost where the device is gone."""
@@ -56,11 +57,11 @@ class Contender:
             raise DeviceLost(self.kernel.id, broken)
         text = str(error).split("\n")[0] or "no message"
         if isinstance(error, Unsupported):
-            self.report.status, self.report.reason = "unsupported", text
+            self.report.status, self.report.reason = Status.UNSUPPORTED, text
         elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-            self.report.status, self.report.reason = "oom", text
+            self.report.status, self.report.reason = Status.OOM, text
         else:
-            self.report.status, self.report.reason = "failed", f"{type(error).__name__}: {text}"
+            self.report.status, self.report.reason = Status.FAILED, f"{type(error).__name__}: {text}"
 
     def set_up(self, sets: list[OperandSet]) -> None:
         """One launch for each set of operands, with shared scratch."""
@@ -130,7 +131,7 @@ class Contender:
             self.fail(error)
             return
         if verdict.reason:
-            self.report.status, self.report.reason = "wrong", verdict.reason
+            self.report.status, self.report.reason = Status.WRONG, verdict.reason
         self._keep_worst(verdict)
 
     def _keep_worst(self, verdict: Verdict) -> None:

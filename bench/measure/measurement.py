@@ -3,6 +3,7 @@
 import msgspec
 
 from bench.measure.stats import Interval, Ratio
+from bench.plan.status import Status
 
 #: What an interval says: of the process that was asked, or of the next one too.
 WITHIN, BETWEEN = "within-process", "between-processes"
@@ -45,7 +46,7 @@ class Measurement(msgspec.Struct, kw_only=True):
 
     kernel: str
     job: str = ""
-    status: str = "ok"
+    status: str = Status.OK
     reason: str = ""
     device_name: str = ""
     numerics: str = ""
@@ -76,5 +77,5 @@ class Measurement(msgspec.Struct, kw_only=True):
 
     def mistrust(self, reason: str) -> None:
         """Take the time back: it cannot be what it seems."""
-        self.status, self.reason = "mistrusted", reason
+        self.status, self.reason = Status.MISTRUSTED, reason
         self.samples, self.parts, self.interval, self.ratio = [], [], None, None

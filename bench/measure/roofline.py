@@ -11,6 +11,7 @@ import msgspec
 
 from bench.measure.measurement import Measurement, Roofline
 from bench.plan.operation import Problem
+from bench.plan.status import Status
 
 #: How far beyond a ceiling a figure may lie before either of them is doubted.
 SLACK = 1.02
@@ -108,7 +109,7 @@ def _copy_of(nbytes: int) -> str:
 
 def ceiling(need: Need, rows: list[Measurement], problem: Problem, measured_at: str) -> Ceiling | None:
     """The best of the microbenchmarks that were measured, or None where none was right."""
-    good = [row for row in rows if row.status == "ok" and row.interval]
+    good = [row for row in rows if row.status == Status.OK and row.interval]
     if not good:
         return None
     best = min(good, key=lambda row: row.interval.median if row.interval else 0.0)

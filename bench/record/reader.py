@@ -17,6 +17,7 @@ import msgspec
 from bench.measure.measurement import Measurement, Part
 from bench.measure.roofline import Ceiling
 from bench.plan.errors import UsageError
+from bench.plan.status import Status
 from bench.record.result import COLUMNS, Result
 
 _COLUMNS = ", ".join(f'"{name}"' for name in COLUMNS)
@@ -240,6 +241,6 @@ def _result(values: Any) -> Result:
 
 def _total(kernel: str, found: list[tuple[Any, ...]]) -> KernelTotal:
     """One kernel's rows, of which those that are `ok` alone have speedups."""
-    _, _, _, mean, low, high, roofline, _ = next((f for f in found if f[1] == "ok"), found[0])
+    _, _, _, mean, low, high, roofline, _ = next((f for f in found if f[1] == Status.OK), found[0])
     statuses = {status: count for _, status, count, *_ in found}
     return KernelTotal(kernel, statuses, None if mean is None else math.exp(mean), low, high, roofline)

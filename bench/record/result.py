@@ -10,10 +10,9 @@ from bench.measure.stats import Interval, outliers
 from bench.plan.case import VERIFY, PlannedJob, case_key
 from bench.plan.kernel import Kernel
 from bench.plan.operation import Problem
+from bench.plan.status import Status
 
 SCHEMA = 1
-#: Verdicts that go against the user; every other status is an answer.
-AGAINST = ("wrong", "mistrusted", "failed", "crashed", "timeout")
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -147,7 +146,7 @@ def make_result(
         load=measured.state.get("load"),
         steal_pct=measured.state.get("steal_pct"),
     )
-    if measured.status == "ok" and measured.interval is not None:
+    if measured.status == Status.OK and measured.interval is not None:
         _add_times(result, measured, problem, measured.interval)
     return result
 

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from bench.plan.status import Status
 from bench.record.result import Result
 from bench.report.run_data import Contest, RunData, short, work
 from bench.report.standings import Ratio
@@ -174,7 +175,7 @@ def _fastest(data: RunData, c: Contest) -> Fastest:
 
 def failures(rows: Sequence[Result]) -> list[str]:
     """What has no result and why, the most frequent first."""
-    reasons = Counter((r.status, r.kernel, r.reason) for r in rows if r.status != "ok")
+    reasons = Counter((r.status, r.kernel, r.reason) for r in rows if r.status != Status.OK)
     lines = [
         f"{count} {status}: {kernel}: {reason or 'no reason was recorded'}"
         for (status, kernel, reason), count in reasons.most_common(MOST_REASONS)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import IO, NamedTuple
 
+from bench.plan.status import Status
 from bench.record.result import Result
 from bench.record.store import Store
 
@@ -110,7 +111,7 @@ def _cells(r: Result, columns: list[Column], width: int) -> Iterator[str]:
 
 
 def _verdict(r: Result) -> str:
-    return "right" if r.status == "ok" else escape(r.status)
+    return "right" if r.status == Status.OK else escape(r.status)
 
 
 def _facts(rows: list[Result]) -> str:

@@ -8,6 +8,7 @@ from tabulate import tabulate
 
 from bench.measure.measurement import WITHIN
 from bench.measure.roofline import Ceiling
+from bench.plan.status import Status
 from bench.record.reader import KernelTotal
 from bench.record.result import Result
 from bench.report.terminal import TERMINAL, with_bars, with_best
@@ -35,13 +36,13 @@ def group_table(rows: Sequence[Result], style: str = "simple") -> str:
         parts.append(_filled([cells for _, cells in sorted(lines, key=lambda line: line[0])], style))
     if any(by_name_only(r) for r in timed):
         parts.append("  * scratch of more than a tenth of the matrix: in place by name only")
-    means = [r for r in rows if r.status == "ok" and not r.time_s_median and r.time_s_mean]
+    means = [r for r in rows if r.status == Status.OK and not r.time_s_median and r.time_s_mean]
     parts += [f"  mean {seconds(r.time_s_mean)}: {r.kernel} (no median known)" for r in means]
-    right = [r for r in rows if r.status == "ok" and not r.time_s_median and not r.time_s_mean]
+    right = [r for r in rows if r.status == Status.OK and not r.time_s_median and not r.time_s_mean]
     parts += [
         f"  right: {r.kernel} (largest error {_small(r.max_error)}, bound {_small(r.error_bound)})" for r in right
     ]
-    parts += [f"  {r.status}: {r.kernel}: {r.reason}" for r in rows if r.status != "ok"]
+    parts += [f"  {r.status}: {r.kernel}: {r.reason}" for r in rows if r.status != Status.OK]
     # In Markdown a line right below a table would be another row of it.
     return ("\n\n" if style == "github" else "\n").join(parts)
 
@@ -191,8 +192,8 @@ def totals_table(totals: Iterable[KernelTotal]) -> str:
         (
             t.kernel,
             str(sum(t.statuses.values())),
-            str(t.statuses.get("ok", 0)),
-            ", ".join(f"{count} {status}" for status, count in t.statuses.items() if status != "ok"),
+            str(t.statuses.get(Status.OK, 0)),
+            ", ".join(f"{count} {status}" for status, count in t.statuses.items() if status != Status.OK),
             f"{t.speedup:.3g}x [{t.speedup_min:.3g}, {t.speedup_max:.3g}]" if t.speedup is not None else "",
             _rate(t.roofline_pct),
         )

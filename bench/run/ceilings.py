@@ -11,6 +11,7 @@ from bench.measure.timing import now
 from bench.plan.case import Budget, Job, WorkerKey
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
+from bench.plan.status import Status
 from bench.run.pool import Execute
 
 #: Clocks and neighbours drift: an older ceiling is measured again.
@@ -45,7 +46,7 @@ class Ceilings:
         the baseline or by several kernels, then not they but the ceiling is wrong, and it bounds nothing.
         """
         problem = self._registry.problem(job.problem)
-        timed = [row for row in rows if row.status == "ok" and row.interval]
+        timed = [row for row in rows if row.status == Status.OK and row.interval]
         for need in self._stale(job, problem, timed):
             self._measure(need, job)
         for need in self._surpassed(job, problem, timed):
@@ -58,7 +59,7 @@ class Ceilings:
             else:
                 row.mistrust(excess.reason)
         for row in timed:
-            found = place(row, problem, self._bounds(job, problem, row)) if row.status == "ok" else None
+            found = place(row, problem, self._bounds(job, problem, row)) if row.status == Status.OK else None
             row.roofline = found if found and found.pct <= 100 * SLACK else None
 
     def _stale(self, job: Job, problem: Problem, rows: list[Measurement]) -> list[Need]:

@@ -9,6 +9,7 @@ import msgspec
 
 from bench.measure.measurement import BETWEEN, Measurement
 from bench.measure.stats import pooled_interval, speedup
+from bench.plan.status import Status
 
 
 def merge(runs: Sequence[Sequence[Measurement]], baseline: str | None) -> list[Measurement]:
@@ -35,7 +36,7 @@ def _groups(found: Sequence[Measurement]) -> list[list[float]]:
 
 def _merge(found: Sequence[Measurement], processes: int) -> Measurement:
     for number, one in enumerate(found, 1):
-        if one.status != "ok":
+        if one.status != Status.OK:
             where = "" if number == 1 else f"in process {number} of {processes}: "
             return msgspec.structs.replace(one, reason=where + one.reason)
     first = found[0]

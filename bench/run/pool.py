@@ -8,6 +8,7 @@ import msgspec
 
 from bench.measure.measurement import Measurement
 from bench.plan.case import Job, WorkerKey
+from bench.plan.status import Status
 from bench.run.process import Death, Worker
 from bench.run.worker import Reply
 
@@ -66,7 +67,7 @@ class Workers:
             for row in reply.rows:
                 row.attempt = attempt
             return reply.rows
-        if not reply.fresh and reply.status != "timeout":  # an earlier job may have been the cause
+        if not reply.fresh and reply.status != Status.TIMEOUT:  # an earlier job may have been the cause
             return self._survive(job, key, attempt + 1)
         if len(job.kernels) == 1:
             return [Measurement(kernel=job.kernels[0], status=reply.status, reason=reply.reason, attempt=attempt)]
@@ -80,13 +81,13 @@ class Workers:
     def _blamed(self, job: Job, death: Death, key: WorkerKey, attempt: int) -> Measurement:
         """The row of the kernel that was being called; one that crashed may have been another's victim."""
         assert death.kernel is not None
-        if death.status == "crashed":
+        if death.status == Status.CRASHED:
             return self._alone(job, death.kernel, death, key, attempt + 1)
         return Measurement(kernel=death.kernel, status=death.status, reason=death.reason, attempt=attempt)
 
     def _alone(self, job: Job, kernel: str, death: Death, key: WorkerKey, attempt: int) -> Measurement:
         (row,) = self._survive(msgspec.structs.replace(job, kernels=(kernel,)), key, attempt)
-        if row.status == "ok":
+        if row.status == Status.OK:
             why = f"measured alone, since in company the worker was lost ({death.reason})"
             row.disturbed = "; ".join(filter(None, (why, row.disturbed)))
         return row

@@ -17,6 +17,7 @@ from bench.measure.isa import environment
 from bench.measure.timing import now
 from bench.plan.case import Job, WorkerKey
 from bench.plan.errors import UsageError
+from bench.plan.status import Status
 from bench.run.worker import Reply, receive, send
 
 #: How often a worker at work is looked at: seldom enough not to disturb what it measures.
@@ -38,7 +39,7 @@ class Death(NamedTuple):
     """
 
     kernel: str | None
-    status: str
+    status: Status
     reason: str
     fresh: bool = True
 
@@ -94,7 +95,7 @@ class Worker:
         if reply.refused:
             raise UsageError(reply.refused)
         if reply.lost:
-            return Death(reply.lost[0], "crashed", reply.lost[1])
+            return Death(reply.lost[0], Status.CRASHED, reply.lost[1])
         return reply
 
     def _has_replied(self, seconds: float) -> bool:
@@ -108,7 +109,9 @@ class Worker:
         limit = job.timeout_s * (SET_UP_FACTOR if call.stage == "set-up" else 1)
         if now() - call.since_s <= limit:
             return None
-        return Death(job.kernels[call.contender], "timeout", f"{call.stage} took more than {limit:g} s; see --timeout")
+        return Death(
+            job.kernels[call.contender], Status.TIMEOUT, f"{call.stage} took more than {limit:g} s; see --timeout"
+        )
 
     def _greedy(self, job: Job) -> Death | None:
         """End a worker that takes the last of the memory, before the system has to choose somebody."""
@@ -120,7 +123,7 @@ class Worker:
             return None
         kernel, stage = self._caller(job)
         found = f"the process took {own / 1e9:.3g} GB, {available / 1e9:.2g} GB are left"
-        return Death(kernel, "oom", f"{stage}: {found}")
+        return Death(kernel, Status.OOM, f"{stage}: {found}")
 
     def _caller(self, job: Job) -> tuple[str | None, str]:
         call = self._board.read()
@@ -132,12 +135,12 @@ class Worker:
             code = self._process.wait(EXIT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            return Death(kernel, "crashed", f"{stage}: the process answers no more, and has not ended")
+            return Death(kernel, Status.CRASHED, f"{stage}: the process answers no more, and has not ended")
         how = signal.Signals(-code).name if code < 0 else f"the process ended with status {code}"
         if code == -signal.SIGKILL and memory.kills_by_system() > self._kills:
-            return Death(kernel, "oom", f"{stage}: killed by the system for want of memory")
+            return Death(kernel, Status.OOM, f"{stage}: killed by the system for want of memory")
         said = self._last_words()
-        return Death(kernel, "crashed", f"{stage}: {how}" + (f": {said}" if said else ""))
+        return Death(kernel, Status.CRASHED, f"{stage}: {how}" + (f": {said}" if said else ""))
 
     def _last_words(self) -> str:
         self._log.seek(0)

@@ -25,8 +25,9 @@ from bench.plan.case import Plan, PlannedJob, case_of, jobs
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
+from bench.plan.status import AGAINST, Status
 from bench.plan.suites import Suite
-from bench.record.result import AGAINST, Result, make_result
+from bench.record.result import Result, make_result
 from bench.record.store import Layer, Run, Store
 from bench.run.ceilings import Ceilings
 from bench.run.passes import merge
@@ -149,7 +150,7 @@ class Session:
 
 def _still_good(planned: PlannedJob, found: list[list[Measurement]]) -> PlannedJob | None:
     """The job without the kernels that have failed in an earlier process; None where none is left."""
-    bad = {measured.kernel for rows in found for measured in rows if measured.status != "ok"}
+    bad = {measured.kernel for rows in found for measured in rows if measured.status != Status.OK}
     kernels = tuple(name for name in planned.job.kernels if name not in bad)
     return (
         msgspec.structs.replace(planned, job=msgspec.structs.replace(planned.job, kernels=kernels)) if kernels else None

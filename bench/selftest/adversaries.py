@@ -5,26 +5,27 @@ from collections.abc import Iterator
 from bench.measure.device import devices_present
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job, WorkerKey
+from bench.plan.status import Status
 from bench.run.pool import Workers
 from bench.selftest.finding import Finding, Tick
 from bench.selftest.known import plugin
 
 PROBLEM, HONEST = "gemm/m256n256k256/f32/NN", "gemm/selftest.honest"
 #: Statuses that catch a cheat; where only the time gives it away, `wrong` cannot be asked for.
-CAUGHT = ("wrong", "mistrusted")
+CAUGHT = (Status.WRONG, Status.MISTRUSTED)
 EXPECTED = {
-    "cached": ("wrong",),
-    "only_when_changed": ("mistrusted",),
-    "in_set_up": ("wrong",),
-    "zeroes_input": ("wrong",),
+    "cached": (Status.WRONG,),
+    "only_when_changed": (Status.MISTRUSTED,),
+    "in_set_up": (Status.WRONG,),
+    "zeroes_input": (Status.WRONG,),
     "on_another_thread": CAUGHT,
     "returns_early": CAUGHT,
-    "out_of_bounds": ("wrong",),
+    "out_of_bounds": (Status.WRONG,),
 }
 ON_GPU = {"on_another_stream": CAUGHT}
 
 
-def expected() -> dict[str, tuple[str, ...]]:
+def expected() -> dict[str, tuple[Status, ...]]:
     """The cheats that can be tried here, and the statuses that each may end with."""
     return EXPECTED | (ON_GPU if "cuda" in devices_present() else {})
 
@@ -40,9 +41,9 @@ def check(tick: Tick) -> Iterator[Finding]:
         yield caught(cheat, honest, found, statuses)
 
 
-def caught(cheat: str, honest: Measurement, found: Measurement, statuses: tuple[str, ...]) -> Finding:
+def caught(cheat: str, honest: Measurement, found: Measurement, statuses: tuple[Status, ...]) -> Finding:
     """Whether the cheat has a status that says so, and no time."""
-    holds = honest.status == "ok" and found.status in statuses and not found.samples
+    holds = honest.status == Status.OK and found.status in statuses and not found.samples
     said = f"{found.status}: {found.reason}" if found.reason else found.status
-    beside = "" if honest.status == "ok" else f"; honest {honest.status}: {honest.reason}"
+    beside = "" if honest.status == Status.OK else f"; honest {honest.status}: {honest.reason}"
     return Finding(f"adversaries: {cheat.replace('_', ' ')}", said + beside, " or ".join(statuses), holds)

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from bench.measure.roofline import Ceiling
+from bench.plan.status import Status
 from bench.record.reader import KernelTotal
 from bench.record.result import Result
 from bench.report.tables import (
@@ -75,7 +76,7 @@ def test_the_baseline_is_named_in_the_title_and_marked_in_its_row():
     assert "baseline" in next(line for line in table if line.startswith("a.base"))
 
 
-@pytest.mark.parametrize("status", ["unsupported", "wrong", "oom", "timeout", "crashed", "failed", "mistrusted"])
+@pytest.mark.parametrize("status", sorted(set(Status) - {Status.OK}))
 def test_what_is_not_ok_is_named_with_its_reason_below_the_table(status):
     table = lines(timed("gemm/a.b"), result("gemm/a.bad", status=status, reason="because"))
     assert table[-1] == f"  {status}: gemm/a.bad: because"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from bench.plan.errors import UsageError
 from bench.plan.operation import Problem
+from bench.plan.status import Status
 from bench.record.foreign.node import Node, text_under
 from bench.record.foreign.source import (
     FindProblem,
@@ -122,7 +123,7 @@ def _why(state: Node) -> tuple[str, str]:
     """Why a state has no time: it was skipped by its benchmark, or it failed."""
     reason = text_under(state, "skip_reason").strip()
     failed = not reason or reason.startswith("Unexpected error")
-    return "failed" if failed else "unsupported", reason or "the file has no time for it"
+    return Status.FAILED if failed else Status.UNSUPPORTED, reason or "the file has no time for it"
 
 
 def _summaries(state: Node) -> dict[str, Node]:

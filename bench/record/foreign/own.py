@@ -4,11 +4,11 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from bench.plan.status import Status
 from bench.record.foreign.node import Node
 from bench.record.result import COLUMNS, SCHEMA, Result
 
 HINTS = get_type_hints(Result)
-STATUSES = ("ok", "unsupported", "wrong", "oom", "timeout", "crashed", "failed", "mistrusted")
 _TIMES = ("time_s_median", "time_s_min", "time_s_mean")
 #: Columns that no row of ours can be without.
 REQUIRED = (
@@ -40,8 +40,8 @@ def unsound(values: dict[str, Any]) -> tuple[str, str] | None:
     """The first column whose value no row of ours can have, and what is expected there."""
     if values.get("schema") != SCHEMA:
         return "schema", f"{SCHEMA}, which is what this kernelmark reads"
-    if values.get("status") not in STATUSES:
-        return "status", f"one of {', '.join(STATUSES)}"
+    if values.get("status") not in list(Status):
+        return "status", f"one of {', '.join(Status)}"
     if values.get("threads", 0) < 1:
         return "threads", "a count from 1"
     return next(((name, "seconds above 0") for name in _TIMES if (values.get(name) or 1.0) <= 0), None)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from bench.measure.measurement import WITHIN, Part
 from bench.measure.stats import median_interval, outliers
 from bench.plan.operation import Problem
+from bench.plan.status import Status
 from bench.record.result import COLUMNS, Result, finite
 
 #: The problem that a text is the id of, or None.
@@ -45,7 +46,7 @@ def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns:
     if problem is not None:
         known = {"op": problem.op, "problem": problem.id, "dtype": problem.dtype}
         known["layout"] = getattr(problem, "layout", "")
-    known |= {"run_id": "", "numerics": "", "threads": 1, "status": "ok", "reason": ""}
+    known |= {"run_id": "", "numerics": "", "threads": 1, "status": Status.OK, "reason": ""}
     return Result(**{**known, "kernel": f"{known['op']}/{kernel}", "provider": kernel.partition(".")[0], **columns})
 
 

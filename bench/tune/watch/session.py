@@ -7,6 +7,7 @@ from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
+from bench.plan.status import Status
 from bench.tune.inspect import InspectRow, launch_rows
 from bench.tune.watch.comparison import Comparison, compare
 from bench.tune.watch.emulator import emulate
@@ -64,7 +65,7 @@ class Session:
         except UsageError as error:
             yield f"not timed: {error}"
             return
-        self.good = rows[0].status == "ok"
+        self.good = rows[0].status == Status.OK
         named = (version, self.previous) if self.previous else (version,)
         names = {of: f"version {v.number}" for of, v in zip(self._comparison.ids, named, strict=False)}
         yield time_table(rows, names, self._problem)

@@ -7,6 +7,7 @@ from tabulate import tabulate
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval, speedup
 from bench.plan.operation import Problem
+from bench.plan.status import Status
 from bench.report.tables import seconds
 from bench.tune.inspect import InspectRow
 
@@ -56,10 +57,12 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
             "" if row is rows[0] else _against(row, rows[0]),
         )
         for row in rows
-        if row.status == "ok" and row.interval
+        if row.status == Status.OK and row.interval
     ]
     parts = [tabulate(cells, headers, disable_numparse=True, colalign=_ALIGN)] if cells else []
-    parts += [f"{row.status}: {names.get(row.kernel, row.kernel)}: {row.reason}" for row in rows if row.status != "ok"]
+    parts += [
+        f"{row.status}: {names.get(row.kernel, row.kernel)}: {row.reason}" for row in rows if row.status != Status.OK
+    ]
     return "\n".join(parts)
 
 

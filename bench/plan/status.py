@@ -1,0 +1,42 @@
+"""The statuses of a result: what each means, and whether it goes against the user."""
+
+from enum import StrEnum
+from typing import Self
+
+
+class Status(StrEnum):
+    """How a case ended. A result that is not `OK` has a reason and no rate.
+
+    meaning: a sentence for documentation and legends. against: whether the verdict goes against the kernel, so that a
+    run ends with exit status 1 and a pytest item fails; what neither is `OK` nor goes against it is an answer too.
+    """
+
+    meaning: str
+    against: bool
+
+    def __new__(cls, word: str, meaning: str, against: bool) -> Self:
+        status = str.__new__(cls, word)
+        status._value_, status.meaning, status.against = word, meaning, against
+        return status
+
+    OK = "ok", "The result is right before and after timing.", False
+    UNSUPPORTED = "unsupported", "The kernel, the device or the mode cannot take this problem.", False
+    WRONG = (
+        "wrong",
+        "The result differs from the float64 reference by more than the bound, is NaN or was not written, or the "
+        "kernel wrote elsewhere.",
+        True,
+    )
+    OOM = "oom", "Memory did not suffice, or the process was about to take the last of it.", False
+    TIMEOUT = "timeout", "One call took longer than --timeout.", True
+    CRASHED = "crashed", "The kernel's process ended; the reason names the signal and the stage.", True
+    FAILED = "failed", "The kernel raised an exception.", True
+    MISTRUSTED = (
+        "mistrusted",
+        "The kernel was faster than the measured limits of the machine, or was seen to spare itself the work.",
+        True,
+    )
+
+
+#: The statuses that go against the user.
+AGAINST = frozenset(status for status in Status if status.against)
