@@ -1,8 +1,10 @@
-"""Finding kernels: the folder `kernels`, installed packages' entry points, and files given with --plugin."""
+"""Finding kernels: the folder `kernels`, installed packages' entry points, and files given with --plugin.
+
+Below `kernels/<operation>/` every module is imported, in subfolders too, unless its name begins with an underscore.
+"""
 
 import importlib
 import importlib.util
-import pkgutil
 import sys
 import traceback
 from collections.abc import Iterable
@@ -63,12 +65,20 @@ def _import_kernels() -> None:
         )
     for folder in sorted(beside.iterdir()):
         if (folder / "problem.py").is_file():
-            names = [m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_")]
-            for name in ["problem", *sorted(set(names) - {"problem"})]:
+            for file in [folder / "problem.py", *_declaring(folder)]:
                 try:
-                    importlib.import_module(f"kernels.{folder.name}.{name}")
+                    importlib.import_module(".".join(file.relative_to(beside.parent).with_suffix("").parts))
                 except (Exception, SystemExit) as error:
-                    raise UsageError(_where(error, folder / f"{name}.py")) from None
+                    raise UsageError(_where(error, file)) from None
+
+
+def _declaring(folder: Path) -> list[Path]:
+    """The modules of an operation that may declare kernels, those of subfolders among them."""
+
+    def private(file: Path) -> bool:
+        return any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
+
+    return sorted(file for file in folder.rglob("*.py") if not private(file))
 
 
 def load_plugin(path: Path) -> None:

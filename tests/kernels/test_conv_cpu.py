@@ -16,11 +16,12 @@ from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.run.job import run_job
-from kernels.conv import _columns_plan, winograd
-from kernels.conv._direct_phases import phases
 from kernels.conv._shape import shape
 from kernels.conv._winograd import F2, F4
-from kernels.conv.cpu import pointwise
+from kernels.conv.columns import _plan as _columns_plan
+from kernels.conv.columns.cpu import pointwise
+from kernels.conv.direct._phases import phases
+from kernels.conv.winograd import cpu as winograd
 
 DRAWN = 210
 ENOUGH = 25  # sets that each kernel has to take in each direction and layout that it declares
@@ -170,7 +171,9 @@ def test_blas_has_its_threads_back_after_a_launch(kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", OURS)
 def test_a_launch_neither_compiles_nor_allocates(kernel: str) -> None:
-    from kernels.conv import _columns, _direct, _winograd_loops
+    from kernels.conv.columns import _loops as _columns
+    from kernels.conv.direct import _loops as _direct
+    from kernels.conv.winograd import _loops as _winograd_loops
 
     def compiled() -> list[int]:
         modules = (_columns, _direct, _winograd_loops)

@@ -17,11 +17,11 @@ from bench.measure.operands import logical
 from bench.plan.discovery import discover
 from bench.plan.dtypes import numpy_dtype
 from bench.plan.errors import Unsupported
-from kernels.conv import _cudnn
-from kernels.conv import cudnn as declared
+from kernels.conv.vendor import _cudnn
+from kernels.conv.vendor import cudnn as declared
 
 REGISTRY = discover()
-KERNELS = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernels.conv.cudnn"]
+KERNELS = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernels.conv.vendor.cudnn"]
 SHAPES = (
     "n2c4h5w7k6r3s3/{}/{}/{}",
     "n2c4h9w8k6r3s3pad1stride2x1/{}/{}/{}/g2",

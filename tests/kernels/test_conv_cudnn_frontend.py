@@ -14,7 +14,7 @@ from column_major import array
 
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
-from kernels.conv import cudnn_frontend
+from kernels.conv.vendor import cudnn_frontend
 
 REGISTRY = discover()
 KERNELS = {kernel.name: kernel for kernel in REGISTRY.kernels.values() if kernel.provider == "cudnn_frontend"}

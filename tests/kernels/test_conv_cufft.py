@@ -18,7 +18,7 @@ from column_major import array
 
 from bench.measure.operands import logical
 from bench.plan.discovery import discover
-from kernels.conv import _cufft, cufft
+from kernels.conv.vendor import _cufft, cufft
 from kernels.gemm import _cublas
 
 REGISTRY = discover()

@@ -16,7 +16,7 @@ from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.run.job import run_job
-from kernels.conv import _planes, _spectra, _tiling, _transforms
+from kernels.conv.fft import _planes, _spectra, _tiling, _transforms
 
 KERNELS = ("conv/pyfftw.full", "conv/pyfftw.tiled")
 DIRECTIONS, LAYOUTS = ("fprop", "dgrad", "wgrad"), ("nchw", "nhwc")

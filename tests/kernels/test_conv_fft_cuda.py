@@ -10,8 +10,8 @@ from bench.emulator.sweep import Case, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.registry import CudaKernel
 from kernelmark import Scratch
-from kernels.conv._fft_tiles import cuts, frequencies
-from kernels.conv.fft_cuda import executed, executed_fused
+from kernels.conv.fft._tiles import cuts, frequencies
+from kernels.conv.fft.cuda import executed, executed_fused
 
 REGISTRY = discover()
 DIRECTIONS = ("fprop", "dgrad", "wgrad")

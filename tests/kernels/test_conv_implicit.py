@@ -8,7 +8,7 @@ from bench.emulator.build import missing_tool
 from bench.emulator.sweep import Case, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, Scratch
-from kernels.conv._implicit import masked, product, slices, taps
+from kernels.conv.implicit._product import masked, product, slices, taps
 
 REGISTRY = discover()
 DIRECTIONS = ("fprop", "dgrad", "wgrad")

@@ -81,7 +81,7 @@ def test_threads_hold_whatever_another_kernel_has_set(torch, threads: int) -> No
 
 
 def test_what_c_code_prints_is_caught_and_what_follows_is_not(capfd: pytest.CaptureFixture[str]) -> None:
-    from kernels.conv._torch import _printed
+    from kernels.conv.vendor._torch import _printed
 
     def fail() -> None:
         os.write(1, b"lost")

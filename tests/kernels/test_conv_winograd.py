@@ -11,7 +11,7 @@ from bench.measure.compile import compile_cubin
 from bench.measure.occupancy import occupancy
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, KernelCall, Scratch
-from kernels.conv._winograd_cuda import view
+from kernels.conv.winograd._cuda import view
 
 REGISTRY = discover()
 NAMES = ("winograd", "winograd4")

@@ -114,14 +114,19 @@ def checkout(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "number"), [("import no_such_module\n", 1), ("\ndef (:\n", 2)])
-def test_a_broken_file_among_the_kernels_is_named_with_its_line(checkout, refused, text, number):
-    path = checkout / "kernels" / "copy" / "mine.py"
+@pytest.mark.parametrize("name", ["mine.py", "idea/mine.py"])
+def test_a_broken_file_among_the_kernels_is_named_with_its_line(checkout, refused, name, text, number):
+    path = checkout / "kernels" / "copy" / name
+    path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     assert refused("list", PYTHONPATH=str(checkout)).startswith(f"kernelmark: {path}, line {number}: ")
 
 
-def test_files_that_begin_with_an_underscore_are_not_discovered(checkout, kernelmark):
-    (checkout / "kernels" / "copy" / "_mine.py").write_text("import no_such_module\n")
+@pytest.mark.parametrize("name", ["_mine.py", "idea/_mine.py", "_idea/mine.py"])
+def test_files_and_folders_that_begin_with_an_underscore_are_not_discovered(checkout, kernelmark, name):
+    path = checkout / "kernels" / "copy" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("import no_such_module\n")
     assert kernelmark("list", PYTHONPATH=str(checkout)).returncode == 0
 
 

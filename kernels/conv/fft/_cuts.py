@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kernels.conv._tiling import Axis, Tiling
+from kernels.conv.fft._tiling import Axis, Tiling
 from kernels.conv.problem import ConvProblem
 
 

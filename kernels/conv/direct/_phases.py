@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array
-from kernels.conv._columns_plan import split
-from kernels.conv._direct_plan import AT_ONCE, Border, Item, Plan, grid, line, panels
 from kernels.conv._shape import Shape
+from kernels.conv.columns._plan import split
+from kernels.conv.direct._plan import AT_ONCE, Border, Item, Plan, grid, line, panels
 
 
 class Phase(NamedTuple):

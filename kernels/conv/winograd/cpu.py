@@ -6,8 +6,8 @@ import numpy as np
 
 from kernelmark import Launch, kernel
 from kernels._threads import in_bands
-from kernels.conv._columns_plan import NARROW, split
 from kernels.conv._winograd import F2, F4, Transforms
+from kernels.conv.columns._plan import NARROW, split
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 HELD = 2**21  # elements of transformed operands, the input's and the output's, that a thread has at a time
@@ -119,9 +119,9 @@ def _inside(g: Tiling, phase: int) -> tuple[int, int, int]:
 
 def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     from kernels._numba import bind
-    from kernels.conv import _winograd_loops as loops
     from kernels.conv._blas import address, alone
-    from kernels.conv._winograd_lines import LANES
+    from kernels.conv.winograd import _loops as loops
+    from kernels.conv.winograd._lines import LANES
 
     g = tiling(problem, m, LANES)
     items, side, threads = _cut(g, problem.n, x.threads), m + 2, x.threads

@@ -16,7 +16,7 @@ _FFTW: dict[str, Any] = {
 
 
 def _executed(problem: ConvProblem, tiling: str) -> int:
-    from kernels.conv import _tiling
+    from kernels.conv.fft import _tiling
 
     return _tiling.executed(problem, getattr(_tiling, tiling)(problem))
 
@@ -24,8 +24,8 @@ def _executed(problem: ConvProblem, tiling: str) -> int:
 @kernel("conv", executed=lambda p: _executed(p, "whole"), **_FFTW)
 def full(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of whole images and of filters as large, CGEMM for each frequency."""
-    from kernels.conv._spectra import spectral
-    from kernels.conv._tiling import whole
+    from kernels.conv.fft._spectra import spectral
+    from kernels.conv.fft._tiling import whole
 
     return spectral(problem, x, whole(problem))
 
@@ -33,7 +33,7 @@ def full(problem: ConvProblem, x: ConvOperands) -> Launch:
 @kernel("conv", executed=lambda p: _executed(p, "cheapest"), **_FFTW)
 def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of overlapping tiles, CGEMM for each frequency; the tile's side chosen by a model of cost."""
-    from kernels.conv._spectra import spectral
-    from kernels.conv._tiling import cheapest
+    from kernels.conv.fft._spectra import spectral
+    from kernels.conv.fft._tiling import cheapest
 
     return spectral(problem, x, cheapest(problem))

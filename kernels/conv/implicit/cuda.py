@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
-from kernels.conv._implicit import blocks, call, gathered_rows, masked, most_blocks, product, slices, supports
+from kernels.conv.implicit._product import blocks, call, gathered_rows, masked, most_blocks, product, slices, supports
 from kernels.conv.problem import ConvProblem
 from kernels.gemm import tensorcore
 from kernels.gemm.ladder import MIDDLE, SMALL, WIDE, stages_bytes, tiles

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from kernels.conv._tiling import good_size
+from kernels.conv.fft._tiling import good_size
 from kernels.conv.problem import ConvProblem, Pad
 
 _SIDES = (16, 24, 32, 48, 64, 96, 128)

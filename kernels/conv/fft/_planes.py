@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from kernelmark import Array
 from kernels._numba import jit
-from kernels.conv._cuts import Cut
+from kernels.conv.fft._cuts import Cut
 
 
 def _call(_context: Any, function: Any, plan: Any, source: Any, target: Any) -> Any:

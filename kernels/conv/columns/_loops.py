@@ -1,6 +1,6 @@
 """Convolution as products with columns: blocks of them are formed, multiplied and forgotten while they are in cache.
 
-Each function does the items `start:stop` of a plan (`_columns_plan.py`) on one thread, `columns` being its scratch.
+Each function does the items `start:stop` of a plan (`_plan.py`) on one thread, `columns` being its scratch.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels._numba import jit
 from kernels.conv._blas import multiply
-from kernels.conv._columns_copy import gather, scatter
+from kernels.conv.columns._copy import gather, scatter
 
 
 @jit

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels._numba import jit
 from kernels.conv._blas import multiply
-from kernels.conv._winograd_lines import LANES, filters, inputs, outputs
+from kernels.conv.winograd._lines import LANES, filters, inputs, outputs
 
 
 @jit

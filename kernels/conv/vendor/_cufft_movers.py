@@ -5,7 +5,7 @@ Numbers that the compiler knows make the divisions cheap, by which a thread find
 
 from string import Template
 
-from kernels.conv._cufft import Cut
+from kernels.conv.vendor._cufft import Cut
 
 THREADS = 256
 

@@ -1,7 +1,7 @@
 """Direct convolution as sums over tables: offsets tell what an output adds up, and no columns are formed.
 
 All three directions are out[row, lane] = sum over t of b[rows[row] + steps[t]] v[t, lane], where `b` is an image
-between zeros, and `v` the other operand in panels of WIDTH lanes (`_direct_plan.py` says which is which).
+between zeros, and `v` the other operand in panels of WIDTH lanes (`_plan.py` says which is which).
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -9,7 +9,7 @@ between zeros, and `v` the other operand in panels of WIDTH lanes (`_direct_plan
 import numpy as np
 
 from kernels._numba import jit
-from kernels.conv._direct_tile import ROWS, WIDTH, add_products
+from kernels.conv.direct._tile import ROWS, WIDTH, add_products
 from kernels.transpose._blocks import block, width
 
 SIDE = width(4)  # of a block that is transposed in registers
@@ -73,7 +73,7 @@ def _scatter(to, source, base, places, lane, lanes, steps):
 
 @jit
 def sums(out, b, v, held, rows, steps, targets, lane, items, start, stop):
-    """Items as in `_direct_plan.py`."""
+    """Items as in `_plan.py`."""
     for item in range(start, stop):
         r0, r1, t0, t1, at_b, at_v, at_out, lanes, images, next_b, next_v = items[item]
         tiles = (r1 - r0 + ROWS - 1) // ROWS

@@ -2,7 +2,8 @@
 
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
 from kernels._cuda import GRID_LIMIT, ceil_div
-from kernels.conv._winograd_cuda import (
+from kernels.conv.problem import ConvProblem
+from kernels.conv.winograd._cuda import (
     CHANNELS,
     DOMAIN,
     TILES,
@@ -14,7 +15,6 @@ from kernels.conv._winograd_cuda import (
     transformed,
     view,
 )
-from kernels.conv.problem import ConvProblem
 from kernels.gemm.ladder import MIDDLE, SMALL, stages_bytes, tiles, warps
 
 PACK = 4  # floats that the products move at once

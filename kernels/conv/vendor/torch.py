@@ -45,7 +45,7 @@ def conv2d(problem: ConvProblem, x: ConvOperands) -> Launch:
     (`out=` does the same). Channels-last operands are channels-last tensors. A call includes what oneDNN does to have
     operands in its own blocked layout.
     """
-    from kernels.conv._torch import convolution, implementation
+    from kernels.conv.vendor._torch import convolution, implementation
 
     launch = convolution(problem, x)
     known = _implementations()

@@ -7,11 +7,11 @@ import numpy as np
 from kernelmark import Array, Launch
 from kernels._numba import bind
 from kernels._threads import in_bands
-from kernels.conv import _direct as loops
-from kernels.conv._direct_phases import image_gradient
-from kernels.conv._direct_plan import Border, Plan, filter_gradient, forward
-from kernels.conv._direct_tile import ROWS, WIDTH
 from kernels.conv._shape import shape
+from kernels.conv.direct import _loops as loops
+from kernels.conv.direct._phases import image_gradient
+from kernels.conv.direct._plan import Border, Plan, filter_gradient, forward
+from kernels.conv.direct._tile import ROWS, WIDTH
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 #: Which operand is b, v and the output.

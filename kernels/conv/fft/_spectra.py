@@ -14,10 +14,10 @@ from kernelmark import Array, Launch
 from kernels._numba import bind
 from kernels._threads import in_bands
 from kernels.conv._blas import alone
-from kernels.conv._cuts import Cut, cut
-from kernels.conv._planes import forward, inverse
-from kernels.conv._tiling import Tiling
-from kernels.conv._transforms import Transform, transform
+from kernels.conv.fft._cuts import Cut, cut
+from kernels.conv.fft._planes import forward, inverse
+from kernels.conv.fft._tiling import Tiling
+from kernels.conv.fft._transforms import Transform, transform
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 #: Bytes of a batch of tiles: with its spectra it stays in a second-level cache.

@@ -1,4 +1,4 @@
-"""Convolution on the CPU by products with columns (im2col), and directly."""
+"""Convolution on the CPU by products with columns (im2col)."""
 
 from kernelmark import Launch, kernel
 from kernels._threads import in_bands
@@ -16,21 +16,21 @@ from kernels.conv.problem import ConvOperands, ConvProblem
 def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Columns formed in cache, block by block, and multiplied by the BLAS under SciPy; none for 1x1 filters."""
     from kernels._numba import bind
-    from kernels.conv import _columns, _columns_plan
     from kernels.conv._blas import address, alone
     from kernels.conv._shape import shape
+    from kernels.conv.columns import _loops, _plan
 
     g, plain = shape(problem), pointwise(problem)
     name = {"fprop": "forward", "dgrad": "image_gradient", "wgrad": "filter_gradient"}[problem.direction]
-    plan: _columns_plan.Plan = getattr(_columns_plan, name)(g, plain, x.threads)
-    x.chose(pixels=plan.step, depth=_columns_plan.depth(plan.blocks))
+    plan: _plan.Plan = getattr(_plan, name)(g, plain, x.threads)
+    x.chose(pixels=plan.step, depth=_plan.depth(plan.blocks))
     flat = [array.reshape(-1) for array in (x.x, x.w, x.y)]
     steps = () if problem.direction == "fprop" else (plan.step,)
 
     def band(start: int, stop: int) -> Launch:
         columns = x.scratch((0 if plain else plan.columns,), "f32")
         tables = (plan.items, plan.blocks, *steps)
-        return bind(getattr(_columns, name), address(), *flat, columns, g, plain, *tables, start, stop)
+        return bind(getattr(_loops, name), address(), *flat, columns, g, plain, *tables, start, stop)
 
     return alone(in_bands(len(plan.items), x.threads, band), x.threads)
 
@@ -38,11 +38,3 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
 def pointwise(problem: ConvProblem) -> bool:
     """Whether each pixel of the output meets one of the image, in order."""
     return (problem.r, problem.s, problem.pad, problem.stride) == (1, 1, 0, 1)
-
-
-@kernel("conv", provider="numba", device="cpu", dtypes=("f32",), modules=("numba",), threaded=True)
-def direct(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Direct: tiles of sums in vector registers, each step found through tables of offsets; no columns formed."""
-    from kernels.conv._direct_stages import stages
-
-    return stages(problem, x)

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from kernelmark import Launch, kernel
 from kernels._cuda import INT_LIMIT
-from kernels.conv._cufft import Cut, Cuts, cheapest, cuts, executed, whole
-from kernels.conv._cufft_movers import THREADS, blocks, cut_source, paste_source
 from kernels.conv.problem import ConvOperands, ConvProblem
+from kernels.conv.vendor._cufft import Cut, Cuts, cheapest, cuts, executed, whole
+from kernels.conv.vendor._cufft_movers import THREADS, blocks, cut_source, paste_source
 from kernels.gemm import _cublas
 
 Sides = tuple[int, int]

@@ -8,7 +8,7 @@ import numpy as np
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
 from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.conv._geometry import elements, fits_ints, geometry
-from kernels.conv._products import ENTRY, Pass, Product, columns, height, leading, passes, pointwise, product
+from kernels.conv.columns._products import ENTRY, Pass, Product, columns, height, leading, passes, pointwise, product
 from kernels.conv.problem import ConvProblem
 from kernels.gemm.ladder import NARROW, PACK, SMALL, stages_bytes, warps
 

@@ -6,7 +6,7 @@
 | dgrad | pixels of x | filters and taps | channels | y | w |
 | wgrad | channels and taps | pixels of y | filters | x | y |
 
-`_direct_phases.py` has dgrad.
+`_phases.py` has dgrad.
 """
 
 from itertools import product
@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array
-from kernels.conv._columns_plan import split
 from kernels.conv._shape import Shape
+from kernels.conv.columns._plan import split
 
 AT_ONCE = 256  # rows of sums that one item holds
 
@@ -66,7 +66,7 @@ class Item(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What the loops of `_direct.py` take. `lanes`: the stride between two of them, in v's source and in the output."""
+    """What the loops of `_loops.py` take. `lanes`: the stride between two of them, in v's source and in the output."""
 
     border: Border
     rows: Array

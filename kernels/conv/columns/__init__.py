@@ -1,0 +1,1 @@
+"""Convolution as products with matrices of columns (im2col)."""

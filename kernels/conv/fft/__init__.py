@@ -1,0 +1,1 @@
+"""Convolution by the spectra of overlapping tiles (overlap-save)."""

@@ -1,0 +1,1 @@
+"""Convolution as an implicit product of matrices: columns that are never stored."""

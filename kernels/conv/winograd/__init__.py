@@ -1,0 +1,1 @@
+"""Winograd's minimal filtering of 3 x 3 filters."""
