@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from bench.plan.errors import UsageError
+from bench.plan.modes import TIMED, Mode
 from bench.plan.status import AGAINST, Status
 
 DEFAULT_SUITES = ["smoke", "founding"]
@@ -94,7 +95,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--km-device", choices=["auto", "cpu", "cuda"], default="auto", help="where to measure [auto]")
     group.addoption("--km-plugin", action="append", default=[], metavar="FILE.py", help="a file that registers kernels")
     group.addoption("--km-db", metavar="FILE", help="the store [$XDG_DATA_HOME/kernelmark/results.db]")
-    group.addoption("--km-mode", choices=["cold", "hot", "graph"], default="cold", help="caches, or CUDA graphs [cold]")
+    group.addoption("--km-mode", choices=TIMED, default=Mode.COLD.value, help="caches, or CUDA graphs [cold]")
     group.addoption("--km-threads", metavar="N,..", help="CPU thread counts [all]")
     group.addoption("--km-isa", metavar="SET,..", help="instruction sets: sse, avx, avx2, avx512 [the libraries']")
     group.addoption("--km-no-ceilings", action="store_true", help="do not measure this machine's limits")
@@ -133,7 +134,7 @@ class Bridge:
         self._plan = Plan(
             devices=choose_devices(config.getoption("km_device")),
             kernels=tuple(config.getoption("km_kernels")),
-            mode=config.getoption("km_mode"),
+            mode=Mode(config.getoption("km_mode")),
             threads=thread_counts("--km-threads", threads) if threads else (cpu_count(),),
             isas=choose_isas(config.getoption("km_isa")),
             plugins=tuple(str(Path(plugin).absolute()) for plugin in config.getoption("km_plugin")),

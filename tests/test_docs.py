@@ -12,6 +12,7 @@ import pytest
 from bench.cli import listing, options
 from bench.measure.machine import module_missing
 from bench.plan.discovery import discover
+from bench.plan.modes import TIMED, Mode
 from bench.plan.status import AGAINST, Status
 from bench.record.result import COLUMNS
 
@@ -173,6 +174,13 @@ def test_every_status_is_described_in_its_own_words():
     rows = table("statuses.md", "status", "what happened", "goes against the kernel")
     assert [(name, meaning) for name, meaning, _ in rows] == [(status, status.meaning) for status in Status]
     assert {name for name, _, against in rows if against == "yes"} == AGAINST
+
+
+def test_every_mode_is_explained_and_one_that_a_row_can_have():
+    (modes,) = (row[2] for row in table("columns.md", "column", "unit") if row[0] == "mode")
+    assert set(re.findall(r"\w+", modes)) >= set(Mode)
+    for page in (DOCS / "measurement.md", ROOT / "README.md"):
+        assert [mode for mode in TIMED if f"`{mode}`" not in page.read_text()] == [], page
 
 
 def test_every_exit_code_is_explained():

@@ -6,6 +6,7 @@ from bench.measure.machine import module_missing
 from bench.measure.stats import MIN_SAMPLES
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
+from bench.plan.modes import Mode
 from bench.run.job import run_job
 
 pytestmark = pytest.mark.gpu
@@ -79,21 +80,21 @@ def test_every_cuda_kernel_is_right_on_the_device(problems: tuple[str, ...], dty
     complaints = []
     for problem in (text.format(dtype=dtype) for text in problems):
         kernels = _cuda_kernels(problem, "cuda." if launcher == "pycuda" else "")
-        job = Job(problem, kernels, "hot", (), 0, Budget(), threads=1, launcher=launcher, timed=False)
+        job = Job(problem, kernels, Mode.VERIFY, (), 0, Budget(), threads=1, launcher=launcher)
         bad = [found for found in run_job(job) if found.status not in ("ok", "unsupported")]
         complaints += [f"{found.kernel} on {problem}: {found.reason}" for found in bad]
     assert not complaints
 
 
-@pytest.mark.parametrize("mode", ["cold", "hot", "graph"])
-def test_cuda_kernels_and_the_cpu_baseline_are_timed_in_turn(mode: str) -> None:
+@pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT, Mode.GRAPH])
+def test_cuda_kernels_and_the_cpu_baseline_are_timed_in_turn(mode: Mode) -> None:
     problem = "gemm/m256n256k256/f32/NT"
     kernels = ("gemm/numpy.matmul", *_cuda_kernels(problem))
     job = Job(problem, kernels, mode, (), 0, Budget(max_time_s=0.2), threads=2, baseline=kernels[0])
     for measured in run_job(job):
-        if mode == "graph" and measured.kernel == kernels[0]:
+        if mode == Mode.GRAPH and measured.kernel == kernels[0]:
             assert measured.status == "unsupported"
             continue
         assert measured.status == "ok", f"{measured.kernel}: {measured.reason}"
         assert len(measured.samples) >= MIN_SAMPLES
-        assert mode == "graph" or measured.kernel == kernels[0] or measured.ratio is not None
+        assert mode == Mode.GRAPH or measured.kernel == kernels[0] or measured.ratio is not None

@@ -117,12 +117,13 @@ def million_cases() -> Bar:
 def known_duration() -> Bar:
     """A plug-in that waits exactly 2.000 ms."""
     from bench.plan.case import Budget, Job
+    from bench.plan.modes import Mode
     from bench.run.job import run_job
 
     with tempfile.TemporaryDirectory() as folder:
         plugin = Path(folder, "spin.py")
         plugin.write_text(SPIN)
-        job = Job("copy/m64n64/f32", ("copy/spin.wait",), "hot", (str(plugin),), 0, Budget(), threads=1)
+        job = Job("copy/m64n64/f32", ("copy/spin.wait",), Mode.HOT, (str(plugin),), 0, Budget(), threads=1)
         (measured,) = run_job(job)
     assert measured.interval is not None, measured.reason
     error = measured.interval.median / 2e-3 - 1
@@ -133,6 +134,7 @@ def overhead() -> Bar:
     """Wall time of a warm run less set-up, drawing, verifying and measuring, a case."""
     from bench.plan.case import Plan
     from bench.plan.discovery import discover
+    from bench.plan.modes import Mode
     from bench.plan.suites import load_suite
     from bench.record.store import Store
     from bench.run import job as job_module
@@ -157,7 +159,7 @@ def overhead() -> Bar:
         path = Path(folder, "overhead.toml")
         path.write_text(suite_text)
         suite = load_suite(path, registry)
-        plan = Plan(devices=("cpu",), mode="hot", max_time_s=0.005)
+        plan = Plan(devices=("cpu",), mode=Mode.HOT, max_time_s=0.005)
         store = Store(Path(folder, "results.db"))
         session = Session(store, [suite], plan, lambda job, key: job_module.run_job(job))
         run_suites(session, [suite], registry, plan, lambda result: None)  # warm
@@ -184,9 +186,10 @@ def overhead() -> Bar:
 def bare_loop() -> Iterator[Bar]:
     """NumPy NT's hot median against bare loops in a process of their own, just before and after; best of three."""
     from bench.plan.case import Budget, Job
+    from bench.plan.modes import Mode
     from bench.run.job import run_job
 
-    job = Job(FOUNDING, ("gemm/numpy.matmul",), "hot", (), 0, Budget(max_time_s=5.0), threads=_cpus())
+    job = Job(FOUNDING, ("gemm/numpy.matmul",), Mode.HOT, (), 0, Budget(max_time_s=5.0), threads=_cpus())
     tries = []
     for _ in range(3):
         before = _bare()
@@ -240,10 +243,11 @@ def _shares_of_copy(m: int) -> list[float]:
 
 def _hot(problem: str, *kernels: str, max_time_s: float = 3.0) -> list[Any]:
     from bench.plan.case import Budget, Job
+    from bench.plan.modes import Mode
     from bench.plan.status import Status
     from bench.run.job import run_job
 
-    rows = run_job(Job(problem, kernels, "hot", (), 0, Budget(max_time_s), threads=2, baseline=kernels[0]))
+    rows = run_job(Job(problem, kernels, Mode.HOT, (), 0, Budget(max_time_s), threads=2, baseline=kernels[0]))
     for row in rows:
         assert row.status == Status.OK, f"{row.kernel}: {row.reason}"
     return rows

@@ -53,10 +53,11 @@ def _ours(problem: str) -> list[str]:
 def _hot(problem: str, baseline: str, *kernels: str) -> list[Any]:
     """The rows, those of `kernels` with their ratios to the baseline."""
     from bench.plan.case import Budget, Job
+    from bench.plan.modes import Mode
     from bench.plan.status import Status
     from bench.run.job import run_job
 
-    rows = run_job(Job(problem, (baseline, *kernels), "hot", (), 0, Budget(3.0), threads=2, baseline=baseline))
+    rows = run_job(Job(problem, (baseline, *kernels), Mode.HOT, (), 0, Budget(3.0), threads=2, baseline=baseline))
     for row in rows:
         assert row.status == Status.OK, f"{row.kernel}: {row.reason}"
     return rows

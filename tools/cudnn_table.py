@@ -17,6 +17,7 @@ from bench.measure.machine import module_missing
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
+from bench.plan.modes import Mode
 from bench.plan.status import Status
 from bench.run.job import run_job
 
@@ -51,7 +52,7 @@ def probe(pattern: str = "conv/cudnn", forms: Iterable[tuple[str, str, str]] = F
             text = f"conv/{SHAPES[shape]}/{dtype}/{layout}/{direction}"
             problem = registry.problem(text)
             kernels = [k for k in registry.kernels.values() if k.id.startswith(pattern) and k.outside(problem) is None]
-            job = Job(text, tuple(k.id for k in kernels), "hot", (), 0, Budget(), threads=1, timed=False)
+            job = Job(text, tuple(k.id for k in kernels), Mode.VERIFY, (), 0, Budget(), threads=1)
             rows = run_job(job) if kernels else []
             found += [_answer(row, direction, f"{shape} {dtype} {layout}") for row in rows]
     return found

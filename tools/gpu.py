@@ -30,6 +30,7 @@ from bench.measure.timing import CpuClock
 from bench.plan.case import Plan
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
+from bench.plan.modes import Mode
 from bench.plan.status import AGAINST
 from bench.plan.suites import find_suite
 from bench.record.store import Store
@@ -88,7 +89,7 @@ def _verify(store: Store, launcher: str, module: str) -> tuple[str, int]:
     if missing := module_missing(module):
         return f"{launcher}: not verified, {missing}", 0
     kernels = () if launcher == "cuda-core" else ("*/cuda.*",)
-    session = _run(store, Plan(("cuda",), kernels, launcher=launcher, timed=False))
+    session = _run(store, Plan(("cuda",), kernels, launcher=launcher, mode=Mode.VERIFY))
     rows = [result for result, _ in store.results(session.run_id)]
     bad = [f"  {r.status}: {r.kernel} on {r.problem}: {r.reason}" for r in rows if r.status in AGAINST]
     print("\n".join([f"{launcher}: {summary(rows)}", *bad]))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
+from bench.plan.modes import Mode
 from bench.plan.status import Status
 from bench.run.job import run_job
 
@@ -135,7 +136,7 @@ def _across(bar: Bar) -> dict[str, Any]:
 
 
 def _job(problem: str, kernels: tuple[str, ...], baseline: str | None = None) -> Job:
-    return Job(problem, kernels, "hot", (), 0, BUDGET, threads=1, baseline=baseline)
+    return Job(problem, kernels, Mode.HOT, (), 0, BUDGET, threads=1, baseline=baseline)
 
 
 def _right(row: Measurement) -> Measurement:

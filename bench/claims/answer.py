@@ -14,6 +14,7 @@ from bench.claims.problems import entries, missing_here
 from bench.claims.verdict import Found, judge, judged
 from bench.measure.device import cpu_count
 from bench.plan.discovery import discover
+from bench.plan.modes import Mode
 from bench.plan.registry import Registry
 from bench.record.store import Store
 
@@ -59,7 +60,7 @@ def claims_rows(
     asked = {claim.experiment: experiment(claim) for claim in chosen}
     wanted = {layer.entry.problem.id for e in asked.values() for layer in entries(e, known)}
     rows = [r for run_id in run_ids for r, _ in store.results(run_id) if r.problem in wanted]
-    found = {name: gather(store, known, e, rows, "cold" if here else "") for name, e in asked.items()}
+    found = {name: gather(store, known, e, rows, Mode.COLD if here else "") for name, e in asked.items()}
     return [answer(claim, asked[claim.experiment], found[claim.experiment], paid, here) for claim in chosen]
 
 

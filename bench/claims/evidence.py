@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from bench.claims.catalog import Experiment
 from bench.claims.problems import Layered, chosen, entries, matches, plan
 from bench.measure.stats import pooled_interval, speedup
-from bench.plan.case import VERIFY, PlannedJob, case_of, jobs
+from bench.plan.case import PlannedJob, case_of, jobs
 from bench.plan.dtypes import precision
+from bench.plan.modes import Mode
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.plan.status import Status
@@ -136,7 +137,7 @@ def gather(
     groups: dict[tuple[Any, ...], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for r in results:
         asked = r.problem in wanted and r.isa in experiment.isas and matches(r.kernel, experiment.kernels)
-        if asked and r.mode != VERIFY and mode in ("", r.mode):
+        if asked and r.mode != Mode.VERIFY and mode in ("", r.mode):
             groups[r.problem, r.threads, r.isa, r.mode][r.run_id].append(r)
     best = (max(reversed(runs.values()), key=partial(_rank, experiment)) for runs in groups.values())
     return Evidence(store, experiment, layers, (r for found in best for r in found))

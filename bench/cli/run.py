@@ -10,6 +10,7 @@ import click
 from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, plugin_option
 from bench.cli.views import print_run
 from bench.plan.errors import UsageError
+from bench.plan.modes import TIMED, Mode
 
 
 def _thread_counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
@@ -60,7 +61,7 @@ def _selection(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @_selection
-@click.option("--mode", type=click.Choice(["cold", "hot", "graph"]), default="cold", show_default=True)
+@click.option("--mode", type=click.Choice(TIMED), default=Mode.COLD.value, show_default=True)
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the run's rows here.")
 @click.option(
     "--max-time",
@@ -96,14 +97,14 @@ def _selection(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--resume", metavar="RUN", help="Go on with a run where it was left; without SUITE as it was asked for.")
 def run(csv_path: Path | None, resume: str | None, **options: Any) -> None:
     """Verify and time the kernels of each SUITE: a name, a TOML file or one problem id."""
-    _measure(csv_path, resume, timed=True, **options)
+    _measure(csv_path, resume, **options)
 
 
 @click.command()
 @_selection
 def verify(**options: Any) -> None:
     """Verify the kernels of each SUITE; nothing is timed."""
-    _measure(None, None, timed=False, **options)
+    _measure(None, None, mode=Mode.VERIFY, **options)
 
 
 def _measure(csv_path: Path | None, resume: str | None, db: Path | None, **options: Any) -> None:
@@ -152,8 +153,7 @@ def _plan(
     launcher: str,
     timeout: float,
     share_gpu: bool,
-    timed: bool,
-    mode: Any = "cold",
+    mode: str,
     ceilings: bool = True,
     max_time: float | None = None,
     rel_ci: float = 0.01,
@@ -170,7 +170,7 @@ def _plan(
     return Plan(
         devices=choose_devices(device),
         kernels=kernels,
-        mode=mode,
+        mode=Mode(mode),
         threads=threads or (cpu_count(),),
         isas=choose_isas(isa),
         plugins=tuple(str(Path(plugin).absolute()) for plugin in plugins),
@@ -178,7 +178,6 @@ def _plan(
         max_time_s=max_time,
         rel_ci=rel_ci,
         launcher=launcher,
-        timed=timed,
         ceilings=ceilings,
         timeout_s=timeout,
         processes=processes,

@@ -67,7 +67,7 @@ class Contender:
         """One launch for each set of operands, with shared scratch."""
         start = now()
         try:
-            if reason := unavailable(self.kernel) or self._no_graph() or self.kernel.refuses(self.problem):
+            if reason := self._refusal():
                 raise Unsupported(reason)
             with self._called("set-up"):
                 for operands in sets:
@@ -85,15 +85,9 @@ class Contender:
         except (Exception, SystemExit) as error:  # a kernel may raise anything, and must not harm the others
             self.fail(error)
 
-    def _no_graph(self) -> str | None:
-        """Why graph mode, if that is asked for, cannot be had."""
-        if self._job.mode != "graph":
-            return None
-        if self.kernel.device == "cpu":
-            return f"{self.kernel.id} runs on the CPU, graph mode replays captured CUDA launches; take --mode hot"
-        if self.kernel.synchronises:
-            return f"{self.kernel.id} synchronises the host, which no CUDA graph can hold; take --mode hot"
-        return None
+    def _refusal(self) -> str | None:
+        """Why the kernel cannot be had here, in this mode or on this problem, or None."""
+        return unavailable(self.kernel) or self._job.mode.refuses(self.kernel) or self.kernel.refuses(self.problem)
 
     @property
     def _launcher(self) -> str | None:
@@ -142,13 +136,13 @@ class Contender:
 
     def prepare(self, sets: list[OperandSet], draw: Draw, evict: bool, monitor: Monitor) -> None:
         """Warm up, ready for sampling."""
-        cold = self._job.mode == "cold"
+        does = self._job.mode.does
         try:
-            if self._job.mode == "graph":  # captured once it has run freely, so that nothing is loaded or tuned inside
+            if does.replays:  # captured once it has run freely, so that nothing is loaded or tuned inside
                 self.launches = [captured(launch, self.device.stream) for launch in self.launches]
             clock = self.device.clock(hold=not self.kernel.synchronises)
             self.report.call_overhead_s = call_overhead(clock)
-            self.series = Series(self.launches, sets, draw, self.device, clock, cold, evict, self._called)
+            self.series = Series(self.launches, sets, draw, self.device, clock, does.from_memory, evict, self._called)
             self._warm_up(self.series, self.report.call_overhead_s, monitor)
         except (Exception, SystemExit) as error:
             self.fail(error)

@@ -16,25 +16,9 @@ from bench.plan.registry import REGISTRY
 
 GUARD_BYTES = 4096
 GUARD_PATTERN = 0xA5
-MAX_SETS = 32
 REFRESH_ELEMENTS = 1024
 SPOTS = 16
 CHUNK = 2**18
-
-
-class Rotation(NamedTuple):
-    """How many sets of operands are used in turn, and whether the cache must be emptied besides."""
-
-    sets: int
-    evict: bool
-
-
-def rotation(problem: Problem, mode: str, llc_bytes: int) -> Rotation:
-    """Cold leaves at least two last-level caches' worth between two uses of a set, or evicts where 32 are too few."""
-    if mode != "cold":
-        return Rotation(1, False)
-    wanted = 1 + -(-2 * llc_bytes // problem.footprint_bytes)
-    return Rotation(min(MAX_SETS, wanted), wanted > MAX_SETS)
 
 
 def logical(flat: Any, operand: Operand, order: str = "C") -> Any:

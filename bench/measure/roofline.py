@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from bench.measure.measurement import Measurement, Roofline
+from bench.plan.modes import Mode
 from bench.plan.operation import Problem
 from bench.plan.status import Status
 
@@ -84,7 +85,7 @@ class Excess(NamedTuple):
         return f"{self.rate * 1e-9:.4g} {self.unit} exceed the measured ceiling, {limit}"
 
 
-def needs(problem: Problem, device: str, threads: int, numerics: str, mode: str, llc_bytes: int) -> Iterator[Need]:
+def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int) -> Iterator[Need]:
     """The ceilings of a kernel: of its arithmetic where there is any, and of the memory that its operands lie in."""
     kind = UNITS.get(numerics, numerics)
     if problem.flop and (micro := COMPUTE[device].get(kind)):
@@ -92,13 +93,13 @@ def needs(problem: Problem, device: str, threads: int, numerics: str, mode: str,
     yield Need(device, threads, "memory", _copy_of(level_bytes(problem.footprint_bytes, mode, llc_bytes)))
 
 
-def level_bytes(footprint: int, mode: str, llc_bytes: int) -> int:
+def level_bytes(footprint: int, mode: Mode, llc_bytes: int) -> int:
     """The footprint of the copy that bounds a row: four last-level caches where operands come from memory.
 
     Otherwise they stay in a cache; which one follows from their size, so the copy is about as large: the next smaller
     power of four, that it may not lie in a slower cache than they do.
     """
-    if mode == "cold" or footprint > 2 * llc_bytes:
+    if mode.does.from_memory or footprint > 2 * llc_bytes:
         return 4 * llc_bytes
     return max(_SMALLEST, 1 << ((footprint.bit_length() - 1) // 2 * 2))
 

@@ -2,18 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Literal
 
 import msgspec
 
 from bench.plan.errors import UsageError
 from bench.plan.kernel import Kernel
+from bench.plan.modes import Mode
 from bench.plan.registry import Registry
 from bench.plan.suites import Entry, Suite
 
-Mode = Literal["cold", "hot", "graph"]
-#: The mode of rows that were verified and not timed.
-VERIFY = "verify"
 #: How long one call of a kernel may take before its worker is ended.
 TIMEOUT_S = 60.0
 #: A machine drifts for about a minute (docs/measurement.md): processes closer than that agree with each other, and not
@@ -47,7 +44,6 @@ class Job(msgspec.Struct, frozen=True):
     threads: int
     baseline: str | None = None
     launcher: str = "cuda-core"
-    timed: bool = True
     timeout_s: float = TIMEOUT_S
     isa: str = ""
 
@@ -72,14 +68,13 @@ class Plan(msgspec.Struct, frozen=True):
 
     devices: tuple[str, ...]
     kernels: tuple[str, ...] = ()
-    mode: Mode = "cold"
+    mode: Mode = Mode.COLD
     threads: tuple[int, ...] = (1,)
     plugins: tuple[str, ...] = ()
     seed: int = 0
     max_time_s: float | None = None
     rel_ci: float = 0.01
     launcher: str = "cuda-core"
-    timed: bool = True
     ceilings: bool = True
     isas: tuple[str, ...] = ("",)
     timeout_s: float = TIMEOUT_S
@@ -115,8 +110,7 @@ def case_key(kernel: str, problem: str, mode: str, threads: int, isa: str = "") 
 
 def case_of(job: Job, kernel: Kernel) -> str:
     """The identity of the row that a job makes for a kernel."""
-    mode = job.mode if job.timed else VERIFY
-    return case_key(kernel.id, job.problem, mode, job.threads if kernel.threaded else 1, job.isa)
+    return case_key(kernel.id, job.problem, job.mode, job.threads if kernel.threaded else 1, job.isa)
 
 
 def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[PlannedJob]:
@@ -136,7 +130,6 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                     threads=threads,
                     baseline=baseline,
                     launcher=plan.launcher,
-                    timed=plan.timed,
                     timeout_s=plan.timeout_s,
                     isa=isa,
                 )

@@ -7,7 +7,7 @@ import msgspec
 
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval, outliers
-from bench.plan.case import VERIFY, PlannedJob, case_key
+from bench.plan.case import PlannedJob, case_key
 from bench.plan.kernel import Kernel
 from bench.plan.operation import Problem
 from bench.plan.status import Status
@@ -113,7 +113,7 @@ def make_result(
         provider=kernel.provider,
         device=kernel.device,
         device_name=measured.device_name,
-        mode=planned.job.mode if planned.job.timed else VERIFY,
+        mode=planned.job.mode,
         dtype=problem.dtype,
         numerics=measured.numerics,
         layout=getattr(problem, "layout", ""),

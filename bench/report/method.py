@@ -5,18 +5,10 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from bench.plan.case import VERIFY
+from bench.plan.modes import Mode
 from bench.record.result import Result
 from bench.report.run_data import RunData
 from bench.report.tables import size
-
-MODES = {
-    "cold": "In cold mode the operands rotate over at least twice the last-level cache (at most 32 sets, evicted "
-    "untimed where that is not enough), so that a call finds them in memory.",
-    "hot": "In hot mode every call works on the same operands, which stay in whatever cache holds them.",
-    "graph": "In graph mode a captured CUDA graph is replayed, which leaves launch latency out.",
-    VERIFY: "Rows of mode verify were checked and not timed.",
-}
 
 
 def paragraph(data: RunData) -> str:
@@ -78,7 +70,7 @@ def _what(data: RunData) -> Iterator[str]:
             "after it, within a tolerance that follows from length of reduction, storage type and arithmetic; what is "
             "wrong is not timed."
         )
-        yield from (MODES[mode] for mode in sorted({r.mode for r in rows}) if mode in MODES)
+        yield from (mode.does.sentence for mode in sorted(Mode) if any(r.mode == mode for r in rows))
 
 
 def _count(number: int, noun: str) -> str:

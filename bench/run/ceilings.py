@@ -9,6 +9,7 @@ from bench.measure.measurement import Measurement
 from bench.measure.roofline import SLACK, Bounds, Ceiling, Excess, Need, ceiling, exceeded, needs, place
 from bench.measure.timing import now
 from bench.plan.case import Budget, Job, WorkerKey
+from bench.plan.modes import Mode
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.plan.status import Status
@@ -110,4 +111,4 @@ class Ceilings:
             and need.kind in ("memory", kernel.numerics_for(problem))
         )
         budget = Budget(min(BUDGET_S, job.budget.max_time_s))
-        return Job(need.problem, kernels, "hot", (), job.seed, budget, need.threads)
+        return Job(need.problem, kernels, Mode.HOT, (), job.seed, budget, need.threads)

@@ -12,7 +12,7 @@ from bench.measure.device import get_device
 from bench.measure.machine import unavailable
 from bench.measure.measurement import Measurement
 from bench.measure.memory import refuse_what_does_not_fit
-from bench.measure.operands import Draw, OperandSet, Rotation, rotation
+from bench.measure.operands import Draw, OperandSet
 from bench.measure.stats import speedup
 from bench.measure.timing import settle
 from bench.measure.turns import interleave
@@ -20,6 +20,7 @@ from bench.measure.verify import References
 from bench.plan.case import Job
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
+from bench.plan.modes import Rotation
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 
@@ -29,9 +30,10 @@ class Stock:
 
     def __init__(self, job: Job, problem: Problem, contenders: list[Contender]) -> None:
         self._problem = problem
-        mode = job.mode if job.timed else "hot"
         devices = {c.device.name: c.device for c in contenders}
-        self.rotations = {name: rotation(problem, mode, device.llc_bytes) for name, device in devices.items()}
+        self.rotations = {
+            name: job.mode.rotation(problem.footprint_bytes, device.llc_bytes) for name, device in devices.items()
+        }
         self.sets: dict[str, list[OperandSet]] = {}
         _refuse_operands(problem, self.rotations)
         self.draw = Draw(problem, job.seed)
@@ -130,7 +132,7 @@ def _measure(job: Job, problem: Problem, contenders: list[Contender]) -> None:
         contender.set_up(stock.of(contender))
     # Drawn again after set-up: what was computed there from the values is stale now.
     _judge(live, stock, which=0)
-    if job.timed:
+    if job.mode.does.times:
         _time(job, live, stock)
         for contender in live:
             contender.audit()

@@ -80,7 +80,7 @@ class Session:
             self.tally.update(store.statuses(run.run_id))
         self.run_id = run.run_id
         self._ceilings: Ceilings | None = None
-        if plan.ceilings and plan.timed:
+        if plan.ceilings and plan.mode.does.times:
             registry = discover(plan.plugins)
             keep, doubt = (partial(method, self.run_id) for method in (store.add_ceiling, store.doubt_ceiling))
             self._ceilings = Ceilings(registry, execute, keep, doubt)
@@ -230,7 +230,7 @@ def run_passes(
 
     `notify` is told of each row, `progress` what goes on before there are any.
     """
-    last = plan.processes if plan.timed else 1
+    last = plan.processes if plan.mode.does.times else 1
     for process in range(1, last + 1):
         began = now()
         for number, planned in enumerate(planned_jobs()):

@@ -3,19 +3,20 @@
 from collections.abc import Iterator
 from statistics import mean
 
-from bench.plan.case import Budget, Job, Mode, WorkerKey
+from bench.plan.case import Budget, Job, WorkerKey
+from bench.plan.modes import Mode
 from bench.run.pool import Workers
 from bench.selftest.finding import Finding, Tick, failures
 
 #: Forward and backward, so that a drift of the machine falls on both alike.
-ORDER: tuple[Mode, ...] = ("cold", "hot", "hot", "cold")
+ORDER = (Mode.COLD, Mode.HOT, Mode.HOT, Mode.COLD)
 BOUND = 2.0
 PROBLEM, KERNEL = "copy/m512n512/f32", "copy/numpy.copyto"
 
 
 def check(tick: Tick) -> Iterator[Finding]:
     """The same copy of 1 MB, cold and hot in turn."""
-    times: dict[Mode, list[float]] = {"cold": [], "hot": []}
+    times: dict[Mode, list[float]] = {Mode.COLD: [], Mode.HOT: []}
     with Workers() as workers:
         for mode in ORDER:
             rows = workers.run(Job(PROBLEM, (KERNEL,), mode, (), 0, Budget(max_time_s=1.0), 1), WorkerKey("cpu", 1))
@@ -24,7 +25,7 @@ def check(tick: Tick) -> Iterator[Finding]:
                 yield from bad
                 return
             times[mode] += [row.interval.median for row in rows if row.interval]
-    yield slower(times["cold"], times["hot"])
+    yield slower(times[Mode.COLD], times[Mode.HOT])
 
 
 def slower(cold: list[float], hot: list[float]) -> Finding:

@@ -8,6 +8,7 @@ from bench.measure.device import devices_present
 from bench.measure.measurement import Measurement
 from bench.measure.timing import CpuClock
 from bench.plan.case import Budget, Job, WorkerKey
+from bench.plan.modes import Mode
 from bench.run.pool import Workers
 from bench.selftest.finding import Finding, Tick
 from bench.selftest.known import DURATIONS_US, NEIGHBOUR_SHARE, counter_missing, plugin, spin_name
@@ -63,7 +64,7 @@ def _measure(device: str) -> list[Measurement]:
     provider = "cuda" if device == "cuda" else "selftest"
     kernels = tuple(f"copy/{provider}.{spin_name(duration)}" for duration in DURATIONS_US)
     with Workers() as workers:
-        return workers.run(Job(PROBLEM, kernels, "hot", (plugin("truth"),), 0, BUDGET, 1), WorkerKey(device, 1))
+        return workers.run(Job(PROBLEM, kernels, Mode.HOT, (plugin("truth"),), 0, BUDGET, 1), WorkerKey(device, 1))
 
 
 def bare_call_s() -> float:

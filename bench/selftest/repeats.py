@@ -15,6 +15,7 @@ from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval
 from bench.plan.case import Job, Plan, PlannedJob, WorkerKey, jobs
 from bench.plan.discovery import discover
+from bench.plan.modes import Mode
 from bench.plan.registry import Registry
 from bench.plan.suites import find_suite
 from bench.record.result import Result
@@ -33,7 +34,7 @@ PROBLEM, PLAIN, PLANTED = "gemm/m256n256k256/f32/NN", "gemm/numpy.matmul", "gemm
 PLAN = Plan(
     devices=("cpu",),
     kernels=(PLAIN, PLANTED),
-    mode="hot",
+    mode=Mode.HOT,
     threads=(1,),
     plugins=(plugin("slowed"),),
     max_time_s=0.5,

@@ -11,6 +11,7 @@ from bench.measure.device import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
+from bench.plan.modes import Mode
 from bench.run.job import run_job
 from kernels._numba import bind
 from kernels.transpose import _numba, _tiles
@@ -25,7 +26,7 @@ LARGE = [(1024, 2048), (2047, 1031), (40, 40000), (39999, 41), (1500, 1500), (5,
 
 def run(problem: str, name: str, threads: int):
     kernel = f"transpose/numba.{name}"
-    (measured,) = run_job(Job(problem, (kernel,), "hot", (), 0, Budget(), threads=threads, timed=False))
+    (measured,) = run_job(Job(problem, (kernel,), Mode.VERIFY, (), 0, Budget(), threads=threads))
     return measured
 
 

@@ -15,6 +15,7 @@ from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
+from bench.plan.modes import Mode
 from bench.run.job import run_job
 from kernels.conv._shape import shape
 from kernels.conv._winograd import F2, F4
@@ -70,7 +71,7 @@ def _any(rng: random.Random) -> tuple[str, str]:
 
 
 def run(problem: str, kernels: tuple[str, ...], threads: int = 2):
-    return run_job(Job(problem, kernels, "hot", (), 0, Budget(), threads=threads, timed=False))
+    return run_job(Job(problem, kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
 
 
 def set_up(problem: str, kernel: str, threads: int = 2):

@@ -15,6 +15,7 @@ from bench.measure.device import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
+from bench.plan.modes import Mode
 from bench.run.job import run_job
 from kernels.conv.fft import _planes, _spectra, _tiling, _transforms
 
@@ -49,7 +50,7 @@ def tile(monkeypatch: pytest.MonkeyPatch):
 
 
 def run(problem: str, *kernels: str, threads: int = 2):
-    return run_job(Job(problem, kernels, "hot", (), 0, Budget(), threads=threads, timed=False))
+    return run_job(Job(problem, kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
 
 
 def set_up(problem: str, kernel: str, threads: int = 2):

@@ -11,6 +11,7 @@ from bench.measure.device import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
+from bench.plan.modes import Mode
 from bench.run.job import run_job
 
 KERNEL = "conv/torch.conv2d"
@@ -29,7 +30,7 @@ def torch():
 
 
 def run(problem: str, threads: int = 2):
-    (measured,) = run_job(Job(problem, (KERNEL,), "hot", (), 0, Budget(), threads=threads, timed=False))
+    (measured,) = run_job(Job(problem, (KERNEL,), Mode.VERIFY, (), 0, Budget(), threads=threads))
     return measured
 
 

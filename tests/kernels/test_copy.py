@@ -12,6 +12,7 @@ from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
+from bench.plan.modes import Mode
 from bench.run.job import run_job
 
 REGISTRY = discover()
@@ -29,7 +30,7 @@ def vectorised() -> CudaKernel:
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 def test_streaming_copies_every_byte(m: int, n: int, dtype: str, threads: int) -> None:
     pytest.importorskip("numba")
-    job = Job(f"copy/m{m}n{n}/{dtype}", ("copy/numba.streaming",), "hot", (), 0, Budget(), threads, timed=False)
+    job = Job(f"copy/m{m}n{n}/{dtype}", ("copy/numba.streaming",), Mode.VERIFY, (), 0, Budget(), threads)
     (measured,) = run_job(job)
     assert measured.status == "ok", measured.reason
 

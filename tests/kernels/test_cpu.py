@@ -7,6 +7,7 @@ import pytest
 
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
+from bench.plan.modes import Mode
 from bench.run.job import run_job
 
 OPTIONS = ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2")
@@ -37,7 +38,7 @@ def test_every_cpu_kernel_is_right_or_says_why_not(problem: str) -> None:
         for k in registry.kernels.values()
         if k.op == parsed.op and k.device == "cpu" and k.provider in PROVIDERS and k.outside(parsed) is None
     )
-    job = Job(problem, kernels, "hot", (), 0, Budget(), threads=2, timed=False)
+    job = Job(problem, kernels, Mode.VERIFY, (), 0, Budget(), threads=2)
     for measured in run_job(job):
         assert measured.status in ("ok", "unsupported"), f"{measured.kernel}: {measured.reason}"
         if measured.status == "unsupported":

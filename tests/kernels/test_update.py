@@ -3,13 +3,14 @@
 import pytest
 
 from bench.plan.case import Budget, Job
+from bench.plan.modes import Mode
 from bench.run.job import run_job
 
 TWO_STEP = "gemm/scipy.two_step"
 
 
-def _measure(problem: str, *, timed: bool = False, mode: str = "hot"):
-    (measured,) = run_job(Job(problem, (TWO_STEP,), mode, (), 0, Budget(0.05), threads=2, timed=timed))
+def _measure(problem: str, mode: Mode = Mode.VERIFY):
+    (measured,) = run_job(Job(problem, (TWO_STEP,), mode, (), 0, Budget(0.05), threads=2))
     return measured
 
 
@@ -21,9 +22,9 @@ def test_two_steps_are_the_update(sizes: str, dtype: str, alpha: str) -> None:
     assert (measured.status, measured.reason) == ("ok", "")
 
 
-@pytest.mark.parametrize("mode", ["cold", "hot"])
-def test_two_steps_are_right_after_any_number_of_samples(mode: str) -> None:
-    measured = _measure("gemm/m33n31k65/f32/TN/alpha-0.01/beta1", timed=True, mode=mode)
+@pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT])
+def test_two_steps_are_right_after_any_number_of_samples(mode: Mode) -> None:
+    measured = _measure("gemm/m33n31k65/f32/TN/alpha-0.01/beta1", mode)
     assert (measured.status, measured.reason) == ("ok", "")
 
 

@@ -10,6 +10,7 @@ import pytest
 from bench.measure import affinity
 from bench.measure.affinity import WorkingThreads, cpus_in, listed, spread
 from bench.plan.case import Budget, Job, WorkerKey
+from bench.plan.modes import Mode
 from bench.run.pool import Workers
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="pinning and /proc/self/task are Linux's")
@@ -82,7 +83,7 @@ def test_only_threads_that_worked_count(monkeypatch):
 
 
 def _measure(problem: str, kernel: str, threads: int):
-    job = Job(problem, (kernel,), "hot", (), 0, Budget(0.02), threads)
+    job = Job(problem, (kernel,), Mode.HOT, (), 0, Budget(0.02), threads)
     with Workers() as workers:
         (row,) = workers.run(job, WorkerKey("cpu", threads))
     assert row.status == "ok", row.reason

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench.measure.device import Cpu
-from bench.measure.operands import MAX_SETS, Draw, Operands, OperandSet, Scratch, logical, rotation
+from bench.measure.operands import Draw, Operands, OperandSet, Scratch, logical
 from bench.plan.discovery import discover
 from bench.plan.dtypes import DTYPES, bits_dtype
 from bench.plan.operation import Problem
@@ -128,16 +128,3 @@ def test_operands_name_what_they_have() -> None:
 
 def test_buffers_are_aligned_to_pages() -> None:
     assert Cpu().bytes(100).ctypes.data % 4096 == 0
-
-
-@pytest.mark.parametrize(
-    ("problem", "mode", "expected"),
-    [
-        ("copy/m1024n1024/f32", "hot", (1, False)),
-        ("copy/m1024n1024/f32", "cold", (9, False)),  # 8 MiB a set: eight others, 64 MiB, between two uses of one
-        ("copy/m2048n26752/f32", "cold", (2, False)),
-        ("copy/m3n4/f32", "cold", (MAX_SETS, True)),
-    ],
-)
-def test_cold_rotates_over_twice_the_last_level_cache(problem: str, mode: str, expected: tuple[int, bool]) -> None:
-    assert rotation(_problem(problem), mode, 32 * 2**20) == expected

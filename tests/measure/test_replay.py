@@ -11,6 +11,7 @@ import pytest
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job, Plan
 from bench.plan.discovery import discover
+from bench.plan.modes import Mode
 from bench.plan.suites import find_suite
 from bench.record.result import Result
 from bench.record.store import Store
@@ -26,7 +27,7 @@ RECORDED = Path(__file__).with_name("sgemm_256.json")
 SMALL = "copy/m3n5/f32"
 BASE, OTHER = "copy/fake.base", "copy/fake.other"
 #: What may differ between two runs of one trace.
-VOLATILE = {"run_id", "git_commit", "started_at", "setup_s", "versions"}
+VOLATILE = {"run_id", "git_commit", "started_at", "setup_s", "versions", "job"}
 GOLDEN = """\
 status = 'ok'
 samples = 546
@@ -68,7 +69,7 @@ def replay(set_trace: Callable[..., None]) -> Replay:
     """The measurement of `base` where its calls take these seconds, the last of them first again."""
 
     def of(
-        *seconds: float, max_time_s: float = 2.0, rel_ci: float = 0.01, mode: Any = "hot", **trace: Any
+        *seconds: float, max_time_s: float = 2.0, rel_ci: float = 0.01, mode: Mode = Mode.HOT, **trace: Any
     ) -> Measurement:
         set_trace(list(seconds), **trace)
         (row,) = run_job(Job(SMALL, (BASE,), mode, (FAKE,), 0, Budget(max_time_s, rel_ci), 1))
@@ -87,7 +88,7 @@ def row_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         registry = discover((FAKE,))
         suites = [find_suite(SMALL, registry)]
         baseline = msgspec.structs.replace(suites[0], baseline={"copy": BASE})
-        plan = Plan(devices=("fake",), kernels=(BASE, OTHER), plugins=(FAKE,), mode="hot", ceilings=False, **options)
+        plan = Plan(devices=("fake",), kernels=(BASE, OTHER), plugins=(FAKE,), mode=Mode.HOT, ceilings=False, **options)
         with Workers() as workers:
             session = Session(store, [baseline], plan, workers.run)
             run_suites(session, [baseline], registry, plan, lambda row: None)
@@ -177,14 +178,14 @@ def test_what_is_no_longer_than_an_empty_call_is_refused_with_the_reason(replay:
 
 
 def test_cold_and_hot_read_the_same_trace(replay: Replay) -> None:
-    hot, cold = (replay(10e-3, 11e-3, 12e-3, mode=mode) for mode in ("hot", "cold"))
+    hot, cold = (replay(10e-3, 11e-3, 12e-3, mode=mode) for mode in (Mode.HOT, Mode.COLD))
     assert hot.samples == cold.samples
 
 
 def test_contenders_that_slow_down_together_keep_their_ratio(set_trace: Callable[..., None]) -> None:
     drift = [1 + 1e-3 * i for i in range(2000)]
     set_trace([2e-3 * scale for scale in drift], calls={"other": [1e-3 * scale for scale in drift]})
-    job = Job(SMALL, (BASE, OTHER), "hot", (FAKE,), 0, Budget(2.0), 1, BASE)
+    job = Job(SMALL, (BASE, OTHER), Mode.HOT, (FAKE,), 0, Budget(2.0), 1, BASE)
     ratio = run_job(job)[1].ratio
     assert ratio is not None
     # Warming up has taken more calls of the one that is shorter, so the two are not at the same place of their drift.

@@ -6,6 +6,7 @@ from msgspec import structs
 from bench.measure.measurement import Measurement
 from bench.measure.roofline import COMPUTE, Bounds, Ceiling, ceiling, exceeded, level_bytes, needs, place
 from bench.measure.stats import Interval
+from bench.plan.modes import Mode
 
 MIB = 2**20
 LLC = 8 * MIB
@@ -24,14 +25,14 @@ def row(low, median, high, **values):
 @pytest.mark.parametrize(
     ("footprint", "mode", "expected"),
     [
-        (100, "cold", 4 * LLC),
-        (100, "hot", 64 * 1024),
-        (300 * 1024, "hot", 256 * 1024),
-        (MIB - 1, "graph", 256 * 1024),
-        (MIB, "hot", MIB),
-        (2 * LLC, "hot", 16 * MIB),
-        (2 * LLC + 1, "hot", 4 * LLC),
-        (100 * LLC, "hot", 4 * LLC),
+        (100, Mode.COLD, 4 * LLC),
+        (100, Mode.HOT, 64 * 1024),
+        (300 * 1024, Mode.HOT, 256 * 1024),
+        (MIB - 1, Mode.GRAPH, 256 * 1024),
+        (MIB, Mode.HOT, MIB),
+        (2 * LLC, Mode.HOT, 16 * MIB),
+        (2 * LLC + 1, Mode.HOT, 4 * LLC),
+        (100 * LLC, Mode.HOT, 4 * LLC),
     ],
 )
 def test_bandwidth_is_that_of_memory_when_cold_and_of_a_cache_as_large_as_the_operands_when_hot(
@@ -41,14 +42,14 @@ def test_bandwidth_is_that_of_memory_when_cold_and_of_a_cache_as_large_as_the_op
 
 
 def test_a_row_needs_the_ceiling_of_its_arithmetic_and_of_its_memory(registry):
-    compute, memory = needs(registry.problem(GEMM), "cpu", 2, "fp32", "cold", LLC)
+    compute, memory = needs(registry.problem(GEMM), "cpu", 2, "fp32", Mode.COLD, LLC)
     assert (compute.kind, compute.threads, compute.problem) == ("fp32", 2, COMPUTE["cpu"]["fp32"])
     assert (memory.kind, memory.problem) == ("memory", "copy/m4096n1024/f32")
     assert registry.problem(memory.problem).footprint_bytes == 4 * LLC
 
 
 def test_what_only_moves_data_needs_no_ceiling_of_arithmetic(registry):
-    (need,) = needs(registry.problem("transpose/m9n9/f32/in"), "cpu", 1, "exact", "cold", LLC)
+    (need,) = needs(registry.problem("transpose/m9n9/f32/in"), "cpu", 1, "exact", Mode.COLD, LLC)
     assert need.kind == "memory"
 
 
@@ -63,7 +64,7 @@ def test_each_ceiling_of_arithmetic_is_measured_by_a_kernel_of_ours_with_that_nu
 
 def test_a_ceiling_is_that_of_the_fastest_kernel_that_was_right(registry):
     problem = registry.problem("copy/m1000n1000/f32")  # 8e6 bytes
-    (need,) = needs(registry.problem("transpose/m9n9/f32/in"), "cpu", 1, "exact", "cold", LLC)
+    (need,) = needs(registry.problem("transpose/m9n9/f32/in"), "cpu", 1, "exact", Mode.COLD, LLC)
     slow, fast = row(1.9e-3, 2e-3, 2.1e-3, kernel="copy/a.slow"), row(0.8e-3, 1e-3, 1.25e-3, kernel="copy/a.fast")
     wrong = Measurement(kernel="copy/a.wrong", status="wrong")
     found = ceiling(need, [slow, wrong, fast], problem, "2026")

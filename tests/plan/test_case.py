@@ -3,6 +3,7 @@
 import pytest
 
 from bench.plan.case import Budget, Plan, WorkerKey, case_key, contenders, jobs
+from bench.plan.modes import Mode
 from bench.plan.suites import Entry, find_suite, load_suite
 from kernelmark import kernel
 
@@ -112,10 +113,10 @@ def test_the_users_time_limit_goes_before_the_suites_and_that_before_two_seconds
 
 
 def test_what_was_asked_for_reaches_the_job(registry):
-    plan = {"mode": "hot", "plugins": ("p.py",), "seed": 9, "launcher": "pycuda", "timed": False, "threads": (3,)}
+    plan = {"mode": Mode.HOT, "plugins": ("p.py",), "seed": 9, "launcher": "pycuda", "threads": (3,)}
     job = only_job(registry, NT, **plan).job
     assert (job.problem, job.mode, job.plugins, job.seed) == (NT, "hot", ("p.py",), 9)
-    assert (job.launcher, job.timed, job.threads) == ("pycuda", False, 3)
+    assert (job.launcher, job.threads) == ("pycuda", 3)
 
 
 def test_problems_without_a_contender_give_no_job(registry):

@@ -7,6 +7,7 @@ import pytest
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval, Ratio
 from bench.plan.case import Budget, Job, PlannedJob, WorkerKey
+from bench.plan.modes import Mode
 from bench.record.result import COLUMNS, Result, make_result, row
 
 #: The contract of DESIGN.md, word for word, and the columns that were added since.
@@ -27,10 +28,10 @@ RATES = ["gflop_per_s", "gbyte_per_s", "roofline_pct", "speedup", "speedup_ci95_
 
 @pytest.fixture
 def made(registry):
-    def of(problem="gemm/m10n20k30/f32/NT", timed=True, **measured):
+    def of(problem="gemm/m10n20k30/f32/NT", mode=Mode.COLD, **measured):
         problem = registry.problem(problem)
         kernel = next(k for k in registry.kernels.values() if k.op == problem.op)
-        job = Job(problem.id, (kernel.id,), "cold", (), 5, Budget(), 2, baseline="gemm/x.base", timed=timed)
+        job = Job(problem.id, (kernel.id,), mode, (), 5, Budget(), 2, baseline="gemm/x.base")
         planned = PlannedJob(job, WorkerKey("cpu", 2), "suite", 7)
         samples = {"samples": [2e-6, 1e-6, 6e-6], "interval": Interval(2e-6, 1e-6, 6e-6)}
         return make_result(
@@ -78,7 +79,7 @@ def test_what_is_not_ok_has_neither_times_nor_rates_nor_speedup(made, status):
 
 
 def test_what_was_only_verified_is_ok_without_a_time(made):
-    r = made(timed=False, samples=[], interval=None, max_error=0.0, error_bound=1e-6)
+    r = made(mode=Mode.VERIFY, samples=[], interval=None, max_error=0.0, error_bound=1e-6)
     assert (r.mode, r.status, r.samples, r.max_error, r.error_bound) == ("verify", "ok", 0, 0.0, 1e-6)
     assert [name for name in (*TIMES, *RATES) if getattr(r, name) is not None] == []
 

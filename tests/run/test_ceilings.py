@@ -5,6 +5,7 @@ import pytest
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval
 from bench.plan.case import Budget, Job, Plan
+from bench.plan.modes import Mode
 from bench.plan.suites import find_suite
 from bench.run import ceilings
 from bench.run.pool import Workers
@@ -13,7 +14,7 @@ from kernelmark import kernel
 
 #: 2^31 flop on operands of 3 MB.
 GEMM = "gemm/m1024n1024k1024/f32/NN"
-JOB = Job(GEMM, ("gemm/numpy.matmul", "gemm/scipy.sgemm"), "cold", (), 0, Budget(), 1, baseline="gemm/numpy.matmul")
+JOB = Job(GEMM, ("gemm/numpy.matmul", "gemm/scipy.sgemm"), Mode.COLD, (), 0, Budget(), 1, baseline="gemm/numpy.matmul")
 
 
 class Lab:
@@ -114,7 +115,7 @@ def test_a_microbenchmark_that_is_not_right_gives_no_ceiling(lab):
 
 def test_a_real_run_keeps_its_ceilings_and_places_its_rows(registry, store):
     suites = [find_suite("gemm/m96n96k96/f32/NT", registry)]
-    plan = Plan(("cpu",), ("gemm/numpy.matmul",), mode="hot", max_time_s=0.05)
+    plan = Plan(("cpu",), ("gemm/numpy.matmul",), mode=Mode.HOT, max_time_s=0.05)
     with Workers() as workers:
         session = Session(store, suites, plan, workers.run)
         run_suites(session, suites, registry, plan, lambda result: None)
@@ -137,7 +138,7 @@ def test_without_ceilings_nothing_else_is_measured(registry, store):
 
 
 def test_a_microbenchmark_is_not_accused_by_itself(lab, registry):
-    job = Job("fma/n98304k8192/f32", ("fma/numba.fma",), "hot", (), 0, Budget(), 1)
+    job = Job("fma/n98304k8192/f32", ("fma/numba.fma",), Mode.HOT, (), 0, Budget(), 1)
     row = timed("fma/numba.fma", registry.problem(job.problem).flop / 2e11)
     lab.ceilings.apply(job, [row])
     assert row.status == "ok"

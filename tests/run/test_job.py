@@ -13,14 +13,15 @@ from bench.measure.device import get_device
 from bench.measure.measurement import Measurement
 from bench.measure.operands import Scratch
 from bench.plan.case import Budget, Job
+from bench.plan.modes import Mode
 from bench.run.job import run_job
 
 ADVERSARIES = str(Path(__file__).parents[1].joinpath("adversaries.py"))
 QUICK = Budget(max_time_s=0.02)
 
 
-def _run(problem: str, *kernels: str, mode: str = "hot", timed: bool = True, threads: int = 1) -> list[Measurement]:
-    job = Job(problem, kernels, mode, (ADVERSARIES,), 0, QUICK, threads, kernels[0], timed=timed)
+def _run(problem: str, *kernels: str, mode: Mode = Mode.HOT, threads: int = 1) -> list[Measurement]:
+    job = Job(problem, kernels, mode, (ADVERSARIES,), 0, QUICK, threads, kernels[0])
     return run_job(msgspec.json.decode(msgspec.json.encode(job), type=Job))  # data alone crosses to the worker
 
 
@@ -52,8 +53,8 @@ def test_a_bad_kernel_gets_its_status_and_no_samples_and_harms_nobody(name: str,
         assert good.interval is not None
 
 
-@pytest.mark.parametrize("mode", ["cold", "hot"])
-def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode: str) -> None:
+@pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT])
+def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode: Mode) -> None:
     base, other = _run("copy/m64n64/f32", "copy/numpy.copyto", "copy/numpy.threaded", mode=mode, threads=2)
     assert base.ratio is None
     assert other.ratio is not None
@@ -65,7 +66,7 @@ def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode: str) -> None
 
 def test_rows_of_one_execution_share_a_job_that_no_other_has() -> None:
     executions = [
-        {row.job for row in _run("copy/m9n9/f32", "copy/numpy.copyto", "copy/test.wrong_element", timed=False)}
+        {row.job for row in _run("copy/m9n9/f32", "copy/numpy.copyto", "copy/test.wrong_element", mode=Mode.VERIFY)}
         for _ in range(2)
     ]
     assert [len(jobs) for jobs in executions] == [1, 1]
@@ -74,14 +75,14 @@ def test_rows_of_one_execution_share_a_job_that_no_other_has() -> None:
 
 
 def test_graph_mode_has_no_meaning_for_a_kernel_on_the_cpu() -> None:
-    (measured,) = _run("copy/m64n64/f32", "copy/numpy.copyto", mode="graph")
+    (measured,) = _run("copy/m64n64/f32", "copy/numpy.copyto", mode=Mode.GRAPH)
     assert (measured.status, measured.samples) == ("unsupported", [])
     assert "runs on the CPU" in measured.reason
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("mode", ["cold", "hot"])
-def test_accumulation_is_right_after_any_number_of_samples(dtype: str, mode: str) -> None:
+@pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT])
+def test_accumulation_is_right_after_any_number_of_samples(dtype: str, mode: Mode) -> None:
     name = "sgemm" if dtype == "f32" else "dgemm"
     problem = f"gemm/m16n8k24/{dtype}/NT/beta1"
     for measured in _run(problem, "gemm/numpy.matmul", f"gemm/scipy.{name}", mode=mode):
@@ -100,13 +101,13 @@ def test_accumulation_in_f16_is_right_after_any_number_of_samples(tmp_path: Path
         "        x.c[...] = (x.a.astype('f4') @ x.b.astype('f4') + x.c.astype('f4')).astype('f2')\n"
         "    return launch\n"
     )
-    job = Job("gemm/m16n8k400/f16/NN/beta1", ("gemm/f16test.add",), "hot", (str(plugin),), 0, Budget(0.05), 1)
+    job = Job("gemm/m16n8k400/f16/NN/beta1", ("gemm/f16test.add",), Mode.HOT, (str(plugin),), 0, Budget(0.05), 1)
     (measured,) = run_job(job)
     assert (measured.status, measured.reason) == ("ok", "")
 
 
 def test_verification_alone_takes_no_samples() -> None:
-    (measured,) = _run("gemm/m31n33k7/f32/TT", "gemm/numpy.matmul", timed=False)
+    (measured,) = _run("gemm/m31n33k7/f32/TT", "gemm/numpy.matmul", mode=Mode.VERIFY)
     assert (measured.status, measured.samples, measured.interval) == ("ok", [], None)
     assert measured.max_error is not None
     assert measured.error_bound is not None
@@ -119,7 +120,7 @@ def test_outside_its_domain_a_kernel_is_unsupported_with_the_reason() -> None:
 
 
 def test_scratch_is_reported_in_bytes() -> None:
-    tnn, inplace = _run("gemm/m8n16k32/f32/NT", "gemm/numpy.tnn", "gemm/openblas.inplace", timed=False)
+    tnn, inplace = _run("gemm/m8n16k32/f32/NT", "gemm/numpy.tnn", "gemm/openblas.inplace", mode=Mode.VERIFY)
     assert tnn.scratch_bytes == 16 * 32 * 4
     assert inplace.scratch_bytes == 16 * 32 * 4
 
@@ -131,7 +132,7 @@ def test_operands_that_do_not_fit_are_oom_before_they_are_allocated() -> None:
 
 
 def test_scratch_that_does_not_fit_is_oom_before_it_is_allocated_and_the_others_go_on() -> None:
-    greedy, modest = _run("copy/m8n8/f32", "copy/test.greedy", "copy/numpy.copyto", timed=False)
+    greedy, modest = _run("copy/m8n8/f32", "copy/test.greedy", "copy/numpy.copyto", mode=Mode.VERIFY)
     assert greedy.status == "oom"
     assert greedy.reason.startswith("a buffer needs 4e+06 GB of host memory; ")
     assert modest.status == "ok"
@@ -152,23 +153,23 @@ def test_memory_is_limited_by_the_control_group(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_row_tells_what_is_executed_what_was_chosen_and_how_long_set_up_took() -> None:
-    counted, plain = _run("copy/m8n8/f32", "copy/test.counted", "copy/numpy.copyto", timed=False)
+    counted, plain = _run("copy/m8n8/f32", "copy/test.counted", "copy/numpy.copyto", mode=Mode.VERIFY)
     assert (counted.executed_flop, counted.tunables) == (7, '{"tile":3}')
     assert counted.setup_s is not None
     assert counted.setup_s > 0
     assert (plain.executed_flop, plain.tunables) == (None, "")
-    (product,) = _run("gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", timed=False)
+    (product,) = _run("gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", mode=Mode.VERIFY)
     assert product.executed_flop == 2 * 8**3
 
 
 def test_a_kernel_that_cannot_tell_what_it_executes_fails_alone() -> None:
-    bad, good = _run("copy/m8n8/f32", "copy/test.miscounted", "copy/numpy.copyto", timed=False)
+    bad, good = _run("copy/m8n8/f32", "copy/test.miscounted", "copy/numpy.copyto", mode=Mode.VERIFY)
     assert (bad.status, bad.reason) == ("failed", "ZeroDivisionError: no tiles")
     assert good.status == "ok"
 
 
 def test_the_row_names_the_blas_that_it_stands_on() -> None:
-    numpy, scipy = _run("gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", "gemm/scipy.sgemm", timed=False)
+    numpy, scipy = _run("gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", "gemm/scipy.sgemm", mode=Mode.VERIFY)
     assert "openblas" in numpy.versions
     assert "openblas" in scipy.versions
     assert numpy.versions != scipy.versions
@@ -191,8 +192,8 @@ def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path: Pat
     plugin.write_text(SPY)
     # A fresh process, since an earlier test may have loaded SciPy's BLAS here.
     code = (
-        "from bench.plan.case import Budget, Job; from bench.run.job import run_job;"
-        f"job = Job('gemm/m8n8k8/f32/NN', ('gemm/spy.threads',), 'hot', ({str(plugin)!r},), 0, Budget(), 1);"
+        "from bench.plan.case import Budget, Job; from bench.plan.modes import Mode; from bench.run.job import run_job;"
+        f"job = Job('gemm/m8n8k8/f32/NN', ('gemm/spy.threads',), Mode.HOT, ({str(plugin)!r},), 0, Budget(), 1);"
         "print(run_job(job)[0].reason)"
     )
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

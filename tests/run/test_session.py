@@ -11,6 +11,7 @@ import pytest
 from bench.plan.case import Plan, jobs
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
+from bench.plan.modes import Mode
 from bench.plan.suites import find_suite
 from bench.record.store import Store, default_store
 from bench.run import session as sessions
@@ -103,7 +104,7 @@ def test_a_case_that_two_suites_share_is_measured_once(measured):
         return copy(problem, x)
 
     declare("counted", counted)
-    rows, session, _ = measured(SMALL, SMALL, "copy/m4n5/f32", kernels=("copy/mine.*",), mode="hot")
+    rows, session, _ = measured(SMALL, SMALL, "copy/m4n5/f32", kernels=("copy/mine.*",), mode=Mode.HOT)
     assert [r.problem for r in rows] == [SMALL, "copy/m4n5/f32"]
     assert session.tally == {"ok": 2}
     assert calls.count(SMALL) == calls.count("copy/m4n5/f32")
@@ -148,7 +149,7 @@ def test_a_baseline_that_is_wrong_gives_nobody_a_speedup(measured, tmp_path):
 
 
 def test_what_is_verified_only_is_not_timed(measured):
-    (r,), *_ = measured(SMALL, kernels=("copy/numpy.copyto",), timed=False)
+    (r,), *_ = measured(SMALL, kernels=("copy/numpy.copyto",), mode=Mode.VERIFY)
     assert (r.mode, r.status, r.samples, r.time_s_median, r.max_error) == ("verify", "ok", 0, None, 0.0)
 
 
@@ -276,7 +277,7 @@ def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had(measured, taken_
         ({"seed": 1}, "plan.seed was 0 and is 1"),
         ({"max_time_s": 0.006}, "plan.max_time_s was 0.005 and is 0.006"),
         ({"threads": (1, 2)}, "plan.threads was [1] and is [1, 2]"),
-        ({"seed": 1, "rel_ci": 0.1, "mode": "hot", "processes": 3}, "; and 1 more; a run goes on only as it began"),
+        ({"seed": 1, "rel_ci": 0.1, "mode": Mode.HOT, "processes": 3}, "; and 1 more; a run goes on only as it began"),
     ],
 )
 def test_a_run_that_would_go_on_otherwise_is_refused(measured, taken_up, complaint, plan, found):
@@ -299,7 +300,7 @@ def passes(registry, store):
 
     def of(*names, interrupted=lambda: False, session=None):
         kernels = tuple(f"copy/{name}" for name in names)
-        plan = Plan(("cpu",), kernels, "hot", plugins=(FAULTS,), max_time_s=0.02, ceilings=False, processes=3)
+        plan = Plan(("cpu",), kernels, Mode.HOT, plugins=(FAULTS,), max_time_s=0.02, ceilings=False, processes=3)
         plan = msgspec.structs.replace(plan, spread_s=0.0, suites=(SMALL, "copy/m4n5/f32"))
         known = discover(plan.plugins)
         suites = [find_suite(name, known) for name in plan.suites]

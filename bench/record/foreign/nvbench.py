@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.plan.errors import UsageError
+from bench.plan.modes import Mode
 from bench.plan.operation import Problem
 from bench.plan.status import Status
 from bench.record.foreign.node import Node, text_under
@@ -40,8 +41,8 @@ class Way(NamedTuple):
 
 
 WAYS = (
-    Way("nv/cold", "gpu", "cuda", "cold"),
-    Way("nv/batch", "gpu", "cuda", "hot"),
+    Way("nv/cold", "gpu", "cuda", Mode.COLD),
+    Way("nv/batch", "gpu", "cuda", Mode.HOT),
     Way("nv/cpu_only", "cpu", "cpu", ""),
 )
 

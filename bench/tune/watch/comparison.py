@@ -6,6 +6,7 @@ from bench.measure.device import device_id
 from bench.measure.lock import exclusive
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job, WorkerKey
+from bench.plan.modes import Mode
 from bench.run.pool import Workers
 from bench.tune.watch.source import Version
 
@@ -64,7 +65,7 @@ def job_of(comparison: Comparison, current: Version, previous: Version | None) -
     return Job(
         problem=comparison.problem,
         kernels=(*versions, *comparison.counterparts),
-        mode="cold",
+        mode=Mode.COLD,
         plugins=(*comparison.plugins, str(plugin)),
         seed=current.number,
         budget=comparison.budget,

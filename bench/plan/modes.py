@@ -1,0 +1,79 @@
+"""The modes of measuring: what each does to a kernel's calls, where it can be had, and its words."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:  # the choices of a command are wanted before anything heavy is
+    from bench.plan.kernel import Kernel
+
+#: More sets of operands than this are not made: the cache is evicted instead.
+MAX_SETS = 32
+
+
+class Does(NamedTuple):
+    """What a mode does, in a sentence for reports and by mechanism.
+
+    from_memory: calls find their operands in memory, so sets of them take turns, and the memory's bandwidth bounds
+    every row; otherwise one set stays in a cache, and the bandwidth of that cache does. replays: launches are captured
+    into a CUDA graph, which is replayed. times: what is verified is timed too.
+    """
+
+    sentence: str
+    from_memory: bool = False
+    replays: bool = False
+    times: bool = True
+
+
+class Rotation(NamedTuple):
+    """How many sets of operands are used in turn, and whether the cache must be emptied besides."""
+
+    sets: int
+    evict: bool
+
+
+class Mode(StrEnum):
+    """How a case is measured."""
+
+    COLD = "cold"
+    HOT = "hot"
+    GRAPH = "graph"
+    VERIFY = "verify"
+
+    @property
+    def does(self) -> Does:
+        """What the mode does."""
+        return DOES[self]
+
+    def rotation(self, footprint_bytes: int, llc_bytes: int) -> Rotation:
+        """The rotation of operands of this size: two last-level caches' worth lie between two uses of a set, or evict.
+
+        One set where calls need not find their operands in memory.
+        """
+        if not self.does.from_memory:
+            return Rotation(1, False)
+        wanted = 1 + -(-2 * llc_bytes // footprint_bytes)
+        return Rotation(min(MAX_SETS, wanted), wanted > MAX_SETS)
+
+    def refuses(self, kernel: "Kernel") -> str | None:
+        """Why the kernel cannot be measured in this mode, or None."""
+        if not self.does.replays:
+            return None
+        if kernel.device == "cpu":
+            return f"{kernel.id} runs on the CPU, {self} mode replays captured CUDA launches; take --mode hot"
+        if kernel.synchronises:
+            return f"{kernel.id} synchronises the host, which no CUDA graph can hold; take --mode hot"
+        return None
+
+
+DOES = {
+    Mode.COLD: Does(
+        "In cold mode the operands rotate over at least twice the last-level cache (at most 32 sets, evicted untimed "
+        "where that is not enough), so that a call finds them in memory.",
+        from_memory=True,
+    ),
+    Mode.HOT: Does("In hot mode every call works on the same operands, which stay in whatever cache holds them."),
+    Mode.GRAPH: Does("In graph mode a captured CUDA graph is replayed, which leaves launch latency out.", replays=True),
+    Mode.VERIFY: Does("Rows of mode verify were checked and not timed.", times=False),
+}
+#: The modes that give a row a time, which are those that can be chosen.
+TIMED = tuple(mode.value for mode, does in DOES.items() if does.times)
