@@ -4,24 +4,18 @@ Inert unless `bench/test_bench.py` is collected under `--benchmark-only`.
 """
 
 import argparse
-import math
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from bench.plan.errors import UsageError
-from bench.plan.modes import TIMED, Mode
+from bench.plan.options import OPTIONS, Option
 from bench.plan.status import AGAINST, Status
 
-DEFAULT_SUITES = ["smoke", "founding"]
-
-
-#: Problem, thread count and instruction set: what contenders share.
-Group = tuple[str, int, str]
+if TYPE_CHECKING:  # what a session measures with is wanted only where one measures
+    from bench.pytest_session import Bridge, Case
 
 
 class VirtualClock:
@@ -44,70 +38,37 @@ class VirtualClock:
 VIRTUAL_CLOCK = VirtualClock()
 
 
-class Case(msgspec.Struct, frozen=True):
-    """One item: a kernel in a job that it shares with the other contenders."""
-
-    planned: Any
-    kernel: str
-
-    @property
-    def group(self) -> Group:
-        return self.planned.job.problem, self.planned.job.threads, self.planned.job.isa
-
-    @property
-    def id(self) -> str:
-        """`gemm/numpy.matmul|m64n64k64/f32/NT|t2`, as it stands in the item's name; `|avx2` if asked for."""
-        job = self.planned.job
-        problem = job.problem.partition("/")[2]
-        return f"{self.kernel}|{problem}|t{job.threads}" + (f"|{job.isa}" if job.isa else "")
-
-
-def _above_zero(text: str) -> float:
-    """A number of seconds above 0. Raises what the parser of options turns into one line."""
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"is {text}, expected a number above 0")
-    return value
-
-
-def _at_least_zero(text: str) -> float:
-    """A number of seconds. Raises what the parser of options turns into one line."""
-    value = float(text)
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"is {text}, expected a number, 0 or more")
-    return value
-
-
-def _count(text: str) -> int:
-    """An integer above 0. Raises what the parser of options turns into one line."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"is {text}, expected an integer above 0")
-    return value
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options, each with the prefix `--km-`, since other projects own the short names."""
     group = parser.getgroup("kernelmark")
-    suite_help = f"suite, TOML file or problem id; may be repeated [{' and '.join(DEFAULT_SUITES)}]"
+    suite_help = "Suite, TOML file or problem id; may be repeated. [default: smoke and founding]"
     group.addoption("--km-suite", action="append", metavar="SUITE", help=suite_help)
-    group.addoption("--km-kernels", action="append", default=[], metavar="GLOB", help="only kernels whose id matches")
-    group.addoption("--km-device", choices=["auto", "cpu", "cuda"], default="auto", help="where to measure [auto]")
-    group.addoption("--km-plugin", action="append", default=[], metavar="FILE.py", help="a file that registers kernels")
-    group.addoption("--km-db", metavar="FILE", help="the store [$XDG_DATA_HOME/kernelmark/results.db]")
-    group.addoption("--km-mode", choices=TIMED, default=Mode.COLD.value, help="caches, or CUDA graphs [cold]")
-    group.addoption("--km-threads", metavar="N,..", help="CPU thread counts [all]")
-    group.addoption("--km-isa", metavar="SET,..", help="instruction sets: sse, avx, avx2, avx512 [the libraries']")
-    group.addoption("--km-no-ceilings", action="store_true", help="do not measure this machine's limits")
-    group.addoption("--km-max-time", type=_above_zero, metavar="S", help="seconds a case [2, or the suite's]")
-    group.addoption(
-        "--km-timeout", type=_above_zero, default=60.0, metavar="S", help="seconds for one call of a kernel [60]"
-    )
-    group.addoption("--km-processes", type=_count, default=1, metavar="N", help="fresh processes a case [1]")
-    spread_help = "seconds at least from one of those processes to the next [60]"
-    group.addoption("--km-spread", type=_at_least_zero, default=60.0, metavar="S", help=spread_help)
-    group.addoption("--km-share-gpu", action="store_true", help="measure although another run is using the GPU")
-    group.addoption("--km-csv", metavar="FILE", help="write the run's rows here at the end")
+    group.addoption("--km-db", metavar="FILE", help="The store. [default: $XDG_DATA_HOME/kernelmark/results.db]")
+    group.addoption("--km-csv", metavar="FILE", help="Write the run's rows here at the end.")
+    for option in OPTIONS:
+        _add(group, option)
+
+
+def _add(group: pytest.OptionGroup, option: Option) -> None:
+    """An option to a plan, kept under the name of the plan's field."""
+    kept: dict[str, Any] = {"dest": f"km_{option.field}", "help": option.text.replace("%", "%%")}
+    if isinstance(option.default, bool):
+        name = f"--km-no-{option.name}" if option.default else f"--km-{option.name}"
+        group.addoption(name, action="store_false" if option.default else "store_true", **kept)
+        return
+
+    def read(text: str) -> Any:
+        try:
+            return option.parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    if option.choices:
+        kept["choices"] = option.choices
+    if option.many:
+        kept["action"] = "append"
+    default = [] if option.many else option.default
+    group.addoption(f"--km-{option.name}", type=read, default=default, metavar=option.metavar, **kept)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -116,120 +77,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if ours and not config.getoption("benchmark_only", False) else None
 
 
-class Bridge:
-    """The run behind a pytest session: plans at collection, measures at the first item of a group."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        from bench.measure.device import choose_devices, cpu_count
-        from bench.measure.isa import choose_isas
-        from bench.plan.case import Plan, thread_counts
-        from bench.plan.discovery import discover
-        from bench.plan.suites import find_suite, full_name
-        from bench.report.export import check_writable
-
-        names = config.getoption("km_suite") or DEFAULT_SUITES
-        threads = config.getoption("km_threads")
-        self._db = config.getoption("km_db")
-        self._csv = Path(config.getoption("km_csv")) if config.getoption("km_csv") else None
-        self._plan = Plan(
-            devices=choose_devices(config.getoption("km_device")),
-            kernels=tuple(config.getoption("km_kernels")),
-            mode=Mode(config.getoption("km_mode")),
-            threads=thread_counts("--km-threads", threads) if threads else (cpu_count(),),
-            isas=choose_isas(config.getoption("km_isa")),
-            plugins=tuple(str(Path(plugin).absolute()) for plugin in config.getoption("km_plugin")),
-            max_time_s=config.getoption("km_max_time"),
-            ceilings=not config.getoption("km_no_ceilings"),
-            timeout_s=config.getoption("km_timeout"),
-            processes=config.getoption("km_processes"),
-            spread_s=config.getoption("km_spread"),
-            suites=tuple(map(full_name, names)),
-            share_gpu=config.getoption("km_share_gpu"),
-        )
-        self.registry = discover(self._plan.plugins)
-        self._suites = [find_suite(name, self.registry) for name in names]
-        if self._csv is not None:
-            check_writable(self._csv)
-        self._planned: dict[Group, Any] = {}
-        self._rows: dict[str, Any] = {}
-        self._held = ExitStack()
-        self.store: Any = None
-        self.session: Any = None
-
-    def cases(self) -> Iterator[Case]:
-        """Every case of the suites once, in their order."""
-        from bench.plan.case import jobs
-
-        seen: set[tuple[Group, str]] = set()
-        for planned in jobs(self._suites, self.registry, self._plan):
-            for kernel in planned.job.kernels:
-                case = Case(planned, kernel)
-                if (case.group, kernel) not in seen:
-                    seen.add((case.group, kernel))
-                    yield case
-
-    def select(self, cases: list[Case]) -> None:
-        """Which contenders are left after `-k`, `--deselect` and the like."""
-        kernels: dict[Group, list[str]] = {}
-        for case in cases:
-            kernels.setdefault(case.group, []).append(case.kernel)
-            self._planned.setdefault(case.group, case.planned)
-        for group, names in kernels.items():
-            planned = self._planned[group]
-            job = msgspec.structs.replace(planned.job, kernels=tuple(dict.fromkeys(names)))
-            self._planned[group] = msgspec.structs.replace(planned, job=job)
-
-    def row(self, case: Case) -> tuple[Any, list[float]]:
-        """Result and samples of a case; its group is measured when the first one asks.
-
-        With several processes all groups are, since each process is a pass over all of them.
-        """
-        from bench.plan.case import case_of
-
-        key = case_of(case.planned.job, self.registry.kernels[case.kernel])
-        if key not in self._rows:
-            self._begin()
-            groups = [case.group] if self._plan.processes == 1 else list(self._planned)
-            self._measure([self._planned[group] for group in groups])
-        return self._rows[key], self.store.samples(self.session.run_id, key)
-
-    def _measure(self, planned: list[Any]) -> None:
-        from bench.run.session import run_passes
-
-        def keep(result: Any) -> None:
-            self._rows[result.case] = result
-
-        run = run_passes
-        run(self.session, lambda: planned, self.registry, self._plan, keep, lambda text: None, lambda: False)
-
-    def _begin(self) -> None:
-        from bench.measure.lock import exclusive
-        from bench.record.store import Store, default_store
-        from bench.run.pool import Workers
-        from bench.run.session import Session
-
-        if self.session is None:
-            self.store = Store(Path(self._db) if self._db else default_store())
-            self._held.enter_context(exclusive(self._plan.devices, self._plan.share_gpu))
-            workers = self._held.enter_context(Workers())
-            self.session = Session(self.store, self._suites, self._plan, workers.run)
-
-    def finish(self) -> None:
-        """Write the CSV file and close the run."""
-        from bench.report.export import write_file
-
-        self._held.close()
-        if self.session is not None:
-            self.session.finish()
-            if self._csv is not None:
-                write_file(self.store, self.session.run_id, "csv", self._csv)
-
-
-_BRIDGE = pytest.StashKey[Bridge]()
+_BRIDGE = pytest.StashKey["Bridge"]()
 _REFUSED = pytest.StashKey[UsageError]()
 
 
-def _bridge(config: pytest.Config) -> Bridge:
+def _bridge(config: pytest.Config) -> "Bridge":
+    from bench.pytest_session import Bridge
+
     if _BRIDGE not in config.stash:
         config.stash[_BRIDGE] = Bridge(config)
     return config.stash[_BRIDGE]
@@ -238,7 +92,7 @@ def _bridge(config: pytest.Config) -> Bridge:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One item a case, for whatever test takes `km_case`."""
     if "km_case" in metafunc.fixturenames:
-        cases: list[Case] = []
+        cases: list[Any] = []
         try:
             cases = list(_bridge(metafunc.config).cases())
         except UsageError as error:  # raised from here, it would be shown with a traceback
@@ -251,6 +105,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if _REFUSED in session.config.stash:
         raise pytest.UsageError(f"kernelmark: {session.config.stash[_REFUSED]}")
     if _BRIDGE in session.config.stash:
+        from bench.pytest_session import Case
+
         items = [item for item in session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
         params = [item.callspec.params.get("km_case") for item in items]
         session.config.stash[_BRIDGE].select([case for case in params if isinstance(case, Case)])
@@ -261,7 +117,7 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
     """Measures a case and hands its time to pytest-benchmark."""
     bridge = _bridge(request.config)
 
-    def measure(case: Case, benchmark: Any) -> None:
+    def measure(case: "Case", benchmark: Any) -> None:
         try:
             result, found = bridge.row(case)
         except UsageError as error:
@@ -282,13 +138,13 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The table with GFLOP/s and speedup, for which pytest-benchmark's own has no columns."""
     bridge = config.stash.get(_BRIDGE, None)
-    if bridge is None or bridge.session is None:
+    if bridge is None or bridge.opened is None:
         return
     from bench.report.pages import run_page
 
-    run_id = bridge.session.run_id
-    terminalreporter.section(f"kernelmark run {run_id}")
-    terminalreporter.write_line("\n\n".join(filter(None, run_page(bridge.store, run_id, 1))))
+    store, session = bridge.opened
+    terminalreporter.section(f"kernelmark run {session.run_id}")
+    terminalreporter.write_line("\n\n".join(filter(None, run_page(store, session.run_id, 1))))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -301,5 +157,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Give the store back."""
     bridge = config.stash.get(_BRIDGE, None)
-    if bridge is not None and bridge.store is not None:
-        bridge.store.close()
+    if bridge is not None:
+        bridge.close()

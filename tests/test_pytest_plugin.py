@@ -5,6 +5,8 @@ import statistics
 
 import pytest
 
+from bench.record.store import Store
+
 NT = "gemm/m8n8k8/f32/NT"
 BENCH = ("-m", "pytest", "--pyargs", "bench", "-p", "no:cacheprovider", "-q", "-rA", "--tb=short")
 ONLY = (*BENCH, "--benchmark-only", "--km-max-time", "0.02", "--km-db", "results.db")
@@ -159,6 +161,17 @@ def test_mode_and_several_suites_are_taken(bench):
     assert len(outcomes(done)) == 2
 
 
+def test_every_option_of_the_command_is_taken(bench, tmp_path):
+    words = ("--km-seed", "7", "--km-rel-ci", "0.5", "--km-launcher", "pycuda", "--km-no-ceilings", "--km-timeout", "9")
+    done = bench("--km-suite", "copy/m3n5/f32", "--km-kernels", "*numpy.copyto", *words)
+    assert done.returncode == 0
+    store = Store(tmp_path / "results.db")
+    plan = store.run(store.run_ids()[-1]).plan
+    store.close()
+    asked = {"seed": 7, "rel_ci": 0.5, "launcher": "pycuda", "ceilings": False, "timeout_s": 9.0}
+    assert {name: plan[name] for name in asked} == asked
+
+
 def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
     done = python_in(tmp_path, *BENCH)
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -175,9 +188,11 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
         (("--km-suite", NT, "--km-db", "file/x.db"), "cannot be used as a store"),
         (("--km-suite", NT, "--km-csv", "file/x.csv"), "file/x.csv: cannot be written"),
         (("--km-suite", NT, "--km-device", "tpu"), "'tpu'"),
-        (("--km-timeout", "0"), "--km-timeout: is 0, expected a number above 0"),
-        (("--km-max-time", "-1"), "--km-max-time: is -1, expected a number above 0"),
-        (("--km-processes", "0"), "--km-processes: is 0, expected an integer above 0"),
+        (("--km-timeout", "0"), "--km-timeout: is '0', expected a number above 0"),
+        (("--km-max-time", "-1"), "--km-max-time: is '-1', expected a number above 0"),
+        (("--km-processes", "0"), "--km-processes: is '0', expected an integer above 0"),
+        (("--km-threads", "1,x"), "--km-threads: is '1,x', expected integers above 0, separated by commas"),
+        (("--km-isa", "sse9"), "kernelmark: --km-isa sse9: unknown"),
         (("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1"),
     ],
 )

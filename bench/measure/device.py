@@ -221,10 +221,10 @@ def devices_present() -> tuple[str, ...]:
     return ("cpu",) if cuda_missing() else ("cpu", "cuda")
 
 
-def choose_devices(choice: str) -> tuple[str, ...]:
+def choose_devices(choice: str, option: str = "--device") -> tuple[str, ...]:
     """`auto` is what is there; `cpu` and `cuda` as named. Raises UsageError where no GPU answers."""
     if choice == "cuda" and (reason := cuda_missing()):
-        raise UsageError(f"--device cuda: {reason}; `kernelmark doctor` says what is usable")
+        raise UsageError(f"{option} cuda: {reason}; `kernelmark doctor` says what is usable")
     return devices_present() if choice == "auto" else (choice,)
 
 

@@ -44,30 +44,30 @@ ISAS = {
 }
 
 
-def choose_isas(text: str | None) -> tuple[str, ...]:
+def choose_isas(text: str | None, option: str = "--isa") -> tuple[str, ...]:
     """`sse,avx2` as words, each once; without text the libraries choose. Raises UsageError for what cannot be had."""
     if text is None:
         return ("",)
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     for word in words:
         if word not in ISAS:
-            raise UsageError(f"--isa {word or repr(text)}: unknown; expected some of {', '.join(ISAS)}, with commas")
-    flags = _cpu_flags()
+            raise UsageError(f"{option} {word or repr(text)}: unknown; expected some of {', '.join(ISAS)}, with commas")
+    flags = _cpu_flags(option)
     for word in words:
         if missing := [flag for flag in ISAS[word].flags if flag not in flags]:
             here = ", ".join(name for name, isa in ISAS.items() if flags.issuperset(isa.flags)) or "none of them"
-            raise UsageError(f"--isa {word}: this CPU has no {' '.join(missing)}; it has {here}")
+            raise UsageError(f"{option} {word}: this CPU has no {' '.join(missing)}; it has {here}")
     return words
 
 
-def _cpu_flags() -> frozenset[str]:
+def _cpu_flags(option: str) -> frozenset[str]:
     """Raises UsageError on what is no x86 CPU."""
     if platform.machine() not in ("x86_64", "AMD64"):
-        raise UsageError(f"--isa is for x86 CPUs, this one is {platform.machine()}; leave it out")
+        raise UsageError(f"{option} is for x86 CPUs, this one is {platform.machine()}; leave it out")
     try:
         lines = CPUINFO.read_text().splitlines()
     except OSError:
-        raise UsageError(f"--isa: {CPUINFO} does not tell what this CPU has; leave it out") from None
+        raise UsageError(f"{option}: {CPUINFO} does not tell what this CPU has; leave it out") from None
     return frozenset(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
 
 

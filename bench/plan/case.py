@@ -5,17 +5,12 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from bench.plan.errors import UsageError
 from bench.plan.kernel import Kernel
 from bench.plan.modes import Mode
+from bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
 from bench.plan.registry import Registry
 from bench.plan.suites import Entry, Suite
 
-#: How long one call of a kernel may take before its worker is ended.
-TIMEOUT_S = 60.0
-#: A machine drifts for about a minute (docs/measurement.md): processes closer than that agree with each other, and not
-#: with what the next run will find.
-SPREAD_S = 60.0
 BASELINES = {
     "gemm": "gemm/numpy.matmul",
     "transpose": "transpose/numpy.out",
@@ -28,8 +23,8 @@ BASELINES = {
 class Budget(msgspec.Struct, frozen=True):
     """When a case is known well enough: seconds a case, and full width of the 95 % interval over the median."""
 
-    max_time_s: float = 2.0
-    rel_ci: float = 0.01
+    max_time_s: float = MAX_TIME_S
+    rel_ci: float = REL_CI
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -43,7 +38,7 @@ class Job(msgspec.Struct, frozen=True):
     budget: Budget
     threads: int
     baseline: str | None = None
-    launcher: str = "cuda-core"
+    launcher: str = LAUNCHERS[0]
     timeout_s: float = TIMEOUT_S
     isa: str = ""
 
@@ -73,8 +68,8 @@ class Plan(msgspec.Struct, frozen=True):
     plugins: tuple[str, ...] = ()
     seed: int = 0
     max_time_s: float | None = None
-    rel_ci: float = 0.01
-    launcher: str = "cuda-core"
+    rel_ci: float = REL_CI
+    launcher: str = LAUNCHERS[0]
     ceilings: bool = True
     isas: tuple[str, ...] = ("",)
     timeout_s: float = TIMEOUT_S
@@ -95,14 +90,6 @@ class PlannedJob(msgspec.Struct, frozen=True):
     network: str = ""
 
 
-def thread_counts(option: str, text: str) -> tuple[int, ...]:
-    """`1,2,4` as integers above 0, each once. Raises UsageError, which names the option."""
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise UsageError(f"{option} {text!r}: expected integers above 0, separated by commas")
-    return tuple(dict.fromkeys(map(int, words)))
-
-
 def case_key(kernel: str, problem: str, mode: str, threads: int, isa: str = "") -> str:
     """The identity of a row within a run."""
     return f"{kernel} {problem} {mode} t{threads}" + (f" {isa}" if isa else "")
@@ -116,7 +103,7 @@ def case_of(job: Job, kernel: Kernel) -> str:
 def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[PlannedJob]:
     """The jobs of the suites, one problem at a time; nothing is expanded before it is asked for."""
     for suite in suites:
-        budget = Budget(plan.max_time_s or suite.max_time or Budget().max_time_s, plan.rel_ci)
+        budget = Budget(plan.max_time_s or suite.max_time or MAX_TIME_S, plan.rel_ci)
         for entry in suite.entries():
             chosen = contenders(entry, registry, plan.devices, plan.kernels)
             for isa, threads, baseline, kernels in _variants(entry, chosen, plan, suite):

@@ -11,13 +11,14 @@ MAX_SETS = 32
 
 
 class Does(NamedTuple):
-    """What a mode does, in a sentence for reports and by mechanism.
+    """What a mode does, in words for help, in a sentence for reports, and by mechanism.
 
     from_memory: calls find their operands in memory, so sets of them take turns, and the memory's bandwidth bounds
     every row; otherwise one set stays in a cache, and the bandwidth of that cache does. replays: launches are captured
     into a CUDA graph, which is replayed. times: what is verified is timed too.
     """
 
+    words: str
     sentence: str
     from_memory: bool = False
     replays: bool = False
@@ -67,13 +68,21 @@ class Mode(StrEnum):
 
 DOES = {
     Mode.COLD: Does(
+        "rotates operands over twice the last-level cache",
         "In cold mode the operands rotate over at least twice the last-level cache (at most 32 sets, evicted untimed "
         "where that is not enough), so that a call finds them in memory.",
         from_memory=True,
     ),
-    Mode.HOT: Does("In hot mode every call works on the same operands, which stay in whatever cache holds them."),
-    Mode.GRAPH: Does("In graph mode a captured CUDA graph is replayed, which leaves launch latency out.", replays=True),
-    Mode.VERIFY: Does("Rows of mode verify were checked and not timed.", times=False),
+    Mode.HOT: Does(
+        "repeats on the same operands",
+        "In hot mode every call works on the same operands, which stay in whatever cache holds them.",
+    ),
+    Mode.GRAPH: Does(
+        "replays a captured CUDA graph",
+        "In graph mode a captured CUDA graph is replayed, which leaves launch latency out.",
+        replays=True,
+    ),
+    Mode.VERIFY: Does("times nothing", "Rows of mode verify were checked and not timed.", times=False),
 }
 #: The modes that give a row a time, which are those that can be chosen.
 TIMED = tuple(mode.value for mode, does in DOES.items() if does.times)

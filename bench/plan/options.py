@@ -1,0 +1,151 @@
+"""The options to a plan, each declared once: the command and pytest make theirs from these."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from bench.plan.modes import DOES, TIMED, Mode
+
+Value = TypeVar("Value")
+#: How long one call of a kernel may take before its worker is ended.
+TIMEOUT_S = 60.0
+#: A machine drifts for about a minute (docs/measurement.md): processes closer than that agree with each other, and not
+#: with what the next run will find.
+SPREAD_S = 60.0
+#: Seconds a case, and the full width of the 95 % interval over the median, at which a case is known well enough.
+MAX_TIME_S, REL_CI = 2.0, 0.01
+LAUNCHERS = ("cuda-core", "pycuda")
+
+
+class Option(NamedTuple):
+    """One option: `--name` of the command and `--km-name` in pytest, for a field of the plan.
+
+    default: a boolean makes the option a switch, which is named by what it changes. unset: words for a default that
+    depends on the machine or the suite. parse: the value of a text; raises ValueError, which says what was found and
+    expected. choices: the only words. many: may be given several times. times: has no meaning where nothing is timed.
+    """
+
+    name: str
+    field: str
+    help: str
+    default: Any = None
+    unset: str = ""
+    parse: Callable[[str], Any] = str
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    many: bool = False
+    times: bool = False
+
+    @property
+    def text(self) -> str:
+        """The help, with the default."""
+        known = self.default is not None and not isinstance(self.default, bool)
+        shown = self.unset or (str(self.default) if known else "")
+        return f"{self.help} [default: {shown}]" if shown else self.help
+
+
+def _checked(expected: str, read: Callable[[str], Value], holds: Callable[[Value], bool]) -> Callable[[str], Value]:
+    """Read a text, and refuse what `read` refuses and what does not hold."""
+
+    def parse(text: str) -> Value:
+        try:
+            value = read(text)
+        except ValueError:
+            value = None
+        if value is None or not holds(value):
+            raise ValueError(f"is {text!r}, expected {expected}")
+        return value
+
+    return parse
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    """`1,2,4` as integers, each once."""
+    return tuple(dict.fromkeys(map(int, text.split(","))))
+
+
+_above_zero = _checked("a number above 0", float, lambda value: 0 < value < math.inf)
+_not_negative = _checked("a number, 0 or more", float, lambda value: 0 <= value < math.inf)
+_count = _checked("an integer above 0", int, lambda value: value > 0)
+_natural = _checked("an integer, 0 or more", int, lambda value: value >= 0)
+_counts = _checked("integers above 0, separated by commas", _integers, lambda values: min(values) > 0)
+
+PLUGIN = Option(
+    "plugin",
+    "plugins",
+    "A Python file that registers kernels or operations; may be repeated.",
+    metavar="FILE.py",
+    many=True,
+)
+_MODES = "; ".join(f"{mode} {does.words}" for mode, does in DOES.items() if does.times) + "."
+OPTIONS = (
+    Option("kernels", "kernels", "Only kernels whose whole id matches; may be repeated.", metavar="GLOB", many=True),
+    Option("device", "devices", "Where to measure.", "auto", choices=("auto", "cpu", "cuda")),
+    Option("threads", "threads", "CPU thread counts.", unset="all", parse=_counts, metavar="N,.."),
+    Option(
+        "isa",
+        "isas",
+        "Instruction sets of the CPU, each in processes of its own: sse, avx, avx2, avx512. OpenBLAS, oneDNN, MKL, "
+        "NumPy and Numba keep to them; kernels on other libraries (pyFFTW) run as without, though their rows carry "
+        "the set.",
+        unset="what the libraries choose",
+        metavar="SET,..",
+    ),
+    Option("seed", "seed", "Seed of the operands.", 0, parse=_natural, metavar="N"),
+    Option(
+        "timeout",
+        "timeout_s",
+        "Seconds for one call of a kernel; set-up may take ten times as long.",
+        TIMEOUT_S,
+        parse=_above_zero,
+        metavar="S",
+    ),
+    Option("share-gpu", "share_gpu", "Measure although another run is using the GPU.", False),
+    Option("launcher", "launcher", "What launches hand-written CUDA kernels.", LAUNCHERS[0], choices=LAUNCHERS),
+    PLUGIN,
+    Option("mode", "mode", _MODES, Mode.COLD.value, choices=TIMED, times=True),
+    Option(
+        "max-time",
+        "max_time_s",
+        "Seconds a case, in each process.",
+        unset=f"{MAX_TIME_S:g}, or the suite's",
+        parse=_above_zero,
+        metavar="S",
+        times=True,
+    ),
+    Option(
+        "rel-ci",
+        "rel_ci",
+        "Stop when the 95 % interval, over the median, is this wide.",
+        REL_CI,
+        parse=_not_negative,
+        metavar="R",
+        times=True,
+    ),
+    Option(
+        "ceilings",
+        "ceilings",
+        "Whether to measure this machine's limits beside the rows.",
+        True,
+        unset="yes",
+        times=True,
+    ),
+    Option(
+        "processes",
+        "processes",
+        "Fresh processes a case; from 2 on the intervals hold for the next process too, 5 are for publishing.",
+        1,
+        parse=_count,
+        metavar="N",
+        times=True,
+    ),
+    Option(
+        "spread",
+        "spread_s",
+        "Seconds at least from one of those processes to the next: a machine drifts for about a minute.",
+        SPREAD_S,
+        parse=_not_negative,
+        metavar="S",
+        times=True,
+    ),
+)

@@ -1,0 +1,128 @@
+"""The run behind a pytest session: its cases, and what each of them found."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from bench.measure.lock import exclusive
+from bench.plan.case import PlannedJob, case_of, jobs
+from bench.plan.discovery import discover
+from bench.plan.options import OPTIONS
+from bench.plan.suites import find_suite
+from bench.record.result import Result
+from bench.record.store import Store, default_store
+from bench.report.export import check_writable, write_file
+from bench.run.asked import plan_asked
+from bench.run.pool import Workers
+from bench.run.session import Session, run_passes
+
+DEFAULT_SUITES = ("smoke", "founding")
+#: Problem, thread count and instruction set: what contenders share.
+Group = tuple[str, int, str]
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One item: a kernel in a job that it shares with the other contenders."""
+
+    planned: PlannedJob
+    kernel: str
+
+    @property
+    def group(self) -> Group:
+        return self.planned.job.problem, self.planned.job.threads, self.planned.job.isa
+
+    @property
+    def id(self) -> str:
+        """`gemm/numpy.matmul|m64n64k64/f32/NT|t2`, as it stands in the item's name; `|avx2` if asked for."""
+        job = self.planned.job
+        problem = job.problem.partition("/")[2]
+        return f"{self.kernel}|{problem}|t{job.threads}" + (f"|{job.isa}" if job.isa else "")
+
+
+class Opened(NamedTuple):
+    """A run that has begun, in its store."""
+
+    store: Store
+    session: Session
+
+
+class Bridge:
+    """The run behind a pytest session: plans at collection, measures at the first item of a group."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        names = config.getoption("km_suite") or DEFAULT_SUITES
+        asked = {option.field: config.getoption(f"km_{option.field}") for option in OPTIONS}
+        self._plan = plan_asked(names, asked, "--km-")
+        self._db = config.getoption("km_db")
+        self._csv = Path(config.getoption("km_csv")) if config.getoption("km_csv") else None
+        self.registry = discover(self._plan.plugins)
+        self._suites = [find_suite(name, self.registry) for name in names]
+        if self._csv is not None:
+            check_writable(self._csv)
+        self._planned: dict[Group, PlannedJob] = {}
+        self._rows: dict[str, Result] = {}
+        self._measuring, self._storing = ExitStack(), ExitStack()
+        self.opened: Opened | None = None
+
+    def cases(self) -> Iterator[Case]:
+        """Every case of the suites once, in their order."""
+        seen: set[tuple[Group, str]] = set()
+        for planned in jobs(self._suites, self.registry, self._plan):
+            for kernel in planned.job.kernels:
+                case = Case(planned, kernel)
+                if (case.group, kernel) not in seen:
+                    seen.add((case.group, kernel))
+                    yield case
+
+    def select(self, cases: list[Case]) -> None:
+        """Which contenders are left after `-k`, `--deselect` and the like."""
+        kernels: dict[Group, list[str]] = {}
+        for case in cases:
+            kernels.setdefault(case.group, []).append(case.kernel)
+            self._planned.setdefault(case.group, case.planned)
+        for group, names in kernels.items():
+            planned = self._planned[group]
+            job = msgspec.structs.replace(planned.job, kernels=tuple(dict.fromkeys(names)))
+            self._planned[group] = msgspec.structs.replace(planned, job=job)
+
+    def row(self, case: Case) -> tuple[Result, list[float]]:
+        """Result and samples of a case; its group is measured when the first one asks.
+
+        With several processes all groups are, since each process is a pass over all of them.
+        """
+        key = case_of(case.planned.job, self.registry.kernels[case.kernel])
+        store, session = self._open()
+        if key not in self._rows:
+            groups = [case.group] if self._plan.processes == 1 else list(self._planned)
+            self._measure(session, [self._planned[group] for group in groups])
+        return self._rows[key], store.samples(session.run_id, key)
+
+    def _measure(self, session: Session, planned: list[PlannedJob]) -> None:
+        def keep(result: Result) -> None:
+            self._rows[result.case] = result
+
+        run_passes(session, lambda: planned, self.registry, self._plan, keep, lambda text: None, lambda: False)
+
+    def _open(self) -> Opened:
+        if self.opened is None:
+            store = self._storing.enter_context(closing(Store(Path(self._db) if self._db else default_store())))
+            self._measuring.enter_context(exclusive(self._plan.devices, self._plan.share_gpu))
+            workers = self._measuring.enter_context(Workers())
+            self.opened = Opened(store, Session(store, self._suites, self._plan, workers.run))
+        return self.opened
+
+    def finish(self) -> None:
+        """End the workers, note the end of the run and write its CSV file."""
+        self._measuring.close()
+        if self.opened is not None:
+            self.opened.session.finish()
+            if self._csv is not None:
+                write_file(self.opened.store, self.opened.session.run_id, "csv", self._csv)
+
+    def close(self) -> None:
+        """Give the store back."""
+        self._storing.close()
