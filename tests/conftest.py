@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure.device import cuda_missing
+from bench.measure.cuda import cuda_missing
 from bench.measure.machine import module_missing
 from bench.plan import discovery
 from bench.plan.discovery import discover

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.device import DEVICES, Cpu
+from bench.measure.cpu import Cpu
+from bench.measure.devices import DEVICES
 from bench.measure.monitor import Unwatched
 from kernelmark import Launch, kernel
 

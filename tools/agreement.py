@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bench.emulator.sweep import Case, cases, complaints, entries
-from bench.measure.device import get_device
+from bench.measure.devices import get_device
 from bench.measure.launch import cuda_launch
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.measure.verify import References, verify

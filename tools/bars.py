@@ -260,7 +260,7 @@ def _bare() -> list[float]:
 
 
 def _cpus() -> int:
-    from bench.measure.device import cpu_count
+    from bench.measure.cpu import cpu_count
 
     return cpu_count()
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
-from bench.measure.device import cuda_missing
+from bench.measure.cuda import cuda_missing
 from bench.measure.machine import module_missing
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job

@@ -21,7 +21,9 @@ import cudnn_table
 from agreement import compare_all
 from bench.claims import claims_rows
 from bench.claims.views import write_files
-from bench.measure.device import cpu_count, cuda_missing, get_device
+from bench.measure.cpu import cpu_count
+from bench.measure.cuda import cuda_missing
+from bench.measure.devices import get_device
 from bench.measure.launch import cuda_launch
 from bench.measure.machine import environment, machine, module_missing
 from bench.measure.operands import Operands, OperandSet, Scratch

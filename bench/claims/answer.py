@@ -12,7 +12,7 @@ from bench.claims.networks import seconds_a_batch
 from bench.claims.prices import Prices, load_prices
 from bench.claims.problems import entries, missing_here
 from bench.claims.verdict import Found, judge, judged
-from bench.measure.device import cpu_count
+from bench.measure.cpu import cpu_count
 from bench.plan.discovery import discover
 from bench.plan.modes import Mode
 from bench.plan.registry import Registry

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bench.claims.catalog import Claim, Experiment, experiment
 from bench.claims.evidence import Known
 from bench.claims.problems import Layered, chosen, missing_here, plan
-from bench.measure.device import choose_devices
+from bench.measure.devices import choose_devices
 from bench.measure.lock import exclusive
 from bench.measure.machine import machine
 from bench.measure.timing import now

@@ -6,7 +6,8 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from bench.claims.catalog import Experiment
-from bench.measure.device import cpu_count, cuda_missing
+from bench.measure.cpu import cpu_count
+from bench.measure.cuda import cuda_missing
 from bench.measure.isa import choose_isas
 from bench.plan.case import Plan
 from bench.plan.errors import UsageError

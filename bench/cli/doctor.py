@@ -8,7 +8,8 @@ from typing import Any
 
 from tabulate import tabulate
 
-from bench.measure.device import cpu_count, cpu_name, cuda_missing, last_level_cache_bytes
+from bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
+from bench.measure.cuda import cuda_missing
 from bench.measure.machine import environment, module_missing, module_version, unavailable
 from bench.measure.timing import resolution
 from bench.plan.discovery import discover

@@ -61,7 +61,7 @@ def _session(
     max_time: float,
     plugins: tuple[str, ...],
 ) -> Any:
-    from bench.measure.device import cuda_missing
+    from bench.measure.cuda import cuda_missing
     from bench.plan.case import Budget
     from bench.plan.discovery import discover
     from bench.tune.watch.comparison import Comparison, present_arch

@@ -8,11 +8,12 @@ import msgspec
 
 from bench.measure.affinity import WorkingThreads, affinity
 from bench.measure.board import Board
-from bench.measure.device import Device, DeviceLost
+from bench.measure.device import Device, DeviceLost, Monitor
 from bench.measure.energy import energy_per_call_j
+from bench.measure.launch import cuda_launch
 from bench.measure.machine import unavailable, versions
 from bench.measure.measurement import WITHIN, Measurement, Part
-from bench.measure.monitor import Monitor, disturbance, means
+from bench.measure.monitor import disturbance, means
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.measure.series import Series
 from bench.measure.stats import median_interval
@@ -95,8 +96,6 @@ class Contender:
 
     def _launch(self, x: Operands) -> Launch:
         if isinstance(self.kernel, CudaKernel):
-            from bench.measure.launch import cuda_launch
-
             tile = self.kernel.tile_for(self.problem)
             self._keep_settings(vars(tile) if tile else {})
             return cuda_launch(self.kernel, self.problem, x, self._job.launcher)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench.measure.compile import Cubin, compile_cubin
-from bench.measure.device import device_id
+from bench.measure.cuda import device_id
 from bench.measure.launch_pycuda import with_pycuda
 from bench.measure.occupancy import STATIC_LIMIT, occupancy
 from bench.measure.tensormap import encode, extents, is_descriptor, launch_with_descriptors

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bench.measure.compile import Cubin
-from bench.measure.device import device_id
+from bench.measure.cuda import device_id
 from bench.measure.occupancy import STATIC_LIMIT
 from bench.measure.tensormap import extents
 from bench.plan.errors import Unsupported

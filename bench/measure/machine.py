@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import bench
-from bench.measure.device import cpu_count, cpu_name, cuda_missing, last_level_cache_bytes
+from bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
+from bench.measure.cuda import cuda_missing
 from bench.plan.kernel import Kernel
 from bench.plan.operation import Problem
 

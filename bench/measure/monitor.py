@@ -6,11 +6,10 @@ import resource
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
-
-import msgspec
+from typing import NamedTuple
 
 from bench.measure.affinity import core_of
+from bench.measure.device import Window
 from bench.measure.memory import CGROUP
 from bench.measure.timing import now
 
@@ -27,22 +26,6 @@ OTHERS = "others took {:.2g} CPUs"
 STEAL = "the hypervisor took {:.2g} % of the time"
 QUOTA = "the control group's CPU quota held threads back for {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
-
-
-class Window(msgspec.Struct, frozen=True):
-    """What was seen of a device for some seconds: means by column, and each cause of disturbance with its size."""
-
-    seconds: float
-    state: dict[str, float] = {}
-    causes: dict[str, float] = {}
-
-
-class Monitor(Protocol):
-    """Watches one device. `energy_j` counts from an arbitrary zero, None where no sensor does."""
-
-    def look(self) -> Window: ...
-    def clock_mhz(self) -> float | None: ...
-    def energy_j(self) -> float | None: ...
 
 
 class Unwatched:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from bench.measure.monitor import Window
+from bench.measure.device import Window
 from bench.measure.timing import now
 
 #: A clock further below its highest of the sampling, in per cent, disturbs.

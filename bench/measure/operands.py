@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.measure.device import Device
+from bench.measure.launch import cuda_launch
 from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, Launch
@@ -254,8 +255,6 @@ class Operands:
             threads=self.threads, stream=self.stream, scratch=self.scratch, chose=self.chose, **arrays
         )
         if isinstance(chosen, CudaKernel):
-            from bench.measure.launch import cuda_launch
-
             return cuda_launch(chosen, parsed, part)
         assert chosen.setup is not None
         return chosen.setup(parsed, part)

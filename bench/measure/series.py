@@ -7,11 +7,10 @@ from itertools import cycle, islice
 from statistics import median
 from typing import NamedTuple
 
-from bench.measure.device import Device
-from bench.measure.monitor import Monitor, Unwatched, Window
+from bench.measure.device import Clock, Device, Monitor, Window
+from bench.measure.monitor import Unwatched
 from bench.measure.operands import Draw, OperandSet
 from bench.measure.stats import MIN_SAMPLES, Looks, median_interval
-from bench.measure.timing import Clock
 from bench.plan.case import Budget
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import Launch

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from bench import SPIN_TIMEOUT_SET
-from bench.measure.device import Device
+from bench.measure.device import Clock, Device
 from bench.plan.kernel import Launch
 
 #: Time for another contender's idle threads to stop spinning (see bench/__init__.py), or 2^28 ticks if they do not.
@@ -38,16 +38,6 @@ def resolution() -> float:
             stop = now()
         steps.append(stop - start)
     return min(steps)
-
-
-class Clock(Protocol):
-    """Times a batch of calls on one device."""
-
-    max_batch: int
-    resolution_s: float
-
-    def time(self, calls: Sequence[Launch]) -> float: ...
-    def now(self) -> float: ...
 
 
 class CpuClock:

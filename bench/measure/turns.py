@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from bench.measure.monitor import Monitor, Window
+from bench.measure.device import Monitor, Window
 from bench.measure.series import SPREAD_S, Mark, Series
 from bench.measure.timing import settle
 from bench.plan.case import Budget

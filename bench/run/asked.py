@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.measure.device import choose_devices, cpu_count
+from bench.measure.cpu import cpu_count
+from bench.measure.devices import choose_devices
 from bench.measure.isa import choose_isas
 from bench.plan.case import Plan
 from bench.plan.modes import Mode

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from bench.measure.device import get_device
+from bench.measure.devices import get_device
 from bench.measure.measurement import Measurement
 from bench.measure.roofline import SLACK, Bounds, Ceiling, Excess, Need, ceiling, exceeded, needs, place
 from bench.measure.timing import now

@@ -8,7 +8,7 @@ import threadpoolctl
 
 from bench.measure.board import Board
 from bench.measure.contender import Contender
-from bench.measure.device import get_device
+from bench.measure.devices import get_device
 from bench.measure.machine import unavailable
 from bench.measure.measurement import Measurement
 from bench.measure.memory import refuse_what_does_not_fit

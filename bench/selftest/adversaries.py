@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bench.measure.device import devices_present
+from bench.measure.devices import devices_present
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job, WorkerKey
 from bench.plan.modes import Mode

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bench.measure.device import devices_present
+from bench.measure.devices import devices_present
 from bench.measure.measurement import Measurement
 from bench.measure.timing import CpuClock
 from bench.plan.case import Budget, Job, WorkerKey

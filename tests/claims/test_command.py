@@ -11,7 +11,8 @@ import pytest
 from bench.claims import claims_rows, experiments
 from bench.claims.catalog import claims, experiment
 from bench.claims.problems import thread_counts
-from bench.measure.device import cpu_count, cuda_missing
+from bench.measure.cpu import cpu_count
+from bench.measure.cuda import cuda_missing
 
 TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0.01/beta1")
 

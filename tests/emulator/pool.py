@@ -7,7 +7,7 @@ from itertools import islice
 
 from bench.emulator.build import CUDA, program
 from bench.emulator.sweep import Case, cases, complaints, entries
-from bench.measure.device import cpu_count
+from bench.measure.cpu import cpu_count
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
 

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("numba")
 pytest.importorskip("pyfftw")
 
-from bench.measure.device import Cpu
+from bench.measure.cpu import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bench.measure.device import Cpu
+from bench.measure.cpu import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover

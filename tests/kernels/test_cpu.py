@@ -80,7 +80,7 @@ def test_scipy_gemm_makes_no_copies(name: str, layout: str) -> None:
 
     import numpy as np
 
-    from bench.measure.device import Cpu
+    from bench.measure.cpu import Cpu
     from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 
     registry = discover()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bench.emulator.build import compiler, missing_tool
-from bench.measure.device import Cpu
+from bench.measure.cpu import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch
 from bench.plan.discovery import discover
 

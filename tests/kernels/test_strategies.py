@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from column_major import Blas, array, matrix
 
-from bench.measure.device import Cpu
+from bench.measure.cpu import Cpu
 from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from bench.measure import affinity, monitor, nvml
-from bench.measure.monitor import CpuMonitor, Window, disturbance, means
+from bench.measure.device import Window
+from bench.measure.monitor import CpuMonitor, disturbance, means
 
 
 class Machine:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.measure.device import Cpu
+from bench.measure.cpu import Cpu
 from bench.measure.operands import Draw, Operands, OperandSet, Scratch, logical
 from bench.plan.discovery import discover
 from bench.plan.dtypes import DTYPES, bits_dtype

@@ -7,9 +7,10 @@ from itertools import cycle
 import pytest
 
 from bench.measure import timing
-from bench.measure.device import Cpu
+from bench.measure.cpu import Cpu
+from bench.measure.device import Window
 from bench.measure.energy import energy_per_call_j
-from bench.measure.monitor import Window, disturbance, means
+from bench.measure.monitor import disturbance, means
 from bench.measure.operands import Draw, OperandSet
 from bench.measure.series import Series
 from bench.measure.timing import CpuClock, call_overhead

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench.measure import memory
-from bench.measure.device import get_device
+from bench.measure.devices import get_device
 from bench.measure.measurement import Measurement
 from bench.measure.operands import Scratch
 from bench.plan.case import Budget, Job

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from bench.measure.device import device_id
+from bench.measure.cuda import device_id
 from bench.measure.lock import exclusive
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job, WorkerKey

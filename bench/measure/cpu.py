@@ -1,0 +1,99 @@
+"""The CPU as a device: host memory, wall-clock time, and what the system gives of name, cores and caches."""
+
+import os
+import platform
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.measure.device import Clock, Monitor
+from bench.measure.memory import refuse_what_does_not_fit
+from bench.measure.monitor import CpuMonitor
+from bench.measure.timing import CpuClock
+from bench.plan.dtypes import numpy_dtype
+from bench.plan.operation import Array
+
+ALIGNMENT = 4096
+#: Where the system does not tell its last-level cache: large enough for the desktop and server parts of 2026.
+LLC_IF_UNKNOWN = 64 * 2**20
+
+
+class Cpu:
+    """Host memory in NumPy arrays aligned to pages."""
+
+    name = "cpu"
+    stream = None
+    warm_up_s = 0.5
+
+    def __init__(self) -> None:
+        self.device_name = cpu_name()
+        self.llc_bytes = last_level_cache_bytes()
+        self._eviction: Array | None = None
+
+    def clock(self, hold: bool) -> Clock:
+        """Wall-clock time."""
+        return CpuClock()
+
+    def bytes(self, nbytes: int) -> Array:
+        """Uninitialised bytes, aligned to a page. Raises MemoryError."""
+        refuse_what_does_not_fit(nbytes, "a buffer needs")
+        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        return raw[start : start + nbytes]
+
+    def dtype(self, storage: str) -> "np.dtype[Any]":
+        return numpy_dtype(storage)
+
+    def upload(self, target: Array, source: Array) -> None:
+        np.copyto(target, source)
+
+    def download(self, source: Array) -> Array:
+        return source
+
+    def evict(self) -> None:
+        """Read and write twice the last-level cache, so that nothing of the operands stays in it."""
+        if self._eviction is None:
+            self._eviction = np.ones(2 * self.llc_bytes // 8, np.uint64)
+        np.add(self._eviction, 1, out=self._eviction)
+
+    def synchronize(self) -> None:
+        """Calls on the CPU return when they are done."""
+
+    def monitor(self) -> Monitor:
+        """Clock, load and steal time of the CPUs that this process may use now."""
+        return CpuMonitor()
+
+    def release(self) -> None:
+        """NumPy gives memory back by itself."""
+
+    def broken(self) -> str | None:
+        """What would break a CPU breaks the process."""
+        return None
+
+
+def cpu_count() -> int:
+    """CPUs this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@lru_cache
+def cpu_name() -> str:
+    """The processor's name as the system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+@lru_cache
+def last_level_cache_bytes() -> int:
+    """Size of the largest cache of CPU 0."""
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = path.read_text().strip()
+        sizes.append(int(text.rstrip("KMG")) * {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1], 1))
+    return max(sizes, default=LLC_IF_UNKNOWN)

@@ -1,0 +1,103 @@
+"""A CUDA device: its memory in CuPy arrays, time between events, and whether there is one."""
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from bench.measure.device import Clock, Monitor
+from bench.measure.nvml import GpuMonitor
+from bench.measure.timing import CudaClock
+from bench.plan.dtypes import bits_dtype, numpy_dtype
+from bench.plan.operation import Array
+
+
+class Cuda:
+    """Device memory in CuPy arrays, on a stream of its own. bfloat16 stands in arrays of 16-bit integers."""
+
+    name = "cuda"
+    warm_up_s = 2.0
+
+    def __init__(self) -> None:
+        import cupy
+
+        self._cupy = cupy
+        device = cupy.cuda.Device(0)
+        device.use()
+        properties = cupy.cuda.runtime.getDeviceProperties(0)
+        self.device_name = properties["name"].decode()
+        self.llc_bytes = int(properties["l2CacheSize"])
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream.use()  # kernels written with CuPy's own functions then run where the events are
+        self._eviction: Any = None
+
+    def clock(self, hold: bool) -> Clock:
+        """Time between events; `hold` keeps the stream back until a batch is queued."""
+        return CudaClock(self, hold)
+
+    def bytes(self, nbytes: int) -> Any:
+        """Uninitialised device memory, aligned to 512 bytes. Raises cupy's OutOfMemoryError."""
+        return self._cupy.empty(nbytes, self._cupy.uint8)
+
+    def dtype(self, storage: str) -> Any:
+        return bits_dtype(storage) if storage == "bf16" else numpy_dtype(storage)
+
+    def upload(self, target: Any, source: Array) -> None:
+        """Host to device, contiguous, complete when it returns."""
+        with self.stream:
+            target.set(source.view(target.dtype), stream=self.stream)
+        self.stream.synchronize()
+
+    def download(self, source: Any) -> Array:
+        """Device to host, complete when it returns."""
+        self.synchronize()
+        return np.asarray(source.get())
+
+    def evict(self) -> None:
+        """Write twice the L2 cache on the stream."""
+        with self.stream:
+            if self._eviction is None:
+                self._eviction = self._cupy.empty(2 * self.llc_bytes, self._cupy.uint8)
+            self._eviction.fill(1)
+
+    def synchronize(self) -> None:
+        """Wait for all streams of the device, those that a kernel may have made for itself too."""
+        self._cupy.cuda.Device(0).synchronize()
+
+    def broken(self) -> str | None:
+        """The error that the context answers every call with since a kernel has corrupted it, or None."""
+        try:
+            self.synchronize()
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            return str(error).split("\n")[0]
+        return None
+
+    def release(self) -> None:
+        """Give the memory of the last job back to the driver."""
+        self._eviction = None
+        self._cupy.get_default_memory_pool().free_all_blocks()
+
+    def monitor(self) -> Monitor:
+        """What NVML tells, where its bindings are."""
+        return GpuMonitor(self._cupy.cuda.Device(0).pci_bus_id)
+
+
+@lru_cache
+def cuda_missing() -> str | None:
+    """Why there is no CUDA device here, or None; asks the driver alone, which takes no Python package."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no NVIDIA driver here (libcuda.so.1); install one on a machine with an NVIDIA GPU"
+    count = ctypes.c_int(0)
+    if (status := driver.cuInit(0)) or (status := driver.cuDeviceGetCount(ctypes.byref(count))):
+        return f"the NVIDIA driver does not start (CUDA error {status}); see nvidia-smi"
+    return None if count.value else "the NVIDIA driver sees no GPU; see nvidia-smi"
+
+
+def device_id() -> int:
+    """The number of the present CUDA device."""
+    import cupy
+
+    return int(cupy.cuda.Device().id)

@@ -1,0 +1,37 @@
+"""The devices of this machine: which there are, and one of each a process."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from bench.measure.cpu import Cpu
+from bench.measure.cuda import Cuda, cuda_missing
+from bench.measure.device import Device
+from bench.plan.errors import Unsupported, UsageError
+
+
+def _cuda() -> Device:
+    if reason := cuda_missing():
+        raise Unsupported(reason)
+    return Cuda()
+
+
+#: What makes each device; the tests add one that is a fake.
+DEVICES: dict[str, Callable[[], Device]] = {"cpu": Cpu, "cuda": _cuda}
+
+
+@lru_cache
+def get_device(name: str) -> Device:
+    """The device of this name, one a process. Raises Unsupported."""
+    return DEVICES[name]()
+
+
+def devices_present() -> tuple[str, ...]:
+    """`cpu`, and `cuda` where a GPU answers."""
+    return ("cpu",) if cuda_missing() else ("cpu", "cuda")
+
+
+def choose_devices(choice: str, option: str = "--device") -> tuple[str, ...]:
+    """`auto` is what is there; `cpu` and `cuda` as named. Raises UsageError where no GPU answers."""
+    if choice == "cuda" and (reason := cuda_missing()):
+        raise UsageError(f"{option} cuda: {reason}; `kernelmark doctor` says what is usable")
+    return devices_present() if choice == "auto" else (choice,)
