@@ -5,7 +5,9 @@ Each ratio comes from samples taken in turn in one run of the worker, hot, on tw
 
 import json
 from collections.abc import Iterator
-from typing import Any
+
+from bench.measure.measurement import Measurement
+from hot_rows import hot, median_s, ratio
 
 ONEDNN = "conv/torch.conv2d"
 FULL, TILED = "conv/pyfftw.full", "conv/pyfftw.tiled"
@@ -28,16 +30,16 @@ def conv_bars() -> Iterator[tuple[str, str, bool]]:
     for problem, least, words in AGAINST_ONEDNN:
         promise = f"{words}: {least:g}x oneDNN"
         yield (promise, missing, False) if missing else (promise, *_against_onednn(problem, least))
-    (tiled,) = (row for row in _hot(SEVEN, FULL, TILED) if row.kernel == TILED)
-    yield "64-64 channels, 224x224, 7x7: tiled FFTs 8x whole ones", _ratio(tiled), tiled.ratio.median >= 8
+    (tiled,) = (row for row in hot(SEVEN, FULL, TILED) if row.kernel == TILED)
+    yield "64-64 channels, 224x224, 7x7: tiled FFTs 8x whole ones", _shown(tiled), ratio(tiled) >= 8
 
 
 def _against_onednn(problem: str, least: float) -> tuple[str, bool]:
-    theirs, *ours = _hot(problem, ONEDNN, *_ours(problem))
-    ours.sort(key=lambda row: row.ratio.median, reverse=True)
-    times = ", ".join(f"{row.kernel} {_ratio(row)}" for row in ours)
+    theirs, *ours = hot(problem, ONEDNN, *_ours(problem))
+    ours.sort(key=ratio, reverse=True)
+    times = ", ".join(f"{row.kernel} {_shown(row)}" for row in ours)
     onednn = theirs.versions.rpartition("; ")[2]
-    return f"{times}; {onednn} {theirs.interval.median * 1e3:.1f} ms", ours[0].ratio.median >= least
+    return f"{times}; {onednn} {median_s(theirs) * 1e3:.1f} ms", ratio(ours[0]) >= least
 
 
 def _ours(problem: str) -> list[str]:
@@ -50,21 +52,9 @@ def _ours(problem: str) -> list[str]:
     return [k.id for k in kernels if k.id not in (ONEDNN, FULL) and k.refuses(parsed) is None]
 
 
-def _hot(problem: str, baseline: str, *kernels: str) -> list[Any]:
-    """The rows, those of `kernels` with their ratios to the baseline."""
-    from bench.plan.case import Budget, Job
-    from bench.plan.modes import Mode
-    from bench.plan.status import Status
-    from bench.run.job import run_job
-
-    rows = run_job(Job(problem, (baseline, *kernels), Mode.HOT, (), 0, Budget(3.0), threads=2, baseline=baseline))
-    for row in rows:
-        assert row.status == Status.OK, f"{row.kernel}: {row.reason}"
-    return rows
-
-
-def _ratio(row: Any) -> str:
+def _shown(row: Measurement) -> str:
     """`2.41x [2.30, 2.52], tile 32`."""
+    assert row.ratio is not None
     tile = json.loads(row.tunables or "{}").get("tile")
     noted = f" (tile {tile})" if tile else ""
     return f"{row.ratio.median:.2f}x [{row.ratio.low:.2f}, {row.ratio.high:.2f}]{noted}"

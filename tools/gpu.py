@@ -14,7 +14,6 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpu_bars import all_bars, measure, verdicts
 from tabulate import tabulate
 
 import cudnn_table
@@ -40,6 +39,7 @@ from bench.report.export import write_csv
 from bench.report.tables import ceiling_table, run_table, summary
 from bench.run.pool import Workers
 from bench.run.session import Session, run_suites
+from gpu_bars import all_bars, measure, verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("smoke", "seed")

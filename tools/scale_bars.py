@@ -65,12 +65,31 @@ def _template() -> dict[str, Any]:
     """What all rows have in common."""
     from bench.record.result import Result
 
-    identity = {"run_id": "", "suite": "scale", "op": "copy", "problem": "", "kernel": "", "provider": "scale"}
-    device = {"device": "cpu", "device_name": "Synthetic CPU @ 2.00GHz", "mode": "cold", "threads": 1}
-    kind = {"dtype": "f32", "numerics": "exact", "layout": "", "status": "ok", "reason": ""}
-    times = {"samples": SAMPLES, "processes": PROCESSES, "interval": "between-processes", "baseline": KERNELS[0]}
-    about = {"versions": "numpy 2.4.6", "git_commit": "c0ffee" * 6, "started_at": "2026-01-01T00:00:00+00:00"}
-    result = Result(**identity, **device, **kind, **times, **about, stopped_by="ci")
+    result = Result(
+        run_id="",
+        suite="scale",
+        op="copy",
+        problem="",
+        kernel="",
+        provider="scale",
+        device="cpu",
+        device_name="Synthetic CPU @ 2.00GHz",
+        mode="cold",
+        dtype="f32",
+        numerics="exact",
+        layout="",
+        threads=1,
+        status="ok",
+        reason="",
+        samples=SAMPLES,
+        processes=PROCESSES,
+        interval="between-processes",
+        baseline=KERNELS[0],
+        versions="numpy 2.4.6",
+        git_commit="c0ffee" * 6,
+        started_at="2026-01-01T00:00:00+00:00",
+        stopped_by="ci",
+    )
     blob = np.random.default_rng(0).normal(1e-3, 2e-5, SAMPLES).tobytes()
     return {**msgspec.structs.asdict(result), "case": "", "dims": "", "sample_blob": blob, "part_blob": b""}
 

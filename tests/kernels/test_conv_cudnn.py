@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from column_major import array
 
 from bench.measure.operands import logical
 from bench.plan.discovery import discover
 from bench.plan.dtypes import numpy_dtype
 from bench.plan.errors import Unsupported
+from column_major import array
 from kernels.conv.vendor import _cudnn
 from kernels.conv.vendor import cudnn as declared
 

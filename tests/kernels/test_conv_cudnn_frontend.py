@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from column_major import array
 
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
+from column_major import array
 from kernels.conv.vendor import cudnn_frontend
 
 REGISTRY = discover()

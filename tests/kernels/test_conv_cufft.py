@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from column_major import array
 
 from bench.measure.operands import logical
 from bench.plan.discovery import discover
+from column_major import array
 from kernels.conv.vendor import _cufft, cufft
 from kernels.gemm import _cublas
 

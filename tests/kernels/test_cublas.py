@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from column_major import Blas, array
 
 from bench.measure.operands import logical
 from bench.plan.discovery import discover
 from bench.plan.dtypes import numpy_dtype
+from column_major import Blas, array
 
 REGISTRY = discover()
 KERNELS = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernels.gemm.cublas"]

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from column_major import Blas, array, matrix
 
 from bench.measure.cpu import Cpu
 from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
+from column_major import Blas, array, matrix
 from kernelmark import kernel
 from kernels.gemm import _cublas
 

@@ -1,0 +1,44 @@
+"""What our CPU transpositions promise, measured: rows of (promise, found, holds) for `make bars`."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from hot_rows import hot, median_s
+
+ROUNDS = 7
+
+
+def transpose_bars() -> Iterator[tuple[str, str, bool]]:
+    """Our CPU transpositions on the founding operands, hot on 2 threads: a run of the worker for each bar and shape.
+
+    In place OpenBLAS's imatcopy shares the job, so its ratio comes from samples taken in turn. A copy is another
+    operation: short jobs of both alternate, and the ratio is the median over rounds. The copy is the best of the
+    suite's, on two threads. Hot, since 110 and 220 MB are beyond most last-level caches anyway.
+    """
+    ours, theirs = "transpose/numba.tiles", "transpose/openblas.imatcopy"
+    for m in (1024, 2048):
+        full = "transpose/openblas.omatcopy_and_back"
+        rows = hot(f"transpose/m{m}n26752/f32/in", theirs, ours, full)
+        tiles = rows[1]
+        assert tiles.ratio is not None
+        times = ", ".join(f"{row.kernel} {median_s(row) * 1e3:.1f} ms" for row in rows)
+        share = (tiles.scratch_bytes or 0) / (m * 26752 * 4)
+        spread = f"[{tiles.ratio.low:.2f}, {tiles.ratio.high:.2f}]"
+        found = f"{tiles.ratio.median:.2f}x {spread}, {share:.1%} scratch; {times}"
+        holds = tiles.ratio.median >= 2 and share <= 0.1
+        yield f"{m}x26752 f32 in place, 10 % scratch: 2x imatcopy", found, holds
+    for m in (1024, 2048):
+        rounds = [_shares_of_copy(m) for _ in range(ROUNDS)]
+        own, openblas = (median(found) for found in zip(*rounds, strict=True))
+        spread = f"[{min(found[0] for found in rounds):.0%}, {max(found[0] for found in rounds):.0%}]"
+        found = f"{own:.0%} {spread} of copy over {ROUNDS} rounds; omatcopy on 2 threads {openblas:.0%}"
+        yield f"{m}x26752 f32 out of place: 60 % of the best threaded copy", found, own >= 0.6
+
+
+def _shares_of_copy(m: int) -> list[float]:
+    """What our transposition and OpenBLAS's reach of the best copy that is measured beside them."""
+    copies = hot(f"copy/m{m}n26752/f32", "copy/numpy.threaded", "copy/numba.streaming", max_time_s=0.5)
+    contenders = ("transpose/numba.blocked", "transpose/openblas.omatcopy_threaded")
+    rows = hot(f"transpose/m{m}n26752/f32/out", *contenders, max_time_s=0.5)
+    copy_s = min(map(median_s, copies))
+    return [copy_s / median_s(row) for row in rows]
