@@ -2,11 +2,13 @@
 
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from bench.measure.measurement import Part
 from bench.measure.roofline import Ceiling
-from bench.record.result import Result
+from bench.measure.stats import median_interval
+from bench.record.result import Result, finite
 from bench.record.store import Run, Store
 
 MACHINE = {"cpu": "Some CPU", "cpus": 4, "cpus_usable": 2, "llc_bytes": 32_000_000, "memory_bytes": 8_000_000_000}
@@ -30,24 +32,41 @@ def begin(store: Store, run_id: str = "r1", **facts: Any) -> None:
     store.begin(Run(run_id=run_id, **{**known, **facts}))
 
 
-def put(store: Store, problem: str, kernel: str, median: float = 1e-3, dims: Any = None, **values: Any) -> Result:
-    """A timed row with forty samples in two halves that scatter by a few per cent, always the same ones."""
+def put(
+    store: Store,
+    problem: str,
+    kernel: str,
+    median: float = 1e-3,
+    dims: Any = None,
+    taken: Sequence[float] = (),
+    parts: Sequence[Part] = (),
+    **values: Any,
+) -> Result:
+    """A timed row with the samples `taken`, or forty that scatter by a few per cent, always the same ones.
+
+    Rows of one problem, mode, instruction set and thread count share a job, unless they say another.
+    """
     rng = random.Random(f"{problem} {kernel} {values.get('threads')} {values.get('mode')}")
-    samples = [median * (1 + 0.03 * rng.random()) for _ in range(40)]
+    samples = list(taken) or [median * (1 + 0.03 * rng.random()) for _ in range(40)]
     op, _, dtype, *words = problem.split("/")
-    middle = sorted(samples)[20]
+    middle = sorted(samples)[len(samples) // 2]
+    low, high = 0.99 * middle, 1.01 * middle
+    if taken:
+        found = median_interval(taken)
+        middle, low, high = found.median, finite(found.low), finite(found.high)
     timed = {
         "status": "ok", "samples": len(samples), "time_s_median": middle, "time_s_min": min(samples),
-        "time_s_mean": sum(samples) / 40, "time_s_std": 0.01 * median, "time_s_ci95_low": 0.99 * middle,
-        "time_s_ci95_high": 1.01 * middle, "gflop_per_s": 1e-3 / middle, "gbyte_per_s": 1e-4 / middle,
+        "time_s_mean": sum(samples) / len(samples), "time_s_std": 0.01 * median, "time_s_ci95_low": low,
+        "time_s_ci95_high": high, "gflop_per_s": 1e-3 / middle, "gbyte_per_s": 1e-4 / middle,
         "stopped_by": "interval", "interval": "within-process", "started_at": "2026-01-01T10:00:01.123+00:00",
         "versions": "numpy 2.4.6", "git_commit": "c0ffee1234567", "outliers": 0, "repeated": 0, "load": 0.25,
     }  # fmt: skip
     layout = words[0] if op in ("gemm", "conv") and words else ""
+    timed["job"] = " ".join([problem, *(str(values.get(name)) for name in ("mode", "isa", "threads"))])
     kind = {"op": op, "dtype": dtype, "numerics": "fp32", "layout": layout, "suite": "mine", "seed": 3}
     row = Result(**{"run_id": "r1", "problem": problem, "kernel": kernel, **SHARED, **kind, **timed, **values})
     kept = samples if row.status == "ok" and row.time_s_median else []
-    store.add(row, dims or {}, kept, None, [Part(40, middle)] if kept else ())
+    store.add(row, dims or {}, kept, None, (parts or [Part(len(kept), middle)]) if kept else ())
     return row
 
 

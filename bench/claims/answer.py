@@ -71,7 +71,7 @@ def answer(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, 
     lacking = wording.coverage(claim.comparison, evidence)
     verdict = judge([number.answer for number in numbers], whole=not lacking)
     said = wording.told(numbers) if numbers else [_missing(claim, asked, evidence, prices, here)]
-    rows = [row.result for row in evidence.rows] if numbers else []
+    rows = evidence.rows if numbers else []
     return Answer(
         id=claim.id,
         words=claim.words,
@@ -82,7 +82,7 @@ def answer(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, 
         expected=str(claim.confirm),
         verdict=verdict,
         said=tuple(said),
-        notes=(*lacking, *_notes(claim, evidence, prices)) if numbers else (),
+        notes=(*lacking, *_notes(claim, evidence, prices), *wording.apart(numbers)) if numbers else (),
         device_names=tuple(dict.fromkeys(r.device_name for r in rows)),
         interval=", ".join(dict.fromkeys(r.interval for r in rows if r.interval)),
         run_ids=tuple(dict.fromkeys(r.run_id for r in rows)),
@@ -101,7 +101,7 @@ def _find(claim: Claim, evidence: Evidence, prices: Prices) -> list[Finding]:
 def _notes(claim: Claim, evidence: Evidence, prices: Prices) -> tuple[str, ...]:
     if claim.comparison.kind == "batches":
         return tuple(seconds_a_batch(evidence))
-    return prices.told(row.result for row in evidence.rows) if claim.comparison.kind in devices.BY_PRICES else ()
+    return prices.told(evidence.rows) if claim.comparison.kind in devices.BY_PRICES else ()
 
 
 def _missing(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, here: bool) -> str:
@@ -115,8 +115,8 @@ def _missing(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices
         steps = findings.thread_steps(claim.comparison, evidence, rows)
         return wording.too_few_threads(claim, cpu_count(), steps)
     if evidence.failed:
-        return wording.failures([row.result for row in evidence.failed])
-    both = len({row.result.device for row in evidence.rows}) > 1
+        return wording.failures(evidence.failed)
+    both = len({r.device for r in evidence.rows}) > 1
     if both and claim.comparison.kind in devices.BY_PRICES:
-        return wording.unpriced(claim.comparison.kind, [row.result for row in evidence.rows])
+        return wording.unpriced(claim.comparison.kind, evidence.rows)
     return wording.no_rows(asked, bool(evidence.rows), here)

@@ -6,11 +6,13 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from bench.claims.catalog import Comparison
-from bench.claims.evidence import Evidence, Row, Setting, quotient, times
+from bench.claims.evidence import Evidence
 from bench.claims.problems import batch_of, matches
 from bench.plan.operation import Problem
 from bench.plan.status import Status
-from bench.report.standings import Ratio
+from bench.record.result import Result
+from bench.report.contest import Ratio, Setting, by_setting
+from bench.report.format import count, short
 
 #: Words of an id that all problems of the claims share.
 UNSAID = ("f32", "nchw")
@@ -25,13 +27,13 @@ class Finding(NamedTuple):
     size: int = 0
 
 
-Compare = Callable[[Comparison, Evidence, Sequence[Row]], Iterator[Finding]]
+Compare = Callable[[Comparison, Evidence, Sequence[Result]], Iterator[Finding]]
 
 
-def rows_of(asked: Comparison, evidence: Evidence) -> list[Row]:
+def rows_of(asked: Comparison, evidence: Evidence) -> list[Result]:
     """The rows of the problems and kernels that a comparison is about."""
-    rows = [row for row in evidence.rows if matches(row.problem.id, asked.problems)]
-    return [row for row in rows if matches(row.result.kernel, asked.kernels) or row.result.kernel == asked.against]
+    rows = [r for r in evidence.rows if matches(r.problem, asked.problems)]
+    return [r for r in rows if matches(r.kernel, asked.kernels) or r.kernel == asked.against]
 
 
 def label(asked: Comparison, problem: Problem) -> str:
@@ -42,147 +44,147 @@ def label(asked: Comparison, problem: Problem) -> str:
     return asked.label.format(**{axis: getattr(problem, axis) for axis in problem.axes()})
 
 
-def _by_problem(rows: Iterable[Row]) -> dict[Problem, list[Row]]:
-    found: dict[Problem, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row.problem].append(row)
+def fastest(rows: Iterable[Result]) -> Result | None:
+    """The row with the least time."""
+    return min(rows, key=lambda r: r.time_s_median or 0.0, default=None)
+
+
+def _by_problem(rows: Iterable[Result]) -> dict[str, list[Result]]:
+    found: dict[str, list[Result]] = defaultdict(list)
+    for r in rows:
+        found[r.problem].append(r)
     return found
 
 
-def _fastest(rows: Iterable[Row]) -> Row | None:
-    return min(rows, key=lambda row: row.time_s, default=None)
+def _kernels(rows: Iterable[Result], globs: tuple[str, ...]) -> Result | None:
+    return fastest(r for r in rows if matches(r.kernel, globs))
 
 
-def _kernels(rows: Iterable[Row], globs: tuple[str, ...]) -> Row | None:
-    return _fastest(row for row in rows if matches(row.result.kernel, globs))
+def against(one: Result, other: Result) -> str:
+    """Name the kernels of two rows: `numpy.tnn against numpy.matmul`."""
+    return f"{short(one.kernel)} against {short(other.kernel)}"
 
 
 def _said(where: str, setting: Setting, several: bool) -> str:
     """Where, and in which setting where there are several."""
-    facts = [f"{setting.threads} thread{'s' * (setting.threads > 1)}", setting.mode, setting.isa, setting.precision]
-    return f"{where} ({', '.join(filter(None, facts))})" if several else where
+    return f"{where} ({setting.title})" if several else where
 
 
-def kernels(asked: Comparison, evidence: Evidence, rows: Sequence[Row]) -> Iterator[Finding]:
+def kernels(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """The fastest of some kernels against the fastest of others, problem by problem."""
-    settings = list(evidence.settings(rows))
-    for setting, found in settings:
+    settings = by_setting(rows)
+    for setting, found in settings.items():
         for problem, own in _by_problem(found).items():
             one, other = _kernels(own, asked.one), _kernels(own, asked.other)
             if one and other:
-                where = _said(label(asked, problem), setting, len(settings) > 1)
-                yield Finding(where, evidence.faster(one, other), f"{one.short} against {other.short}")
+                where = _said(label(asked, evidence.problems[problem]), setting, len(settings) > 1)
+                yield Finding(where, evidence.faster(one, other), against(one, other))
 
 
-def problems(asked: Comparison, evidence: Evidence, rows: Sequence[Row]) -> Iterator[Finding]:
+def problems(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """A kernel on one problem against itself, or another, on another problem."""
-    settings = list(evidence.settings(rows))
-    for setting, found in settings:
-        ones = {row.result.kernel: row for row in found if row.problem.id in asked.one}
+    settings = by_setting(rows)
+    for setting, found in settings.items():
+        ones = {r.kernel: r for r in found if r.problem in asked.one}
         for other in found:
-            one = ones.get(asked.against or other.result.kernel)
-            if other.problem.id in asked.other and one and other.result.kernel != asked.against:
-                yield Finding(_said(other.short, setting, len(settings) > 1), evidence.faster(one, other))
+            one = ones.get(asked.against or other.kernel)
+            if other.problem in asked.other and one and other.kernel != asked.against:
+                yield Finding(_said(short(other.kernel), setting, len(settings) > 1), evidence.faster(one, other))
 
 
-def verified(asked: Comparison, evidence: Evidence, rows: Sequence[Row]) -> Iterator[Finding]:
+def verified(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """The error bound over the largest error; less than one where a row is `wrong`."""
-    for row in evidence.all:
-        r = row.result
+    for r in evidence.all:
         if matches(r.kernel, asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6)
             margin = margin if r.status == Status.OK else 0.0
-            yield Finding(label(asked, row.problem), Ratio(margin, margin, margin))
+            yield Finding(label(asked, evidence.problems[r.problem]), Ratio(margin, margin, margin))
 
 
-def _alike(rows: Iterable[Row], *names: str) -> Iterator[tuple[Row, list[Row]]]:
+def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[Result]]]:
     """Rows of one kernel on one problem that agree in these columns too; the first of them stands for all."""
-    found: dict[Any, list[Row]] = defaultdict(list)
-    for row in rows:
-        r = row.result
-        found[row.problem, r.kernel, r.mode, *(getattr(r, name) for name in names)].append(row)
+    found: dict[Any, list[Result]] = defaultdict(list)
+    for r in rows:
+        found[r.problem, r.kernel, r.mode, *(getattr(r, name) for name in names)].append(r)
     for group in found.values():
         yield group[0], group
 
 
-def threads(asked: Comparison, evidence: Evidence, rows: Sequence[Row]) -> Iterator[Finding]:
+def threads(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """A kernel on some numbers of threads against itself on others."""
     for first, group in _alike(rows, "isa"):
-        counts = {str(row.result.threads): row for row in group}
+        counts = {str(r.threads): r for r in group}
         for one in filter(counts.get, asked.one):
             for other in filter(counts.get, asked.other):
-                where = f"{_problem(asked, first)}, {one} threads against {other}"
-                yield Finding(where, evidence.faster(counts[one], counts[other]), first.short)
+                where = f"{_problem(asked, evidence, first)}, {one} threads against {other}"
+                yield Finding(where, evidence.faster(counts[one], counts[other]), short(first.kernel))
 
 
-def _problem(asked: Comparison, row: Row) -> str:
-    return f"{row.problem.op} {label(asked, row.problem)}"
+def _problem(asked: Comparison, evidence: Evidence, r: Result) -> str:
+    return f"{r.op} {label(asked, evidence.problems[r.problem])}"
 
 
-def thread_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Row]) -> Iterator[Finding]:
+def thread_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """A kernel on each number of threads against itself on the next smaller one."""
     for first, group in _alike(rows, "isa"):
-        within = [row for row in group if row.result.threads <= (asked.limit or row.result.threads)]
-        for fewer, more in pairwise(sorted(within, key=lambda row: row.result.threads)):
-            where = f"{_problem(asked, first)}, {more.result.threads} threads against {fewer.result.threads}"
-            yield Finding(where, evidence.faster(more, fewer), more.short)
+        within = [r for r in group if r.threads <= (asked.limit or r.threads)]
+        for fewer, more in pairwise(sorted(within, key=lambda r: r.threads)):
+            where = f"{_problem(asked, evidence, first)}, {more.threads} threads against {fewer.threads}"
+            yield Finding(where, evidence.faster(more, fewer), short(more.kernel))
 
 
-def isas(asked: Comparison, evidence: Evidence, rows: Sequence[Row]) -> Iterator[Finding]:
+def isas(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """A kernel with one instruction set against itself with another, thread count by thread count."""
-    for _, where, count, ratio in _isa_gains(asked, evidence, rows):
-        yield Finding(f"{where}, {count} thread{'s' * (count > 1)}", ratio)
+    for r, where, ratio in _isa_gains(asked, evidence, rows):
+        yield Finding(f"{where}, {count(r.threads, 'thread')}", ratio)
 
 
-def _isa_gains(
-    asked: Comparison, evidence: Evidence, rows: Sequence[Row]
-) -> Iterator[tuple[tuple[Problem, str], str, int, Ratio]]:
+def _isa_gains(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[tuple[Result, str, Ratio]]:
     for first, group in _alike(rows, "threads"):
-        by_isa = {row.result.isa: row for row in group}
+        by_isa = {r.isa: r for r in group}
         if asked.one[0] in by_isa and asked.other[0] in by_isa:
             ratio = evidence.faster(by_isa[asked.one[0]], by_isa[asked.other[0]])
-            yield (first.problem, first.result.kernel), _problem(asked, first), first.result.threads, ratio
+            yield first, _problem(asked, evidence, first), ratio
 
 
-def isa_threads(asked: Comparison, evidence: Evidence, rows: Sequence[Row]) -> Iterator[Finding]:
+def isa_threads(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """What an instruction set gains on the fewest threads, over what it gains on the most."""
-    found: dict[tuple[Problem, str], list[tuple[int, str, Ratio]]] = defaultdict(list)
-    for key, where, count, ratio in _isa_gains(asked, evidence, rows):
-        found[key].append((count, where, ratio))
+    found: dict[tuple[str, str], list[tuple[int, str, Ratio]]] = defaultdict(list)
+    for r, where, ratio in _isa_gains(asked, evidence, rows):
+        found[r.problem, r.kernel].append((r.threads, where, ratio))
     for gains in found.values():
         (few, where, least), (many, _, most) = min(gains), max(gains)
         if few < many:
-            yield Finding(f"{where}, {few} against {many} threads", quotient(least, most))
+            yield Finding(f"{where}, {few} against {many} threads", least.over(most))
 
 
-def batch_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Row]) -> Iterator[Finding]:
+def batch_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """Images a second at each batch over those at the next smaller one, kernel by kernel."""
-    found: dict[Any, list[Row]] = defaultdict(list)
-    for setting, own in evidence.settings(rows):
-        for row in own:
-            found[row.result.kernel, row.result.device_name, setting].append(row)
-    for own in found.values():
-        for smaller, larger in pairwise(sorted(own, key=lambda row: batch_of(row.problem))):
-            few, many = batch_of(smaller.problem), batch_of(larger.problem)
-            yield Finding(f"{few} to {many}", times(evidence.faster(larger, smaller), many / few), larger.short)
+    found: dict[Any, list[tuple[int, Result]]] = defaultdict(list)
+    for setting, own in by_setting(rows).items():
+        for r in own:
+            found[r.kernel, setting].append((batch_of(evidence.problems[r.problem]), r))
+    for batches in found.values():
+        for (few, smaller), (many, larger) in pairwise(sorted(batches, key=lambda pair: pair[0])):
+            ratio = evidence.faster(larger, smaller).scaled(many / few)
+            yield Finding(f"{few} to {many}", ratio, short(larger.kernel))
 
 
-def batches(asked: Comparison, evidence: Evidence, rows: Sequence[Row]) -> Iterator[Finding]:
+def batches(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """Images a second at the largest batch over those at the smallest, layer by layer, the same kernel."""
     by_problem, seen = _by_problem(rows), set()
     least, most = min(evidence.experiment.batches), max(evidence.experiment.batches)
-    at = {(layer.base, layer.batch): layer.entry.problem for layer in evidence.layers}
+    at = {(layer.base, layer.batch): layer.entry.problem.id for layer in evidence.layers}
     for base in dict.fromkeys(layer.base for layer in evidence.layers):
-        large = {_who(row): row for row in by_problem.get(at[base, most], [])}
+        large = {_who(r): r for r in by_problem.get(at[base, most], [])}
         for small in by_problem.get(at[base, least], []):
-            if (row := large.get(_who(small))) and (key := (base, *_who(small))) not in seen:
+            if (r := large.get(_who(small))) and (key := (base, *_who(small))) not in seen:
                 seen.add(key)
-                where = f"{base.op} {label(asked, base)}"
-                yield Finding(where, times(evidence.faster(row, small), most / least), row.short)
+                ratio = evidence.faster(r, small).scaled(most / least)
+                yield Finding(f"{base.op} {label(asked, base)}", ratio, short(r.kernel))
 
 
-def _who(row: Row) -> tuple[Any, ...]:
-    r = row.result
+def _who(r: Result) -> tuple[Any, ...]:
     return r.kernel, r.device_name, r.threads, r.mode
 
 

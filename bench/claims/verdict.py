@@ -6,14 +6,17 @@ import msgspec
 
 from bench.claims.catalog import Confirm
 from bench.claims.findings import Finding
-from bench.report.standings import Ratio
+from bench.report.contest import TIE, Ratio
 
 CONFIRMED, REFUTED, DEPENDS, NOT_TESTABLE = VERDICTS = ("confirmed", "refuted", "depends", "not testable here")
-YES, NO, OPEN = ANSWERS = ("yes", "no", "not told apart")
+YES, NO, OPEN = ANSWERS = ("yes", "no", TIE)
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One number of a claim: where, by which kernels, whether it confirms it (one of ANSWERS), and its interval."""
+    """One number of a claim: where, by which kernels, whether it confirms it (one of ANSWERS), and its interval.
+
+    in_turn: whether the rows that it sets against each other shared a job.
+    """
 
     where: str
     by: str
@@ -21,6 +24,7 @@ class Found(msgspec.Struct, frozen=True):
     ratio: float
     ci95_low: float | None
     ci95_high: float | None
+    in_turn: bool
 
     @property
     def interval(self) -> str:
@@ -31,7 +35,7 @@ class Found(msgspec.Struct, frozen=True):
 def judged(finding: Finding, confirm: Confirm) -> Found:
     """A finding with its answer."""
     ratio = finding.ratio
-    return Found(finding.where, finding.by, side(ratio, confirm), ratio.median, ratio.low, ratio.high)
+    return Found(finding.where, finding.by, side(ratio, confirm), *ratio)
 
 
 def side(ratio: Ratio, confirm: Confirm) -> str:

@@ -6,20 +6,21 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 from tabulate import tabulate
 
 from bench.claims.answer import Answer
-from bench.claims.verdict import VERDICTS
+from bench.claims.verdict import VERDICTS, Found
 from bench.report.export import write_text
+from bench.report.format import yes_or_no
 
 _FIELDS = (
     "id", "verdict", "said", "notes", "words", "source", "applies", "experiment", "number", "expected",
     "device_names", "interval", "run_ids",
 )  # fmt: skip
-COLUMNS = (*_FIELDS, "where", "by", "answer", "ratio", "ci95_low", "ci95_high")
+COLUMNS = (*_FIELDS, "where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn")
 _WIDTH = 118
 
 
@@ -46,8 +47,12 @@ def _evidence(a: Answer) -> list[str]:
     """The number that would confirm a claim, what was found and what else is to be said of it."""
     if not a.findings:
         return [f"missing: {text}" for text in a.said]
-    scope = f" ({a.interval} intervals)" if a.interval else ""
-    return [f"{a.number}: {a.expected}?{scope}", *a.said, *a.notes]
+    return [_question(a), *a.said, *a.notes]
+
+
+def _question(a: Answer) -> str:
+    """The number of a claim, where it must lie, and what its intervals say."""
+    return f"{a.number}: {a.expected}?" + (f" ({a.interval} intervals)" if a.interval else "")
 
 
 def _wrapped(text: str) -> list[str]:
@@ -73,7 +78,11 @@ def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:
         own = {name: getattr(a, name) for name in _FIELDS}
         own |= {name: "; ".join(getattr(a, name)) for name in ("said", "notes", "device_names", "run_ids")}
         for found in a.findings or (None,):
-            writer.writerow(own | (msgspec.structs.asdict(found) if found else {}))
+            writer.writerow(own | (_found(found) if found else {}))
+
+
+def _found(found: Found) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(found), "in_turn": yes_or_no(found.in_turn)}
 
 
 def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:

@@ -8,6 +8,7 @@ from bench.claims.findings import Finding
 from bench.claims.problems import matches
 from bench.claims.verdict import ANSWERS, Found
 from bench.record.result import Result
+from bench.report.contest import APART
 
 #: So many numbers are told one by one, and so many names of those that are not.
 TOLD, NAMED = 4, 8
@@ -23,7 +24,7 @@ def _group(numbers: Sequence[Found], of: int) -> str:
     """One by one, or if many their range, and which they are where others say otherwise."""
     if len(numbers) <= TOLD:
         return ", ".join(f"{n.where}{f' ({n.by})' if n.by else ''}: {n.interval}" for n in numbers)
-    least, most = (pick(numbers, key=_ratio) for pick in (min, max))
+    least, most = (pick(numbers, key=lambda n: n.ratio) for pick in (min, max))
     found = f"{len(numbers)} of {of}, {least.interval} ({least.where}) to {most.interval} ({most.where})"
     return found if len(numbers) == of else f"{found}: {_names(numbers)}"
 
@@ -31,10 +32,6 @@ def _group(numbers: Sequence[Found], of: int) -> str:
 def _names(numbers: Sequence[Found]) -> str:
     more = f" and {len(numbers) - NAMED} more" if len(numbers) > NAMED else ""
     return ", ".join(n.where for n in numbers[:NAMED]) + more
-
-
-def _ratio(found: Found) -> float:
-    return found.ratio
 
 
 def too_few_threads(claim: Claim, here: int, steps: Iterable[Finding]) -> str:
@@ -61,8 +58,15 @@ def unpriced(kind: str, results: Sequence[Result]) -> str:
 def coverage(asked: Comparison, evidence: Evidence) -> list[str]:
     """How many of a claim's problems have rows, where not all have; one that failed has one too."""
     problems = {layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, asked.problems)}
-    found = problems & {row.problem.id for row in evidence.all}
+    found = problems & {r.problem for r in evidence.all}
     return [f"{len(found)} of {len(problems)} problems have rows"] if len(found) < len(problems) else []
+
+
+def apart(numbers: Sequence[Found]) -> list[str]:
+    """How many numbers are of rows that drift of the machine may tell apart as well as what they are asked about."""
+    count = sum(not n.in_turn for n in numbers)
+    what = f"{count} of {len(numbers)} numbers are of rows that were {APART}"
+    return [f"{what}: the interval is the quotient of both rows' intervals"] if count else []
 
 
 def no_rows(asked: Experiment, some: bool, here: bool) -> str:

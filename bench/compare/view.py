@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import nlargest
 from typing import IO, NamedTuple
 
-from tabulate import tabulate
-
 from bench.compare.cases import FASTER, REGRESSED, SAME, SLOWER, UNCLEAR, UNTIMED, Compared, Comparison
 from bench.compare.stats import POWER
-from bench.report.tables import seconds
+from bench.report.format import count, interval, seconds
+from bench.report.tables import filled_table
 
 #: Cases that the terminal is shown.
 LISTED = 50
@@ -84,23 +83,19 @@ def render(comparison: Comparison, found: Findings) -> str:
 def _table(found: Findings) -> str:
     if not found.worst:
         return ""
-    cells = [_cells(case) for case in found.worst]
-    keep = [i for i in range(len(HEADERS)) if any(row[i] for row in cells)]
-    rows, headers = [[row[i] for i in keep] for row in cells], [HEADERS[i] for i in keep]
-    table: str = tabulate(rows, headers, disable_numparse=True)
+    table = filled_table(HEADERS, [_cells(case) for case in found.worst])
     shown = Counter(case.verdict for case in found.worst)
     more = {verdict: found.verdicts[verdict] - shown[verdict] for verdict in _RANK}
-    hidden = ", ".join(f"{count} {verdict}" for verdict, count in more.items() if count)
+    hidden = ", ".join(f"{number} {verdict}" for verdict, number in more.items() if number)
     return f"{table}\nand {hidden} more; --csv FILE has all" if hidden else table
 
 
 def _cells(case: Compared) -> Sequence[str]:
-    interval = f" [{case.low:.4g}, {case.high:.4g}]" if math.isfinite(case.low) else ""
     return (
         case.base.case,
         seconds(case.base.time_s_median),
         seconds(case.new.time_s_median),
-        f"{case.ratio:.4g}{interval}",
+        f"{case.ratio:.4g} {interval(case.low, case.high, '{:.4g}'.format)}".rstrip(),
         "" if math.isnan(case.p_holm) else f"{case.p_holm:.2g}",
         case.verdict,
         case.reason,
@@ -113,7 +108,7 @@ def _statuses(found: Findings) -> str:
     lines += [f"{case.base.case}: {case.reason}" for case in found.changed]
     hidden = found.verdicts[REGRESSED] + found.untimed[""] - len(lines)
     lines += [f"and {hidden} more changes of status; --csv FILE has all"] if hidden else []
-    lines += [f"no time: {count} {what}" for what, count in found.untimed.most_common() if what]
+    lines += [f"no time: {number} {what}" for what, number in found.untimed.most_common() if what]
     return "\n".join(lines)
 
 
@@ -131,8 +126,8 @@ def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
     counts = [f"{verdicts[verdict]} {verdict}" for verdict in (SLOWER, FASTER, SAME, UNCLEAR)]
     counts += [f"{verdicts[verdict]} {verdict}" for verdict in (REGRESSED, UNTIMED) if verdicts[verdict]]
     total, only = verdicts.total(), {"BASE": comparison.base_only, "NEW": comparison.new_only}
-    alone = "".join(f"; {count} in {side} only" for side, count in only.items() if count)
-    return f"{total} case{'s' * (total != 1)}: {', '.join(counts)}{alone}"
+    alone = "".join(f"; {number} in {side} only" for side, number in only.items() if number)
+    return f"{count(total, 'case')}: {', '.join(counts)}{alone}"
 
 
 def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) -> Callable[[Compared], None]:

@@ -13,10 +13,11 @@ from typing import IO, NamedTuple
 from bench.plan.status import Status
 from bench.record.result import Result
 from bench.record.store import Store
+from bench.report.format import count, decimals, digits, interval, short, unit
 
 #: Lines that leave room for a caption on a page.
 PAGE_LINES = 45
-_UNITS = (("s", 1.0), ("ms", 1e-3), (r"$\mu$s", 1e-6), ("ns", 1e-9))
+MICRO = r"$\mu$"
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -98,7 +99,7 @@ def _group_lines(rows: list[Result], fact: str, columns: list[Column]) -> Iterat
     yield r"\midrule"
     yield f"\\multicolumn{{{1 + width}}}{{@{{}}l@{{}}}}{{{title}}} \\\\"
     for r in sorted(rows, key=lambda r: _time(r) or math.inf):
-        name = escape(r.kernel.partition("/")[2]) + (f" ({r.threads} thr.)" if several else "")
+        name = escape(short(r.kernel)) + (f" ({r.threads} thr.)" if several else "")
         yield " & ".join([name, *_cells(r, columns, width)]) + r" \\"
 
 
@@ -116,7 +117,7 @@ def _verdict(r: Result) -> str:
 
 def _facts(rows: list[Result]) -> str:
     threads = max(r.threads for r in rows)
-    facts = (rows[0].mode, f"{threads} thread{'s' * (threads > 1)}", rows[0].isa)
+    facts = (rows[0].mode, count(threads, "thread"), rows[0].isa)
     return ", ".join(filter(None, facts))
 
 
@@ -129,38 +130,26 @@ def _time_cells(r: Result) -> tuple[str, str]:
     found = _time(r)
     if found is None:
         return "", ""
-    unit, factor = next((u for u in _UNITS if found >= u[1]), _UNITS[-1])
-    decimals = _decimals(found / factor)
-    ends = [end and end / factor for end in (r.time_s_ci95_low, r.time_s_ci95_high)]
-    behind = "(mean)" if r.time_s_median is None else _interval(ends, decimals)
-    return f"{found / factor:.{decimals}f}\\,{unit}", behind
+    name, factor = unit(found)
+    low, high = (end and end / factor for end in (r.time_s_ci95_low, r.time_s_ci95_high))
+    behind = "(mean)" if r.time_s_median is None else _interval(low, high, decimals(found / factor))
+    return f"{digits(found / factor)}\\,{name.replace('u', MICRO)}", behind
 
 
 def _speedup_cells(r: Result) -> tuple[str, str]:
     if r.speedup is None:
         return "", "baseline" if r.kernel == r.baseline and _time(r) else ""
-    decimals = _decimals(r.speedup)
-    return f"{r.speedup:.{decimals}f}", _interval((r.speedup_ci95_low, r.speedup_ci95_high), decimals)
+    return digits(r.speedup), _interval(r.speedup_ci95_low, r.speedup_ci95_high, decimals(r.speedup))
 
 
-def _interval(ends: Sequence[float | None], decimals: int) -> str:
-    low, high = ends
-    return "" if low is None or high is None else f"[{low:.{decimals}f}, {high:.{decimals}f}]"
-
-
-def _rate(value: float | None) -> str:
-    return "" if value is None else f"{value:.{_decimals(value)}f}"
-
-
-def _decimals(value: float) -> int:
-    """As many as give three significant digits."""
-    return max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+def _interval(low: float | None, high: float | None, places: int) -> str:
+    return interval(low, high, lambda end: f"{end:.{places}f}")
 
 
 _COLUMNS = (
     Column(r"time [95\,\%]", "rl", _time_cells),
-    Column("GFLOP/s", "r", lambda r: (_rate(r.gflop_per_s),)),
-    Column("GB/s", "r", lambda r: (_rate(None if r.gflop_per_s else r.gbyte_per_s),)),
+    Column("GFLOP/s", "r", lambda r: (digits(r.gflop_per_s),)),
+    Column("GB/s", "r", lambda r: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
     Column(r"speedup [95\,\%]", "rl", _speedup_cells),
 )
 #: What a table without a single time has in their place.

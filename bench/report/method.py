@@ -7,8 +7,8 @@ from typing import Any
 
 from bench.plan.modes import Mode
 from bench.record.result import Result
+from bench.report.format import count, size
 from bench.report.run_data import RunData
-from bench.report.tables import size
 
 
 def paragraph(data: RunData) -> str:
@@ -59,8 +59,8 @@ def _what(data: RunData) -> Iterator[str]:
     problems, kernels = len({r.problem for r in rows}), len({r.kernel for r in rows})
     threads = _listed(sorted({r.threads for r in rows}), "thread")
     yield (
-        f"The run {data.run_id} of {suites} has {len(rows)} case{'s' * (len(rows) > 1)}: "
-        f"{_count(kernels, 'kernel')} on {_count(problems, 'problem')}, {threads}."
+        f"The run {data.run_id} of {suites} has {count(len(rows), 'case')}: "
+        f"{count(kernels, 'kernel')} on {count(problems, 'problem')}, {threads}."
     )
     if data.run.plan:
         seeds = _listed(sorted({r.seed for r in rows}), "")
@@ -71,10 +71,6 @@ def _what(data: RunData) -> Iterator[str]:
             "wrong is not timed."
         )
         yield from (mode.does.sentence for mode in sorted(Mode) if any(r.mode == mode for r in rows))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _listed(values: list[int], noun: str) -> str:
@@ -107,7 +103,7 @@ def _how(data: RunData) -> Iterator[str]:
 
 def _stopped(timed: list[Result]) -> str:
     found = Counter(r.stopped_by or "an unrecorded reason" for r in timed)
-    return ", ".join(f"{count} stopped by {reason}" for reason, count in found.most_common())
+    return ", ".join(f"{number} stopped by {reason}" for reason, number in found.most_common())
 
 
 def _intervals(timed: list[Result]) -> Iterator[str]:
@@ -126,12 +122,12 @@ def _intervals(timed: list[Result]) -> Iterator[str]:
 
 def _result(data: RunData) -> Iterator[str]:
     counts = Counter(r.status for r in data.rows).most_common()
-    yield "Of the cases " + ", ".join(f"{count} {_were(count)} {status}" for status, count in counts) + "."
+    yield "Of the cases " + ", ".join(f"{number} {_were(number)} {status}" for status, number in counts) + "."
     if disturbed := sum(bool(r.disturbed) for r in data.rows):
-        yield f"{_count(disturbed, 'case')} {_were(disturbed)} disturbed by other load on the machine."
+        yield f"{count(disturbed, 'case')} {_were(disturbed)} disturbed by other load on the machine."
     if repeated := sum(r.repeated or 0 for r in data.rows):
-        yield f"{_count(repeated, 'sample')} taken under such load {_were(repeated)} taken again."
+        yield f"{count(repeated, 'sample')} taken under such load {_were(repeated)} taken again."
 
 
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"

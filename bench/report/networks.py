@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
-from bench.plan.dtypes import precision
 from bench.record.reader import Layer
 from bench.record.result import Result
-from bench.report.standings import Setting
-from bench.report.tables import seconds
+from bench.report.contest import Setting, by_setting, is_timed
+from bench.report.format import operation, row_time, time
 
 HEADERS = ("network", "by", "forward", "forward + backward", "layers")
 FASTEST = "the fastest of each layer"
@@ -20,11 +19,25 @@ class Sum(NamedTuple):
     """Seconds, with the sums of the intervals' ends: they hold whatever the layers' errors have in common."""
 
     median: float
-    ends: tuple[float, float] | None
+    low: float | None
+    high: float | None
 
     def __str__(self) -> str:
-        interval = f" [{seconds(self.ends[0])}, {seconds(self.ends[1])}]" if self.ends else ""
-        return seconds(self.median) + interval
+        return time(*self)
+
+
+def total(layers: Iterable[tuple[int, Result | None]]) -> Sum | None:
+    """Return the time of layers, each as often as the network has it; None where there is none or one has no time."""
+    found = list(layers)
+    times = [row_time(r) if r else (None, None, None) for _, r in found]
+    median, low, high = (_weighted([(n, t[end]) for (n, _), t in zip(found, times, strict=True)]) for end in range(3))
+    return Sum(median, low, high) if median else None
+
+
+def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
+    """Return the sum of values, each as often as it counts; None where one is not known."""
+    found = [count * value for count, value in values if value is not None]
+    return sum(found) if len(found) == len(values) else None
 
 
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:
@@ -46,20 +59,12 @@ Times = dict[str, dict[str, Result]]  # by problem, by kernel
 
 def _by_setting(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Times]:
     wanted = {layer.problem for layer in layers}
-    threads = _thread_counts(results)
-    found: dict[Setting, Times] = defaultdict(lambda: defaultdict(dict))
-    for r in results:
-        if r.problem in wanted and r.time_s_median is not None:
-            # A kernel with one thread stands beside the threaded ones, since no more can be had of it.
-            name = ", ".join(filter(None, (r.device_name, r.isa)))
-            for count in threads if r.threads == 1 else (r.threads,):
-                setting = Setting(r.device, name, count, r.mode, precision(r.dtype, r.numerics))
-                found[setting][r.problem].setdefault(r.kernel, r)
+    found: dict[Setting, Times] = {}
+    for setting, rows in by_setting(r for r in results if r.problem in wanted and is_timed(r)).items():
+        found[setting] = defaultdict(dict)
+        for r in rows:
+            found[setting][r.problem][r.kernel] = r
     return found
-
-
-def _thread_counts(results: Iterable[Result]) -> tuple[int, ...]:
-    return tuple(sorted({r.threads for r in results if r.threads > 1})) or (1,)
 
 
 def _lines(layers: Sequence[Layer], times: Times) -> Iterator[Sequence[str]]:
@@ -67,9 +72,9 @@ def _lines(layers: Sequence[Layer], times: Times) -> Iterator[Sequence[str]]:
     measured = sum(layer.problem in times for layer in layers)
     whole = f"{measured} of {len(layers)}"
     yield FASTEST, *_sums(layers, times, None), whole
-    operations = {layer.problem.partition("/")[0] for layer in layers}
+    operations = {operation(layer.problem) for layer in layers}
     for kernel in dict.fromkeys(kernel for by_kernel in times.values() for kernel in by_kernel):
-        op = kernel.partition("/")[0]
+        op = operation(kernel)
         others = "" if operations == {op} else f", {FASTEST} for the rest"
         sums = _sums(layers, times, kernel)
         if any(sums):
@@ -78,28 +83,15 @@ def _lines(layers: Sequence[Layer], times: Times) -> Iterator[Sequence[str]]:
 
 def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[str, str]:
     """Forward, and forward and backward; empty where a layer has no time."""
-    forward = _sum([layer for layer in layers if layer.part == "forward"], times, kernel)
-    has_backward = any(layer.part == "backward" for layer in layers)
-    both = _sum(layers, times, kernel) if has_backward else None
+    chosen = [(layer.part, layer.count, _chosen(times.get(layer.problem, {}), kernel)) for layer in layers]
+    forward = total((count, r) for part, count, r in chosen if part == "forward")
+    has_backward = any(part == "backward" for part, *_ in chosen)
+    both = total((count, r) for _, count, r in chosen) if has_backward else None
     return str(forward or ""), str(both or "")
-
-
-def _sum(layers: Sequence[Layer], times: Times, kernel: str | None) -> Sum | None:
-    found = [(layer.count, _chosen(times.get(layer.problem, {}), kernel)) for layer in layers]
-    chosen = [(count, result) for count, result in found if result is not None]
-    if not layers or len(chosen) < len(layers):
-        return None
-    ends = [
-        (n * r.time_s_ci95_low, n * r.time_s_ci95_high)
-        for n, r in chosen
-        if r.time_s_ci95_low is not None and r.time_s_ci95_high is not None
-    ]
-    whole = (sum(low for low, _ in ends), sum(high for _, high in ends)) if len(ends) == len(chosen) else None
-    return Sum(sum(n * (r.time_s_median or 0.0) for n, r in chosen), whole)
 
 
 def _chosen(by_kernel: dict[str, Result], kernel: str | None) -> Result | None:
     """This kernel's time for a layer of its own operation; the fastest for those of the others."""
-    if kernel is not None and any(name.partition("/")[0] == kernel.partition("/")[0] for name in by_kernel):
+    if kernel is not None and any(operation(name) == operation(kernel) for name in by_kernel):
         return by_kernel.get(kernel)
     return min(by_kernel.values(), key=lambda r: r.time_s_median or 0.0, default=None)

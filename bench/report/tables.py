@@ -1,6 +1,5 @@
 """Tables for people, from the rows of a store."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -11,6 +10,8 @@ from bench.measure.roofline import Ceiling
 from bench.plan.status import Status
 from bench.record.reader import KernelTotal
 from bench.record.result import Result
+from bench.report.contest import speedup_of
+from bench.report.format import count, digits, factor, row_time, seconds, short, size, spread
 from bench.report.terminal import TERMINAL, with_bars, with_best
 
 HEADERS = ("kernel", "time", "95 %", "GFLOP/s", "GB/s", "roof %", "speedup", "scratch", "by")
@@ -79,7 +80,7 @@ def _github_rule(width: int, align: str) -> str:
 
 def _title(rows: Sequence[Result]) -> str:
     threads, processes = max(r.threads for r in rows), max(r.processes for r in rows)
-    facts = [*filter(None, [rows[0].mode]), f"{threads} thread{'s' * (threads > 1)}"]
+    facts = [*filter(None, [rows[0].mode]), count(threads, "thread")]
     facts += [rows[0].isa] if rows[0].isa else []
     facts += [f"{processes} processes"] if processes > 1 else []
     baseline = next((r.baseline for r in rows if r.baseline), "")
@@ -89,19 +90,14 @@ def _title(rows: Sequence[Result]) -> str:
 
 def _cells(r: Result, several: bool) -> Sequence[str]:
     speedup = "baseline" if r.kernel == r.baseline else ""
-    if r.speedup is not None:
-        speedup = f"{r.speedup:.3g}x"
-        if r.speedup_ci95_low is not None and r.speedup_ci95_high is not None:
-            speedup += f" [{r.speedup_ci95_low:.3g}, {r.speedup_ci95_high:.3g}]"
-    name = r.kernel.partition("/")[2] + (f" (t{r.threads})" if several else "")
     return (
-        name,
+        short(r.kernel) + (f" (t{r.threads})" if several else ""),
         seconds(r.time_s_median),
-        spread(r),
-        _rate(r.gflop_per_s),
-        _rate(r.gbyte_per_s),
-        _rate(r.roofline_pct),
-        speedup,
+        spread(*row_time(r)),
+        digits(r.gflop_per_s),
+        digits(r.gbyte_per_s),
+        digits(r.roofline_pct),
+        speedup if r.speedup is None else str(speedup_of(r)),
         size(r.scratch_bytes) + ("*" if by_name_only(r) else ""),
         ", ".join(filter(None, (r.stopped_by, str(r.samples)))),
     )
@@ -124,8 +120,8 @@ def _limits(timed: list[Result], several: bool) -> Iterator[tuple[float, Sequenc
             seen.add(limit)
             least, room = r.time_s_median * r.roofline_pct / 100, 100 / r.roofline_pct
             name = f"limit: {r.device} {r.bound_by}" + (f" (t{r.threads})" if several else "")
-            flop = r.gflop_per_s and r.gflop_per_s * room
-            yield least, (name, seconds(least), "", _rate(flop), _rate((r.gbyte_per_s or 0) * room), "100", "", "", "")
+            rates = [digits(one and one * room) for one in (r.gflop_per_s, r.gbyte_per_s or 0.0)]
+            yield least, (name, seconds(least), "", *rates, "100", "", "", "")
 
 
 def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple") -> str:
@@ -134,56 +130,22 @@ def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple"
     cells = []
     for c, doubt in latest.values():
         unit = "GB/s" if c.kind == "memory" else "GFLOP/s"
-        low, high = (100 * (rate / c.rate - 1) for rate in (c.low, c.high))
-        found = f"{_digits(c.rate * 1e-9)} {unit}"
-        cells.append((c.device, str(c.threads), c.kind, found, f"{low:+.1f} {high:+.1f} %", c.kernel, c.problem, doubt))
-    headers = ("device", "threads", "ceiling", "rate", "95 %", "by", "on", "does not hold")
+        rate = f"{digits(c.rate * 1e-9)} {unit}"
+        around = spread(c.rate, c.low, c.high)
+        cells.append((c.device, str(c.threads), c.kind, rate, around, c.kernel, c.problem, doubt))
+    return filled_table(("device", "threads", "ceiling", "rate", "95 %", "by", "on", "does not hold"), cells, style)
+
+
+def filled_table(headers: Sequence[str], cells: Sequence[Sequence[str]], style: str = "simple") -> str:
+    """Return a table without the columns that are empty throughout."""
     keep = [i for i in range(len(headers)) if any(row[i] for row in cells)]
     rows = [[row[i] for i in keep] for row in cells]
     table: str = tabulate(rows, [headers[i] for i in keep], tablefmt=style, disable_numparse=True)
     return table
 
 
-def spread(r: Result) -> str:
-    """The interval relative to the median, `-0.4 +1.2 %`, or empty."""
-    if not r.time_s_median or r.time_s_ci95_low is None or r.time_s_ci95_high is None:
-        return ""
-    low, high = (100 * (t / r.time_s_median - 1) for t in (r.time_s_ci95_low, r.time_s_ci95_high))
-    return f"{low:+.1f} {high:+.1f} %"
-
-
-def seconds(value: float | None) -> str:
-    """Three significant digits with a prefix: `12.3 us`."""
-    if value is None:
-        return ""
-    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if value >= factor:
-            return f"{_digits(value / factor)} {unit}"
-    return f"{_digits(value * 1e9)} ns"
-
-
-def size(value: int | None) -> str:
-    """Bytes with a decimal prefix: `219 MB`; nothing for none."""
-    if not value:
-        return ""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= factor:
-            return f"{_digits(value / factor)} {unit}"
-    return f"{value} B"
-
-
-def _rate(value: float | None) -> str:
-    return "" if value is None else _digits(value)
-
-
 def _small(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.2g}"
-
-
-def _digits(value: float) -> str:
-    """Three significant digits, without an exponent."""
-    decimals = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
-    return f"{value:.{decimals}f}"
 
 
 def totals_table(totals: Iterable[KernelTotal]) -> str:
@@ -194,8 +156,8 @@ def totals_table(totals: Iterable[KernelTotal]) -> str:
             str(sum(t.statuses.values())),
             str(t.statuses.get(Status.OK, 0)),
             ", ".join(f"{count} {status}" for status, count in t.statuses.items() if status != Status.OK),
-            f"{t.speedup:.3g}x [{t.speedup_min:.3g}, {t.speedup_max:.3g}]" if t.speedup is not None else "",
-            _rate(t.roofline_pct),
+            factor(t.speedup, t.speedup_min, t.speedup_max) if t.speedup is not None else "",
+            digits(t.roofline_pct),
         )
         for t in totals
     ]
@@ -211,6 +173,6 @@ def summary(results: Iterable[Result]) -> str:
 
 
 def status_line(statuses: Counter[str]) -> str:
-    """The same from the counts."""
-    counts = ", ".join(f"{count} {status}" for status, count in statuses.most_common())
-    return f"{statuses.total()} rows: {counts}"
+    """Return the same from the counts."""
+    counts = ", ".join(f"{number} {status}" for status, number in statuses.most_common())
+    return f"{count(statuses.total(), 'row')}: {counts}"

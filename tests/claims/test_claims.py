@@ -16,7 +16,7 @@ from bench.measure.measurement import Part
 from bench.plan.case import jobs
 from bench.record.result import Result
 from bench.record.store import Run
-from bench.report.standings import Ratio
+from bench.report.contest import Ratio
 
 NT, NN = (f"gemm/m1024n2048k26752/f32/{layout}" for layout in ("NT", "NN"))
 #: Every clause of the founding texts, by the beginning of its words.
@@ -68,6 +68,7 @@ def put(store):
         kind = {"dtype": "f32", "numerics": "fp32", "layout": "", "status": "ok", "reason": "", "samples": 24}
         times = {"time_s_median": time_s, **ends, "interval": "within-process"}
         own = {"kernel": kernel, "threads": 2 if device == "cpu" else 1}
+        own["job"] = " ".join([run_id, problem, *(str(values.get(name)) for name in ("mode", "isa", "threads"))])
         row = Result(**{**identity, **where, **kind, **own, **times, **values})
         parts = [Part(24 // len(medians), median) for median in medians]
         store.add(row, {}, samples if row.status == "ok" else [], None, parts)
@@ -155,20 +156,21 @@ def test_kernels_of_one_job_are_compared_round_by_round(put, verdict):
     assert found.by == "openblas.tnn against numpy.matmul"
 
 
-def test_problems_are_compared_pass_by_pass_where_both_have_several_processes(put, verdict):
-    drift = (1.0, 3.0, 2.0)
-    put("gemm/scipy.sgemm", NT, 2.2, spread=0.5, medians=[1.1 * time_s for time_s in drift], processes=3)
-    put("gemm/scipy.sgemm", NN, 2.0, spread=0.5, medians=drift, processes=3)
-    (found,) = verdict("op-t-slower").findings
-    assert (found.ratio, found.ci95_low) == (pytest.approx(1.1), pytest.approx(1.1)), "the drift cancels"
-
-
-def test_passes_of_different_runs_are_no_pairs(put, verdict):
-    for run_id, problem, factor in (("r1", NT, 1.1), ("r2", NN, 1.0)):
+def test_problems_are_never_paired_and_it_says_so(put, verdict):
+    for problem, factor in ((NT, 1.1), (NN, 1.0)):
         medians = [factor * time_s for time_s in (1.0, 3.0, 2.0)]
-        put("gemm/scipy.sgemm", problem, 2.0, spread=0.5, medians=medians, processes=3, run_id=run_id)
-    (found,) = verdict("op-t-slower", ("r1", "r2")).findings
-    assert found.answer == "not told apart"
+        put("gemm/scipy.sgemm", problem, 2.0 * factor, spread=0.5, medians=medians, processes=3)
+    found = verdict("op-t-slower")
+    assert [(number.in_turn, number.answer) for number in found.findings] == [(False, "not told apart")]
+    assert found.notes[-1].startswith("1 of 1 numbers are of rows that were not measured in turn")
+
+
+def test_numbers_of_rows_measured_in_turn_have_no_such_note(put, verdict):
+    put("gemm/numpy.matmul", NT, 2.0)
+    put("gemm/openblas.tnn", NT, 1.0)
+    found = verdict("transpose-first")
+    assert [number.in_turn for number in found.findings] == [True]
+    assert not any("turn" in note for note in found.notes)
 
 
 def test_samples_of_different_runs_are_no_pairs(put, verdict):
@@ -190,7 +192,7 @@ def test_the_rows_of_the_run_with_most_kernels_count_and_then_the_latest(store, 
 
     def whose():
         results = [r for run_id in store.run_ids() for r, _ in store.results(run_id)]
-        return {row.result.run_id for row in gather(store, registry, asked, results).rows}
+        return {r.run_id for r in gather(store, registry, asked, results).rows}
 
     put("gemm/numpy.matmul", NT, 1.0, run_id="r1")
     put("gemm/numpy.tnn", NT, 1.0, run_id="r1")
@@ -332,7 +334,8 @@ def test_a_layer_without_a_time_leaves_no_sum(put, verdict):
     put("gemm/scipy.sgemm", "gemm/m1n4096k4096/f32/NT", 1.0)
     put("gemm/scipy.sgemm", "gemm/m8n4096k4096/f32/NT", 1.0)
     found = verdict("layers-alexnet")
-    assert (len(found.findings), found.notes) == (1, ("2 of 46 problems have rows",))
+    assert (len(found.findings), found.notes[0]) == (1, "2 of 46 problems have rows")
+    assert not any("forward" in note for note in found.notes)
 
 
 def test_failures_are_what_is_missing(put, verdict):

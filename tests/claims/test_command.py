@@ -96,7 +96,7 @@ def test_json_is_all_that_is_printed(measured, kernelmark_in):
     (found,) = json.loads(done.stdout)
     assert found["id"] == "beta"
     assert found["verdict"] in ("confirmed", "refuted", "depends")
-    assert {"where", "by", "answer", "ratio", "ci95_low", "ci95_high"} == set(found["findings"][0])
+    assert {"where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn"} == set(found["findings"][0])
 
 
 @pytest.mark.skipif(cuda_missing() is None, reason="a GPU is here")

@@ -28,7 +28,7 @@ def row(kernel, m, time_s, **values):
     device, name = ("cuda", "Some GPU") if "cublas" in kernel else ("cpu", "Some CPU")
     problem = f"gemm/m{m}n{m}k{m}/f32/NN"
     identity = {"run_id": "r1", "suite": "s", "op": "gemm", "problem": problem, "kernel": kernel, "provider": "a"}
-    where = {"device": device, "device_name": name, "mode": "cold", "threads": 1}
+    where = {"device": device, "device_name": name, "mode": "cold", "threads": 1, "job": problem}
     kind = {"dtype": "f32", "numerics": "fp32", "layout": "NN", "status": "ok", "reason": ""}
     return Result(**{**identity, **where, **kind, "time_s_median": time_s, **values})
 

@@ -189,25 +189,6 @@ def test_a_ceiling_that_does_not_hold_draws_no_roof(store):
     assert not planned(store)["Roofline"].figures
 
 
-def test_a_kernel_of_one_thread_stands_beside_the_threaded_ones_and_no_kernel_twice(store):
-    begin(store)
-    for threads in (1, 2):
-        put(store, "gemm/m8n8k8/f32/NN", "gemm/some.threaded", 1e-3 / threads, threads=threads)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.single", 3e-3, threads=1)
-    found = [(c.setting.threads, [r.kernel for r in c.ranked]) for c in RunData(store, "r1").contests]
-    both = ["gemm/some.threaded", "gemm/some.single"]
-    assert found == [(1, both), (2, both)]
-
-
-def test_a_threaded_kernel_stands_only_where_it_was_measured(store):
-    begin(store)
-    for kernel, counts in (("gemm/some.two", (1, 2)), ("gemm/some.four", (1, 4))):
-        for threads in counts:
-            put(store, "gemm/m8n8k8/f32/NN", kernel, threads=threads)
-    found = {c.setting.threads: {r.kernel for r in c.ranked} for c in RunData(store, "r1").contests}
-    assert found == {1: {"gemm/some.two", "gemm/some.four"}, 2: {"gemm/some.two"}, 4: {"gemm/some.four"}}
-
-
 def test_bars_of_many_rows_become_one_a_kernel(store):
     many(store, 300)
     (figure,) = planned(store)["Speedup"].figures

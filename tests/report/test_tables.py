@@ -11,9 +11,6 @@ from bench.report.tables import (
     ceiling_table,
     run_table,
     scope_note,
-    seconds,
-    size,
-    spread,
     summary,
     totals_table,
 )
@@ -144,39 +141,6 @@ def test_kernels_are_told_apart_by_thread_counts_where_there_are_several():
     assert "a.b (t1)" in table
     assert "a.b (t4)" in table
     assert "4 threads" in table
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, ""),
-        (2.0, "2.00 s"),
-        (123.4, "123 s"),
-        (12.34e-3, "12.3 ms"),
-        (1.0e-3, "1.00 ms"),
-        (999e-6, "999 us"),
-        (1.5e-6, "1.50 us"),
-        (37e-9, "37.0 ns"),
-        (5e-10, "0.500 ns"),
-    ],
-)
-def test_seconds_have_three_digits_and_a_prefix(value, text):
-    assert seconds(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, ""), (0, ""), (256, "256 B"), (1000, "1.00 kB"), (219_150_336, "219 MB"), (2**31, "2.15 GB")],
-)
-def test_sizes_have_decimal_prefixes(value, text):
-    assert size(value) == text
-
-
-@pytest.mark.parametrize("missing", ["time_s_median", "time_s_ci95_low", "time_s_ci95_high"])
-def test_there_is_no_spread_without_a_whole_interval(missing):
-    known = {"time_s_median": 1.0, "time_s_ci95_low": 0.5, "time_s_ci95_high": 2.0}
-    assert spread(result(**known)) == "-50.0 +100.0 %"
-    assert spread(result(**{**known, missing: None})) == ""
 
 
 def test_totals_have_a_line_for_each_kernel():

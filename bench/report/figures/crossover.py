@@ -2,14 +2,17 @@
 
 from collections import defaultdict
 from functools import partial
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.plan.suites import find_suite
-from bench.report.figures.plan import Figure, Kind, file_name, kind
+from bench.report.contest import Contest
+from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from bench.report.figures.style import panel
-from bench.report.run_data import Contest, RunData, geometric_mean, short, work
+from bench.report.format import short
+from bench.report.run_data import RunData, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -35,7 +38,7 @@ def crossover_maps(data: RunData, registry: Registry | None) -> Kind:
     for c in data.contests:
         if c.op == "conv" and len(c.ranked) > 1:
             dims = data.dims_of[c.problem]
-            found[dims.get("direction"), c.ranked[0].layout, c.setting, c.isa].append(c)
+            found[dims.get("direction"), c.fastest.layout, c.setting].append(c)
     along = _along(data, registry)
     maps = [_map(data, contests, along) for contests in found.values() if len(contests) >= LEAST_PROBLEMS]
     maps.sort(key=lambda m: -len(m.contests))
@@ -58,14 +61,12 @@ def _map(data: RunData, contests: list[Contest], along: list[str]) -> Map:
     dims = {c.problem: data.dims_of[c.problem] for c in contests}
     differing = [axis for axis in AXES if len({str(d.get(axis)) for d in dims.values()}) > 1]
     axis = next((a for a in (*along, *differing) if a in differing), "")
-    ordered = sorted(contests, key=lambda c: (dims[c.problem].get(axis, 0), work(c.ranked[0]), c.problem))[
-        :MOST_PROBLEMS
-    ]
+    ordered = sorted(contests, key=lambda c: (dims[c.problem].get(axis, 0), work(c.fastest), c.problem))[:MOST_PROBLEMS]
     names = [_name(dims[c.problem], axis) for c in ordered]
     relative: dict[str, list[float]] = defaultdict(list)
     for c in ordered:
         for r in c.ranked:
-            relative[r.kernel].append((r.time_s_median or 0.0) / (c.ranked[0].time_s_median or 1.0))
+            relative[r.kernel].append(c.behind(r))
     wins = {kernel: sum(value == 1.0 for value in values) for kernel, values in relative.items()}
     kernels = sorted(relative, key=lambda k: (-wins[k], geometric_mean(relative[k])))[:MOST_KERNELS]
     return Map(ordered, axis, names, kernels)
@@ -85,20 +86,19 @@ def _figure(m: Map) -> Figure:
     first = m.contests[0]
     storage = "/".join(first.problem.split("/")[2:])
     return Figure(
-        file_name("crossover", storage, first.setting.device, f"t{first.setting.threads}", first.setting.mode,
-                  first.setting.precision, first.isa),
+        file_name("crossover", storage, *of_setting(first.setting)),
         f"Crossover: convolution over {_axis_name(m)}, {storage}",
-        f"{first.title}. {_changes(m)} Times over that of the fastest, which is marked; darker is slower, and white "
-        "cells have no time.",
+        f"{first.setting.title}. {_changes(m)} Times over that of the fastest, which is marked; darker is slower, and "
+        "white cells have no time.",
         partial(_draw, m),
-    )  # fmt: skip
+    )
 
 
 def _changes(m: Map) -> str:
     """Who wins, and from where on."""
     turns, last = [], ""
     for contest, name in zip(m.contests, m.names, strict=True):
-        kernel = contest.ranked[0].kernel
+        kernel = contest.fastest.kernel
         if kernel != last:
             turns.append(f"{name}: {short(kernel)}")
             last = kernel
@@ -116,12 +116,11 @@ def _draw(m: Map) -> "Drawing":
     for j, c in enumerate(m.contests):
         for r in c.ranked:
             if r.kernel in m.kernels:
-                fastest = c.ranked[0].time_s_median or 1.0
-                values[m.kernels.index(r.kernel), j] = min((r.time_s_median or 0.0) / fastest, SLOWEST)
+                values[m.kernels.index(r.kernel), j] = min(c.behind(r), SLOWEST)
     image = axes.imshow(values, cmap="cividis_r", aspect="auto", norm=LogNorm(1, SLOWEST))
     for j, c in enumerate(m.contests):
-        if c.ranked[0].kernel in m.kernels:
-            axes.plot(j, m.kernels.index(c.ranked[0].kernel), "*", color="#B00020", markersize=4.5, markeredgewidth=0)
+        if c.fastest.kernel in m.kernels:
+            axes.plot(j, m.kernels.index(c.fastest.kernel), "*", color="#B00020", markersize=4.5, markeredgewidth=0)
     every = 1 + len(m.names) // 17
     axes.set_xticks(range(0, len(m.names), every), m.names[::every], rotation=90)
     axes.set_yticks(range(len(m.kernels)), [short(kernel) for kernel in m.kernels])

@@ -2,11 +2,14 @@
 
 from collections import defaultdict
 from functools import partial
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
+from bench.report.contest import Contest
 from bench.report.figures.plan import Figure, Kind, file_name, kind
 from bench.report.figures.style import panel
-from bench.report.run_data import Contest, RunData, geometric_mean, short, sizes, work
+from bench.report.format import digits, short
+from bench.report.run_data import RunData, sizes, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -28,10 +31,10 @@ def layout_maps(data: RunData) -> Kind:
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for c in data.contests:
         if c.op == "gemm":
-            rest = c.problem.replace(f"/{c.ranked[0].layout}", "", 1)
-            found[rest, c.setting, c.isa].append(c)
-    maps = [_map(contests) for contests in found.values() if len({c.ranked[0].layout for c in contests}) > 1]
-    maps.sort(key=lambda m: (-len(m.rates), -work(m.contests[0].ranked[0])))
+            rest = c.problem.replace(f"/{c.fastest.layout}", "", 1)
+            found[rest, c.setting].append(c)
+    maps = [_map(contests) for contests in found.values() if len({c.fastest.layout for c in contests}) > 1]
+    maps.sort(key=lambda m: (-len(m.rates), -work(m.contests[0].fastest)))
     return kind("Layouts x kernels", [_figure(m) for m in maps], "no product was measured in two layouts", MOST)
 
 
@@ -50,10 +53,10 @@ def _figure(m: Map) -> Figure:
     shown = f" The {len(m.kernels)} fastest of {total} kernels." * (len(m.kernels) < total)
     size = sizes(first.problem)
     return Figure(
-        file_name("layouts", first.problem.replace(f"/{first.ranked[0].layout}", "", 1), first.setting.device,
-                  f"t{first.setting.threads}", first.setting.mode, first.isa),
+        file_name("layouts", first.problem.replace(f"/{first.fastest.layout}", "", 1), first.setting.device,
+                  f"t{first.setting.threads}", first.setting.mode, first.setting.isa),
         f"Layouts x kernels: gemm {size}",
-        f"{first.title}. GFLOP/s; op_A(A) op_B(B), row-major. A dash: no time in this layout.{shown}",
+        f"{first.setting.title}. GFLOP/s; op_A(A) op_B(B), row-major. A dash: no time in this layout.{shown}",
         partial(_draw, m),
     )  # fmt: skip
 
@@ -68,7 +71,7 @@ def _draw(m: Map) -> "Drawing":
     for (i, j), value in np.ndenumerate(values):
         known = bool(np.isfinite(value))
         colour = "white" if known and value < middle else "black"
-        axes.text(j, i, f"{value:.3g}" if known else "-", ha="center", va="center", color=colour, fontsize=6.5)
+        axes.text(j, i, digits(value) if known else "-", ha="center", va="center", color=colour, fontsize=6.5)
     axes.set_xticks(range(len(m.layouts)), m.layouts)
     axes.set_yticks(range(len(m.kernels)), [short(kernel) for kernel in m.kernels])
     axes.tick_params(length=0)

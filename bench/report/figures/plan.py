@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
+    from bench.report.contest import Setting
+
 
 class Figure(NamedTuple):
     """A figure that a run has the data for; `draw` is called where Matplotlib is set up."""
@@ -31,6 +33,11 @@ def kind(title: str, figures: list[Figure], lacking: str, most: int) -> Kind:
         return Kind(title, [], lacking)
     more = len(figures) - most
     return Kind(title, figures[:most], f"{more} more of this kind are left out" if more > 0 else "")
+
+
+def of_setting(setting: "Setting") -> tuple[str, ...]:
+    """The words of a file's name for a setting."""
+    return setting.device, f"t{setting.threads}", setting.mode, setting.precision, setting.isa
 
 
 def file_name(*words: object) -> str:

@@ -4,12 +4,15 @@ from collections import defaultdict
 from functools import partial
 from itertools import pairwise
 from operator import le
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.record.result import Result
-from bench.report.figures.plan import Figure, Kind, file_name, kind
+from bench.report.contest import Contest
+from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from bench.report.figures.style import GREY, Label, Look, label_right, log_ticks, panel, ticks
-from bench.report.run_data import Contest, RunData, ends, geometric_mean, numbers, short, sizes, variant, work
+from bench.report.format import digits, short
+from bench.report.run_data import RunData, ends, numbers, sizes, variant, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -29,7 +32,7 @@ class Lines(NamedTuple):
     @property
     def moves(self) -> bool:
         """Whether the operation moves data alone."""
-        return not self.contests[0].ranked[0].gflop_per_s
+        return not self.contests[0].fastest.gflop_per_s
 
     @property
     def one_dimensional(self) -> bool:
@@ -42,7 +45,7 @@ def rates(data: RunData, looks: dict[str, Look]) -> Kind:
     """One for each kind of problem with three sizes and more, those with the most sizes first."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for contest in data.contests:
-        found[contest.op, variant(contest.problem), contest.setting, contest.isa].append(contest)
+        found[contest.op, variant(contest.problem), contest.setting].append(contest)
     lines = [_lines(contests) for contests in found.values() if _ranges(contests)]
     lines = sorted((each for each in lines if each.kernels), key=lambda each: -each.sizes)
     lacking = f"no kernel has {LEAST_SIZES} sizes of a problem over a range of {LEAST_RANGE:g}x and more"
@@ -50,16 +53,16 @@ def rates(data: RunData, looks: dict[str, Look]) -> Kind:
 
 
 def _ranges(contests: list[Contest]) -> bool:
-    found = [work(c.ranked[0]) for c in contests]
+    found = [work(c.fastest) for c in contests]
     return len(found) >= LEAST_SIZES and max(found) >= LEAST_RANGE * min(found) > 0
 
 
 def _lines(contests: list[Contest]) -> Lines:
-    shown = _thinned(sorted(contests, key=lambda c: (work(c.ranked[0]), c.problem)))
+    shown = _thinned(sorted(contests, key=lambda c: (work(c.fastest), c.problem)))
     relative: dict[str, list[float]] = defaultdict(list)
     for c in shown:
         for r in c.ranked:
-            relative[r.kernel].append((c.ranked[0].time_s_median or 0.0) / (r.time_s_median or 1.0))
+            relative[r.kernel].append(1 / c.behind(r))
     several = {kernel: values for kernel, values in relative.items() if len(values) >= LEAST_SIZES}
     kernels = sorted(several, key=lambda k: (-len(several[k]), -geometric_mean(several[k])))
     return Lines(shown, kernels[:MOST_KERNELS], len(contests))
@@ -77,12 +80,11 @@ def _figure(lines: Lines, looks: dict[str, Look]) -> Figure:
     shown = f" The {len(lines.kernels)} fastest of {len(every)} kernels." * (len(lines.kernels) < len(every))
     shown += f" {len(lines.contests)} of {lines.sizes} sizes." * (len(lines.contests) < lines.sizes)
     return Figure(
-        file_name("rate", first.op, variant(first.problem), first.setting.device, f"t{first.setting.threads}",
-                  first.setting.mode, first.setting.precision, first.isa),
+        file_name("rate", first.op, variant(first.problem), *of_setting(first.setting)),
         f"{'Bandwidth' if lines.moves else 'Rate'} over size: {first.op} {variant(first.problem)}",
-        f"{first.title}. Medians with their 95 % intervals.{shown}",
+        f"{first.setting.title}. Medians with their 95 % intervals.{shown}",
         partial(_draw, lines, looks),
-    )  # fmt: skip
+    )
 
 
 def _draw(lines: Lines, looks: dict[str, Look]) -> "Drawing":
@@ -116,11 +118,11 @@ def _rate(r: Result) -> tuple[float, float, float]:
 
 def _ceiling(axes: object, lines: Lines) -> None:
     """The ceiling of arithmetic of the largest problem, where one is known."""
-    rate = lines.contests[-1].ranked[0].ceiling_gflop_per_s
+    rate = lines.contests[-1].fastest.ceiling_gflop_per_s
     if rate and not lines.moves:
         axes.axhline(rate, color=GREY, linestyle="--", linewidth=0.8)  # type: ignore[attr-defined]
         axes.annotate(  # type: ignore[attr-defined]
-            f"ceiling {rate:.3g}", (0.02, rate), xycoords=("axes fraction", "data"), va="bottom", color=GREY,
+            f"ceiling {digits(rate)}", (0.02, rate), xycoords=("axes fraction", "data"), va="bottom", color=GREY,
             fontsize=6.5,
         )  # fmt: skip
 
@@ -133,7 +135,7 @@ def _square(lines: Lines) -> bool:
 def _size(lines: Lines, contest: Contest) -> float:
     if _square(lines):
         return numbers(sizes(contest.problem))[0]
-    return work(contest.ranked[0])
+    return work(contest.fastest)
 
 
 def _size_name(lines: Lines) -> str:

@@ -11,7 +11,8 @@ from bench.measure.roofline import UNITS, Ceiling
 from bench.record.result import Result
 from bench.report.figures.plan import Figure, Kind, file_name, kind
 from bench.report.figures.style import Label, Look, label_right, log_ticks, panel
-from bench.report.run_data import RunData, flop_and_bytes, numbers, short
+from bench.report.format import count, digits, short
+from bench.report.run_data import RunData, flop_and_bytes, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +48,7 @@ def rooflines(data: RunData, looks: dict[str, Look]) -> Kind:
 
 
 def _where(roof: Roof) -> str:
-    threads = f", {roof.compute.threads} thread{'s' * (roof.compute.threads > 1)}" * (roof.compute.device == "cpu")
+    threads = f", {count(roof.compute.threads, 'thread')}" * (roof.compute.device == "cpu")
     return f"{roof.compute.device_name}{threads}, {roof.compute.kind}"
 
 
@@ -95,8 +96,8 @@ def _draw_ceilings(axes: "Axes", roof: Roof, low: float, ridge: float, high: flo
     top, slope = roof.compute.rate * 1e-9, roof.memory.rate * 1e-9
     axes.plot([low, ridge, high], [low * slope, top, top], color="black")
     texts = (
-        (ridge, top, f"{top:.3g} GFLOP/s", "left"),
-        (ridge * 0.6, ridge * 0.6 * slope, f"{slope:.3g} GB/s", "right"),
+        (ridge, top, f"{digits(top)} GFLOP/s", "left"),
+        (ridge * 0.6, ridge * 0.6 * slope, f"{digits(slope)} GB/s", "right"),
     )
     for x, y, text, side in texts:
         axes.annotate(

@@ -3,10 +3,11 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.report.figures.plan import Figure, Kind, file_name, kind
+from bench.report.contest import Contest
+from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from bench.report.figures.style import Look, panel, ratio_ticks, ticks
-from bench.report.run_data import Contest, RunData, ends, short, work
-from bench.report.tables import seconds
+from bench.report.format import seconds, short
+from bench.report.run_data import RunData, ends, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -19,27 +20,25 @@ def distributions(data: RunData, looks: dict[str, Look]) -> Kind:
     largest: dict[str, Contest] = {}
     for c in data.contests:
         known = largest.get(c.op)
-        if c.ranked[0].samples >= LEAST and (known is None or _rank(c) > _rank(known)):
+        if c.fastest.samples >= LEAST and (known is None or _rank(c) > _rank(known)):
             largest[c.op] = c
     figures = [_figure(data, c, looks) for c in largest.values()]
     return kind("Distribution of samples", figures, f"no row has {LEAST} samples", MOST)
 
 
 def _rank(c: Contest) -> tuple[float, int]:
-    return work(c.ranked[0]), len(c.ranked)
+    return work(c.fastest), len(c.ranked)
 
 
 def _figure(data: RunData, c: Contest, looks: dict[str, Look]) -> Figure:
     shown = f" The {MOST_KERNELS} fastest of {len(c.ranked)} kernels." * (len(c.ranked) > MOST_KERNELS)
     return Figure(
-        file_name(
-            "samples", c.op, c.setting.device, f"t{c.setting.threads}", c.setting.mode, c.setting.precision, c.isa
-        ),
+        file_name("samples", c.op, *of_setting(c.setting)),
         f"Distribution of samples: {c.problem}",
-        f"{c.title}. Each point a sample over the median of its kernel, none left out, from the first (above) to the "
-        f"last (below); black: the 95 % interval of the median.{shown}",
+        f"{c.setting.title}. Each point a sample over the median of its kernel, none left out, from the first (above) "
+        f"to the last (below); black: the 95 % interval of the median.{shown}",
         partial(_draw, data, c, looks),
-    )  # fmt: skip
+    )
 
 
 def _draw(data: RunData, c: Contest, looks: dict[str, Look]) -> "Drawing":

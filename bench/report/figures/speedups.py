@@ -3,12 +3,15 @@
 import math
 from collections import Counter, defaultdict
 from functools import partial
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.record.result import Result
-from bench.report.figures.plan import Figure, Kind, file_name, kind
+from bench.report.contest import Contest, speedup_of
+from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from bench.report.figures.style import Look, panel, ratio_ticks, ticks
-from bench.report.run_data import Contest, RunData, ends, geometric_mean, short
+from bench.report.format import factor, short
+from bench.report.run_data import RunData, ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +35,7 @@ def speedups(data: RunData, looks: dict[str, Look]) -> Kind:
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for contest in data.contests:
         if _compared(contest):
-            found[contest.op, contest.setting, contest.isa].append(contest)
+            found[contest.op, contest.setting].append(contest)
     figures = [_figure(contests, looks) for contests in _spread(list(found.values()))]
     return kind("Speedup", figures, "no row has a speedup: no kernel was measured in turn with a baseline", MOST)
 
@@ -59,12 +62,11 @@ def _figure(contests: list[Contest], looks: dict[str, Look]) -> Figure:
         what = f"Geometric means over {len(contests)} problems; whiskers: the smallest and the largest."
         what += f" The {MOST_KERNELS} fastest of {total} kernels." * (total > MOST_KERNELS)
     return Figure(
-        file_name("speedup", first.op, first.setting.device, f"t{first.setting.threads}", first.setting.mode,
-                  first.setting.precision, first.isa),
+        file_name("speedup", first.op, *of_setting(first.setting)),
         f"Speedup: {first.op}, {first.setting.precision}",
-        f"{first.title}. {against}. {what}",
+        f"{first.setting.title}. {against}. {what}",
         partial(_draw, groups, looks, against),
-    )  # fmt: skip
+    )
 
 
 def _compared(c: Contest) -> list[Result]:
@@ -72,8 +74,8 @@ def _compared(c: Contest) -> list[Result]:
 
 
 def _bar(r: Result) -> Bar:
-    middle = r.speedup or 0.0
-    return Bar(r.kernel, short(r.kernel), middle, *ends(middle, r.speedup_ci95_low, r.speedup_ci95_high))
+    ratio = speedup_of(r)
+    return Bar(r.kernel, short(r.kernel), ratio.median, *ends(*ratio[:3]))
 
 
 def _by_kernel(contests: list[Contest]) -> list[Bar]:
@@ -119,5 +121,5 @@ def _draw_bar(axes: "Axes", y: int, bar: Bar, look: Look) -> None:
                   elinewidth=0.8, capsize=1.6, capthick=0.8)  # fmt: skip
     axes.plot([1, 1], [y - 0.5, y + 0.5], color="black", linewidth=0.8)
     right = max(bar.high, 1.0)
-    axes.annotate(f"{bar.middle:.3g}x", (right, y), xytext=(2.5, 0), textcoords="offset points", va="center",
+    axes.annotate(factor(bar.middle), (right, y), xytext=(2.5, 0), textcoords="offset points", va="center",
                   fontsize=6.5)  # fmt: skip

@@ -5,9 +5,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.record.result import Result
+from bench.report.contest import Ratio, time_of
 from bench.report.figures.plan import Figure, Kind, file_name, kind
 from bench.report.figures.style import GREY, Label, Look, label_right, panel, ticks
-from bench.report.run_data import RunData, ends, short, work
+from bench.report.format import count, short
+from bench.report.run_data import RunData, ends, work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -49,8 +51,9 @@ def _figure(op: str, problem: str, mode: str, isa: str, scaling: Scaling, looks:
     return Figure(
         file_name("threads", op, mode, isa),
         f"Thread scaling: {problem}",
-        f"{scaling[best[0]][0].device_name}, {mode}. Time on the fewest threads over time; whiskers from the 95 % "
-        f"interval of the latter. Grey: as many times faster as there are threads.{shown}",
+        f"{scaling[best[0]][0].device_name}, {mode}. Time on the fewest threads over time; thread counts are not "
+        "measured in turn, so whiskers are the quotients of both 95 % intervals. Grey: as many times faster as there "
+        f"are threads.{shown}",
         partial(_draw, {k: scaling[k] for k in best}, looks),
     )
 
@@ -59,19 +62,16 @@ def _draw(scaling: Scaling, looks: dict[str, Look]) -> "Drawing":
     figure, axes = panel(52)
     labels = []
     for kernel, rows in scaling.items():
-        base = rows[0].time_s_median or 0.0
-        xs, ys, errors = [r.threads for r in rows], [base / (r.time_s_median or 1.0) for r in rows], []
-        for r, y in zip(rows, ys, strict=True):
-            low, high = ends(base / y, r.time_s_ci95_low, r.time_s_ci95_high)
-            errors.append((max(0.0, y - base / high), max(0.0, base / low - y)))
+        gains = [Ratio(1.0), *(time_of(rows[0]).over(time_of(r)) for r in rows[1:])]
+        xs, ys, bars = [r.threads for r in rows], [gain.median for gain in gains], [ends(*gain[:3]) for gain in gains]
+        errors = [[y - low for y, (low, _) in zip(ys, bars, strict=True)]]
+        errors += [[high - y for y, (_, high) in zip(ys, bars, strict=True)]]
         look = looks[kernel]
-        axes.errorbar(
-            xs, ys, yerr=list(zip(*errors, strict=True)), color=look.colour, marker=look.marker, elinewidth=0.6
-        )
+        axes.errorbar(xs, ys, yerr=errors, color=look.colour, marker=look.marker, elinewidth=0.6)
         labels.append(Label(xs[-1], ys[-1], short(kernel), look))
     counts = sorted({r.threads for rows in scaling.values() for r in rows})
     axes.plot(counts, [count / counts[0] for count in counts], color=GREY, linestyle="--", linewidth=0.8, zorder=0)
-    axes.set(xlabel="threads", ylabel=f"speedup over {counts[0]} thread{'s' * (counts[0] > 1)}", xscale="log")
+    axes.set(xlabel="threads", ylabel=f"speedup over {count(counts[0], 'thread')}", xscale="log")
     ticks(axes.xaxis, counts)
     axes.set_ylim(bottom=0)
     axes.grid(axis="y")

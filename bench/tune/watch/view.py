@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from tabulate import tabulate
 
 from bench.measure.measurement import Measurement
-from bench.measure.stats import Interval, speedup
 from bench.plan.operation import Problem
 from bench.plan.status import Status
-from bench.report.tables import seconds
+from bench.report.contest import APART, paired
+from bench.report.format import digits, seconds, spread
 from bench.tune.inspect import InspectRow
 
 _SHOWN = {
@@ -52,8 +52,8 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
         (
             names.get(row.kernel, row.kernel),
             seconds(row.interval.median),
-            _spread(row.interval),
-            f"{(problem.flop or problem.traffic_bytes) / row.interval.median * 1e-9:.4g}",
+            spread(row.interval.median, row.interval.low, row.interval.high),
+            digits((problem.flop or problem.traffic_bytes) / row.interval.median * 1e-9),
             "" if row is rows[0] else _against(row, rows[0]),
         )
         for row in rows
@@ -69,15 +69,9 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
 _ALIGN = ("left", "right", "right", "right", "left")
 
 
-def _spread(interval: Interval) -> str:
-    low, high = (100 * (end / interval.median - 1) for end in (interval.low, interval.high))
-    return f"{low:+.1f} {high:+.1f} %"
-
-
 def _against(other: Measurement, present: Measurement) -> str:
     """`1.05x [1.03, 1.07] faster`; no verdict where the interval leaves it open."""
-    found = speedup([other.samples], [present.samples]) if present.samples else None
-    if found is None:
-        return ""
-    verdict = "faster" if found.low > 1 else "slower" if found.high < 1 else "not told apart"
-    return f"{found.median:.3g}x [{found.low:.3g}, {found.high:.3g}] {verdict}"
+    if other.job != present.job:
+        return APART
+    found = paired([other.samples], [present.samples])
+    return f"{found} {found.side}" if found else ""

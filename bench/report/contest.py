@@ -1,0 +1,191 @@
+"""Who was measured against whom, and how many times faster one was: every ratio between two rows is formed here.
+
+Kernels are ranked within a contest: one problem in one setting. Rows of one job were sampled in turn, so what slowed
+the machine slowed both, and their ratio has an interval of its own, from the samples of the same rounds. Rows of two
+jobs were not: their ratio has the quotient of both intervals, and says that it was not measured in turn.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import NamedTuple
+
+from bench.measure.stats import speedup
+from bench.plan.dtypes import DTYPES, precision, split_dtype
+from bench.record.reader import Reader
+from bench.record.result import Result
+from bench.report import format as fmt
+
+#: What is said of a ratio whose interval holds 1, or that has none; and of one between rows of two jobs.
+TIE, APART = "not told apart", "not measured in turn"
+
+
+class Ratio(NamedTuple):
+    """How many times faster one is than another, and the interval of that; in_turn: whether they shared a job."""
+
+    median: float
+    low: float | None = None
+    high: float | None = None
+    in_turn: bool = True
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval leaves no doubt which of the two is faster."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+
+    @property
+    def side(self) -> str:
+        """Return `faster` or `slower`, or why neither is certain."""
+        if self.low is None:
+            return "without an interval"
+        return TIE if not self.certain else "faster" if self.median > 1 else "slower"
+
+    @property
+    def remarks(self) -> list[str]:
+        """Return what has to be said beside the number, if anything."""
+        return [APART] * (not self.in_turn) + [TIE] * (not self.certain)
+
+    @property
+    def told(self) -> str:
+        """Return `1.1x [0.9, 1.3] (not measured in turn, not told apart)`."""
+        return f"{self} ({', '.join(self.remarks)})" if self.remarks else str(self)
+
+    def __str__(self) -> str:
+        return fmt.factor(self.median, self.low, self.high)
+
+    def scaled(self, factor: float) -> "Ratio":
+        """Return the ratio and its interval, times a number that is known exactly."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return Ratio(self.median * factor, low, high, self.in_turn)
+
+    def over(self, other: "Ratio") -> "Ratio":
+        """Return the quotient of two numbers; its interval holds whatever their errors have in common."""
+        median = self.median / other.median
+        if self.low is None or self.high is None or not other.low or not other.high:
+            return Ratio(median, in_turn=False)
+        return Ratio(median, self.low / other.high, self.high / other.low, in_turn=False)
+
+
+def time_of(r: Result) -> Ratio:
+    """Return the time of a row in seconds with its interval, as a number that others are divided by."""
+    assert r.time_s_median is not None
+    return Ratio(*fmt.row_time(r))  # type: ignore[arg-type]  # the median is there
+
+
+def paired(base: Sequence[Sequence[float]], own: Sequence[Sequence[float]]) -> Ratio | None:
+    """Return base's time over one's own, from samples taken in turn, process by process; None where they are too few.
+
+    The i-th sample of each was taken in the i-th round.
+    """
+    found = speedup(base, own) if len(base) == len(own) else None
+    return Ratio(found.median, found.low, found.high) if found else None
+
+
+def faster(store: Reader, one: Result, other: Result) -> Ratio:
+    """Return how many times faster `one` is than `other`."""
+    in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
+    groups = (store.by_process(r.run_id, r.case) for r in (other, one))
+    if in_turn and (found := paired(*groups)):
+        return found
+    return time_of(other).over(time_of(one))._replace(in_turn=in_turn)
+
+
+def speedup_of(r: Result) -> Ratio:
+    """Return a row's own speedup over the baseline, which the worker formed from samples taken in turn."""
+    return Ratio(r.speedup or 0.0, r.speedup_ci95_low, r.speedup_ci95_high)
+
+
+class Setting(NamedTuple):
+    """What must agree for kernels to be compared."""
+
+    device: str
+    device_name: str
+    threads: int
+    mode: str
+    precision: str
+    isa: str
+
+    @property
+    def machine(self) -> str:
+        """Return the device, and the instruction set where one was asked for."""
+        return ", ".join(filter(None, (self.device_name, self.isa)))
+
+    @property
+    def title(self) -> str:
+        """Return device, threads, mode and precision in words."""
+        threads = fmt.count(self.threads, "thread") if self.device == "cpu" else ""
+        return ", ".join(filter(None, (self.machine, threads, self.mode, self.precision)))
+
+
+def comparable(r: Result) -> str:
+    """Return the class in which a row can be compared; storage types that are not ours stand for themselves."""
+    return precision(r.dtype, r.numerics) if split_dtype(r.dtype)[0] in DTYPES else r.dtype
+
+
+def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
+    """Return rows by setting, thread counts ascending.
+
+    A kernel that has one thread in all of them stands at each thread count of the others too, since no more can be had
+    of it.
+    """
+    alike: dict[Setting, list[Result]] = {}
+    for r in rows:
+        key = Setting(r.device, r.device_name, 0, r.mode, comparable(r), r.isa)
+        alike.setdefault(key, []).append(r)
+    found = {}
+    for key, own in alike.items():
+        threaded = {r.kernel for r in own if r.threads > 1}
+        for threads in sorted({r.threads for r in own if r.kernel in threaded} or {1}):
+            beside = [r for r in own if r.threads == threads or r.kernel not in threaded]
+            found[key._replace(threads=threads)] = beside
+    return found
+
+
+class Contest(NamedTuple):
+    """The timed kernels of one problem in one setting, fastest first."""
+
+    problem: str
+    setting: Setting
+    ranked: list[Result]
+    store: Reader
+
+    @property
+    def op(self) -> str:
+        return fmt.operation(self.problem)
+
+    @property
+    def fastest(self) -> Result:
+        return self.ranked[0]
+
+    @property
+    def lead(self) -> Ratio | None:
+        """The fastest against the next."""
+        return self.faster(self.ranked[0], self.ranked[1]) if len(self.ranked) > 1 else None
+
+    def of(self, kernel: str) -> Result | None:
+        """Return the row of a kernel."""
+        return next((r for r in self.ranked if r.kernel == kernel), None)
+
+    def faster(self, one: Result, other: Result) -> Ratio:
+        """Return how many times faster `one` is than `other`."""
+        return faster(self.store, one, other)
+
+    def behind(self, r: Result) -> float:
+        """Return the time of a row over that of the fastest."""
+        return time_of(r).over(time_of(self.fastest)).median
+
+
+def is_timed(r: Result) -> bool:
+    """Whether a row has a time."""
+    return 0 < (r.time_s_median or 0.0) < inf
+
+
+def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
+    """Return the timed rows by problem and setting, in the order of the rows."""
+    problems: dict[str, list[Result]] = {}
+    for r in filter(is_timed, rows):
+        problems.setdefault(r.problem, []).append(r)
+    return [
+        Contest(problem, setting, sorted(found, key=lambda r: r.time_s_median or 0.0), store)
+        for problem, own in problems.items()
+        for setting, found in by_setting(own).items()
+    ]

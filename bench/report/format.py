@@ -1,0 +1,98 @@
+"""How numbers and names are written: digits, times, sizes, spreads, ratios, counts, short names."""
+
+import math
+from collections.abc import Callable
+
+from bench.record.result import Result
+
+#: Units of time with what one of them is in seconds, the largest first.
+UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
+
+
+def decimals(value: float) -> int:
+    """Return how many places behind the point give three significant digits."""
+    return max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+
+
+def digits(value: float | None) -> str:
+    """Write three significant digits without an exponent; nothing for None."""
+    return "" if value is None else f"{value:.{decimals(value)}f}"
+
+
+def unit(seconds: float) -> tuple[str, float]:
+    """Return the unit in which a time is written, and that unit in seconds."""
+    return next((u for u in UNITS if seconds >= u[1]), UNITS[-1])
+
+
+def seconds(value: float | None) -> str:
+    """Write a time with three significant digits and a prefix: `12.3 us`; nothing for None."""
+    if value is None:
+        return ""
+    name, factor = unit(value)
+    return f"{digits(value / factor)} {name}"
+
+
+def size(value: int | None) -> str:
+    """Write bytes with a decimal prefix: `219 MB`; nothing for none."""
+    if not value:
+        return ""
+    for name, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= factor:
+            return f"{digits(value / factor)} {name}"
+    return f"{value} B"
+
+
+def interval(low: float | None, high: float | None, write: Callable[[float], str]) -> str:
+    """Write both ends in brackets: `[1.2, 1.3]`; nothing where one is None or no number."""
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    return f"[{write(low)}, {write(high)}]"
+
+
+def time(middle: float | None, low: float | None, high: float | None) -> str:
+    """Write a time with its interval: `473 ms [466 ms, 488 ms]`."""
+    return f"{seconds(middle)} {interval(low, high, seconds)}".rstrip()
+
+
+def factor(middle: float, low: float | None = None, high: float | None = None) -> str:
+    """Write a ratio with its interval: `1.4x [1.3, 1.5]`."""
+    return f"{middle:.3g}x {interval(low, high, '{:.3g}'.format)}".rstrip()
+
+
+def spread(middle: float | None, low: float | None, high: float | None) -> str:
+    """Write an interval relative to its middle: `-0.4 +1.2 %`; nothing where a part is unknown."""
+    if not middle or not interval(low, high, str):
+        return ""
+    return " ".join(f"{100 * ((end or 0.0) / middle - 1):+.1f}" for end in (low, high)) + " %"
+
+
+def row_time(r: Result) -> tuple[float | None, float | None, float | None]:
+    """Return the median time of a row and the ends of its interval, in seconds."""
+    return r.time_s_median, r.time_s_ci95_low, r.time_s_ci95_high
+
+
+def rate(r: Result) -> str:
+    """Write what a row computes in a second, `12.3 GFLOP/s`, or else what it moves; nothing where neither is known."""
+    if r.gflop_per_s:
+        return f"{digits(r.gflop_per_s)} GFLOP/s"
+    return f"{digits(r.gbyte_per_s)} GB/s" if r.gbyte_per_s else ""
+
+
+def count(number: int, noun: str) -> str:
+    """Write `1 thread`, `2 threads`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def yes_or_no(value: bool) -> str:
+    """Write a truth value as CSV holds it."""
+    return "yes" if value else "no"
+
+
+def short(kernel: str) -> str:
+    """Return a kernel's id without its operation."""
+    return kernel.partition("/")[2] or kernel
+
+
+def operation(name: str) -> str:
+    """Return the operation that the id of a kernel or of a problem begins with."""
+    return name.partition("/")[0]

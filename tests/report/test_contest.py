@@ -1,0 +1,196 @@
+"""Who was measured against whom: rows of one job are paired, rows of two jobs are not, and it shows everywhere."""
+
+import csv
+import io
+
+import pytest
+
+from bench.claims import claims_rows, views
+from bench.measure.measurement import Part
+from bench.plan.suites import load_suite
+from bench.report import findings
+from bench.report.contest import Ratio, by_setting, contests, faster
+from bench.report.crossover import render, write_csv
+from bench.report.run_data import RunData
+from bench.report.standings import standings
+from report_rows import begin, put
+
+NT = "gemm/m1024n2048k26752/f32/NT"
+DIMS = {"m": 1024, "n": 2048, "k": 26752}
+#: What slows the rounds of a job, for all its kernels alike.
+ROUNDS = [1.0 + 0.06 * (i * 7 % 10) for i in range(40)]
+SUITE = '[[sweep]]\nop = "gemm"\nm = 1024\nn = 2048\nk = 26752\nlayout = "NT"\ndtype = "f32"\n'
+
+
+def add(store, kernel, job, factor=1.0, problem=NT, rounds=ROUNDS, **values):
+    """A row whose samples are `factor` times those of the rounds."""
+    taken = [factor * 1e-3 * each for each in rounds]
+    return put(store, problem, kernel, 1e-3, DIMS, taken, job=job, baseline="gemm/numpy.matmul", **values)
+
+
+@pytest.fixture
+def drifted(store):
+    """`run --threads 1,2` of two kernels that are equal, on a machine that is 10 % slower during the second job.
+
+    `tnn` has one thread alone, so it is measured in the first job and stands beside `matmul` in both.
+    """
+    begin(store)
+    add(store, "gemm/numpy.matmul", "first", threads=1)
+    add(store, "gemm/openblas.tnn", "first", threads=1)
+    add(store, "gemm/numpy.matmul", "second", 1.1, threads=2)
+    return store
+
+
+def test_drift_between_jobs_is_no_lead_and_within_a_job_the_ratio_is_exact(drifted):
+    alone, beside = RunData(drifted, "r1").contests
+    assert [(c.setting.threads, len(c.ranked)) for c in (alone, beside)] == [(1, 2), (2, 2)]
+    assert alone.lead == Ratio(1.0, 1.0, 1.0, in_turn=True)
+    assert (beside.lead.in_turn, beside.lead.certain) == (False, False)
+    assert beside.lead.median == pytest.approx(1.1)
+    assert beside.lead.low < 1 < beside.lead.high
+
+
+def test_the_unpaired_interval_is_the_quotient_of_both_intervals(drifted):
+    fast, slow = RunData(drifted, "r1").contests[1].ranked
+    ratio = faster(drifted, fast, slow)
+    assert ratio.low == pytest.approx(slow.time_s_ci95_low / fast.time_s_ci95_high)
+    assert ratio.high == pytest.approx(slow.time_s_ci95_high / fast.time_s_ci95_low)
+
+
+def test_crossover_says_which_lead_was_not_measured_in_turn(drifted, registry, tmp_path):
+    (tmp_path / "mine.toml").write_text(SUITE)
+    suite = load_suite(tmp_path / "mine.toml", registry)
+    found = standings(suite, drifted, "r1")
+    one, two = (text.splitlines()[3] for text in render(suite, found).split("\n\n")[:2])
+    assert one.endswith("1x [1, 1] (not told apart)")
+    assert two.endswith("] (not measured in turn, not told apart)")
+    out = io.StringIO()
+    write_csv(suite, "r1", found, out)
+    assert [row["ratio_in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]
+
+
+def test_the_page_says_which_lead_was_not_measured_in_turn(drifted):
+    one, two = findings.fastest(RunData(drifted, "r1"))[0]
+    assert "turn" not in one.lead
+    assert two.lead.endswith("] over numpy.matmul, not measured in turn, not told apart")
+
+
+def test_the_page_advises_nothing_by_drift(drifted):
+    answers = findings.answers(RunData(drifted, "r1"))
+    assert [answer.advice.rpartition(": ")[2] for answer in answers] == [
+        "no transposition first is certain to be faster."
+    ] * 2
+    assert ["not measured in turn" in answer.evidence[2] for answer in answers] == [False, True]
+
+
+def test_what_is_faster_beyond_its_interval_is_advised_with_the_remark(store):
+    begin(store)
+    add(store, "gemm/numpy.matmul", "first", 3.0, threads=2)
+    add(store, "gemm/openblas.tnn", "second", threads=1)
+    (answer,) = findings.answers(RunData(store, "r1"))
+    assert "pays: openblas.tnn has 3x" in answer.advice
+    assert answer.advice.endswith("the speed of op_T, not measured in turn.")
+
+
+def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
+    (answer,) = claims_rows(drifted, ["r1"], registry, only=("transpose-first",))
+    found = [(number.in_turn, number.answer) for number in answer.findings]
+    assert found == [(True, "not told apart"), (False, "not told apart")]
+    assert answer.notes[-1].startswith("1 of 2 numbers are of rows that were not measured in turn")
+    out = io.StringIO()
+    views.write_csv([answer], out)
+    assert [row["in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"job": ""}, {"job": ""}),
+        ({"job": "a"}, {"job": "b"}),
+        ({"job": "a", "run_id": "r1"}, {"job": "a", "run_id": "r2"}),
+    ],
+)
+def test_rows_of_no_known_job_of_two_jobs_and_of_two_runs_are_not_paired(store, one, other):
+    begin(store)
+    begin(store, "r2")
+    rows = [add(store, f"gemm/some.k{i}", **values) for i, values in enumerate((one, other))]
+    ratio = faster(store, *rows)
+    assert not ratio.in_turn
+    assert ratio.low < 1 < ratio.high
+
+
+def test_too_few_rounds_of_one_job_have_no_interval_and_were_measured_in_turn(store):
+    begin(store)
+    rows = [add(store, f"gemm/some.k{i}", "a", 1.0 + i, rounds=[1.0] * 5) for i in range(2)]
+    assert faster(store, *rows) == Ratio(2.0, None, None, in_turn=True)
+
+
+def test_processes_are_paired_one_by_one(store):
+    # The second process is slow as a whole, and took fewer rounds with one kernel than with the other.
+    begin(store)
+    fast = add(store, "gemm/some.k0", "a", 1.0, rounds=[1.0] * 12 + [10.0] * 16, parts=[Part(12, 1e-3), Part(16, 1e-2)])
+    slow = add(store, "gemm/some.k1", "a", 2.0, rounds=[1.0] * 12 + [10.0] * 12, parts=[Part(12, 2e-3), Part(12, 2e-2)])
+    assert faster(store, fast, slow)[:3] == pytest.approx((2.0, 2.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "side", "told"),
+    [
+        (Ratio(2.0, 1.5, 2.5), "faster", "2x [1.5, 2.5]"),
+        (Ratio(0.5, 0.4, 0.6), "slower", "0.5x [0.4, 0.6]"),
+        (Ratio(1.1, 1.0, 1.2), "not told apart", "1.1x [1, 1.2] (not told apart)"),
+        (Ratio(2.0), "without an interval", "2x (not told apart)"),
+        (Ratio(2.0, 1.5, 2.5, in_turn=False), "faster", "2x [1.5, 2.5] (not measured in turn)"),
+        (Ratio(1.1, 0.9, 1.2, False), "not told apart", "1.1x [0.9, 1.2] (not measured in turn, not told apart)"),
+    ],
+)
+def test_a_ratio_is_certain_only_if_its_interval_leaves_out_one(ratio, side, told):
+    assert (ratio.side, ratio.told) == (side, told)
+    assert ratio.certain is (side in ("faster", "slower"))
+
+
+def test_quotients_of_ratios_are_not_paired_and_as_wide_as_their_ends_allow():
+    above, below = Ratio(6.0, 5.0, 8.0), Ratio(2.0, 1.0, 4.0)
+    assert above.over(below) == Ratio(3.0, 1.25, 8.0, in_turn=False)
+    assert above.over(Ratio(2.0)) == Ratio(3.0, None, None, in_turn=False)
+    assert above.scaled(0.5) == Ratio(3.0, 2.5, 4.0)
+
+
+def settings(rows):
+    return {setting.threads: [r.kernel for r in own] for setting, own in by_setting(rows).items()}
+
+
+def test_a_kernel_of_one_thread_stands_beside_the_threaded_ones_and_no_kernel_twice(store):
+    begin(store)
+    rows = [put(store, NT, "gemm/some.threaded", threads=threads) for threads in (1, 2)]
+    rows.append(put(store, NT, "gemm/some.single", threads=1))
+    both = ["gemm/some.threaded", "gemm/some.single"]
+    assert settings(rows) == {1: both, 2: both}
+    assert settings(rows[2:]) == {1: ["gemm/some.single"]}
+
+
+def test_a_threaded_kernel_stands_only_where_it_was_measured(store):
+    begin(store)
+    counts = {"gemm/some.two": (1, 2), "gemm/some.four": (1, 4)}
+    rows = [put(store, NT, kernel, threads=threads) for kernel, found in counts.items() for threads in found]
+    assert settings(rows) == {1: ["gemm/some.two", "gemm/some.four"], 2: ["gemm/some.two"], 4: ["gemm/some.four"]}
+
+
+def test_what_failed_on_one_thread_hides_no_contest_there(store):
+    begin(store)
+    rows = [put(store, NT, "gemm/some.two", threads=threads) for threads in (1, 2)]
+    rows.append(put(store, NT, "gemm/some.broken_on_one", threads=2))
+    assert settings(rows) == {1: ["gemm/some.two"], 2: ["gemm/some.two", "gemm/some.broken_on_one"]}
+
+
+def test_mode_precision_device_and_instruction_set_are_settings_of_their_own(store):
+    begin(store)
+    kinds = ({}, {"mode": "hot"}, {"numerics": "tf32"}, {"isa": "sse"}, {"device": "cuda", "device_name": "GPU"})
+    rows = [put(store, NT, f"gemm/some.k{i}", threads=1, **kind) for i, kind in enumerate(kinds)]
+    assert [c.setting.title for c in contests(rows, store)] == [
+        "Some CPU, 1 thread, cold, fp32",
+        "Some CPU, 1 thread, hot, fp32",
+        "Some CPU, 1 thread, cold, tf32",
+        "Some CPU, sse, 1 thread, cold, fp32",
+        "GPU, cold, fp32",
+    ]

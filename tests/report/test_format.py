@@ -1,0 +1,73 @@
+"""How numbers and names are written."""
+
+import math
+
+import pytest
+
+from bench.record.result import Result
+from bench.report.format import count, digits, factor, rate, seconds, short, size, spread, time
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (2.0, "2.00 s"),
+        (123.4, "123 s"),
+        (12.34e-3, "12.3 ms"),
+        (1.0e-3, "1.00 ms"),
+        (999e-6, "999 us"),
+        (1.5e-6, "1.50 us"),
+        (37e-9, "37.0 ns"),
+        (5e-10, "0.500 ns"),
+    ],
+)
+def test_seconds_have_three_digits_and_a_prefix(value, text):
+    assert seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, ""), (0, ""), (256, "256 B"), (1000, "1.00 kB"), (219_150_336, "219 MB"), (2**31, "2.15 GB")],
+)
+def test_sizes_have_decimal_prefixes(value, text):
+    assert size(value) == text
+
+
+def test_there_is_no_spread_without_a_whole_interval():
+    assert spread(1.0, 0.5, 2.0) == "-50.0 +100.0 %"
+    for unknown in ((None, 0.5, 2.0), (1.0, None, 2.0), (1.0, 0.5, None), (1.0, math.nan, 2.0)):
+        assert spread(*unknown) == ""
+
+
+def test_an_interval_stands_in_brackets_where_it_is_known():
+    assert time(12.34e-3, 12e-3, 0.999) == "12.3 ms [12.0 ms, 999 ms]"
+    assert time(12.34e-3, None, 13e-3) == "12.3 ms"
+    assert factor(1.2345, 1.2, 1300.0) == "1.23x [1.2, 1.3e+03]"
+    assert factor(2.0, math.nan, math.nan) == "2x"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, ""), (0.0, "0"), (0.01234, "0.0123"), (5.0, "5.00"), (999.9, "1000"), (12345.6, "12346")],
+)
+def test_three_digits_are_written_without_an_exponent(value, text):
+    assert digits(value) == text
+
+
+@pytest.mark.parametrize(
+    ("rates", "text"), [((12.34, 5.0), "12.3 GFLOP/s"), ((None, 5.0), "5.00 GB/s"), ((None, None), "")]
+)
+def test_a_rate_is_of_what_is_computed_or_else_of_what_is_moved(rates, text):
+    identity = dict.fromkeys(("run_id", "suite", "op", "problem", "kernel", "provider", "device", "device_name"), "")
+    kind = dict.fromkeys(("mode", "dtype", "numerics", "layout", "reason"), "")
+    row = Result(**identity, **kind, threads=1, status="ok", gflop_per_s=rates[0], gbyte_per_s=rates[1])
+    assert rate(row) == text
+
+
+def test_one_is_singular_and_all_else_is_plural():
+    assert [count(number, "row") for number in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
+
+
+def test_a_kernel_from_elsewhere_without_an_operation_keeps_its_name():
+    assert [short("gemm/numpy.matmul"), short("elsewhere")] == ["numpy.matmul", "elsewhere"]
