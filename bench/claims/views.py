@@ -15,6 +15,7 @@ from bench.claims.answer import Answer
 from bench.claims.verdict import VERDICTS, Found
 from bench.report.export import write_text
 from bench.report.format import yes_or_no
+from bench.report.page import Statement, Statements
 
 _FIELDS = (
     "id", "verdict", "said", "notes", "words", "source", "applies", "experiment", "number", "expected",
@@ -95,6 +96,13 @@ def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
 def _cell(text: str) -> str:
     """A bar would end the cell."""
     return text.replace("|", "\\|")
+
+
+def statements(answers: Sequence[Answer]) -> Statements:
+    """What the page of a run says of the claims: those that have a number."""
+    told = [a for a in answers if a.findings]
+    found = [Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", a.said + a.notes) for a in told]
+    return Statements(tally(answers), found)
 
 
 def write_files(folder: Path, answers: Sequence[Answer], title: str) -> None:

@@ -20,15 +20,21 @@ from bench.cli.options import db_option, plugin_option
 @db_option
 def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | None) -> None:
     """A page that opens without a network, with figures and tables for a paper; the latest run if RUN is left out."""
+    from bench.claims import claims_rows
+    from bench.claims.views import statements, write_files
     from bench.plan.discovery import discover
     from bench.record.store import Store, default_store
     from bench.report.page import write_report
 
     store = Store(db or default_store(), create=False)
     try:
-        found = store.find_run(run_id)["run_id"]
+        found, registry = store.find_run(run_id)["run_id"], discover(plugins)
         click.echo(f"run {found}")
-        click.echo(write_report(store, found, out, discover(plugins)))
+        with store.snapshot():
+            answers = claims_rows(store, [found], registry)
+        page = write_report(store, found, out, registry, statements(answers))
+        write_files(out / "tables", answers, f"run {found}")
+        click.echo(page)
     finally:
         store.close()
 

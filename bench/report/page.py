@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bench.claims import Answer, claims_rows
-from bench.claims.views import tally, write_files
 from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.record.store import Store
@@ -29,7 +27,25 @@ SCRIPTS = ("columns.js", "detail.js", "table.js")
 TABLES = {"csv": "results.csv", "markdown": "results.md", "latex": "results.tex"}
 
 
-def write_report(store: Store, run_id: str, folder: Path, registry: Registry | None = None) -> Path:
+class Statement(NamedTuple):
+    """What is said of a claim: verdict, the claim in words, the number that it is about, and what was found."""
+
+    verdict: str
+    words: str
+    number: str
+    lines: Sequence[str]
+
+
+class Statements(NamedTuple):
+    """How many claims have which verdict, and the claims that the run has numbers for."""
+
+    tally: str
+    told: Sequence[Statement]
+
+
+def write_report(
+    store: Store, run_id: str, folder: Path, registry: Registry | None = None, claims: Statements | None = None
+) -> Path:
     """Write everything below `folder` and return the page. The same bytes for the same data. Raises UsageError."""
     for module in ("jinja2", "matplotlib"):
         if find_spec(module) is None:
@@ -38,15 +54,13 @@ def write_report(store: Store, run_id: str, folder: Path, registry: Registry | N
         for part in ("figures", "tables"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         with store.snapshot():
-            answers = claims_rows(store, [run_id], registry)
-            _write_page(RunData(store, run_id), answers, folder, registry)
+            _write_page(RunData(store, run_id), claims, folder, registry)
         for style, name in TABLES.items():
             write_file(store, run_id, style, folder / "tables" / name)
-        write_files(folder / "tables", answers, f"run {run_id}")
     return folder / "index.html"
 
 
-def _write_page(data: RunData, answers: Sequence[Answer], folder: Path, registry: Registry | None) -> None:
+def _write_page(data: RunData, claims: Statements | None, folder: Path, registry: Registry | None) -> None:
     planned = kinds(data, registry)
     drawn = list(draw(planned, folder / "figures"))
     _forget(folder / "figures", drawn)
@@ -54,7 +68,7 @@ def _write_page(data: RunData, answers: Sequence[Answer], folder: Path, registry
     text = method.paragraph(data)
     (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
     (folder / "method.txt").write_text(text + "\n", encoding="utf-8")
-    (folder / "index.html").write_text(_page(data, answers, planned, drawn, text, environment), encoding="utf-8")
+    (folder / "index.html").write_text(_page(data, claims, planned, drawn, text, environment), encoding="utf-8")
 
 
 @contextmanager
@@ -80,7 +94,7 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
 
 def _page(
     data: RunData,
-    answers: Sequence[Answer],
+    claims: Statements | None,
     planned: Sequence[Kind],
     drawn: Sequence[Drawn],
     text: str,
@@ -108,8 +122,7 @@ def _page(
         failures=findings.failures(data.rows),
         figures=[(figure, _inline(figure.svg)) for figure in drawn],
         omitted=[(kind.title, kind.omitted) for kind in planned if kind.omitted],
-        claims=[answer for answer in answers if answer.findings],
-        claims_tally=tally(answers),
+        claims=claims,
         method=text,
         environment=environment,
         ceilings=Markup(ceiling_table(data.all_ceilings, "html")) if data.all_ceilings else "",

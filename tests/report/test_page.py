@@ -49,8 +49,6 @@ def test_a_report_has_page_figures_tables_method_and_environment(store, tmp_path
         "tables/results.csv",
         "tables/results.md",
         "tables/results.tex",
-        "tables/claims.csv",
-        "tables/claims.md",
     }
     environment = json.loads((tmp_path / "out" / "environment.json").read_text())
     assert environment["machine"]["cpu"] == "Some CPU"
@@ -269,6 +267,22 @@ def test_the_command_reports_the_latest_run_and_names_the_page(store, tmp_path, 
     done = command("--db", store.path, "--out", tmp_path / "out")
     assert done.output.splitlines() == ["run r1", str(tmp_path / "out" / "index.html")]
     assert done.exit_code == 0
+
+
+def test_the_command_judges_the_claims_on_the_page_and_in_tables(store, tmp_path, command):
+    begin(store)
+    for layout, median in (("NT", 2e-3), ("NN", 1e-3)):
+        put(store, f"gemm/m1024n2048k26752/f32/{layout}", "gemm/scipy.sgemm", median)
+    command("--db", store.path, "--out", tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "1 confirmed, 1 refuted" in page
+    assert "<strong>confirmed</strong>: op_T is slower than op_N" in page
+    assert {path.name for path in (tmp_path / "tables").glob("claims.*")} == {"claims.csv", "claims.md"}
+
+
+def test_a_report_without_claims_has_no_such_section(store, tmp_path):
+    begin(store)
+    assert "founding claims" not in report(store, tmp_path)
 
 
 def test_bad_input_is_one_line(store, tmp_path, command):
