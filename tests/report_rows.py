@@ -2,6 +2,7 @@
 
 import json
 import random
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -111,11 +112,11 @@ def varied(store: Store) -> None:
 
 
 def many(store: Store, count: int, kernels: int = 10) -> None:
-    """So many rows in one transaction, that few resemble."""
+    """Add `count` rows in one transaction; few resemble each other."""
     begin(store)
     rng = random.Random(0)
     proto = put(store, "gemm/m1n1k1/f32/NN", "gemm/some.k0", 1e-3, {"m": 1, "n": 1, "k": 1})
-    db = store._db
+    db = sqlite3.connect(store.path)
     names = [name for _, name, *_ in db.execute("PRAGMA table_info(result)") if name != "result_id"]
     marks, listed = ", ".join("?" * len(names)), ", ".join(f'"{name}"' for name in names)
     ((*template,),) = db.execute(f"SELECT {listed} FROM result")
@@ -127,6 +128,7 @@ def many(store: Store, count: int, kernels: int = 10) -> None:
             f"INSERT INTO result ({listed}) VALUES ({marks})",
             (tuple(row.values()) for row in (_like(known, i, kernels, rng) for i in range(count))),
         )
+    db.close()
 
 
 def _like(known: dict[str, Any], i: int, kernels: int, rng: random.Random) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def experiment(claim: Claim) -> Experiment:
 
 
 def claims(only: Iterable[str] = ()) -> list[Claim]:
-    """Those with these ids, or all. Raises UsageError for an id that no claim has."""
+    """Return the claims with these ids, or all. Raises UsageError for an id that no claim has."""
     known, wanted = {claim.id: claim for claim in catalog().claim}, tuple(only)
     for name in wanted:
         if name not in known:

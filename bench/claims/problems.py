@@ -86,7 +86,7 @@ def matches(name: str, globs: tuple[str, ...]) -> bool:
 
 
 def thread_counts(experiment: Experiment) -> tuple[int, ...]:
-    """Those of the experiment that this machine has, and all that it has."""
+    """Return the thread counts of the experiment that this machine has, and all that it has."""
     everything = cpu_count()
     return tuple(sorted({*(count for count in experiment.threads if count < everything), everything}))
 

@@ -100,8 +100,8 @@ def _cell(text: str) -> str:
 
 def statements(answers: Sequence[Answer]) -> Statements:
     """What the page of a run says of the claims: those that have a number."""
-    told = [a for a in answers if a.findings]
-    found = [Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", a.said + a.notes) for a in told]
+    shown = [a for a in answers if a.findings]
+    found = [Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", a.said + a.notes) for a in shown]
     return Statements(tally(answers), found)
 
 

@@ -10,7 +10,7 @@ from bench.claims.verdict import ANSWERS, Found
 from bench.record.result import Result
 from bench.report.contest import APART
 
-#: So many numbers are told one by one, and so many names of those that are not.
+#: How many numbers are listed one by one, and how many names of those that are not.
 TOLD, NAMED = 4, 8
 
 
@@ -63,10 +63,10 @@ def coverage(asked: Comparison, evidence: Evidence) -> list[str]:
 
 
 def apart(numbers: Sequence[Found]) -> list[str]:
-    """How many numbers are of rows that drift of the machine may tell apart as well as what they are asked about."""
+    """How many numbers are of rows that may differ by what the machine did meanwhile."""
     count = sum(not n.in_turn for n in numbers)
-    what = f"{count} of {len(numbers)} numbers are of rows that were {APART}"
-    return [f"{what}: the interval is the quotient of both rows' intervals"] if count else []
+    what = f"{APART}: the rows of {count} of {len(numbers)} numbers"
+    return [f"{what}, whose intervals are quotients of both rows'"] if count else []
 
 
 def no_rows(asked: Experiment, some: bool, here: bool) -> str:

@@ -16,7 +16,7 @@ from bench.record.store import Store
 SAME, FASTER, SLOWER, UNCLEAR, REGRESSED, UNTIMED = "same", "faster", "slower", "unclear", "regressed", "untimed"
 #: What makes a single process into several.
 REMEDY = "`kernelmark run --processes 5` measures in several"
-_CHUNK = 2000
+CHUNK = 2000
 Pair = tuple[CaseRow, CaseRow]
 
 
@@ -69,7 +69,7 @@ class Comparison:
 
     def _tested(self, pairs: Iterator[Pair]) -> Iterator[tuple[list[Pair], Welch]]:
         """The pairs in lists, tested together, since one by one NumPy would take most of the time to be called."""
-        while chunk := list(islice(pairs, _CHUNK)):
+        while chunk := list(islice(pairs, CHUNK)):
             base, new = ([pair[side].medians if is_timed(pair) else () for pair in chunk] for side in (0, 1))
             yield chunk, welch(base, new)
 

@@ -21,7 +21,7 @@ Groups = Sequence[Sequence[float]]
 
 
 class Welch(NamedTuple):
-    """Of each case: NEW's time over BASE's with its 95 % interval, and the two-sided p-value of a ratio of 1.
+    """For each case, NEW's time over BASE's with its 95 % interval, and the two-sided p-value of a ratio of 1.
 
     error: standard error of the ratio's logarithm; freedom: Welch and Satterthwaite's degrees of freedom. NaN where a
     side has fewer than two processes, or a median that is no positive number; the ratio needs one.
@@ -57,7 +57,7 @@ def welch(base: Groups, new: Groups, alpha: float = ALPHA) -> Welch:
 
 
 def _moments(groups: Groups) -> tuple[Array, Array, Array]:
-    """Of the logarithms of each group: mean, squared standard error of it, and count."""
+    """Return the mean of the logarithms of each group, its squared standard error, and the count."""
     counts = np.fromiter(map(len, groups), np.int64, len(groups))
     logs = np.log(np.fromiter(chain.from_iterable(groups), np.float64, counts.sum()))
     group = np.repeat(np.arange(len(groups)), counts)

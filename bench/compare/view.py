@@ -24,7 +24,7 @@ _RANK = {SLOWER: 2, UNCLEAR: 1, FASTER: 0}
 
 
 class Findings(NamedTuple):
-    """Of all cases: how many of each verdict, the worst of those that are not the same, and changes of status."""
+    """How many cases have each verdict, the worst of those that are not the same, and changes of status."""
 
     verdicts: Counter[str]
     worst: list[Compared]
@@ -46,7 +46,7 @@ def gather(comparison: Comparison, write: Callable[[Compared], None]) -> Finding
 
 
 def _timed(cases: Iterator[Compared], found: Findings, write: Callable[[Compared], None]) -> Iterator[Compared]:
-    """Those to show in the table; the others are noted."""
+    """Yield the cases to show in the table and note the others."""
     for case in cases:
         write(case)
         found.verdicts[case.verdict] += 1

@@ -45,7 +45,7 @@ class Ratio(NamedTuple):
         return [APART] * (not self.in_turn) + [TIE] * (not self.certain)
 
     @property
-    def told(self) -> str:
+    def words(self) -> str:
         """Return `1.1x [0.9, 1.3] (not measured in turn, not told apart)`."""
         return f"{self} ({', '.join(self.remarks)})" if self.remarks else str(self)
 
@@ -169,7 +169,7 @@ class Contest(NamedTuple):
         """Return how many times faster `one` is than `other`."""
         return faster(self.store, one, other)
 
-    def behind(self, r: Result) -> float:
+    def slowdown(self, r: Result) -> float:
         """Return the time of a row over that of the fastest."""
         return time_of(r).over(time_of(self.fastest)).median
 

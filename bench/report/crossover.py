@@ -50,16 +50,16 @@ def _cells(c: Contest) -> Sequence[str]:
         seconds(c.fastest.time_s_median),
         spread(*row_time(c.fastest)),
         short(c.ranked[1].kernel) if lead else "",
-        lead.told if lead else "",
+        lead.words if lead else "",
         short(fft.kernel) if fft else "",
-        gain.told if gain else "",
+        gain.words if gain else "",
     )
 
 
 def _sentence(change: Change) -> str:
     """`  r 5 to 7 (ID): cpu.im2col, ahead 1.4x [1.3, 1.5], gives way to pyfftw.tiled, ahead 1.8x [1.7, 1.9]`."""
     old, new = (
-        f"{short(c.fastest.kernel)}, " + (f"ahead {gain.told}" if gain else "where the other has no time")
+        f"{short(c.fastest.kernel)}, " + (f"ahead {gain.words}" if gain else "where the other has no time")
         for c, gain in ((change.before, change.gain_before), (change.after, change.gain))
     )
     where = f"{change.along} {change.here} to {change.there} ({change.after.problem})"

@@ -2,7 +2,8 @@
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -70,11 +71,9 @@ WRITERS: dict[str, Writer] = {
 
 def check_writable(path: Path) -> None:
     """Say now, and not after an hour of measuring, that a file cannot be written. Raises UsageError."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("a").close()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
@@ -84,8 +83,14 @@ def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
 
 def write_text(path: Path, write: Callable[[IO[str]], None]) -> None:
     """A file that `write` fills. Raises UsageError."""
+    with writing(path), path.open("w", newline="", encoding="utf-8") as out:
+        write(out)
+
+
+@contextmanager
+def writing(path: Path, remedy: str = "") -> Iterator[None]:
+    """Raise UsageError, which names the path, where the system refuses to write."""
     try:
-        with path.open("w", newline="", encoding="utf-8") as out:
-            write(out)
+        yield
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+        raise UsageError(f"{path}: cannot be written: {error.strerror}{remedy}") from None

@@ -109,7 +109,7 @@ def _against_op_n(data: RunData, c: Contest, direct: Result) -> tuple[str, str]:
     op_n = found.of(direct.kernel) or found.fastest
     ratio = c.faster(op_n, direct)
     yes = {"faster": "Yes", "slower": "No"}.get(ratio.side)
-    briefly = f"{yes}: op_N has {ratio} its speed. " if yes else "No difference from op_N is certain. "
+    briefly = f"{yes}: op_N has {ratio} its speed{_apart(ratio)}. " if yes else "No difference from op_N is certain. "
     return briefly, f"op_N on the same sizes ({short(op_n.kernel)}): {time(*row_time(op_n))}, {_speed_of_op_t(ratio)}."
 
 

@@ -10,7 +10,7 @@ UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
 
 def decimals(value: float) -> int:
-    """Return how many places behind the point give three significant digits."""
+    """Return how many places after the point give three significant digits."""
     return max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
 
 

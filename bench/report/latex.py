@@ -32,7 +32,7 @@ _SPECIAL = {
 
 
 class Column(NamedTuple):
-    """A header, how its cells are aligned, and what they hold: a number, or a number and what stands right behind."""
+    """A header, how its cells are aligned, and what they hold: a number, or a number and what stands right after it."""
 
     header: str
     align: str
@@ -104,7 +104,7 @@ def _group_lines(rows: list[Result], fact: str, columns: list[Column]) -> Iterat
 
 
 def _cells(r: Result, columns: list[Column], width: int) -> Iterator[str]:
-    """What stands behind a kernel's name; in its place, where there is no time, why."""
+    """What stands after a kernel's name; in its place, where there is no time, why."""
     if _time(r) is not None:
         yield from (cell for column in columns for cell in column.cells(r))
     else:
@@ -132,8 +132,8 @@ def _time_cells(r: Result) -> tuple[str, str]:
         return "", ""
     name, factor = unit(found)
     low, high = (end and end / factor for end in (r.time_s_ci95_low, r.time_s_ci95_high))
-    behind = "(mean)" if r.time_s_median is None else _interval(low, high, decimals(found / factor))
-    return f"{digits(found / factor)}\\,{name.replace('u', MICRO)}", behind
+    after = "(mean)" if r.time_s_median is None else _interval(low, high, decimals(found / factor))
+    return f"{digits(found / factor)}\\,{name.replace('u', MICRO)}", after
 
 
 def _speedup_cells(r: Result) -> tuple[str, str]:

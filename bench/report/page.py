@@ -2,8 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.record.store import Store
 from bench.report import findings, method
-from bench.report.export import write_file
+from bench.report.export import write_file, writing
 from bench.report.figures import Drawn, draw, kinds
 from bench.report.figures.plan import Kind
 from bench.report.page_data import page_data
@@ -40,7 +39,7 @@ class Statements(NamedTuple):
     """How many claims have which verdict, and the claims that the run has numbers for."""
 
     tally: str
-    told: Sequence[Statement]
+    shown: Sequence[Statement]
 
 
 def write_report(
@@ -50,7 +49,7 @@ def write_report(
     for module in ("jinja2", "matplotlib"):
         if find_spec(module) is None:
             raise UsageError(f"report: {module} is not installed; pip install 'kernelmark[report]'")
-    with _written(folder):
+    with writing(folder, "; --out names another folder"):
         for part in ("figures", "tables"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         with store.snapshot():
@@ -69,16 +68,6 @@ def _write_page(data: RunData, claims: Statements | None, folder: Path, registry
     (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
     (folder / "method.txt").write_text(text + "\n", encoding="utf-8")
     (folder / "index.html").write_text(_page(data, claims, planned, drawn, text, environment), encoding="utf-8")
-
-
-@contextmanager
-def _written(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(
-            f"{error.filename or folder}: cannot be written: {error.strerror}; --out names another folder"
-        ) from None
 
 
 def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:

@@ -14,7 +14,7 @@ from bench.report.run_data import RunData
 #: Above these the page carries quantiles of the samples in the place of the samples.
 MOST_ROWS, MOST_SAMPLES = 10_000, 3_000_000
 LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-#: The same in all rows of a page, or told by the samples that it shows.
+#: Columns that are the same in all rows of a page, or follow from the samples that it shows.
 _LEFT_OUT = frozenset({"schema", "run_id", "time_s_min", "time_s_mean", "time_s_std"})
 _MINUTE = len("2026-01-01T00:00")
 _SCALE = 65535
@@ -76,7 +76,7 @@ def _text(values: Array) -> str:
 
 
 def _options(plan: dict[str, Any]) -> str:
-    """What of the plan is not in a row and would change its result, as options of `run`."""
+    """Return what the plan holds beyond a row and would change its result, as options of `run`."""
     import shlex
 
     words: list[str] = []

@@ -13,6 +13,7 @@ from bench.plan.errors import UsageError
 from bench.record.reader import doubles
 from bench.record.result import COLUMNS, Result
 from bench.record.store import Store
+from bench.report.export import writing
 
 #: Rows that are held at a time.
 ROW_GROUP = 2000
@@ -62,12 +63,10 @@ def write_parquet(store: Store, run_id: str, out: IO[bytes]) -> None:
 def write_parquet_file(store: Store, run_id: str, path: Path) -> None:
     """`write_parquet` to a file, which is not touched where pyarrow is missing. Raises UsageError."""
     _pyarrow()
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as out:
             write_parquet(store, run_id, out)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _pyarrow() -> tuple[Any, Any]:

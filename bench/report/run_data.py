@@ -57,7 +57,7 @@ class RunData:
 
 
 def _interned(result: Result) -> Result:
-    """The same row, its texts shared with those of other rows: a hundred thousand of them repeat few."""
+    """Share the texts of a row with those of other rows: a hundred thousand of them repeat few."""
     for name in _TEXTS:
         setattr(result, name, intern(getattr(result, name)))
     return result

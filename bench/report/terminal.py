@@ -24,7 +24,7 @@ def bar(percent: float) -> str:
 
 
 def with_bars(cells: Sequence[Sequence[str]], column: int) -> list[list[str]]:
-    """The cells of a table, each number of this column with its bar behind it; none where the column is empty."""
+    """The cells of a table, each number of this column with its bar after it; none where the column is empty."""
     shown = any(row[column] for row in cells)
     return [
         [f"{text} {bar(float(text or 0))}" if shown and i == column else text for i, text in enumerate(row)]

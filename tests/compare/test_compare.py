@@ -261,7 +261,7 @@ def test_the_smallest_difference_that_can_be_found_grows_with_the_number_of_case
 
 
 def test_more_cases_than_are_tested_at_a_time_keep_their_own_p_values(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr("bench.compare.cases._CHUNK", 3)
+    monkeypatch.setattr("bench.compare.cases.CHUNK", 3)
     factors = [1 + i / 10 for i in range(10)]
     store = runs({f"m{i}": STEADY for i in range(10)}, {f"m{i}": times(f) for i, f in enumerate(factors)})
     found = verdicts(store, tmp_path)

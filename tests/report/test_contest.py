@@ -96,7 +96,7 @@ def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
     (answer,) = claims_rows(drifted, ["r1"], registry, only=("transpose-first",))
     found = [(number.in_turn, number.answer) for number in answer.findings]
     assert found == [(True, "not told apart"), (False, "not told apart")]
-    assert answer.notes[-1].startswith("1 of 2 numbers are of rows that were not measured in turn")
+    assert answer.notes[-1].startswith("not measured in turn: the rows of 1 of 2 numbers, ")
     out = io.StringIO()
     views.write_csv([answer], out)
     assert [row["in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]
@@ -134,7 +134,7 @@ def test_processes_are_paired_one_by_one(store):
 
 
 @pytest.mark.parametrize(
-    ("ratio", "side", "told"),
+    ("ratio", "side", "words"),
     [
         (Ratio(2.0, 1.5, 2.5), "faster", "2x [1.5, 2.5]"),
         (Ratio(0.5, 0.4, 0.6), "slower", "0.5x [0.4, 0.6]"),
@@ -144,8 +144,8 @@ def test_processes_are_paired_one_by_one(store):
         (Ratio(1.1, 0.9, 1.2, False), "not told apart", "1.1x [0.9, 1.2] (not measured in turn, not told apart)"),
     ],
 )
-def test_a_ratio_is_certain_only_if_its_interval_leaves_out_one(ratio, side, told):
-    assert (ratio.side, ratio.told) == (side, told)
+def test_a_ratio_is_certain_only_if_its_interval_leaves_out_one(ratio, side, words):
+    assert (ratio.side, ratio.words) == (side, words)
     assert ratio.certain is (side in ("faster", "slower"))
 
 

@@ -66,7 +66,7 @@ def _map(data: RunData, contests: list[Contest], along: list[str]) -> Map:
     relative: dict[str, list[float]] = defaultdict(list)
     for c in ordered:
         for r in c.ranked:
-            relative[r.kernel].append(c.behind(r))
+            relative[r.kernel].append(c.slowdown(r))
     wins = {kernel: sum(value == 1.0 for value in values) for kernel, values in relative.items()}
     kernels = sorted(relative, key=lambda k: (-wins[k], geometric_mean(relative[k])))[:MOST_KERNELS]
     return Map(ordered, axis, names, kernels)
@@ -116,7 +116,7 @@ def _draw(m: Map) -> "Drawing":
     for j, c in enumerate(m.contests):
         for r in c.ranked:
             if r.kernel in m.kernels:
-                values[m.kernels.index(r.kernel), j] = min(c.behind(r), SLOWEST)
+                values[m.kernels.index(r.kernel), j] = min(c.slowdown(r), SLOWEST)
     image = axes.imshow(values, cmap="cividis_r", aspect="auto", norm=LogNorm(1, SLOWEST))
     for j, c in enumerate(m.contests):
         if c.fastest.kernel in m.kernels:

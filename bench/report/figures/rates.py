@@ -62,7 +62,7 @@ def _lines(contests: list[Contest]) -> Lines:
     relative: dict[str, list[float]] = defaultdict(list)
     for c in shown:
         for r in c.ranked:
-            relative[r.kernel].append(1 / c.behind(r))
+            relative[r.kernel].append(1 / c.slowdown(r))
     several = {kernel: values for kernel, values in relative.items() if len(values) >= LEAST_SIZES}
     kernels = sorted(several, key=lambda k: (-len(several[k]), -geometric_mean(several[k])))
     return Lines(shown, kernels[:MOST_KERNELS], len(contests))

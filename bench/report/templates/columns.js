@@ -72,7 +72,7 @@ function element(name, attributes = {}, ...children) {
   made.append(...children);
   return made;
 }
-// An id may break behind a slash.
+// An id may break after a slash.
 const breakable = (text) => text.split(/(?<=[/.])/).flatMap((part) => [part, element("wbr")]);
 function shape(name, attributes, text = "") {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
