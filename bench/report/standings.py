@@ -69,7 +69,7 @@ def changes(suite: Suite, found: Sequence[Contest]) -> list[Change]:
 
 
 def _lines(sweep: Sweep, axis: str, by_problem: dict[str, list[Contest]]) -> Iterable[list[tuple[Any, Contest]]]:
-    """Group contests that differ in this axis (and in what is tied to it) alone, each with the axis and sorted by it."""
+    """Group contests that differ in this axis (and in what is tied to it) alone, with the axis and sorted by it."""
     moving = {axis, *sweep.tied} if axis in sweep.tied else {axis}
     lines: dict[Any, list[tuple[Any, Contest]]] = defaultdict(list)
     for entry in sweep.entries():
