@@ -277,6 +277,13 @@ def test_the_present_version_is_set_against_each_other_one_with_an_interval(regi
     assert table[-1] == "unsupported: e: no such thing"
 
 
+def test_a_version_of_another_job_has_no_ratio_to_the_present_one(registry):
+    rows = [measured("a", 1e-3), measured("b", 2e-3)]
+    rows[1].job = "another"
+    table = time_table(rows, {}, registry.problem("gemm/m100n100k100/f32/NT")).splitlines()
+    assert table[3].endswith("not measured in turn")
+
+
 def test_a_present_version_that_is_wrong_has_no_ratio(registry):
     wrong = Measurement(kernel="a", status="wrong", reason="c[0] is 0")
     table = time_table([wrong, measured("b", 2e-3)], {}, registry.problem("copy/m64n64/f32")).splitlines()
