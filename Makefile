@@ -33,6 +33,7 @@ lint: .venv/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/sizes.py
 
 bars: .venv/.installed
 	$(BIN)/python tools/bars.py

@@ -1,0 +1,34 @@
+"""Saves of a .cu and of the headers beside it, as `kernelmark watch` notices them."""
+
+import threading
+
+from bench.tune.watch.source import saves
+
+
+def test_a_save_without_a_change_is_none(tmp_path):
+    file = tmp_path / "a.cu"
+    file.write_text("one")
+    found = saves(file)
+    assert next(found) == {"a.cu": b"one"}
+    for delay_s, text in ((0.1, "one"), (0.7, "two")):
+        threading.Timer(delay_s, file.write_text, [text]).start()
+    assert next(found) == {"a.cu": b"two"}
+
+
+def test_a_header_beside_the_file_is_watched_too(tmp_path):
+    for name in ("a.cu", "b.cuh", "c.cu"):
+        (tmp_path / name).write_text("one")
+    found = saves(tmp_path / "a.cu")
+    assert next(found) == {"a.cu": b"one", "b.cuh": b"one"}
+    threading.Timer(0.1, (tmp_path / "b.cuh").write_text, ["two"]).start()
+    assert next(found) == {"a.cu": b"one", "b.cuh": b"two"}
+
+
+def test_a_file_that_an_editor_replaces_is_waited_for(tmp_path):
+    file = tmp_path / "a.cu"
+    file.write_text("one")
+    found = saves(file)
+    next(found)
+    file.unlink()
+    threading.Timer(0.3, file.write_text, ["two"]).start()
+    assert next(found) == {"a.cu": b"two"}
