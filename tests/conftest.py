@@ -107,7 +107,7 @@ def refused(kernelmark: Callable[..., Finished]) -> Callable[..., str]:
 @pytest.fixture(scope="session")
 def cuda_compiler() -> str:
     """The CUDA compiler here; without one the test is skipped with the install command, and in CI it is an error."""
-    from bench.measure.compile import compiler
+    from bench.measure.compilers import compiler
 
     try:
         return compiler()

@@ -5,8 +5,9 @@ from contextlib import nullcontext
 
 from bench.emulator.sweep import Case, cases, complaints, entries
 from bench.measure.devices import get_device
+from bench.measure.draw import Draw
 from bench.measure.launch import cuda_launch
-from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.measure.verify import References, verify
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from tabulate import tabulate
 
-from bench.measure.compile import compiler
+from bench.measure.compilers import compiler
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
 from bench.plan.registry import Registry

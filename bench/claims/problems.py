@@ -13,7 +13,8 @@ from bench.plan.case import Plan
 from bench.plan.errors import UsageError
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
-from bench.plan.suites import Entry, Suite, find_suite
+from bench.plan.suites import Suite, find_suite
+from bench.plan.sweep import Entry
 
 #: From the start of one process to that of the next; ten minutes for all claims leave no more.
 SPREAD_S = 25.0

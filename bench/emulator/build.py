@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.measure.compile import cuda_sources
+from bench.measure.compilers import cuda_sources
 
 HERE = Path(__file__).resolve().parent
 CUDA = cuda_sources()

@@ -9,12 +9,13 @@ import msgspec
 from bench.measure.affinity import WorkingThreads, affinity
 from bench.measure.board import Board
 from bench.measure.device import Device, DeviceLost, Monitor
+from bench.measure.draw import Draw
 from bench.measure.energy import energy_per_call_j
 from bench.measure.launch import cuda_launch
 from bench.measure.machine import unavailable, versions
 from bench.measure.measurement import WITHIN, Measurement, Part
 from bench.measure.monitor import disturbance, means
-from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.measure.series import Series
 from bench.measure.stats import median_interval
 from bench.measure.timing import CudaClock, call_overhead, captured, now

@@ -1,6 +1,5 @@
-"""Operands: drawn from a seed, laid out with guards around them, handed to kernels, poisoned and restored."""
+"""Operands: laid out with guards around them, poisoned and restored, and handed to kernels."""
 
-import zlib
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -8,81 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.measure.device import Device
+from bench.measure.draw import Draw, logical, poison
 from bench.measure.launch import cuda_launch
 from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, Launch
-from bench.plan.operation import Array, Operand, Problem
+from bench.plan.operation import Array, Problem
 from bench.plan.registry import REGISTRY
 
 GUARD_BYTES = 4096
 GUARD_PATTERN = 0xA5
-REFRESH_ELEMENTS = 1024
 SPOTS = 16
-CHUNK = 2**18
-
-
-def logical(flat: Any, operand: Operand, order: str = "C") -> Any:
-    """The operand's array as a view of its flat buffer; `F` reads each matrix of the buffer column by column."""
-    shape = operand.shape
-    if order == "F":
-        return flat.reshape(*shape[:-2], shape[-1], shape[-2]).swapaxes(-1, -2)
-    return flat.reshape(*shape[:-1], operand.ld)[..., : shape[-1]]
-
-
-class Draw:
-    """Values of the inputs on the host, uniform in [-1, 1], never the same twice; padding holds the poison."""
-
-    def __init__(self, problem: Problem, seed: int) -> None:
-        self._rng = np.random.Generator(np.random.SFC64([seed, zlib.crc32(problem.id.encode())]))
-        self._specs = [operand for operand in problem.operands() if operand.role != "out"]
-        self.flat: dict[str, Array] = {}
-        for operand in self._specs:
-            self.flat[operand.name] = np.empty(operand.elements, numpy_dtype(operand.dtype))
-            poison(self.flat[operand.name], operand.dtype)
-
-    def redraw(self) -> None:
-        """Fresh values in place."""
-        for operand in self._specs:
-            flat = self.flat[operand.name]
-            if operand.pad:
-                view = logical(flat, operand)
-                for index in np.ndindex(view.shape[:-1]):
-                    view[index] = self._uniform(operand.shape[-1], operand.dtype)
-            else:
-                for start in range(0, flat.size, CHUNK):
-                    flat[start : start + CHUNK] = self._uniform(min(CHUNK, flat.size - start), operand.dtype)
-
-    def refresh(self, name: str) -> tuple[slice, Array]:
-        """Fresh values for one random block of an input, so that no two samples see the same operands."""
-        flat = self.flat[name]
-        count = min(REFRESH_ELEMENTS, flat.size)
-        start = int(self._rng.integers(flat.size - count + 1))
-        block = slice(start, start + count)
-        spec = next(operand for operand in self._specs if operand.name == name)
-        flat[block] = self._uniform(count, spec.dtype)
-        return block, flat[block]
-
-    def views(self, order: str) -> dict[str, Array]:
-        """The inputs as arrays of their shapes."""
-        return {operand.name: logical(self.flat[operand.name], operand, order) for operand in self._specs}
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """The generator, for what else must be drawn (samples of outputs, checksums)."""
-        return self._rng
-
-    def _uniform(self, count: int, dtype: str) -> Array:
-        kind = np.float64 if dtype == "f64" else np.float32
-        values = self._rng.random(count, dtype=kind)
-        values *= 2
-        values -= 1
-        return values.astype(numpy_dtype(dtype), copy=False)
-
-
-def poison(flat: Any, dtype: str) -> None:
-    """Fill with the NaN that says: nobody wrote here."""
-    flat.view(bits_dtype(dtype)).fill(DTYPES[dtype].poison)
 
 
 class Spot(NamedTuple):

@@ -8,8 +8,9 @@ from statistics import median
 from typing import NamedTuple
 
 from bench.measure.device import Clock, Device, Monitor, Window
+from bench.measure.draw import Draw
 from bench.measure.monitor import Unwatched
-from bench.measure.operands import Draw, OperandSet
+from bench.measure.operands import OperandSet
 from bench.measure.stats import MIN_SAMPLES, Looks, median_interval
 from bench.plan.case import Budget
 from bench.plan.errors import Unsupported

@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 
 from bench.measure.device import Device
-from bench.measure.operands import Draw, OperandSet, Scratch
+from bench.measure.draw import Draw
+from bench.measure.operands import OperandSet, Scratch
 from bench.measure.series import Called
 from bench.plan.kernel import Kernel, Launch
 from bench.plan.operation import Problem, Verdict

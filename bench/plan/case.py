@@ -9,7 +9,8 @@ from bench.plan.kernel import Kernel
 from bench.plan.modes import Mode
 from bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
 from bench.plan.registry import Registry
-from bench.plan.suites import Entry, Suite
+from bench.plan.suites import Suite
+from bench.plan.sweep import Entry
 
 BASELINES = {
     "gemm": "gemm/numpy.matmul",

@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from bench.plan.errors import UsageError
-from bench.plan.suites import Suite, Sweep
+from bench.plan.suites import Suite
+from bench.plan.sweep import Sweep
 from bench.record.result import Result
 from bench.record.store import Store
 from bench.report.contest import Contest, Ratio, contests, is_timed

@@ -9,10 +9,11 @@ import threadpoolctl
 from bench.measure.board import Board
 from bench.measure.contender import Contender
 from bench.measure.devices import get_device
+from bench.measure.draw import Draw
 from bench.measure.machine import unavailable
 from bench.measure.measurement import Measurement
 from bench.measure.memory import refuse_what_does_not_fit
-from bench.measure.operands import Draw, OperandSet
+from bench.measure.operands import OperandSet
 from bench.measure.stats import speedup
 from bench.measure.timing import settle
 from bench.measure.turns import interleave

@@ -10,8 +10,9 @@ import pytest
 pytest.importorskip("numba")
 
 from bench.measure.cpu import Cpu
+from bench.measure.draw import Draw
 from bench.measure.machine import unavailable
-from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError

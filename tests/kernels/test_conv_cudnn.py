@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.measure.operands import logical
+from bench.measure.draw import logical
 from bench.plan.discovery import discover
 from bench.plan.dtypes import numpy_dtype
 from bench.plan.errors import Unsupported

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.measure.operands import logical
+from bench.measure.draw import logical
 from bench.plan.discovery import discover
 from column_major import array
 from kernels.conv.vendor import _cufft, cufft

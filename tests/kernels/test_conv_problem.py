@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.measure.operands import Draw
+from bench.measure.draw import Draw
 from bench.plan.discovery import discover
 from bench.plan.dtypes import NUMERICS
 from kernels.conv import _reference

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from bench.measure.cpu import Cpu
-from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.measure.draw import Draw
+from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.modes import Mode

@@ -8,7 +8,8 @@ import pytest
 from bench.emulator.build import missing_tool
 from bench.emulator.sweep import Case, complaints, entries
 from bench.measure.cpu import Cpu
-from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.measure.draw import Draw
+from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel

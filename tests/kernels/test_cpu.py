@@ -81,7 +81,8 @@ def test_scipy_gemm_makes_no_copies(name: str, layout: str) -> None:
     import numpy as np
 
     from bench.measure.cpu import Cpu
-    from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+    from bench.measure.draw import Draw
+    from bench.measure.operands import Operands, OperandSet, Scratch
 
     registry = discover()
     problem, kernel = registry.problem(f"gemm/m300n200k400/f32/{layout}"), registry.kernels[f"gemm/scipy.{name}"]

@@ -13,7 +13,8 @@ import pytest
 
 from bench.emulator.build import compiler, missing_tool
 from bench.measure.cpu import Cpu
-from bench.measure.operands import Draw, Operands, OperandSet, Scratch
+from bench.measure.draw import Draw
+from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.discovery import discover
 
 REGISTRY = discover()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.measure.operands import Draw
+from bench.measure.draw import Draw
 from bench.plan.discovery import discover
 from bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
 from kernels.gemm import problem as gemm

@@ -7,7 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bench.measure.compile import ARCHS, compile_cubin, cuda_sources
+from bench.measure.compile import ARCHS, compile_cubin
+from bench.measure.compilers import cuda_sources
 from bench.measure.occupancy import capability
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, KernelCall

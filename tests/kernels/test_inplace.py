@@ -9,7 +9,8 @@ import pytest
 
 from bench.emulator.build import missing_tool
 from bench.emulator.sweep import Case, complaints, entries
-from bench.measure.compile import compile_cubin, compiler
+from bench.measure.compile import compile_cubin
+from bench.measure.compilers import compiler
 from bench.measure.occupancy import occupancy
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench.measure import compile as compiling
-from bench.measure.compile import CompileError, Cubin, compile_cubin, cuda_sources
+from bench.measure.compile import ARCHS, CompileError, Cubin, compile_cubin
+from bench.measure.compilers import compiler, cuda_sources, find_nvcc, with_nvcc
 from bench.measure.elf import elf_attributes, elf_sections
+from bench.measure.resources import resources_of
 from bench.plan.errors import Unsupported, UsageError
 
 SOURCE = """
@@ -49,7 +51,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def compiler_present() -> None:
     """Skips where there is no compiler, which in CI is an error."""
     try:
-        compiling.compiler()
+        compiler()
     except Unsupported as reason:
         if os.environ.get("CI") == "true":
             raise
@@ -68,7 +70,7 @@ def source(tmp_path: Path) -> Path:
 def builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The architectures for which NVRTC or nvcc really ran."""
     ran: list[str] = []
-    for name in ("_nvrtc", "_nvcc"):
+    for name in ("with_nvrtc", "with_nvcc"):
         real = getattr(compiling, name)
 
         def counted(*args: object, real: object = real) -> object:
@@ -97,7 +99,7 @@ def test_resources_are_those_of_the_source(source: Path) -> None:
     assert (indexed.spill_bytes, indexed.max_threads) == (0, 1024)
 
 
-@pytest.mark.parametrize("arch", compiling.ARCHS)
+@pytest.mark.parametrize("arch", ARCHS)
 def test_the_log_and_the_elf_tell_the_same_resources(source: Path, arch: str) -> None:
     cubin = compile_cubin(str(source), ENTRIES, arch)
     for entry, symbol in cubin.symbols.items():
@@ -132,13 +134,13 @@ def test_launch_bounds_stand_in_the_elf(source: Path) -> None:
 
 
 def test_nvcc_finds_the_same_symbols(source: Path) -> None:
-    if not compiling.find_nvcc():
+    if not find_nvcc():
         pytest.skip("needs nvcc; install the CUDA toolkit 13.0")
     for arch in ("sm_75", "sm_90a"):
         expected = compile_cubin(str(source), ENTRIES, arch)
-        code, symbols, log = compiling._nvcc(source, source.name, ENTRIES, arch)
+        code, symbols, log = with_nvcc(source, source.name, ENTRIES, arch)
         assert symbols == expected.symbols
-        assert compiling._resources(code, "_Z5stageILi32EEvPfi", log).static_shared_bytes == 128
+        assert resources_of(code, "_Z5stageILi32EEvPfi", log).static_shared_bytes == 128
 
 
 def test_a_second_compilation_reads_the_cache(source: Path, builds: list[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.measure.compile import INSTALL, header_folders
+from bench.measure.compilers import INSTALL, header_folders
 from bench.measure.occupancy import LIMITS, occupancy
 from bench.plan.errors import UsageError
 

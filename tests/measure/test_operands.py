@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from bench.measure.cpu import Cpu
-from bench.measure.operands import Draw, Operands, OperandSet, Scratch, logical
+from bench.measure.draw import Draw, logical
+from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.discovery import discover
 from bench.plan.dtypes import DTYPES, bits_dtype
 from bench.plan.operation import Problem

@@ -9,9 +9,10 @@ import pytest
 from bench.measure import timing
 from bench.measure.cpu import Cpu
 from bench.measure.device import Window
+from bench.measure.draw import Draw
 from bench.measure.energy import energy_per_call_j
 from bench.measure.monitor import disturbance, means
-from bench.measure.operands import Draw, OperandSet
+from bench.measure.operands import OperandSet
 from bench.measure.series import Series
 from bench.measure.timing import CpuClock, call_overhead
 from bench.measure.turns import interleave

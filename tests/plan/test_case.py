@@ -4,7 +4,8 @@ import pytest
 
 from bench.plan.case import Budget, Plan, WorkerKey, case_key, contenders, jobs
 from bench.plan.modes import Mode
-from bench.plan.suites import Entry, find_suite, load_suite
+from bench.plan.suites import find_suite, load_suite
+from bench.plan.sweep import Entry
 from kernelmark import kernel
 
 CPU = ("cpu",)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from bench.measure.compile import cuda_sources
+from bench.measure.compilers import cuda_sources
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.operation import Problem

@@ -1,0 +1,128 @@
+"""The CUDA compilers: NVRTC through cuda-core, nvcc where only that is there; what each makes of a .cu file."""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.measure.elf import pointees
+from bench.plan.errors import Unsupported, UsageError
+
+INSTALL = "pip install 'kernelmark[compile]'"
+
+
+class Built(NamedTuple):
+    """What a compiler made: machine code, lowered symbols by name expression, and its log."""
+
+    code: bytes
+    symbols: dict[str, str]
+    log: str
+
+
+class BuildFailed(Exception):
+    """The compiler's log."""
+
+
+def cuda_sources() -> Path:
+    """The folder of the .cu files: `cuda/` in a checkout, `bench/_cuda` in a wheel. Raises UsageError."""
+    bench = Path(__file__).resolve().parents[1]
+    for folder in (bench.parent / "cuda", bench / "_cuda"):
+        if (folder / "common.cuh").is_file():
+            return folder
+    raise UsageError(
+        f"cuda: found no common.cuh in {bench.parent / 'cuda'} nor in {bench / '_cuda'}; reinstall kernelmark"
+    )
+
+
+@lru_cache
+def compiler() -> str:
+    """The compiler in use with its version, such as `NVRTC 13.0.88`. Raises Unsupported where there is none."""
+    try:
+        import cuda.core  # noqa: F401
+        from cuda.bindings import nvrtc
+
+        _, major, minor = nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:  # RuntimeError: the bindings are there and the library is not
+        if nvcc := find_nvcc():
+            return _nvcc_version(nvcc)
+        reason = str(error).split("\n")[0]
+        raise Unsupported(f"no CUDA compiler: found neither NVRTC ({reason}) nor nvcc; {INSTALL}") from None
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return f"NVRTC {importlib.metadata.version('nvidia-cuda-nvrtc')}"
+    return f"NVRTC {major}.{minor}"
+
+
+def find_nvcc() -> str | None:
+    """Path of nvcc, or None."""
+    roots = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
+    return shutil.which("nvcc") or next((p for root in roots if root and (p := shutil.which(f"{root}/bin/nvcc"))), None)
+
+
+def _nvcc_version(nvcc: str) -> str:
+    text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"V(\d+\.\d+\.\d+)", text)
+    return f"nvcc {found[1] if found else hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+@lru_cache
+def header_folders() -> tuple[str, ...]:
+    """Folders with CUDA's own headers: those of NVIDIA's wheels, else the toolkit's; none where neither is there."""
+    spec = importlib.util.find_spec("nvidia")
+    wheels = [Path(folder) / "cu13" for folder in (spec.submodule_search_locations or () if spec else ())]
+    nvcc = find_nvcc()
+    toolkits = [Path(nvcc).resolve().parents[1]] if nvcc else []
+    toolkits += [Path(root) for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
+    for root in (*wheels, *toolkits):
+        if (root / "include" / "cuda_runtime.h").is_file():
+            cccl = root / "include" / "cccl"
+            return (str(root / "include"), *((str(cccl),) if cccl.is_dir() else ()))
+    return ()
+
+
+def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> Built:
+    """Compile the entries of a file for one architecture. Raises BuildFailed."""
+    from cuda.core import Program, ProgramOptions
+
+    include = [str(cuda_sources()), str(path.parent), *header_folders()]
+    options = ProgramOptions(
+        name=name, arch=arch, std="c++17", lineinfo=True, include_path=include, ptxas_options=["-v"]
+    )
+    log = StringIO()
+    try:
+        compiled = Program(path.read_text(), "c++", options).compile("cubin", tuple(entries), logs=log)
+    except Exception as error:  # cuda-core has no public name for its NVRTCError
+        if type(error).__name__ != "NVRTCError":
+            raise
+        raise BuildFailed(str(error).partition("compilation log:")[2].strip("\0 \n") or str(error)) from None
+    code, lowered = compiled.code, compiled.symbol_mapping
+    symbols = {entry: s.decode() if isinstance(s := lowered[entry], bytes) else s for entry in entries}
+    return Built(bytes(code), symbols, log.getvalue().rstrip("\0 \n"))
+
+
+def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> Built:
+    """Compile the entries of a file for one architecture. Raises BuildFailed.
+
+    Nvcc has no name expressions: pointers to the kernels instantiate them, and their relocations name them.
+    """
+    number = arch.removeprefix("sm_")
+    pointers = [f"__device__ const void *km_entry_{i} = (const void *){entry};" for i, entry in enumerate(entries)]
+    with tempfile.TemporaryDirectory(prefix="kernelmark-") as folder:
+        wrapper, out = Path(folder, "wrapper.cu"), Path(folder, "out.cubin")
+        wrapper.write_text("\n".join([f'#include "{path}"', *pointers, ""]))
+        command = [find_nvcc() or "nvcc", "-std=c++17", "-lineinfo", "-cubin", "-Xptxas", "-v"]
+        command += [f"-gencode=arch=compute_{number},code=sm_{number}", f"-I{cuda_sources()}", f"-I{path.parent}"]
+        done = subprocess.run([*command, "-o", str(out), str(wrapper)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BuildFailed((done.stderr + done.stdout).strip())
+        code = out.read_bytes()
+    return Built(code, dict(zip(entries, pointees(code, len(entries)), strict=True)), done.stderr)

@@ -1,0 +1,188 @@
+"""One [[sweep]] table of a suite: its problems, and what is checked of it when it is read."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from bench.plan.errors import UsageError
+from bench.plan.operation import Problem
+from bench.plan.registry import Registry
+
+#: Sweeps of at most this many problems are expanded when they are read, to find a wrong one before anything runs.
+CHECKED_AT_ONCE = 1000
+_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along"}
+#: What a network's layers are parts of. Its seconds a batch are summed over them, times their counts.
+PARTS = ("forward", "backward")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One problem of a suite, how often a network has it and in which part, and which kernels answer it here.
+
+    part: `forward` or `backward` for a network's layers. network: its name, where a suite has several. kernels: globs;
+    empty: all.
+    """
+
+    problem: Problem
+    count: int = 1
+    kernels: tuple[str, ...] = ()
+    part: str = ""
+    network: str = ""
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """One [[sweep]] table: values for every axis, and rows of values for tied axes.
+
+    along: axes along which it can be asked where the winner changes: those with several values, and the one of the tied
+    axes that the suite names.
+    """
+
+    problem_class: type[Problem]
+    where: str
+    axes: Mapping[str, Sequence[Any]]
+    tied: tuple[str, ...] = ()
+    points: Sequence[Sequence[Any]] = ((),)
+    counts: Sequence[int] | int = 1
+    kernels: tuple[str, ...] = ()
+    part: str = ""
+    network: str = ""
+    along: tuple[str, ...] = ()
+
+    def entries(self) -> Iterator[Entry]:
+        """The problems, in the order of the file, the last axis running fastest. Raises UsageError."""
+        for index, point in enumerate(self.points):
+            count = self.counts if isinstance(self.counts, int) else self.counts[index]
+            fixed = dict(zip(self.tied, point, strict=True))
+            for values in _product(list(self.axes.items()), fixed):
+                problem = self.problem_class.make(values, self.where)
+                yield Entry(problem, count, self.kernels, self.part, self.network)
+
+
+def _product(axes: list[tuple[str, Sequence[Any]]], values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Like itertools.product, but no axis is copied into a tuple first: an axis may be a range of millions."""
+    if not axes:
+        yield values
+        return
+    name, candidates = axes[0]
+    for value in candidates:
+        yield from _product(axes[1:], {**values, name: value})
+
+
+def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
+    """Check one table of a suite file; `where` names it. Raises UsageError."""
+    expect(isinstance(table, dict), f"{where}: is {table!r}, expected a table")
+    expect("op" in table, f"{where}: op is missing; expected one of {', '.join(sorted(registry.operations))}")
+    problem_class = registry.problem_class(str(table["op"]), f"{where}, key 'op'")
+    axes = {key: value for key, value in table.items() if key not in _KEYS}
+    known_keys(axes, set(problem_class.axes()), where)
+    swept = {axis: _values(value, f"{where}, key '{axis}'") for axis, value in axes.items()}
+    for axis, values in swept.items():
+        _check(problem_class, axis, values, where)
+    tied, points = _points(table, problem_class, where)
+    required = [f.name for f in msgspec.structs.fields(problem_class) if f.required]
+    missing = [axis for axis in required if axis not in swept and axis not in tied]
+    expect(not missing, f"{where}: {', '.join(missing)} is missing; {problem_class.op} needs {', '.join(required)}")
+    twice = [axis for axis in tied if axis in swept]
+    expect(not twice, f"{where}, key '{', '.join(twice)}': stands in points too; give it once")
+    counts = _counts(table.get("count", 1), points, f"{where}, key 'count'")
+    kernels = _kernels(table.get("kernels", []), f"{where}, key 'kernels'")
+    part = table.get("part", "")
+    expect(part in ("", *PARTS), f"{where}, key 'part': is {part!r}, expected one of {', '.join(PARTS)}")
+    network = table.get("network", "")
+    expect(isinstance(network, str), f"{where}, key 'network': is {network!r}, expected a string")
+    along = _along(table.get("along"), swept, tied, where)
+    sweep = Sweep(problem_class, where, swept, tied, points, counts, kernels, part, network, along)
+    _check_together(sweep)
+    return sweep
+
+
+def _along(named: Any, swept: Mapping[str, Sequence[Any]], tied: tuple[str, ...], where: str) -> tuple[str, ...]:
+    right = named is None or named in tied
+    expect(
+        right, f"{where}, key 'along': is {named!r}, expected one of the axes of points: {', '.join(tied) or 'none'}"
+    )
+    several = (axis for axis, values in swept.items() if len(values) > 1 and isinstance(values[0], int | float))
+    return (*several, *([named] if named else []))
+
+
+def _check_together(sweep: Sweep) -> None:
+    """Axes that are right one by one may not be together. Large sweeps are looked at when they are run."""
+    if math.prod(map(len, sweep.axes.values())) * len(sweep.points) <= CHECKED_AT_ONCE:
+        for _ in sweep.entries():
+            pass
+
+
+def _points(
+    table: Mapping[str, Any], problem_class: type[Problem], where: str
+) -> tuple[tuple[str, ...], Sequence[Sequence[Any]]]:
+    """The tied axes (`axes`, by default the operation's sizes) and their rows of values."""
+    if "points" not in table:
+        expect("axes" not in table, f"{where}, key 'axes': goes with points, and there are none")
+        return (), ((),)
+    tied, points = _tied(table.get("axes", list(problem_class.sizes)), problem_class, where), table["points"]
+    expect(isinstance(points, list) and bool(points), f"{where}, key 'points': is {points!r}, expected a list of rows")
+    for row in points:
+        right = isinstance(row, list) and len(row) == len(tied)
+        expect(right, f"{where}, key 'points': row {row!r}, expected {len(tied)} values ({', '.join(tied)})")
+    for axis, values in zip(tied, zip(*points, strict=True), strict=True):
+        _check(problem_class, axis, values, f"{where}, key 'points'")
+    return tied, points
+
+
+def _tied(axes: Any, problem_class: type[Problem], where: str) -> tuple[str, ...]:
+    right = isinstance(axes, list) and all(isinstance(axis, str) for axis in axes) and len(set(axes)) == len(axes) > 0
+    expect(right, f"{where}, key 'axes': is {axes!r}, expected a list of axes, each once")
+    known_keys(dict.fromkeys(axes), set(problem_class.axes()), f"{where}, key 'axes'")
+    return tuple(axes)
+
+
+def _values(value: Any, where: str) -> Sequence[Any]:
+    """An axis: a list, {pow2 = [first, last]}, {linear = [start, stop, step]} (both ends included), or one value."""
+    if not isinstance(value, dict):
+        values = value if isinstance(value, list) else [value]
+        expect(bool(values), f"{where}: is an empty list, expected at least one value")
+        return values
+    kind, bounds = next(iter(value.items()), (None, None))
+    whole = isinstance(bounds, list) and all(isinstance(b, int) and not isinstance(b, bool) for b in bounds)
+    if len(value) == 1 and whole and isinstance(bounds, list):
+        if kind == "pow2" and len(bounds) == 2 and 0 <= bounds[0] <= bounds[1] <= 62:
+            return [2**i for i in range(bounds[0], bounds[1] + 1)]
+        if kind == "linear" and len(bounds) == 3 and bounds[0] <= bounds[1] and bounds[2] > 0:
+            return range(bounds[0], bounds[1] + 1, bounds[2])
+    raise UsageError(f"{where}: is {value!r}, expected {{pow2 = [first, last]}} or {{linear = [start, stop, step]}}")
+
+
+def _check(problem_class: type[Problem], axis: str, values: Iterable[Any], where: str) -> None:
+    # The values of a range lie between its ends, so the ends are enough.
+    for value in (values[0], values[-1]) if isinstance(values, range) else values:
+        if complaint := problem_class.complaint(axis, value):
+            raise UsageError(f"{where}, key '{axis}': {complaint}")
+
+
+def _counts(value: Any, points: Sequence[Any], where: str) -> Sequence[int] | int:
+    counts = value if isinstance(value, list) else [value]
+    positive = all(isinstance(c, int) and not isinstance(c, bool) and c > 0 for c in counts)
+    expect(positive, f"{where}: is {value!r}, expected integers above 0")
+    fits = not isinstance(value, list) or len(value) == len(points)
+    expect(fits, f"{where}: has {len(counts)} values, expected one, or one for each of {len(points)} points")
+    return value  # type: ignore[no-any-return]  # checked above
+
+
+def _kernels(value: Any, where: str) -> tuple[str, ...]:
+    globs = [value] if isinstance(value, str) else value
+    right = isinstance(globs, list) and all(isinstance(glob, str) for glob in globs)
+    expect(right, f"{where}: is {value!r}, expected a list of kernel ids or globs")
+    return tuple(globs)
+
+
+def known_keys(table: Mapping[str, Any], known: set[str], where: str) -> None:
+    """Raise UsageError for a key that is none of the known ones."""
+    for key in table:
+        expect(key in known, f"{where}, key '{key}': is unknown; expected one of {', '.join(sorted(known))}")
+
+
+def expect(condition: bool, complaint: str) -> None:
+    """Raise UsageError where the condition does not hold."""
+    if not condition:
+        raise UsageError(complaint)
