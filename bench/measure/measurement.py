@@ -10,16 +10,16 @@ WITHIN, BETWEEN = "within-process", "between-processes"
 
 
 class Roofline(msgspec.Struct, frozen=True):
-    """A time under its ceilings: per cent of what the nearer one (`compute` or `memory`) allows, and both rates.
+    """A time under its ceilings, by column: per cent of what the nearer one (`compute` or `memory`) allows, both rates.
 
-    pct_cycles: the same in cycles, where the clock was read both times: free of what it moved between the two.
+    roofline_pct_cycles: the same in cycles, where the clock was read both times: free of what it moved between the two.
     """
 
-    pct: float
+    roofline_pct: float
     bound_by: str
-    gflop_per_s: float | None
-    gbyte_per_s: float | None
-    pct_cycles: float | None = None
+    ceiling_gflop_per_s: float | None
+    ceiling_gbyte_per_s: float | None
+    roofline_pct_cycles: float | None = None
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -31,6 +31,9 @@ class Part(msgspec.Struct, frozen=True):
 
 class Measurement(msgspec.Struct, kw_only=True):
     """What the worker says of one contender. Times in seconds a call; no samples unless status is `ok`.
+
+    A field with the name of a column is that column of the row (bench/record/result.py); how the fields of several
+    processes become one is declared in bench/run/passes.py, for each.
 
     setup_s: what set-up took: compiling, planning. executed_flop: of its algorithm; None
     where the operation has none.
@@ -72,7 +75,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     spread_s: float | None = None
     threads_used: int | None = None
     affinity: str = ""
-    repeated: int = 0
+    repeated: int | None = None
     state: dict[str, float] = {}
 
     def mistrust(self, reason: str) -> None:

@@ -136,11 +136,11 @@ def place(measured: Measurement, problem: Problem, bounds: Bounds) -> Roofline |
     shares = {name: share / measured.interval.median for name, share in _least_s(measured, problem, bounds).items()}
     bound_by = max(shares, key=lambda name: shares[name])
     return Roofline(
-        pct=100 * shares[bound_by],
+        roofline_pct=100 * shares[bound_by],
         bound_by=bound_by,
-        gflop_per_s=bounds.compute.rate * 1e-9 if bounds.compute else None,
-        gbyte_per_s=bounds.memory.rate * 1e-9 if bounds.memory else None,
-        pct_cycles=_pct_cycles(measured, bounds.compute, shares["compute"]) if bound_by == "compute" else None,
+        ceiling_gflop_per_s=bounds.compute.rate * 1e-9 if bounds.compute else None,
+        ceiling_gbyte_per_s=bounds.memory.rate * 1e-9 if bounds.memory else None,
+        roofline_pct_cycles=_pct_cycles(measured, bounds.compute, shares["compute"]) if bound_by == "compute" else None,
     )
 
 

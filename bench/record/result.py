@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from bench.measure.measurement import Measurement
-from bench.measure.stats import Interval, outliers
+from bench.measure.stats import Interval, Ratio, outliers
 from bench.plan.case import PlannedJob, case_key
 from bench.plan.kernel import Kernel
 from bench.plan.operation import Problem
@@ -103,78 +103,56 @@ COLUMNS = tuple(field.name for field in msgspec.structs.fields(Result))
 def make_result(
     measured: Measurement, kernel: Kernel, problem: Problem, planned: PlannedJob, run_id: str, git_commit: str
 ) -> Result:
-    """The row of a measurement. A result that is not `ok` gets no times, no rate and no speedup."""
-    result = Result(
-        run_id=run_id,
-        suite=planned.suite,
-        op=problem.op,
-        problem=problem.id,
-        kernel=kernel.id,
-        provider=kernel.provider,
-        device=kernel.device,
-        device_name=measured.device_name,
-        mode=planned.job.mode,
-        dtype=problem.dtype,
-        numerics=measured.numerics,
-        layout=getattr(problem, "layout", ""),
-        threads=measured.threads,
-        status=measured.status,
-        reason=measured.reason,
-        baseline=planned.job.baseline or "",
-        max_error=finite(measured.max_error),
-        error_bound=finite(measured.error_bound),
-        scratch_bytes=measured.scratch_bytes,
-        seed=planned.job.seed,
-        call_overhead_s=measured.call_overhead_s,
-        versions=measured.versions,
-        git_commit=git_commit,
-        started_at=measured.started_at,
-        tunables=measured.tunables,
-        executed_flop=measured.executed_flop,
-        setup_s=measured.setup_s,
-        count=planned.count,
-        isa=planned.job.isa,
-        attempt=measured.attempt,
-        threads_used=measured.threads_used,
-        spread_s=measured.spread_s,
-        affinity=measured.affinity,
-        job=measured.job,
-        clock_mhz=measured.state.get("clock_mhz"),
-        temperature_c=measured.state.get("temperature_c"),
-        power_w=measured.state.get("power_w"),
-        energy_j=measured.state.get("energy_j"),
-        load=measured.state.get("load"),
-        steal_pct=measured.state.get("steal_pct"),
-    )
+    """The row of a measurement. A result that is not `ok` gets no times, no rate and no speedup.
+
+    What the kernel, the problem, the job or the measurement has under the name of a column is that column; the later of
+    these has the last word.
+    """
+    values: dict[str, Any] = {"layout": ""}  # which not every operation has
+    for source in (kernel, problem, planned, planned.job, measured):
+        values |= {name: getattr(source, name) for name in COLUMNS if hasattr(source, name)}
+    values |= {"run_id": run_id, "kernel": kernel.id, "problem": problem.id, "git_commit": git_commit}
+    values |= {"baseline": planned.job.baseline or "", "samples": 0, "interval": ""}
     if measured.status == Status.OK and measured.interval is not None:
-        _add_times(result, measured, problem, measured.interval)
-    return result
+        values |= _times(measured, problem, measured.interval)
+    return Result(**{name: finite(value) for name, value in values.items()})
 
 
-def _add_times(result: Result, measured: Measurement, problem: Problem, interval: Interval) -> None:
+def _times(measured: Measurement, problem: Problem, interval: Interval) -> dict[str, Any]:
+    """The columns that only a timed row has."""
     times = measured.samples
     mean = math.fsum(times) / len(times)
-    result.samples, result.stopped_by, result.disturbed = len(times), measured.stopped_by, measured.disturbed
-    result.time_s_median, result.time_s_min, result.time_s_mean = interval.median, min(times), mean
-    if len(times) > 1:
-        result.time_s_std = math.sqrt(math.fsum((t - mean) ** 2 for t in times) / (len(times) - 1))
-    result.time_s_ci95_low, result.time_s_ci95_high = finite(interval.low), finite(interval.high)
-    result.processes, result.interval = max(1, len(measured.parts)), measured.interval_scope
-    result.outliers, result.repeated = outliers(times), measured.repeated
-    result.gflop_per_s = problem.flop / interval.median * 1e-9 if problem.flop else None
-    result.gbyte_per_s = problem.traffic_bytes / interval.median * 1e-9
-    if roofline := measured.roofline:
-        result.roofline_pct, result.bound_by = roofline.pct, roofline.bound_by
-        result.ceiling_gflop_per_s, result.ceiling_gbyte_per_s = roofline.gflop_per_s, roofline.gbyte_per_s
-        result.roofline_pct_cycles = roofline.pct_cycles
-    if ratio := measured.ratio:
-        result.speedup, result.speedup_ci95_low = ratio.median, finite(ratio.low)
-        result.speedup_ci95_high, result.speedup_of_minima = finite(ratio.high), ratio.minima
+    return {
+        "samples": len(times),
+        "time_s_median": interval.median,
+        "time_s_min": min(times),
+        "time_s_mean": mean,
+        "time_s_std": math.sqrt(math.fsum((t - mean) ** 2 for t in times) / (len(times) - 1)) if times[1:] else None,
+        "time_s_ci95_low": interval.low,
+        "time_s_ci95_high": interval.high,
+        "processes": max(1, len(measured.parts)),
+        "interval": measured.interval_scope,
+        "outliers": outliers(times),
+        "gflop_per_s": problem.flop / interval.median * 1e-9 if problem.flop else None,
+        "gbyte_per_s": problem.traffic_bytes / interval.median * 1e-9,
+        **measured.state,
+        **(msgspec.structs.asdict(measured.roofline) if measured.roofline else {}),
+        **(_speedup(measured.ratio) if measured.ratio else {}),
+    }
 
 
-def finite(value: float | None) -> float | None:
+def _speedup(ratio: Ratio) -> dict[str, Any]:
+    return {
+        "speedup": ratio.median,
+        "speedup_ci95_low": ratio.low,
+        "speedup_ci95_high": ratio.high,
+        "speedup_of_minima": ratio.minima,
+    }
+
+
+def finite(value: Any) -> Any:
     """None in the place of NaN and infinity: an unknown is empty, never a number."""
-    return value if value is not None and math.isfinite(value) else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def row(result: Result, dims: dict[str, Any]) -> dict[str, Any]:

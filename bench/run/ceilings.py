@@ -61,7 +61,7 @@ class Ceilings:
                 row.mistrust(excess.reason)
         for row in timed:
             found = place(row, problem, self._bounds(job, problem, row)) if row.status == Status.OK else None
-            row.roofline = found if found and found.pct <= 100 * SLACK else None
+            row.roofline = found if found and found.roofline_pct <= 100 * SLACK else None
 
     def _stale(self, job: Job, problem: Problem, rows: list[Measurement]) -> list[Need]:
         """What the rows refer to and was not measured within the last minute, each once."""

@@ -1,9 +1,11 @@
 """One job measured in several fresh processes: their measurements become one a kernel."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from statistics import fmean
+from typing import Any
 
 import msgspec
 
@@ -39,36 +41,98 @@ def _merge(found: Sequence[Measurement], processes: int) -> Measurement:
         if one.status != Status.OK:
             where = "" if number == 1 else f"in process {number} of {processes}: "
             return msgspec.structs.replace(one, reason=where + one.reason)
-    first = found[0]
-    if first.interval is None:
-        return first
-    return msgspec.structs.replace(
-        first,
-        job=_job(found),
-        samples=[sample for one in found for sample in one.samples],
-        parts=[part for one in found for part in one.parts],
-        interval=pooled_interval(_groups(found)),
-        interval_scope=BETWEEN,
-        spread_s=(_start(found[-1]) - _start(first)).total_seconds(),
-        ratio=None,
-        stopped_by="time" if any(one.stopped_by == "time" for one in found) else "interval",
-        disturbed="; ".join(dict.fromkeys(one.disturbed for one in found if one.disturbed)),
-        max_error=max((one.max_error for one in found if one.max_error is not None), default=None),
-        scratch_bytes=max((one.scratch_bytes for one in found if one.scratch_bytes is not None), default=None),
-        attempt=max(one.attempt for one in found),
-        repeated=sum(one.repeated for one in found),
-        state={name: fmean(values) for name, values in _readings(found).items()},
-    )
+    values = {name: rule([getattr(one, name) for one in found]) for name, rule in RULES.items()}
+    return Measurement(**values, **{name: rule(found) for name, rule in DERIVED.items()})
 
 
-def _job(found: Sequence[Measurement]) -> str:
+def _alike(values: Sequence[Any]) -> Any:
+    """What all processes have found alike. Raises ValueError where they have not."""
+    if any(value != values[0] for value in values):
+        raise ValueError(f"processes of one case differ where they cannot: {values}")
+    return values[0]
+
+
+def _first(values: Sequence[Any]) -> Any:
+    return values[0]
+
+
+def _nothing(values: Sequence[Any]) -> None:
+    """What belongs to the merged measurement, and is set once there is one."""
+
+
+def _largest(values: Sequence[Any]) -> Any:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    return sum(value for value in values if value is not None)
+
+
+def _concatenated(values: Sequence[list[Any]]) -> list[Any]:
+    return list(chain.from_iterable(values))
+
+
+def _each_once(values: Sequence[str]) -> str:
+    return "; ".join(dict.fromkeys(filter(None, values)))
+
+
+def _means(values: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The mean of each reading that the first process has."""
+    return {name: fmean(readings[name] for readings in values if name in readings) for name in values[0]}
+
+
+def _digest(jobs: Sequence[str]) -> str:
     """An id that two kernels share only if they were measured in turn in every process."""
-    return hashlib.sha256(" ".join(one.job for one in found).encode()).hexdigest()[:12]
+    return hashlib.sha256(" ".join(jobs).encode()).hexdigest()[:12]
 
 
-def _start(one: Measurement) -> datetime:
-    return datetime.fromisoformat(one.started_at)
+def _spread_s(found: Sequence[Measurement]) -> float:
+    first, last = (datetime.fromisoformat(one.started_at) for one in (found[0], found[-1]))
+    return (last - first).total_seconds()
 
 
-def _readings(found: Sequence[Measurement]) -> dict[str, list[float]]:
-    return {name: [one.state[name] for one in found if name in one.state] for name in found[0].state}
+#: How the values that the processes have found for a field become one.
+RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "kernel": _alike,
+    "job": _digest,
+    "status": _alike,
+    "reason": _alike,
+    "device_name": _alike,
+    "numerics": _alike,
+    "threads": _alike,
+    "samples": _concatenated,
+    "ratio": _nothing,
+    "roofline": _nothing,
+    "stopped_by": lambda values: "time" if "time" in values else "interval",
+    "disturbed": _each_once,
+    "call_overhead_s": _first,
+    "setup_s": _first,
+    "executed_flop": _first,
+    "max_error": _largest,
+    "error_bound": _first,
+    "scratch_bytes": _largest,
+    "versions": _first,
+    "tunables": _first,
+    "started_at": _first,
+    "parts": _concatenated,
+    "attempt": _largest,
+    "threads_used": _first,
+    "affinity": _first,
+    "repeated": _sum,
+    "state": _means,
+}
+#: The fields that follow from several others.
+DERIVED: Mapping[str, Callable[[Sequence[Measurement]], Any]] = {
+    "interval": lambda found: pooled_interval(_groups(found)),
+    "interval_scope": lambda found: BETWEEN,
+    "spread_s": _spread_s,
+}
+
+
+def require_rules(kind: type[msgspec.Struct]) -> None:
+    """Raise TypeError for a field without a rule: a merge would lose what the processes have found for it."""
+    if missing := [name for name in kind.__struct_fields__ if name not in {**RULES, **DERIVED}]:
+        raise TypeError(f"{kind.__name__}.{missing[0]} has no rule by which processes are merged; RULES takes one")
+
+
+require_rules(Measurement)

@@ -87,7 +87,7 @@ class Workers:
 
     def _alone(self, job: Job, kernel: str, death: Death, key: WorkerKey, attempt: int) -> Measurement:
         (row,) = self._survive(msgspec.structs.replace(job, kernels=(kernel,)), key, attempt)
-        if row.status == Status.OK:
+        if row.interval:
             why = f"measured alone, since in company the worker was lost ({death.reason})"
             row.disturbed = "; ".join(filter(None, (why, row.disturbed)))
         return row

@@ -79,11 +79,11 @@ def test_a_time_is_placed_under_the_nearer_ceiling(registry):
     problem = registry.problem(GEMM)  # at least 20 us by arithmetic, 12 us by memory
     found = place(row(39e-6, 40e-6, 41e-6), problem, Bounds(COMPUTE_LIMIT, MEMORY_LIMIT))
     assert found is not None
-    assert (found.pct, found.bound_by) == (pytest.approx(50), "compute")
-    assert (found.gflop_per_s, found.gbyte_per_s) == (100, 10)
+    assert (found.roofline_pct, found.bound_by) == (pytest.approx(50), "compute")
+    assert (found.ceiling_gflop_per_s, found.ceiling_gbyte_per_s) == (100, 10)
     found = place(row(39e-6, 40e-6, 41e-6), problem, Bounds(None, MEMORY_LIMIT))
     assert found is not None
-    assert (found.pct, found.bound_by) == (pytest.approx(30), "memory")
+    assert (found.roofline_pct, found.bound_by) == (pytest.approx(30), "memory")
     assert place(row(39e-6, 40e-6, 41e-6), problem, Bounds(None, None)) is None
 
 
@@ -93,7 +93,7 @@ def test_a_row_is_set_against_what_its_algorithm_executes(registry):
     thrice = place(row(1e-4, 1e-4, 1e-4, executed_flop=3 * problem.flop), problem, bounds)
     assert once is not None
     assert thrice is not None
-    assert thrice.pct == pytest.approx(3 * once.pct)
+    assert thrice.roofline_pct == pytest.approx(3 * once.roofline_pct)
 
 
 def test_only_a_time_whose_slow_end_beats_the_best_sample_by_two_per_cent_exceeds_a_ceiling(registry):
@@ -118,7 +118,7 @@ def test_what_the_clock_gained_since_the_ceiling_is_out_of_the_share_in_cycles(r
     measured = row(39e-6, 40e-6, 41e-6, state={"clock_mhz": 2500.0})
     found = place(measured, problem, Bounds(at_2_ghz, MEMORY_LIMIT))
     assert found is not None
-    assert (found.pct, found.pct_cycles) == (pytest.approx(50), pytest.approx(40))
+    assert (found.roofline_pct, found.roofline_pct_cycles) == (pytest.approx(50), pytest.approx(40))
 
 
 @pytest.mark.parametrize(("ceiling_mhz", "row_mhz"), [(None, 2000.0), (2000.0, None)])
@@ -127,7 +127,7 @@ def test_without_both_clocks_there_is_no_share_in_cycles(registry, ceiling_mhz, 
     state = {} if row_mhz is None else {"clock_mhz": row_mhz}
     found = place(row(39e-6, 40e-6, 41e-6, state=state), registry.problem(GEMM), Bounds(limit, MEMORY_LIMIT))
     assert found is not None
-    assert found.pct_cycles is None
+    assert found.roofline_pct_cycles is None
 
 
 def test_what_memory_bounds_has_no_share_in_cycles(registry):
@@ -135,4 +135,4 @@ def test_what_memory_bounds_has_no_share_in_cycles(registry):
     limit = structs.replace(MEMORY_LIMIT, clock_mhz=2000.0)
     found = place(row(0.9e-3, 1e-3, 1.1e-3, state={"clock_mhz": 2000.0}), problem, Bounds(None, limit))
     assert found is not None
-    assert (found.bound_by, found.pct_cycles) == ("memory", None)
+    assert (found.bound_by, found.roofline_pct_cycles) == ("memory", None)

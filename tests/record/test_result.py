@@ -2,9 +2,10 @@
 
 import math
 
+import msgspec
 import pytest
 
-from bench.measure.measurement import Measurement
+from bench.measure.measurement import Measurement, Roofline
 from bench.measure.stats import Interval, Ratio
 from bench.plan.case import Budget, Job, PlannedJob, WorkerKey
 from bench.plan.modes import Mode
@@ -28,15 +29,14 @@ RATES = ["gflop_per_s", "gbyte_per_s", "roofline_pct", "speedup", "speedup_ci95_
 
 @pytest.fixture
 def made(registry):
-    def of(problem="gemm/m10n20k30/f32/NT", mode=Mode.COLD, **measured):
+    def of(problem="gemm/m10n20k30/f32/NT", mode=Mode.COLD, kind=Measurement, **measured):
         problem = registry.problem(problem)
         kernel = next(k for k in registry.kernels.values() if k.op == problem.op)
         job = Job(problem.id, (kernel.id,), mode, (), 5, Budget(), 2, baseline="gemm/x.base")
         planned = PlannedJob(job, WorkerKey("cpu", 2), "suite", 7)
         samples = {"samples": [2e-6, 1e-6, 6e-6], "interval": Interval(2e-6, 1e-6, 6e-6)}
-        return make_result(
-            Measurement(**{"kernel": kernel.id, **samples, **measured}), kernel, problem, planned, "r", "c"
-        )
+        found = kind(**{"kernel": kernel.id, **samples, **measured})
+        return make_result(found, kernel, problem, planned, "r", "c")
 
     return of
 
@@ -111,6 +111,28 @@ def test_a_row_tells_its_suite_seed_count_and_device_state(made):
     r = made(state={"clock_mhz": 3000.0}, scratch_bytes=0, device_name="cpu x", threads=2)
     assert (r.suite, r.seed, r.count, r.clock_mhz, r.scratch_bytes) == ("suite", 5, 7, 3000.0, 0)
     assert (r.dtype, r.layout, r.threads, r.run_id, r.git_commit) == ("f32", "NT", 2, "r", "c")
+
+
+def test_a_field_with_the_name_of_a_column_is_that_column(made):
+    class Extended(Measurement):
+        wire_bytes: int | None = None
+
+    r = made(kind=Extended, wire_bytes=12, job="j", threads_used=3, tunables="{}")
+    assert (r.wire_bytes, r.job, r.threads_used, r.tunables) == (12, "j", 3, "{}")
+
+
+def test_the_roofline_reaches_the_row_by_the_names_of_the_columns(made):
+    r = made(roofline=Roofline(50.0, "memory", None, 12.0))
+    assert (r.roofline_pct, r.bound_by, r.ceiling_gbyte_per_s) == (50.0, "memory", 12.0)
+    assert (r.ceiling_gflop_per_s, r.roofline_pct_cycles) == (None, None)
+
+
+@pytest.mark.parametrize("mode", [Mode.COLD, Mode.VERIFY])
+@pytest.mark.parametrize("problem", ["gemm/m1n1k1/f32/NT", "transpose/m1n2/f32/in"])
+def test_every_column_has_the_type_that_it_declares(made, mode, problem):
+    values = {} if mode.does.times else {"samples": [], "interval": None}
+    r = made(problem, mode, **values)
+    assert msgspec.convert(msgspec.to_builtins(r), Result) == r
 
 
 def test_dimensions_follow_the_columns(made):

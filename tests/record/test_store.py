@@ -245,9 +245,24 @@ def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
 SINCE_4 = ("job", "tuned", "host", "device_uuid", "wire_bytes", "bus_gbyte_per_s", "compression_error")
 
 
+def schema_4(path):
+    db = sqlite3.connect(path)
+    db.executescript((Path(__file__).parents[1] / "data" / "schema4.sql").read_text())
+    return db
+
+
+def test_a_store_that_is_brought_up_to_date_has_the_tables_and_columns_of_a_new_one(tmp_path, store):
+    schema_4(tmp_path / "old.db").close()
+    Store(tmp_path / "old.db").close()
+    of_all_tables = (
+        "SELECT tables.name, columns.name FROM sqlite_master AS tables, pragma_table_info(tables.name) columns"
+    )
+    with sqlite3.connect(tmp_path / "old.db") as old, sqlite3.connect(store.path) as new:
+        assert set(old.execute(of_all_tables)) == set(new.execute(of_all_tables))
+
+
 def test_a_store_of_schema_4_opens_with_the_new_columns_empty_is_shown_and_exported(tmp_path, kernelmark):
-    with sqlite3.connect(tmp_path / "old.db") as db:
-        db.executescript((Path(__file__).parents[1] / "data" / "schema4.sql").read_text())
+    with schema_4(tmp_path / "old.db") as db:
         written = db.execute('SELECT "case", time_s_median, sample_blob FROM result').fetchall()
     shown = kernelmark("show", "--db", "old.db")
     assert (shown.returncode, shown.stderr) == (0, "")

@@ -51,7 +51,7 @@ def lab(monkeypatch, registry):
 
 def test_a_row_is_placed_under_what_was_measured(lab):
     base, other = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 8e10)
-    assert (base.roofline.pct, other.roofline.pct) == (pytest.approx(50), pytest.approx(80))
+    assert (base.roofline.roofline_pct, other.roofline.roofline_pct) == (pytest.approx(50), pytest.approx(80))
     assert {found.kind for found in lab.kept} == {"fp32", "memory"}
     assert all(job.mode == "hot" and job.threads == 1 for job in lab.jobs)
 
@@ -81,7 +81,7 @@ def test_a_ceiling_that_a_second_look_lifts_accuses_nobody(lab, monkeypatch):
     lab.rates["fma"] = 2.1e11
     _, fast = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 2e11)
     assert fast.status == "ok"
-    assert fast.roofline.pct == pytest.approx(100 * 2 / 2.1)
+    assert fast.roofline.roofline_pct == pytest.approx(100 * 2 / 2.1)
 
 
 @pytest.mark.parametrize("rates", [(2e11, 5e10), (2e11, 2e11)], ids=["the baseline", "several kernels"])

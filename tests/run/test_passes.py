@@ -5,7 +5,7 @@ import pytest
 
 from bench.measure.measurement import Measurement, Part
 from bench.measure.stats import median_interval
-from bench.run.passes import merge
+from bench.run.passes import merge, require_rules
 
 ROUNDS = [0.98, 1.01, 1.0, 0.99, 1.02, 1.0]
 
@@ -113,9 +113,24 @@ def test_readings_of_the_machine_are_averaged() -> None:
     assert row.state == {"clock_mhz": 1500.0}
 
 
-def test_what_is_verified_only_keeps_what_it_has() -> None:
-    verified = Measurement(kernel="a", max_error=1e-3)
-    assert merge([[verified], [verified]], None) == [verified]
+def test_a_field_without_a_rule_is_refused() -> None:
+    class Extended(Measurement):
+        bus_gbyte_per_s: float | None = None
+
+    require_rules(Measurement)
+    with pytest.raises(TypeError, match=r"^Extended\.bus_gbyte_per_s has no rule by which processes are merged"):
+        require_rules(Extended)
+
+
+def test_processes_that_differ_in_what_a_case_is_are_refused() -> None:
+    with pytest.raises(ValueError, match="differ where they cannot"):
+        merge([[found("a", 1.0, numerics="fp32")], [found("a", 1.0, numerics="tf32")]], None)
+
+
+def test_what_is_not_sampled_is_that_of_the_first_process() -> None:
+    runs = [[found("a", 1.0, setup_s=setup_s, tunables=f"{setup_s}")] for setup_s in (2.0, 1.0, 3.0)]
+    (row,) = merge(runs, None)
+    assert (row.setup_s, row.tunables) == (2.0, "2.0")
 
 
 def test_it_is_known_how_far_apart_the_processes_were() -> None:
