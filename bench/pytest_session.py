@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,25 +22,26 @@ from bench.run.pool import Workers
 from bench.run.session import Session, run_passes
 
 DEFAULT_SUITES = ("smoke", "founding")
-#: Problem, thread count and instruction set: what contenders share.
-Group = tuple[str, int, str]
+#: Problems, thread count and instruction set: what contenders share.
+Group = tuple[tuple[str, ...], int, str]
 
 
 class Case(msgspec.Struct, frozen=True):
     """One item: a kernel in a job that it shares with the other contenders."""
 
     planned: PlannedJob
+    problem: str
     kernel: str
 
     @property
     def group(self) -> Group:
-        return self.planned.job.problem, self.planned.job.threads, self.planned.job.isa
+        return self.planned.job.problems, self.planned.job.threads, self.planned.job.isa
 
     @property
     def id(self) -> str:
         """`gemm/numpy.matmul|m64n64k64/f32/NT|t2`, as it stands in the item's name; `|avx2` if asked for."""
         job = self.planned.job
-        problem = job.problem.partition("/")[2]
+        problem = self.problem.partition("/")[2]
         return f"{self.kernel}|{problem}|t{job.threads}" + (f"|{job.isa}" if job.isa else "")
 
 
@@ -70,12 +72,12 @@ class Bridge:
 
     def cases(self) -> Iterator[Case]:
         """Every case of the suites once, in their order."""
-        seen: set[tuple[Group, str]] = set()
+        seen: set[str] = set()
         for planned in jobs(self._suites, self.registry, self._plan):
-            for kernel in planned.job.kernels:
-                case = Case(planned, kernel)
-                if (case.group, kernel) not in seen:
-                    seen.add((case.group, kernel))
+            for problem, kernel in product(planned.job.problems, planned.job.kernels):
+                case = Case(planned, problem, kernel)
+                if case.id not in seen:
+                    seen.add(case.id)
                     yield case
 
     def select(self, cases: list[Case]) -> None:
@@ -94,7 +96,7 @@ class Bridge:
 
         With several processes all groups are, since each process is a pass over all of them.
         """
-        key = case_of(case.planned.job, self.registry.kernels[case.kernel])
+        key = case_of(case.planned.job, case.problem, self.registry.kernels[case.kernel])
         store, session = self._open()
         if key not in self._rows:
             groups = [case.group] if self._plan.processes == 1 else list(self._planned)

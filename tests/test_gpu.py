@@ -80,7 +80,7 @@ def test_every_cuda_kernel_is_right_on_the_device(problems: tuple[str, ...], dty
     complaints = []
     for problem in (text.format(dtype=dtype) for text in problems):
         kernels = _cuda_kernels(problem, "cuda." if launcher == "pycuda" else "")
-        job = Job(problem, kernels, Mode.VERIFY, (), 0, Budget(), threads=1, launcher=launcher)
+        job = Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=1, launcher=launcher)
         bad = [found for found in run_job(job) if found.status not in ("ok", "unsupported")]
         complaints += [f"{found.kernel} on {problem}: {found.reason}" for found in bad]
     assert not complaints
@@ -90,7 +90,7 @@ def test_every_cuda_kernel_is_right_on_the_device(problems: tuple[str, ...], dty
 def test_cuda_kernels_and_the_cpu_baseline_are_timed_in_turn(mode: Mode) -> None:
     problem = "gemm/m256n256k256/f32/NT"
     kernels = ("gemm/numpy.matmul", *_cuda_kernels(problem))
-    job = Job(problem, kernels, mode, (), 0, Budget(max_time_s=0.2), threads=2, baseline=kernels[0])
+    job = Job((problem,), kernels, mode, (), 0, Budget(max_time_s=0.2), threads=2, baseline=kernels[0])
     for measured in run_job(job):
         if mode == Mode.GRAPH and measured.kernel == kernels[0]:
             assert measured.status == "unsupported"

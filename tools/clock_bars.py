@@ -67,7 +67,7 @@ def known_duration() -> tuple[str, str, bool]:
     with tempfile.TemporaryDirectory() as folder:
         plugin = Path(folder, "spin.py")
         plugin.write_text(SPIN)
-        job = Job("copy/m64n64/f32", ("copy/spin.wait",), Mode.HOT, (str(plugin),), 0, Budget(), threads=1)
+        job = Job(("copy/m64n64/f32",), ("copy/spin.wait",), Mode.HOT, (str(plugin),), 0, Budget(), threads=1)
         (measured,) = run_job(job)
     assert measured.interval is not None, measured.reason
     error = measured.interval.median / 2e-3 - 1
@@ -133,7 +133,7 @@ def bare_loop() -> tuple[str, str, bool]:
     from bench.plan.modes import Mode
     from bench.run.job import run_job
 
-    job = Job(FOUNDING, ("gemm/numpy.matmul",), Mode.HOT, (), 0, Budget(max_time_s=5.0), threads=cpu_count())
+    job = Job((FOUNDING,), ("gemm/numpy.matmul",), Mode.HOT, (), 0, Budget(max_time_s=5.0), threads=cpu_count())
     tries = []
     for _ in range(3):
         before = _bare()

@@ -52,7 +52,7 @@ def probe(pattern: str = "conv/cudnn", forms: Iterable[tuple[str, str, str]] = F
             text = f"conv/{SHAPES[shape]}/{dtype}/{layout}/{direction}"
             problem = registry.problem(text)
             kernels = [k for k in registry.kernels.values() if k.id.startswith(pattern) and k.outside(problem) is None]
-            job = Job(text, tuple(k.id for k in kernels), Mode.VERIFY, (), 0, Budget(), threads=1)
+            job = Job((text,), tuple(k.id for k in kernels), Mode.VERIFY, (), 0, Budget(), threads=1)
             rows = run_job(job) if kernels else []
             found += [_answer(row, direction, f"{shape} {dtype} {layout}") for row in rows]
     return found

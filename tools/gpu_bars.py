@@ -136,7 +136,7 @@ def _across(bar: Bar) -> dict[str, Any]:
 
 
 def _job(problem: str, kernels: tuple[str, ...], baseline: str | None = None) -> Job:
-    return Job(problem, kernels, Mode.HOT, (), 0, BUDGET, threads=1, baseline=baseline)
+    return Job((problem,), kernels, Mode.HOT, (), 0, BUDGET, threads=1, baseline=baseline)
 
 
 def _right(row: Measurement) -> Measurement:

@@ -9,7 +9,7 @@ from bench.run.job import run_job
 
 def hot(problem: str, *kernels: str, max_time_s: float = 3.0) -> list[Measurement]:
     """The rows, in the order of the kernels, with ratios to the first. Raises AssertionError where one is not ok."""
-    rows = run_job(Job(problem, kernels, Mode.HOT, (), 0, Budget(max_time_s), threads=2, baseline=kernels[0]))
+    rows = run_job(Job((problem,), kernels, Mode.HOT, (), 0, Budget(max_time_s), threads=2, baseline=kernels[0]))
     for row in rows:
         assert row.status == Status.OK, f"{row.kernel}: {row.reason}"
     return rows

@@ -68,7 +68,8 @@ class Known:
 
     def has(self, planned: PlannedJob, registry: Registry, processes: int) -> bool:
         """Whether one of the runs has every row of a job, from as many processes as are asked for."""
-        cases = [case_of(planned.job, registry.kernels[name]) for name in planned.job.kernels]
+        job = planned.job
+        cases = [case_of(job, problem, registry.kernels[name]) for problem in job.problems for name in job.kernels]
         return any(all(run.get(case, 0) >= processes for case in cases) for run in self._runs)
 
     def lacks(self, experiment: Experiment, registry: Registry, devices: tuple[str, ...]) -> list[Layered]:

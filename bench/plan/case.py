@@ -29,9 +29,9 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Contenders on one problem, measured interleaved in one process. It crosses to the worker as data."""
+    """Contenders on its problems, one so far, measured interleaved in one process. It crosses to the worker as data."""
 
-    problem: str
+    problems: tuple[str, ...]
     kernels: tuple[str, ...]
     mode: Mode
     plugins: tuple[str, ...]
@@ -96,9 +96,9 @@ def case_key(kernel: str, problem: str, mode: str, threads: int, isa: str = "") 
     return f"{kernel} {problem} {mode} t{threads}" + (f" {isa}" if isa else "")
 
 
-def case_of(job: Job, kernel: Kernel) -> str:
-    """The identity of the row that a job makes for a kernel."""
-    return case_key(kernel.id, job.problem, job.mode, job.threads if kernel.threaded else 1, job.isa)
+def case_of(job: Job, problem: str, kernel: Kernel) -> str:
+    """The identity of the row that a job makes for a kernel on one of its problems."""
+    return case_key(kernel.id, problem, job.mode, job.threads if kernel.threaded else 1, job.isa)
 
 
 def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[PlannedJob]:
@@ -109,7 +109,7 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
             chosen = contenders(entry, registry, plan.devices, plan.kernels)
             for isa, threads, baseline, kernels in _variants(entry, chosen, plan, suite):
                 job = Job(
-                    problem=entry.problem.id,
+                    problems=(entry.problem.id,),
                     kernels=tuple(kernel.id for kernel in kernels),
                     mode=plan.mode,
                     plugins=plan.plugins,

@@ -46,7 +46,7 @@ class Ceilings:
         A ceiling that is older than a minute is measured anew, and so is one that seems surpassed. If it still is, by
         the baseline or by several kernels, then not they but the ceiling is wrong, and it bounds nothing.
         """
-        problem = self._registry.problem(job.problem)
+        (problem,) = map(self._registry.problem, job.problems)
         timed = [row for row in rows if row.status == Status.OK and row.interval]
         for need in self._stale(job, problem, timed):
             self._measure(need, job)
@@ -111,4 +111,4 @@ class Ceilings:
             and need.kind in ("memory", kernel.numerics_for(problem))
         )
         budget = Budget(min(BUDGET_S, job.budget.max_time_s))
-        return Job(need.problem, kernels, Mode.HOT, (), job.seed, budget, need.threads)
+        return Job((need.problem,), kernels, Mode.HOT, (), job.seed, budget, need.threads)

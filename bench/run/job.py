@@ -72,7 +72,7 @@ def run_job(job: Job, board: Board | None = None) -> list[Measurement]:
     where a kernel has corrupted its device; never for any other kernel's sake.
     """
     registry = discover(job.plugins)
-    problem = registry.problem(job.problem)
+    (problem,) = map(registry.problem, job.problems)
     modules = frozenset(module for name in job.kernels for module in _host_modules(registry, name))
     with _pools(modules).limit(limits=job.threads):
         contenders = [_contender(registry, name, problem, job, board or Board()) for name in job.kernels]

@@ -89,8 +89,8 @@ class Session:
         """Keep what the job is a part of, if it is a network's layer."""
         if planned.part:
             name = f"{planned.suite} {planned.network}".strip()
-            layer = Layer(name, planned.job.problem, planned.part, planned.count)
-            self._store.add_layer(self.run_id, layer)
+            for problem in planned.job.problems:
+                self._store.add_layer(self.run_id, Layer(name, problem, planned.part, planned.count))
 
     def missing(self, planned: PlannedJob, registry: Registry) -> PlannedJob | None:
         """What of the job has no row in the run yet, with its baseline; None where nothing is left.
@@ -98,7 +98,12 @@ class Session:
         Sweeps of a suite may overlap, and a run may be taken up again in the midst of a job.
         """
         job = planned.job
-        left = [name for name in job.kernels if not self._store.has(self.run_id, case_of(job, registry.kernels[name]))]
+        left = {
+            name
+            for name in job.kernels
+            for problem in job.problems
+            if not self._store.has(self.run_id, case_of(job, problem, registry.kernels[name]))
+        }
         if not left:
             return None
         kernels = tuple(name for name in job.kernels if name in left or name == job.baseline)
@@ -112,7 +117,7 @@ class Session:
 
     def measure(self, number: int, planned: PlannedJob, registry: Registry) -> list[tuple[Result, Measurement]]:
         """Measure a job in the last of its processes and commit its rows; of a case that the run has, the row stays."""
-        problem = registry.problem(planned.job.problem)
+        (problem,) = map(registry.problem, planned.job.problems)
         rows = []
         for measured in self._merged(number, planned):
             kernel = registry.kernels[measured.kernel]
@@ -239,7 +244,7 @@ def run_passes(
             session.note(planned)
             left = session.missing(planned, registry)
             if left is not None and process < last:
-                progress(f"process {process} of {last}: {left.job.problem}")
+                progress(f"process {process} of {last}: {', '.join(left.job.problems)}")
                 session.take(number, process, left)
             elif left is not None:
                 for result, _ in session.measure(number, left, registry):

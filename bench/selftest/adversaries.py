@@ -35,7 +35,7 @@ def check(tick: Tick) -> Iterator[Finding]:
     """Each cheat in a fresh process, in turn with the honest product."""
     for cheat, statuses in expected().items():
         kernels = (HONEST, f"gemm/selftest.{cheat}")
-        job = Job(PROBLEM, kernels, Mode.HOT, (plugin("cheats"),), 0, Budget(max_time_s=0.3), 1, HONEST)
+        job = Job((PROBLEM,), kernels, Mode.HOT, (plugin("cheats"),), 0, Budget(max_time_s=0.3), 1, HONEST)
         with Workers() as workers:
             honest, found = workers.run(job, WorkerKey("cuda" if cheat in ON_GPU else "cpu", 1))
         tick()

@@ -19,7 +19,7 @@ def check(tick: Tick) -> Iterator[Finding]:
     times: dict[Mode, list[float]] = {Mode.COLD: [], Mode.HOT: []}
     with Workers() as workers:
         for mode in ORDER:
-            rows = workers.run(Job(PROBLEM, (KERNEL,), mode, (), 0, Budget(max_time_s=1.0), 1), WorkerKey("cpu", 1))
+            rows = workers.run(Job((PROBLEM,), (KERNEL,), mode, (), 0, Budget(max_time_s=1.0), 1), WorkerKey("cpu", 1))
             tick()
             if bad := failures("cold", rows):
                 yield from bad

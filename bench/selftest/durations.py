@@ -64,7 +64,7 @@ def _measure(device: str) -> list[Measurement]:
     provider = "cuda" if device == "cuda" else "selftest"
     kernels = tuple(f"copy/{provider}.{spin_name(duration)}" for duration in DURATIONS_US)
     with Workers() as workers:
-        return workers.run(Job(PROBLEM, kernels, Mode.HOT, (plugin("truth"),), 0, BUDGET, 1), WorkerKey(device, 1))
+        return workers.run(Job((PROBLEM,), kernels, Mode.HOT, (plugin("truth"),), 0, BUDGET, 1), WorkerKey(device, 1))
 
 
 def bare_call_s() -> float:

@@ -15,7 +15,7 @@ PROCESSES = 20
 BOUND = 0.015
 KERNELS = ("selftest_pair/selftest.nn", "selftest_pair/selftest.nt")
 #: Both on one thread: what differs between two is the order in which B is read, not how the threads were placed.
-JOB = Job("selftest_pair/n512/f32", KERNELS, Mode.HOT, (plugin("pair"),), 0, Budget(max_time_s=1.0), 1, KERNELS[0])
+JOB = Job(("selftest_pair/n512/f32",), KERNELS, Mode.HOT, (plugin("pair"),), 0, Budget(max_time_s=1.0), 1, KERNELS[0])
 
 
 def check(tick: Tick) -> Iterator[Finding]:

@@ -400,7 +400,7 @@ def test_a_case_has_the_same_company_in_every_experiment(registry):
         for asked in (e for e in catalog().experiment if e.device in devices):
             for planned in jobs([chosen([e]) for e in entries(asked, registry)], registry, plan(asked, devices)):
                 for kernel in planned.job.kernels:
-                    case = (kernel, planned.job.problem, planned.job.threads, planned.job.isa)
+                    case = (kernel, planned.job.problems, planned.job.threads, planned.job.isa)
                     assert company.setdefault(case, planned.job.kernels) == planned.job.kernels, asked.id
 
 

@@ -27,7 +27,7 @@ LARGE = [(1024, 2048), (2047, 1031), (40, 40000), (39999, 41), (1500, 1500), (5,
 
 def run(problem: str, name: str, threads: int):
     kernel = f"transpose/numba.{name}"
-    (measured,) = run_job(Job(problem, (kernel,), Mode.VERIFY, (), 0, Budget(), threads=threads))
+    (measured,) = run_job(Job((problem,), (kernel,), Mode.VERIFY, (), 0, Budget(), threads=threads))
     return measured
 
 

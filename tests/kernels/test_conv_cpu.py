@@ -72,7 +72,7 @@ def _any(rng: random.Random) -> tuple[str, str]:
 
 
 def run(problem: str, kernels: tuple[str, ...], threads: int = 2):
-    return run_job(Job(problem, kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
+    return run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
 
 
 def set_up(problem: str, kernel: str, threads: int = 2):

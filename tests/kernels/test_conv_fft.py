@@ -51,7 +51,7 @@ def tile(monkeypatch: pytest.MonkeyPatch):
 
 
 def run(problem: str, *kernels: str, threads: int = 2):
-    return run_job(Job(problem, kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
+    return run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
 
 
 def set_up(problem: str, kernel: str, threads: int = 2):

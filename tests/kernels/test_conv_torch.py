@@ -31,7 +31,7 @@ def torch():
 
 
 def run(problem: str, threads: int = 2):
-    (measured,) = run_job(Job(problem, (KERNEL,), Mode.VERIFY, (), 0, Budget(), threads=threads))
+    (measured,) = run_job(Job((problem,), (KERNEL,), Mode.VERIFY, (), 0, Budget(), threads=threads))
     return measured
 
 

@@ -31,7 +31,7 @@ def vectorised() -> CudaKernel:
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 def test_streaming_copies_every_byte(m: int, n: int, dtype: str, threads: int) -> None:
     pytest.importorskip("numba")
-    job = Job(f"copy/m{m}n{n}/{dtype}", ("copy/numba.streaming",), Mode.VERIFY, (), 0, Budget(), threads)
+    job = Job((f"copy/m{m}n{n}/{dtype}",), ("copy/numba.streaming",), Mode.VERIFY, (), 0, Budget(), threads)
     (measured,) = run_job(job)
     assert measured.status == "ok", measured.reason
 

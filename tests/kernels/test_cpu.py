@@ -38,7 +38,7 @@ def test_every_cpu_kernel_is_right_or_says_why_not(problem: str) -> None:
         for k in registry.kernels.values()
         if k.op == parsed.op and k.device == "cpu" and k.provider in PROVIDERS and k.outside(parsed) is None
     )
-    job = Job(problem, kernels, Mode.VERIFY, (), 0, Budget(), threads=2)
+    job = Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=2)
     for measured in run_job(job):
         assert measured.status in ("ok", "unsupported"), f"{measured.kernel}: {measured.reason}"
         if measured.status == "unsupported":

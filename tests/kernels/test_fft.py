@@ -88,7 +88,7 @@ def test_every_cpu_kernel_is_right(b: int, h: int, w: int, dtype: str, kind: str
     )
     assert len(kernels) == (3 if dtype == "f64" else 2)
     for threads in (1, 2):
-        for measured in run_job(Job(problem.id, kernels, Mode.VERIFY, (), 0, Budget(), threads)):
+        for measured in run_job(Job((problem.id,), kernels, Mode.VERIFY, (), 0, Budget(), threads)):
             assert measured.status == "ok", f"{measured.kernel}: {measured.reason}"
 
 

@@ -116,7 +116,7 @@ def test_a_bad_id_is_refused_with_what_was_found(complaint, text: str, found: st
 
 
 def right_on(problem: str, threads: int) -> None:
-    (measured,) = run_job(Job(problem, ("fma/numba.fma",), Mode.VERIFY, (), 0, Budget(), threads=threads))
+    (measured,) = run_job(Job((problem,), ("fma/numba.fma",), Mode.VERIFY, (), 0, Budget(), threads=threads))
     assert measured.status == "ok", measured.reason
 
 
@@ -150,7 +150,7 @@ import numba, numpy as np
 from bench.plan.case import Budget, Job
 from bench.plan.modes import Mode
 from bench.run.job import run_job
-(row,) = run_job(Job("fma/n1000k17/f32", ("fma/numba.fma",), Mode.VERIFY, (), 0, Budget(), threads=2))
+(row,) = run_job(Job(("fma/n1000k17/f32",), ("fma/numba.fma",), Mode.VERIFY, (), 0, Budget(), threads=2))
 print(row.status, row.reason)
 if row.status == "ok":
     from kernels.fma import _numba as loops

@@ -10,7 +10,7 @@ TWO_STEP = "gemm/scipy.two_step"
 
 
 def _measure(problem: str, mode: Mode = Mode.VERIFY):
-    (measured,) = run_job(Job(problem, (TWO_STEP,), mode, (), 0, Budget(0.05), threads=2))
+    (measured,) = run_job(Job((problem,), (TWO_STEP,), mode, (), 0, Budget(0.05), threads=2))
     return measured
 
 

@@ -83,7 +83,7 @@ def test_only_threads_that_worked_count(monkeypatch):
 
 
 def _measure(problem: str, kernel: str, threads: int):
-    job = Job(problem, (kernel,), Mode.HOT, (), 0, Budget(0.02), threads)
+    job = Job((problem,), (kernel,), Mode.HOT, (), 0, Budget(0.02), threads)
     with Workers() as workers:
         (row,) = workers.run(job, WorkerKey("cpu", threads))
     assert row.status == "ok", row.reason

@@ -83,7 +83,7 @@ def test_a_workers_libraries_keep_to_the_set_whatever_the_environment_says(name,
     plugin = tmp_path / "asks.py"
     plugin.write_text(PLUGIN)
     kernels = ("gemm/numpy.matmul", "gemm/mine.asks")
-    job = Job("gemm/m64n64k64/f32/NN", kernels, Mode.VERIFY, (str(plugin),), 0, Budget(0.01), 1, isa=name)
+    job = Job(("gemm/m64n64k64/f32/NN",), kernels, Mode.VERIFY, (str(plugin),), 0, Budget(0.01), 1, isa=name)
     with Workers() as workers:
         product, asked = workers.run(job, WorkerKey("cpu", 1, name))
     assert product.status == "ok", product.reason

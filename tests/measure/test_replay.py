@@ -72,7 +72,7 @@ def replay(set_trace: Callable[..., None]) -> Replay:
         *seconds: float, max_time_s: float = 2.0, rel_ci: float = 0.01, mode: Mode = Mode.HOT, **trace: Any
     ) -> Measurement:
         set_trace(list(seconds), **trace)
-        (row,) = run_job(Job(SMALL, (BASE,), mode, (FAKE,), 0, Budget(max_time_s, rel_ci), 1))
+        (row,) = run_job(Job((SMALL,), (BASE,), mode, (FAKE,), 0, Budget(max_time_s, rel_ci), 1))
         return row
 
     return of
@@ -185,7 +185,7 @@ def test_cold_and_hot_read_the_same_trace(replay: Replay) -> None:
 def test_contenders_that_slow_down_together_keep_their_ratio(set_trace: Callable[..., None]) -> None:
     drift = [1 + 1e-3 * i for i in range(2000)]
     set_trace([2e-3 * scale for scale in drift], calls={"other": [1e-3 * scale for scale in drift]})
-    job = Job(SMALL, (BASE, OTHER), Mode.HOT, (FAKE,), 0, Budget(2.0), 1, BASE)
+    job = Job((SMALL,), (BASE, OTHER), Mode.HOT, (FAKE,), 0, Budget(2.0), 1, BASE)
     ratio = run_job(job)[1].ratio
     assert ratio is not None
     # Warming up has taken more calls of the one that is shorter, so the two are not at the same place of their drift.

@@ -116,7 +116,7 @@ def test_the_users_time_limit_goes_before_the_suites_and_that_before_two_seconds
 def test_what_was_asked_for_reaches_the_job(registry):
     plan = {"mode": Mode.HOT, "plugins": ("p.py",), "seed": 9, "launcher": "pycuda", "threads": (3,)}
     job = only_job(registry, NT, **plan).job
-    assert (job.problem, job.mode, job.plugins, job.seed) == (NT, "hot", ("p.py",), 9)
+    assert (job.problems, job.mode, job.plugins, job.seed) == ((NT,), "hot", ("p.py",), 9)
     assert (job.launcher, job.threads) == ("pycuda", 3)
 
 

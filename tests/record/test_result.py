@@ -32,7 +32,7 @@ def made(registry):
     def of(problem="gemm/m10n20k30/f32/NT", mode=Mode.COLD, kind=Measurement, **measured):
         problem = registry.problem(problem)
         kernel = next(k for k in registry.kernels.values() if k.op == problem.op)
-        job = Job(problem.id, (kernel.id,), mode, (), 5, Budget(), 2, baseline="gemm/x.base")
+        job = Job((problem.id,), (kernel.id,), mode, (), 5, Budget(), 2, baseline="gemm/x.base")
         planned = PlannedJob(job, WorkerKey("cpu", 2), "suite", 7)
         samples = {"samples": [2e-6, 1e-6, 6e-6], "interval": Interval(2e-6, 1e-6, 6e-6)}
         found = kind(**{"kernel": kernel.id, **samples, **measured})

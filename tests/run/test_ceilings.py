@@ -14,7 +14,9 @@ from kernelmark import kernel
 
 #: 2^31 flop on operands of 3 MB.
 GEMM = "gemm/m1024n1024k1024/f32/NN"
-JOB = Job(GEMM, ("gemm/numpy.matmul", "gemm/scipy.sgemm"), Mode.COLD, (), 0, Budget(), 1, baseline="gemm/numpy.matmul")
+JOB = Job(
+    (GEMM,), ("gemm/numpy.matmul", "gemm/scipy.sgemm"), Mode.COLD, (), 0, Budget(), 1, baseline="gemm/numpy.matmul"
+)
 
 
 class Lab:
@@ -30,7 +32,7 @@ class Lab:
 
     def answer(self, job, key):
         self.jobs.append(job)
-        problem = self._registry.problem(job.problem)
+        (problem,) = map(self._registry.problem, job.problems)
         took = (problem.flop or problem.traffic_bytes) / self.rates[problem.op]
         return [timed(name, took) for name in job.kernels]
 
@@ -138,7 +140,7 @@ def test_without_ceilings_nothing_else_is_measured(registry, store):
 
 
 def test_a_microbenchmark_is_not_accused_by_itself(lab, registry):
-    job = Job("fma/n98304k8192/f32", ("fma/numba.fma",), Mode.HOT, (), 0, Budget(), 1)
+    job = Job(("fma/n98304k8192/f32",), ("fma/numba.fma",), Mode.HOT, (), 0, Budget(), 1)
     row = timed("fma/numba.fma", registry.problem(job.problem).flop / 2e11)
     lab.ceilings.apply(job, [row])
     assert row.status == "ok"

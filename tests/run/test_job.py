@@ -21,7 +21,7 @@ QUICK = Budget(max_time_s=0.02)
 
 
 def _run(problem: str, *kernels: str, mode: Mode = Mode.HOT, threads: int = 1) -> list[Measurement]:
-    job = Job(problem, kernels, mode, (ADVERSARIES,), 0, QUICK, threads, kernels[0])
+    job = Job((problem,), kernels, mode, (ADVERSARIES,), 0, QUICK, threads, kernels[0])
     return run_job(msgspec.json.decode(msgspec.json.encode(job), type=Job))  # data alone crosses to the worker
 
 
@@ -101,7 +101,7 @@ def test_accumulation_in_f16_is_right_after_any_number_of_samples(tmp_path: Path
         "        x.c[...] = (x.a.astype('f4') @ x.b.astype('f4') + x.c.astype('f4')).astype('f2')\n"
         "    return launch\n"
     )
-    job = Job("gemm/m16n8k400/f16/NN/beta1", ("gemm/f16test.add",), Mode.HOT, (str(plugin),), 0, Budget(0.05), 1)
+    job = Job(("gemm/m16n8k400/f16/NN/beta1",), ("gemm/f16test.add",), Mode.HOT, (str(plugin),), 0, Budget(0.05), 1)
     (measured,) = run_job(job)
     assert (measured.status, measured.reason) == ("ok", "")
 
@@ -193,7 +193,7 @@ def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path: Pat
     # A fresh process, since an earlier test may have loaded SciPy's BLAS here.
     code = (
         "from bench.plan.case import Budget, Job; from bench.plan.modes import Mode; from bench.run.job import run_job;"
-        f"job = Job('gemm/m8n8k8/f32/NN', ('gemm/spy.threads',), Mode.HOT, ({str(plugin)!r},), 0, Budget(), 1);"
+        f"job = Job(('gemm/m8n8k8/f32/NN',), ('gemm/spy.threads',), Mode.HOT, ({str(plugin)!r},), 0, Budget(), 1);"
         "print(run_job(job)[0].reason)"
     )
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

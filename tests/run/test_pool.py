@@ -40,7 +40,7 @@ def measure(workers: Workers) -> Measure:
 
     def of(*kernels: str, problem: str = SMALL, timeout_s: float = 60.0) -> list[Measurement]:
         names = tuple(f"copy/{name}" if "." in name else f"copy/bad.{name}" for name in kernels)
-        job = Job(problem, names, Mode.HOT, (FAULTS, FAKE), 0, Budget(0.02), 1, names[0], timeout_s=timeout_s)
+        job = Job((problem,), names, Mode.HOT, (FAULTS, FAKE), 0, Budget(0.02), 1, names[0], timeout_s=timeout_s)
         return workers.run(job, WorkerKey("cpu", 1))
 
     return of

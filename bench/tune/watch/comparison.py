@@ -63,7 +63,7 @@ def job_of(comparison: Comparison, current: Version, previous: Version | None) -
     plugin = current.source.with_name("versions.py")
     plugin.write_text(PLUGIN.format(kernel=comparison.kernel, sources=sources))
     return Job(
-        problem=comparison.problem,
+        problems=(comparison.problem,),
         kernels=(*versions, *comparison.counterparts),
         mode=Mode.COLD,
         plugins=(*comparison.plugins, str(plugin)),
