@@ -20,9 +20,10 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
     from bench.plan.discovery import discover
     from bench.record.foreign.importing import import_files
     from bench.record.store import default_store
+    from bench.run.session import new_run_id
 
     registry = discover(plugins)
-    for found in import_files(db or default_store(), files, lambda text: _problem(registry, text)):
+    for found in import_files(db or default_store(), files, lambda text: _problem(registry, text), new_run_id):
         again = f" (imported before, as run {found.before})" if found.before else ""
         click.echo(f"run {found.run_id}: {found.rows} row{'s' * (found.rows != 1)} from {found.path}{again}")
 

@@ -162,11 +162,16 @@ def _still_good(planned: PlannedJob, found: list[list[Measurement]]) -> PlannedJ
     )
 
 
+def new_run_id(started: datetime) -> str:
+    """The id of a run that begins at this time; every run gets its own here, an imported one too."""
+    return f"{started:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+
+
 def _run_of(suites: list[Suite], plan: Plan) -> Run:
     """A run that begins now: what is asked for, where, and with what."""
     started = datetime.now(UTC)
     return Run(
-        run_id=f"{started:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
+        run_id=new_run_id(started),
         machine=machine(),
         started_at=started.isoformat(timespec="seconds"),
         suites=tuple(suite.name for suite in suites),

@@ -7,7 +7,6 @@ out as nvbench's printer does it (nvbench/json_printer.cu); its numbers are made
 import array
 import io
 import json
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from bench.record.result import COLUMNS
 from bench.record.store import Store
 from bench.report.export import write_csv
 from bench.report.tables import run_table
+from bench.run.session import new_run_id
 
 DATA = Path(__file__).parents[1] / "data"
 FOREIGN, NVBENCH = DATA / "pytest_benchmark.json", DATA / "nvbench.json"
@@ -52,7 +52,7 @@ def imported(tmp_path, registry):
     """The rows of the runs that a file gives, each as (run, {case: (result, dims)})."""
 
     def of(*paths):
-        with_ids = import_files(tmp_path / "results.db", paths, finder(registry))
+        with_ids = import_files(tmp_path / "results.db", paths, finder(registry), new_run_id)
         store = Store(tmp_path / "results.db")
         found = [(store.run(one.run_id), {r.case: (r, d) for r, d in store.results(one.run_id)}) for one in with_ids]
         store.close()
@@ -285,6 +285,26 @@ def test_rows_from_elsewhere_stand_in_the_tables(imported):
         assert run_table(r for r, _ in rows.values())
 
 
+def test_an_imported_run_has_the_id_that_it_was_given(tmp_path, registry):
+    ids = iter(("first", "second", "third"))
+    found = import_files(tmp_path / "r.db", [FOREIGN, NVBENCH], finder(registry), lambda started: next(ids))
+    assert [run.run_id for run in found] == ["first", "second", "third"]  # one a device: nvbench measured on two
+    store = Store(tmp_path / "r.db")
+    assert store.run_ids() == ["first", "second", "third"]
+    assert {row.run_id for row, _ in store.results("second")} == {"second"}
+    store.close()
+
+
+def test_an_id_that_is_taken_is_one_line_and_imports_nothing(tmp_path, registry, complaint):
+    db = tmp_path / "r.db"
+    assert "nothing was imported" in complaint(
+        lambda: import_files(db, [FOREIGN, NVBENCH], finder(registry), lambda started: "same")
+    )
+    store = Store(db)
+    assert store.run_ids() == []
+    store.close()
+
+
 def test_a_second_import_is_a_run_of_its_own_and_says_so(tmp_path):
     def run():
         return CliRunner().invoke(
@@ -317,16 +337,16 @@ REFUSED = [
 def test_what_is_none_of_the_formats_is_refused_in_one_line(tmp_path, complaint, registry, name, text, found):
     path, db = tmp_path / name, tmp_path / "results.db"
     path.write_text(text)
-    assert complaint(lambda: import_files(db, [path], finder(registry))).startswith(f"{path}: {found}")
+    assert complaint(lambda: import_files(db, [path], finder(registry), new_run_id)).startswith(f"{path}: {found}")
     assert not db.exists()
 
 
 def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(tmp_path, complaint, registry):
     (tmp_path / "bin.json").write_bytes(b"{\xff")
     find, db = finder(registry), tmp_path / "results.db"
-    assert "byte 1 is no UTF-8" in complaint(lambda: import_files(db, [tmp_path / "bin.json"], find))
-    assert "No such file" in complaint(lambda: import_files(db, [tmp_path / "missing.json"], find))
-    assert "Is a directory" in complaint(lambda: import_files(db, [tmp_path], find))
+    assert "byte 1 is no UTF-8" in complaint(lambda: import_files(db, [tmp_path / "bin.json"], find, new_run_id))
+    assert "No such file" in complaint(lambda: import_files(db, [tmp_path / "missing.json"], find, new_run_id))
+    assert "Is a directory" in complaint(lambda: import_files(db, [tmp_path], find, new_run_id))
 
 
 BROKEN = [
@@ -377,7 +397,7 @@ def test_a_value_that_cannot_be_is_told_with_its_place(
         path = tmp_path / "twice.json"
         path.write_text(json.dumps(root))
     broken, db = edited(path, place, value), tmp_path / "results.db"
-    text = complaint(lambda: import_files(db, [FOREIGN, broken], finder(registry)))
+    text = complaint(lambda: import_files(db, [FOREIGN, broken], finder(registry), new_run_id))
     assert text.startswith(f"{broken}: ")
     assert found in text
     assert not db.exists()
@@ -409,7 +429,7 @@ def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, complaint,
     names = [f'"{name}"' if "," in name else name for name in fields if fields[name] is not None]
     (tmp_path / "own.csv").write_text(",".join(names) + "\n" + ",".join(v for v in fields.values() if v is not None))
     db = tmp_path / "results.db"
-    assert found in complaint(lambda: import_files(db, [tmp_path / "own.csv"], finder(registry)))
+    assert found in complaint(lambda: import_files(db, [tmp_path / "own.csv"], finder(registry), new_run_id))
     assert not db.exists()
 
 
@@ -420,7 +440,9 @@ def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, complaint,
 def test_a_csv_that_was_cut_short_is_refused(tmp_path, complaint, registry, tail, found):
     text = ",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n" + tail
     (tmp_path / "own.csv").write_text(text)
-    assert found in complaint(lambda: import_files(tmp_path / "r.db", [tmp_path / "own.csv"], finder(registry)))
+    assert found in complaint(
+        lambda: import_files(tmp_path / "r.db", [tmp_path / "own.csv"], finder(registry), new_run_id)
+    )
 
 
 def test_a_blank_line_at_the_end_of_a_csv_is_no_row(tmp_path, imported):
@@ -429,12 +451,13 @@ def test_a_blank_line_at_the_end_of_a_csv_is_no_row(tmp_path, imported):
     assert len(rows) == 1
 
 
-def test_a_write_that_fails_half_way_leaves_the_store_as_it_was(tmp_path, registry):
+def test_a_write_that_fails_half_way_leaves_the_store_as_it_was(tmp_path, registry, complaint):
     store = Store(tmp_path / "results.db")
     refuse = "CREATE TRIGGER full BEFORE INSERT ON result WHEN NEW.device = 'cuda' BEGIN SELECT RAISE(ABORT, 'no'); END"
     store._db.execute(refuse)
-    with pytest.raises(sqlite3.IntegrityError):
-        import_files(tmp_path / "results.db", [FOREIGN, NVBENCH], finder(registry))
+    files = [FOREIGN, NVBENCH]
+    line = complaint(lambda: import_files(tmp_path / "results.db", files, finder(registry), new_run_id))
+    assert line == f"{tmp_path / 'results.db'}: cannot be written: no; nothing was imported"
     assert store.run_ids() == []
     store.close()
 

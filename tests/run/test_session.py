@@ -1,6 +1,7 @@
 """A run: jobs to the worker, rows to the store."""
 
 import signal
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from bench.record.store import Store, default_store
 from bench.run import session as sessions
 from bench.run.job import run_job
 from bench.run.pool import Workers
-from bench.run.session import Session, plan_of, run_passes, run_suites
+from bench.run.session import Session, new_run_id, plan_of, run_passes, run_suites
 from kernelmark import Unsupported, kernel
 
 SMALL = "copy/m3n5/f32"
@@ -124,6 +125,14 @@ def test_samples_are_kept_and_the_row_is_made_of_them(measured, store):
     assert len(samples) == r.samples >= 6
     assert min(samples) == r.time_s_min <= r.time_s_median <= max(samples)
     assert r.time_s_ci95_low <= r.time_s_median <= r.time_s_ci95_high
+
+
+def test_runs_that_begin_in_the_same_second_have_different_ids_that_sort_by_their_time():
+    first, later = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)
+    one, other = new_run_id(first), new_run_id(first)
+    assert one != other
+    assert one.startswith("20260102-030405-")
+    assert max(one, other) < new_run_id(later)
 
 
 def test_contenders_have_a_speedup_over_the_baseline_with_an_interval(measured):

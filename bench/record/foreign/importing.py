@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-import secrets
 import shlex
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +16,8 @@ from bench.record.foreign.node import Node
 from bench.record.foreign.source import FindProblem, Source
 from bench.record.store import Run, Store
 
+#: What makes the id of a run that begins at this time.
+NewRunId = Callable[[datetime], str]
 EXPECTED = f"expected {pytest_benchmark.KIND}, {nvbench.KIND} or {own_csv.KIND}"
 
 
@@ -36,7 +37,7 @@ class Batch(Store):
     def _writing(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             raise UsageError(f"{self.path}: cannot be written: {error}; nothing was imported") from None
 
     def commit(self) -> None:
@@ -45,14 +46,14 @@ class Batch(Store):
             self._db.commit()
 
 
-def import_files(db: Path, paths: Sequence[Path], find: FindProblem) -> list[Imported]:
+def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id: NewRunId) -> list[Imported]:
     """Every file becomes a run, one a device; all of them or none. Raises UsageError."""
     files = [(path, data := _bytes(path), read(path, data, find)) for path in paths]
     store = Batch(db)
     try:
         known = _digests(store)
         imported = [
-            _add(store, path, hashlib.sha256(data).hexdigest(), source, known)
+            _add(store, path, hashlib.sha256(data).hexdigest(), source, known, new_run_id)
             for path, data, sources in files
             for source in sources
         ]
@@ -122,9 +123,11 @@ def _digests(store: Store) -> dict[str, str]:
     return {plan["imported"]["sha256"]: run_id for run_id, plan in plans.items() if "imported" in plan}
 
 
-def _add(store: Store, path: Path, digest: str, source: Source, known: dict[str, str]) -> Imported:
+def _add(
+    store: Store, path: Path, digest: str, source: Source, known: dict[str, str], new_run_id: NewRunId
+) -> Imported:
     now = datetime.now(UTC)
-    run_id = _free_id(store, now)
+    run_id = new_run_id(now)
     plan: dict[str, Any] = {"devices": [], "imported": {"file": path.name, "format": source.kind, "sha256": digest}}
     run = Run(
         run_id=run_id,
@@ -142,11 +145,3 @@ def _add(store: Store, path: Path, digest: str, source: Source, known: dict[str,
         store.add(row.result, row.dims, row.samples, None, row.parts)
     store.finish(run_id, now.isoformat(timespec="seconds"))
     return Imported(run_id, path, len(source.rows), known.get(digest, ""))
-
-
-def _free_id(store: Store, now: datetime) -> str:
-    """Many files may be imported within a second, and two bytes repeat themselves."""
-    taken = set(store.run_ids())
-    while (run_id := f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}") in taken:
-        pass
-    return run_id
