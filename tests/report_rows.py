@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from bench.measure.ceiling import Ceiling
 from bench.measure.measurement import Part
-from bench.measure.roofline import Ceiling
 from bench.measure.stats import median_interval
 from bench.record.result import Result, finite
 from bench.record.store import Run, Store

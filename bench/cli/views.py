@@ -26,14 +26,23 @@ RUN = click.argument("run_id", required=False, metavar="[RUN]")
 @click.option(
     "--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which 100 tables of a long run."
 )
+@click.option(
+    "--row", metavar="CASE", help="One row whole, and what accuses it if it is mistrusted; CASE: a part of its name."
+)
 @db_option
-def show(run_id: str | None, by: str, page: int, db: Path | None) -> None:
+def show(run_id: str | None, by: str, page: int, row: str | None, db: Path | None) -> None:
     """The tables of a run; the latest if RUN is left out."""
     from bench.record.store import Store, default_store
     from bench.report.networks import network_table
+    from bench.report.row import row_page
 
     store = Store(db or default_store(), create=False)
     found = store.find_run(run_id)["run_id"]
+    if row is not None:
+        if (by, page) != ("problem", 1):
+            raise UsageError("--row: shows one row, not the tables of --by and --page; take the one or the others")
+        click.echo(f"run {found}\n\n" + "\n\n".join(row_page(store, found, row)))
+        return
     click.echo(f"run {found}")
     if by == "problem":
         print_run(store, found, page)

@@ -171,6 +171,7 @@ class Contender:
         """Mistrust a kernel that spares itself work that it was not seen to do, or does it when nobody looks."""
         try:
             if self.live and self.series and (reason := self.series.spared_work() or self.series.early_return()):
+                self._keep_samples(self.series)
                 self.report.mistrust(reason)
         except (Exception, SystemExit) as error:
             self.fail(error)
@@ -179,17 +180,21 @@ class Contender:
         """Samples and their interval, once both verdicts stand."""
         if not self.live or self.series is None:
             return
-        samples, clock = self.series.samples, self.series.clock
-        self.report.samples, self.report.stopped_by = samples, self.series.stopped_by or "time"
-        self.report.interval = median_interval(samples, self.series.alpha)
-        self.report.interval_scope = WITHIN
-        self.report.parts = [Part(len(samples), self.report.interval.median)]
-        self.report.state |= means(self.series.windows)
-        self.report.repeated, self.report.disturbed = self.series.repeated, disturbance(self.series.windows)
-        if isinstance(clock, CudaClock) and (reason := clock.hidden_work(samples, self.series.batch)):
-            self.report.mistrust(reason)
+        self._keep_samples(self.series)
+        clock = self.series.clock
         if isinstance(clock, CudaClock) and not clock.held:
             self._note("timed without holding the stream: what a launch costs the host may be in it")
+        if isinstance(clock, CudaClock) and (reason := clock.hidden_work(self.series.samples, self.series.batch)):
+            self.report.mistrust(reason)
+
+    def _keep_samples(self, series: Series) -> None:
+        """Fill in what the series has found."""
+        self.report.samples, self.report.stopped_by = series.samples, series.stopped_by or "time"
+        self.report.interval = median_interval(series.samples, series.alpha)
+        self.report.interval_scope = WITHIN
+        self.report.parts = [Part(len(series.samples), self.report.interval.median)]
+        self.report.state |= means(series.windows)
+        self.report.repeated, self.report.disturbed = series.repeated, disturbance(series.windows)
 
     def _note(self, text: str) -> None:
         self.report.disturbed = "; ".join(filter(None, (self.report.disturbed, text)))

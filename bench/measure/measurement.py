@@ -1,7 +1,10 @@
 """What a worker says of one contender: data that crosses to whoever records it."""
 
+import math
+
 import msgspec
 
+from bench.measure.ceiling import Excess
 from bench.measure.stats import Interval, Ratio
 from bench.plan.status import Status
 
@@ -29,6 +32,17 @@ class Part(msgspec.Struct, frozen=True):
     median_s: float
 
 
+class Evidence(msgspec.Struct, frozen=True):
+    """What accuses a kernel that is mistrusted: the samples that it lost, and the ceiling that they surpass, if any.
+
+    interval: None where the samples were too few for one.
+    """
+
+    samples: list[float]
+    interval: Interval | None
+    excess: Excess | None = None
+
+
 class Measurement(msgspec.Struct, kw_only=True):
     """What the worker says of one contender. Times in seconds a call; no samples unless status is `ok`.
 
@@ -45,6 +59,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     and taken again.
     state: readings of the machine during sampling, by column (`clock_mhz`, `temperature_c`, `power_w`, `energy_j`,
     `load`, `steal_pct`).
+    evidence: what accuses it where status is `mistrusted`.
     """
 
     kernel: str
@@ -77,8 +92,12 @@ class Measurement(msgspec.Struct, kw_only=True):
     affinity: str = ""
     repeated: int | None = None
     state: dict[str, float] = {}
+    evidence: Evidence | None = None
 
-    def mistrust(self, reason: str) -> None:
-        """Take the time back: it cannot be what it seems."""
+    def mistrust(self, reason: str, excess: Excess | None = None) -> None:
+        """Take the time back, which cannot be what it seems, and keep it as evidence."""
+        known = self.interval if self.interval and math.isfinite(self.interval.low) else None
+        self.evidence = Evidence(self.samples, known, excess)
         self.status, self.reason = Status.MISTRUSTED, reason
         self.samples, self.parts, self.interval, self.ratio = [], [], None, None
+        self.interval_scope, self.stopped_by, self.disturbed, self.repeated = "", "", "", None

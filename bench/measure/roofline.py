@@ -7,8 +7,7 @@ Nothing is looked up: a ceiling is what the best of our own microbenchmarks (ope
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import msgspec
-
+from bench.measure.ceiling import Ceiling, Excess, Need
 from bench.measure.measurement import Measurement, Roofline
 from bench.plan.modes import Mode
 from bench.plan.operation import Problem
@@ -33,56 +32,11 @@ _ROW_BYTES = 4 * 1024  # of the matrices that bandwidth is measured with
 _SMALLEST = 2**16
 
 
-class Need(NamedTuple):
-    """A ceiling by what measures it: `kind` is a numerics, or `memory`."""
-
-    device: str
-    threads: int
-    kind: str
-    problem: str
-
-
-class Ceiling(msgspec.Struct, frozen=True):
-    """What a machine reached at one time: flop/s or bytes/s with the interval of the median, and in the best sample."""
-
-    device: str
-    threads: int
-    kind: str
-    problem: str
-    kernel: str
-    device_name: str
-    rate: float
-    low: float
-    high: float
-    best: float
-    measured_at: str
-    clock_mhz: float | None = None
-
-    @property
-    def need(self) -> Need:
-        """What it answers."""
-        return Need(self.device, self.threads, self.kind, self.problem)
-
-
 class Bounds(NamedTuple):
     """The ceilings of one row, where they are known."""
 
     compute: Ceiling | None
     memory: Ceiling | None
-
-
-class Excess(NamedTuple):
-    """A ceiling that a row surpasses, and the rate at which it does."""
-
-    ceiling: Ceiling
-    rate: float
-    unit: str
-
-    @property
-    def reason(self) -> str:
-        """`120 GFLOP/s exceed the measured ceiling, 101 GFLOP/s by fma/numba.fma on fma/n4096k4096/f32`."""
-        limit = f"{self.ceiling.best * 1e-9:.4g} {self.unit} by {self.ceiling.kernel} on {self.ceiling.problem}"
-        return f"{self.rate * 1e-9:.4g} {self.unit} exceed the measured ceiling, {limit}"
 
 
 def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int) -> Iterator[Need]:
@@ -162,7 +116,7 @@ def _least_s(measured: Measurement, problem: Problem, bounds: Bounds) -> dict[st
     return least
 
 
-def _executed(measured: Measurement, problem: Problem) -> float:
+def _executed(measured: Measurement, problem: Problem) -> int:
     return problem.flop if measured.executed_flop is None else measured.executed_flop
 
 
@@ -175,9 +129,9 @@ def exceeded(measured: Measurement, problem: Problem, bounds: Bounds, llc_bytes:
         return None
     slowest = measured.interval.high
     if bounds.compute and (rate := _executed(measured, problem) / slowest) > SLACK * bounds.compute.best:
-        return Excess(bounds.compute, rate, "GFLOP/s")
+        return Excess(bounds.compute, _executed(measured, problem), rate)
     if bounds.memory and problem.footprint_bytes >= 4 * llc_bytes:
         rate = problem.traffic_bytes / slowest
         if rate > SLACK * bounds.memory.best:
-            return Excess(bounds.memory, rate, "GB/s")
+            return Excess(bounds.memory, problem.traffic_bytes, rate)
     return None

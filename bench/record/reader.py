@@ -1,29 +1,23 @@
 """The reading half of the store: rows of a run one at a time, whatever their number."""
 
-import array
 import json
 import math
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import groupby, islice
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.measure.measurement import Measurement, Part
-from bench.measure.roofline import Ceiling
+from bench.measure.ceiling import Ceiling
+from bench.measure.measurement import Measurement
 from bench.plan.errors import UsageError
 from bench.plan.status import Status
-from bench.record.result import COLUMNS, Result
-
-_COLUMNS = ", ".join(f'"{name}"' for name in COLUMNS)
-#: The rows of one run stand together, unless another run wrote at the same time: so they are read in the order of the
-#: file. The plus keeps SQLite from going by the index, which would look up every row and sort them all.
-_OF_RUN = "result_id BETWEEN :first AND :last AND +run_id = :run_id"
+from bench.record.case_reader import CaseReader
+from bench.record.query import SELECTED, doubles, result_of
+from bench.record.result import Result
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -62,36 +56,8 @@ class KernelTotal(NamedTuple):
     roofline_pct: float | None
 
 
-class Reader:
+class Reader(CaseReader):
     """Queries over an open store. Raises UsageError where the file cannot be read."""
-
-    path: Path
-    _db: sqlite3.Connection
-
-    def _rows(self, query: str, **values: Any) -> Iterator[Any]:
-        """The rows of a query as plain tuples, one at a time."""
-        try:
-            cursor = self._db.cursor()
-            cursor.row_factory = None
-            yield from cursor.execute(query, values)
-        except sqlite3.DatabaseError as error:
-            raise UsageError(f"{self.path}: cannot be read: {error}; --db names another file") from None
-
-    def _of_run(self, run_id: str, query: str, **values: Any) -> Iterator[Any]:
-        """The rows of a query that says `{of_run}` where it means the rows of this run."""
-        ((first, last),) = self._rows(
-            "SELECT min(result_id), max(result_id) FROM result WHERE run_id = :run_id", run_id=run_id
-        )
-        return self._rows(query.format(of_run=_OF_RUN), run_id=run_id, first=first, last=last, **values)
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Everything that is read meanwhile shows the store as it stands now, though others write to it."""
-        self._db.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self._db.rollback()
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
         """The ceilings of a run, in the order in which they were measured, each with why it does not hold (or "")."""
@@ -127,19 +93,19 @@ class Reader:
     def records(self, run_id: str, samples: bool = False) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], bytes]]:
         """The values of the columns, the dimensions and, if asked for, the samples (doubles) of each row of a run."""
         blob = "sample_blob" if samples else "x''"
-        query = f"SELECT {_COLUMNS}, dims, {blob} FROM result WHERE {{of_run}} ORDER BY result_id"
+        query = f"SELECT {SELECTED}, dims, {blob} FROM result WHERE {{of_run}} ORDER BY result_id"
         for *values, dims, found in self._of_run(run_id, query):
             yield tuple(values), json.loads(dims), found
 
     def results(self, run_id: str) -> Iterator[tuple[Result, dict[str, Any]]]:
         """The rows of a run with their dimensions, in the order in which they were recorded, one at a time."""
-        return ((_result(values), dims) for values, dims, _ in self.records(run_id))
+        return ((result_of(values), dims) for values, dims, _ in self.records(run_id))
 
     def layer_results(self, run_id: str) -> Iterator[Result]:
         """The rows of the problems that are layers of the run's networks."""
         layers = "SELECT problem FROM layer WHERE run_id = :run_id"
-        query = f"SELECT {_COLUMNS} FROM result WHERE {{of_run}} AND problem IN ({layers}) ORDER BY result_id"
-        return map(_result, self._of_run(run_id, query))
+        query = f"SELECT {SELECTED} FROM result WHERE {{of_run}} AND problem IN ({layers}) ORDER BY result_id"
+        return map(result_of, self._of_run(run_id, query))
 
     def groups(self, run_id: str, limit: int = -1, offset: int = 0) -> Iterator[list[Result]]:
         """The rows of a run by problem, mode and isa, whether they stand together or not; in order of appearance."""
@@ -159,8 +125,8 @@ class Reader:
         """The row behind each (group, result_id); sorting those and not the rows takes little memory."""
         while chunk := list(islice(keys, 500)):
             ids = ", ".join(str(result_id) for _, result_id in chunk)
-            query = f"SELECT result_id, {_COLUMNS} FROM result WHERE result_id IN ({ids})"
-            by_id = {result_id: _result(values) for result_id, *values in self._rows(query)}
+            query = f"SELECT result_id, {SELECTED} FROM result WHERE result_id IN ({ids})"
+            by_id = {result_id: result_of(values) for result_id, *values in self._rows(query)}
             yield from ((group, by_id[result_id]) for group, result_id in chunk)
 
     def group_count(self, run_id: str) -> int:
@@ -205,38 +171,6 @@ class Reader:
         query = "SELECT measured FROM pending WHERE run_id = ? AND job = ? ORDER BY process"
         found = self._db.execute(query, (run_id, job))
         return [msgspec.msgpack.decode(blob, type=list[Measurement]) for (blob,) in found]
-
-    def samples(self, run_id: str, case: str) -> list[float]:
-        """The samples of a case, seconds a call, in the order in which they were taken."""
-        return doubles(self._blob("sample_blob", run_id, case)).tolist()
-
-    def by_process(self, run_id: str, case: str) -> list[list[float]]:
-        """The samples of each process that a case was measured in."""
-        samples, groups, start = self.samples(run_id, case), [], 0
-        for part in self.parts(run_id, case):
-            groups.append(samples[start : start + part.samples])
-            start += part.samples
-        return groups if groups and start == len(samples) else [samples]
-
-    def parts(self, run_id: str, case: str) -> list[Part]:
-        """The processes that the samples of a case come from."""
-        values = doubles(self._blob("part_blob", run_id, case))
-        return [Part(int(count), median) for count, median in zip(values[::2], values[1::2], strict=True)]
-
-    def _blob(self, column: str, run_id: str, case: str) -> bytes:
-        query = f'SELECT {column} FROM result WHERE run_id = :run_id AND "case" = :case'
-        return next((blob for (blob,) in self._rows(query, run_id=run_id, case=case)), b"")
-
-
-def doubles(blob: bytes) -> "array.array[float]":
-    """What the store keeps of a list of numbers."""
-    values = array.array("d")
-    values.frombytes(blob)
-    return values
-
-
-def _result(values: Any) -> Result:
-    return Result(**dict(zip(COLUMNS, values, strict=True)))
 
 
 def _total(kernel: str, found: list[tuple[Any, ...]]) -> KernelTotal:

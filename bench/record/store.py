@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from bench.measure.measurement import Measurement, Part
-from bench.measure.roofline import Ceiling
+from bench.measure.ceiling import Ceiling
+from bench.measure.measurement import Evidence, Measurement, Part
 from bench.measure.stats import Ratio
 from bench.plan.errors import UsageError
 from bench.record.reader import Layer as Layer
@@ -153,10 +153,11 @@ class Store(Reader):
         samples: Sequence[float],
         ratio: Ratio | None,
         parts: Sequence[Part] = (),
+        evidence: Evidence | None = None,
     ) -> None:
         """Commit one result with its samples (seconds a call, in the order taken) and its ratio to the baseline.
 
-        parts: the processes that the samples come from.
+        parts: the processes that the samples come from. evidence: what accuses a result that is mistrusted.
         """
         values = {"run_id": result.run_id, "case": result.case, **{c: getattr(result, c) for c in COLUMNS}}
         blobs = {
@@ -170,6 +171,9 @@ class Store(Reader):
         marks = ", ".join("?" * len(values))
         with self._writing():
             cursor = self._db.execute(f"INSERT INTO result ({names}) VALUES ({marks})", tuple(values.values()))
+            if evidence:
+                found = msgspec.json.encode(evidence).decode()
+                self._db.execute("INSERT INTO evidence VALUES (?, ?)", (cursor.lastrowid, found))
             if ratio:
                 self._db.execute(
                     "INSERT INTO ratio VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -10,7 +10,7 @@ from typing import IO, Any
 import msgspec
 
 from bench.plan.errors import UsageError
-from bench.record.reader import doubles
+from bench.record.query import doubles
 from bench.record.result import COLUMNS
 from bench.record.store import Store
 from bench.report.latex import write_latex

@@ -10,7 +10,7 @@ from typing import IO, Any, get_type_hints
 import msgspec
 
 from bench.plan.errors import UsageError
-from bench.record.reader import doubles
+from bench.record.query import doubles
 from bench.record.result import COLUMNS, Result
 from bench.record.store import Store
 from bench.report.export import writing

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tabulate import tabulate
 
+from bench.measure.ceiling import Ceiling
 from bench.measure.measurement import WITHIN
-from bench.measure.roofline import Ceiling
 from bench.plan.status import Status
 from bench.record.reader import KernelTotal
 from bench.record.result import Result

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from bench.measure.ceiling import Ceiling, Excess, Need
 from bench.measure.devices import get_device
 from bench.measure.measurement import Measurement
-from bench.measure.roofline import SLACK, Bounds, Ceiling, Excess, Need, ceiling, exceeded, needs, place
+from bench.measure.roofline import SLACK, Bounds, ceiling, exceeded, needs, place
 from bench.measure.timing import now
 from bench.plan.case import Budget, Job, WorkerKey
 from bench.plan.modes import Mode
@@ -58,7 +59,7 @@ class Ceilings:
                 self._known[need] = self._known[need]._replace(found=None)
                 self._doubt(excess.ceiling, f"{row.kernel} on {problem.id}: {excess.reason}")
             else:
-                row.mistrust(excess.reason)
+                row.mistrust(excess.reason, excess)
         for row in timed:
             found = place(row, problem, self._bounds(job, problem, row)) if row.status == Status.OK else None
             row.roofline = found if found and found.roofline_pct <= 100 * SLACK else None

@@ -120,6 +120,7 @@ RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "affinity": _first,
     "repeated": _sum,
     "state": _means,
+    "evidence": _nothing,
 }
 #: The fields that follow from several others.
 DERIVED: Mapping[str, Callable[[Sequence[Measurement]], Any]] = {

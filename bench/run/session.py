@@ -124,7 +124,7 @@ class Session:
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if not self._store.has(self.run_id, result.case):
                 kept = (measured.samples, measured.parts) if result.samples else ([], [])
-                self._store.add(result, problem.dims(), kept[0], measured.ratio, kept[1])
+                self._store.add(result, problem.dims(), kept[0], measured.ratio, kept[1], measured.evidence)
                 self.tally[result.status] += 1
             rows.append((result, measured))
         self._store.forget(self.run_id, number)

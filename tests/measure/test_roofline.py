@@ -3,8 +3,9 @@
 import pytest
 from msgspec import structs
 
+from bench.measure.ceiling import Ceiling
 from bench.measure.measurement import Measurement
-from bench.measure.roofline import COMPUTE, Bounds, Ceiling, ceiling, exceeded, level_bytes, needs, place
+from bench.measure.roofline import COMPUTE, Bounds, ceiling, exceeded, level_bytes, needs, place
 from bench.measure.stats import Interval
 from bench.plan.modes import Mode
 

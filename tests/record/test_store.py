@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.measure.measurement import Part
-from bench.measure.roofline import Ceiling
-from bench.measure.stats import Ratio
+from bench.measure.ceiling import Ceiling, Excess
+from bench.measure.measurement import Evidence, Part
+from bench.measure.stats import Interval, Ratio
 from bench.plan.errors import UsageError
-from bench.record.reader import doubles
+from bench.record.query import doubles
 from bench.record.result import Result
 from bench.record.store import Layer, Run, Store
 
@@ -60,6 +60,29 @@ def test_a_ratio_is_kept_beside_its_result(begun):
     with sqlite3.connect(begun.path) as db:
         found = db.execute('SELECT "case", ratio.* FROM ratio JOIN result USING (result_id)').fetchall()
     assert [(f[0], *f[2:]) for f in found] == [(row.case, "gemm/numpy.matmul", 2.0, 1.5, None, "paired", 1.9)]
+
+
+def test_what_accuses_a_row_is_kept_beside_it(begun):
+    limit = Ceiling("cpu", 2, "fp32", "fma/n1k1/f32", "fma/a.b", "d", 2.0, 1.0, 3.0, 4.0, "t1")
+    evidence = Evidence([3e-9, 1 / 3], Interval(0.1, 3e-9, 1 / 3), Excess(limit, 10**15, 1e16))
+    begun.add(result(status="mistrusted"), {}, [], None, evidence=evidence)
+    begun.add(result(kernel="gemm/a.seen", status="mistrusted"), {}, [], None, evidence=Evidence([1.0], None))
+    begun.add(result(kernel="gemm/a.good"), {}, [1.0], None)
+    assert begun.evidence("r1", result().case) == evidence
+    assert begun.evidence("r1", result(kernel="gemm/a.seen").case) == Evidence([1.0], None)
+    assert begun.evidence("r1", result(kernel="gemm/a.good").case) is None
+    assert begun.samples("r1", result().case) == []
+
+
+def test_a_case_is_found_by_a_part_of_its_name_and_by_the_whole_though_others_contain_it(begun):
+    for kernel, threads in (("gemm/a.b", 1), ("gemm/a.b", 12), ("gemm/a.c", 1)):
+        begun.add(result(kernel=kernel, threads=threads), {"m": threads}, [], None)
+    assert begun.find_cases("r1", "a.c", 9) == ["gemm/a.c gemm/m8n8k8/f32/NT cold t1"]
+    assert begun.find_cases("r1", result().case, 9) == [result().case]
+    assert len(begun.find_cases("r1", "a.b", 9)) == 2
+    assert len(begun.find_cases("r1", "gemm", 2)) == 2
+    assert begun.find_cases("r2", "a.c", 9) == begun.find_cases("r1", "%", 9) == []
+    assert begun.result("r1", result(threads=12).case) == (result(threads=12), {"m": 12})
 
 
 @pytest.mark.parametrize("change", [{"threads": 2}, {"isa": "avx2"}, {"mode": "hot"}, {"kernel": "gemm/a.c"}])

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from bench.measure.roofline import Ceiling
+from bench.measure.ceiling import Ceiling
 from bench.plan.status import Status
 from bench.record.reader import KernelTotal
 from bench.record.result import Result

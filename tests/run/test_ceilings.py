@@ -73,6 +73,10 @@ def test_one_kernel_above_a_ceiling_that_was_measured_again_is_mistrusted_and_lo
     base, cheat = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 2e11)
     assert (cheat.status, cheat.samples, cheat.interval, cheat.roofline) == ("mistrusted", [], None, None)
     assert cheat.reason.startswith("200 GFLOP/s exceed the measured ceiling, 100 GFLOP/s by fma/")
+    assert (cheat.evidence.samples, cheat.evidence.interval.median) == ([2**31 / 2e11] * 6, 2**31 / 2e11)
+    assert (cheat.evidence.excess.declared, cheat.evidence.excess.rate) == (2**31, pytest.approx(2e11))
+    assert cheat.evidence.excess.ceiling == lab.kept[-1]
+    assert base.evidence is None
     assert base.status == "ok"
     assert len(lab.jobs) == 3
     assert lab.doubts == []
@@ -141,7 +145,7 @@ def test_without_ceilings_nothing_else_is_measured(registry, store):
 
 def test_a_microbenchmark_is_not_accused_by_itself(lab, registry):
     job = Job(("fma/n98304k8192/f32",), ("fma/numba.fma",), Mode.HOT, (), 0, Budget(), 1)
-    row = timed("fma/numba.fma", registry.problem(job.problem).flop / 2e11)
+    row = timed("fma/numba.fma", registry.problem(job.problems[0]).flop / 2e11)
     lab.ceilings.apply(job, [row])
     assert row.status == "ok"
     assert lab.doubts == []

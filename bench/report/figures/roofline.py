@@ -7,7 +7,8 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.measure.roofline import UNITS, Ceiling
+from bench.measure.ceiling import Ceiling
+from bench.measure.roofline import UNITS
 from bench.record.result import Result
 from bench.report.figures.plan import Figure, Kind, file_name, kind
 from bench.report.figures.style import Label, Look, label_right, log_ticks, panel
