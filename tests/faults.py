@@ -133,4 +133,5 @@ for _name, _at in (("set_up", None), ("verification", VERIFICATION), ("sampling"
     declare(f"segv_in_{_name}", segv, _at)
 declare("exits", lambda: os._exit(3))
 declare("prints", lambda: print("what a kernel prints", flush=True))
+declare("tells", lambda: tell(os.getpid()))
 declare("honest", lambda: None)

@@ -53,7 +53,8 @@ def _measure(
     from bench.report.export import check_writable, write_file
     from bench.run.asked import plan_asked
     from bench.run.pool import Workers
-    from bench.run.session import Session, plan_of
+    from bench.run.resume import plan_of
+    from bench.run.session import Session
 
     if not suites and resume is None:
         raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")

@@ -23,7 +23,6 @@ from bench.measure.measurement import Measurement
 from bench.measure.timing import now
 from bench.plan.case import Plan, PlannedJob, case_of, jobs
 from bench.plan.discovery import discover
-from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.plan.status import AGAINST, Status
 from bench.plan.suites import Suite
@@ -32,6 +31,7 @@ from bench.record.store import Layer, Run, Store
 from bench.run.ceilings import Ceilings
 from bench.run.passes import merge
 from bench.run.pool import Execute
+from bench.run.resume import taken_up
 
 Notify = Callable[[Result], None]
 Progress = Callable[[str], None]
@@ -55,15 +55,6 @@ def git_commit() -> str:
         return f"kernelmark {bench.__version__}"
 
 
-def plan_of(store: Store, run_id: str) -> Plan:
-    """What a run was asked for. Raises UsageError for a run that cannot be taken up."""
-    found = store.run(run_id)
-    plan = msgspec.convert(found.plan, Plan)
-    if not plan.suites:
-        raise UsageError(f"--resume {found.run_id}: the run does not say its suites; name them")
-    return plan
-
-
 class Session:
     """One run in one store: begun once, or taken up again, then fed with jobs."""
 
@@ -76,7 +67,7 @@ class Session:
         if resume is None:
             store.begin(run)
         else:
-            run = _taken_up(store, resume, run)
+            run = taken_up(store, resume, run)
             self.tally.update(store.statuses(run.run_id))
         self.run_id = run.run_id
         self._ceilings: Ceilings | None = None
@@ -180,36 +171,6 @@ def _run_of(suites: list[Suite], plan: Plan) -> Run:
         git_commit=git_commit(),
         plan={**msgspec.to_builtins(plan), "suite_digests": [suite.digest for suite in suites]},
     )
-
-
-def _taken_up(store: Store, run_id: str, now: Run) -> Run:
-    """The run of this id, if going on with it would measure the same thing in the same place. Raises UsageError."""
-    before = store.run(run_id)
-    found = [
-        *_differences("machine", before.machine, now.machine),
-        *_differences("environment", before.environment, now.environment),
-        *_differences("commit", before.git_commit, now.git_commit),
-        *_differences("suites", list(before.suites), list(now.suites)),
-        *_differences("plan", before.plan, now.plan),
-    ]
-    if found:
-        what = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
-        raise UsageError(f"--resume {before.run_id}: {what}; a run goes on only as it began: start a new one")
-    return before
-
-
-def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
-    """`machine.cpus was 2 and is 4`, for each leaf that differs."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted({*before, *now}):
-            yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
-    elif (was := _as_stored(before)) != (found := _as_stored(now)):
-        yield f"{name} was {was} and is {found}"
-
-
-def _as_stored(value: Any) -> Any:
-    """What the store gives back: lists for tuples."""
-    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def run_suites(

@@ -7,6 +7,7 @@ out as nvbench's printer does it (nvbench/json_printer.cu); its numbers are made
 import array
 import io
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -454,7 +455,8 @@ def test_a_blank_line_at_the_end_of_a_csv_is_no_row(tmp_path, imported):
 def test_a_write_that_fails_half_way_leaves_the_store_as_it_was(tmp_path, registry, complaint):
     store = Store(tmp_path / "results.db")
     refuse = "CREATE TRIGGER full BEFORE INSERT ON result WHEN NEW.device = 'cuda' BEGIN SELECT RAISE(ABORT, 'no'); END"
-    store._db.execute(refuse)
+    with sqlite3.connect(store.path) as db:
+        db.execute(refuse)
     files = [FOREIGN, NVBENCH]
     line = complaint(lambda: import_files(tmp_path / "results.db", files, finder(registry), new_run_id))
     assert line == f"{tmp_path / 'results.db'}: cannot be written: no; nothing was imported"

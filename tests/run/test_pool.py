@@ -1,5 +1,6 @@
 """Kernels that take their process along, in real processes: each costs one row."""
 
+import os
 import re
 import signal
 import subprocess
@@ -134,11 +135,10 @@ def test_a_job_is_not_blamed_for_what_an_earlier_one_left_behind(measure: Measur
     assert ALONE not in victim.disturbed
 
 
-def test_a_worker_that_was_killed_while_it_waited_harms_no_job(measure: Measure, workers: Workers) -> None:
-    measure("honest")
-    (worker,) = workers._waiting.values()
-    worker._process.kill()
-    wait_for(lambda: gone(worker._process.pid))
+def test_a_worker_that_was_killed_while_it_waited_harms_no_job(measure: Measure, told: Path) -> None:
+    measure("tells")
+    os.kill(worker := int(told.read_text()), signal.SIGKILL)
+    wait_for(lambda: gone(worker))
     first, second = measure("honest", "prints")
     assert (first.status, second.status) == ("ok", "ok")
     assert ALONE not in second.disturbed

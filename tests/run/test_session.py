@@ -18,7 +18,8 @@ from bench.record.store import Store, default_store
 from bench.run import session as sessions
 from bench.run.job import run_job
 from bench.run.pool import Workers
-from bench.run.session import Session, new_run_id, plan_of, run_passes, run_suites
+from bench.run.resume import plan_of
+from bench.run.session import Session, new_run_id, run_passes, run_suites
 from kernelmark import Unsupported, kernel
 
 SMALL = "copy/m3n5/f32"
@@ -350,10 +351,11 @@ def test_a_run_that_is_left_between_passes_goes_on_with_what_its_processes_have_
 
 
 def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
-    clock = iter([10.0, 10.5, 11.5])
+    clock = iter([10.0, 10.5, 11.5, 12.2, 12.2])
     slept, said = [], []
     monkeypatch.setattr(sessions, "now", clock.__next__)
     monkeypatch.setattr(sessions.time, "sleep", slept.append)
-    sessions._wait(11.2, said.append, lambda: False)
+    plan = Plan(("cpu",), processes=2, spread_s=2.2)
+    run_passes(None, list, None, plan, lambda row: None, said.append, lambda: False)
     assert slept == [1.0, pytest.approx(0.7)]
-    assert said[0] == "the next process starts in 1 s"
+    assert said == ["the next process starts in 2 s", "the next process starts in 1 s"]

@@ -1,0 +1,49 @@
+"""Taking a run up again: only as it began, with the same plan on the same machine."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from bench.plan.case import Plan
+from bench.plan.errors import UsageError
+from bench.record.store import Run, Store
+
+
+def plan_of(store: Store, run_id: str) -> Plan:
+    """What a run was asked for. Raises UsageError for a run that cannot be taken up."""
+    found = store.run(run_id)
+    plan = msgspec.convert(found.plan, Plan)
+    if not plan.suites:
+        raise UsageError(f"--resume {found.run_id}: the run does not say its suites; name them")
+    return plan
+
+
+def taken_up(store: Store, run_id: str, now: Run) -> Run:
+    """The run of this id, if going on with it would measure the same thing in the same place. Raises UsageError."""
+    before = store.run(run_id)
+    found = [
+        *_differences("machine", before.machine, now.machine),
+        *_differences("environment", before.environment, now.environment),
+        *_differences("commit", before.git_commit, now.git_commit),
+        *_differences("suites", list(before.suites), list(now.suites)),
+        *_differences("plan", before.plan, now.plan),
+    ]
+    if found:
+        what = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+        raise UsageError(f"--resume {before.run_id}: {what}; a run goes on only as it began: start a new one")
+    return before
+
+
+def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
+    """`machine.cpus was 2 and is 4`, for each leaf that differs."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted({*before, *now}):
+            yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
+    elif (was := _as_stored(before)) != (found := _as_stored(now)):
+        yield f"{name} was {was} and is {found}"
+
+
+def _as_stored(value: Any) -> Any:
+    """What the store gives back: lists for tuples."""
+    return msgspec.json.decode(msgspec.json.encode(value))
