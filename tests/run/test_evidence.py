@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from bench.plan.case import Budget, Job
 from bench.plan.modes import Mode
 from bench.record.store import Store
@@ -20,6 +22,7 @@ def overstated(problem, x):
     return lambda: np.matmul(x.a, x.b.T, out=x.c)
 """
 GEMM = "gemm/m96n96k96/f32/NT"
+pytestmark = pytest.mark.usefixtures("registry")  # which forgets the plug-ins that are loaded into this process
 
 
 def table(text: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from bench.run.job import run_job
 
 ADVERSARIES = str(Path(__file__).parents[1].joinpath("adversaries.py"))
 QUICK = Budget(max_time_s=0.02)
+pytestmark = pytest.mark.usefixtures("registry")  # which forgets the plug-ins that are loaded into this process
 
 
 def _run(problem: str, *kernels: str, mode: Mode = Mode.HOT, threads: int = 1) -> list[Measurement]:

@@ -16,6 +16,7 @@ import pytest
 from bench.plan.suites import find_suite
 from bench.record.store import Store
 from bench.run import session as sessions
+from bench.run.resume import plan_of
 
 FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
 KERNELS = ("copy/numpy.copyto", "copy/bad.honest")
@@ -197,7 +198,7 @@ def test_another_machine_is_named_by_what_differs(finished, registry, monkeypatc
     folder, run_id, _ = finished
     monkeypatch.chdir(folder)
     store = Store(folder / "r.db", create=False)
-    plan = sessions.plan_of(store, run_id)
+    plan = plan_of(store, run_id)
     suites = [find_suite(name, registry) for name in plan.suites]
     elsewhere = {**store.run(run_id).machine, "cpus": 1234, "gpu": "another"}
     monkeypatch.setattr(sessions, "machine", lambda: elsewhere)
