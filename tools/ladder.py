@@ -44,11 +44,11 @@ ARCHS = ("sm_80", "sm_90a")
 HEADERS = ("kernel", "idea", "threads", "registers", "shared", "blocks/SM", "occupancy")
 INTRODUCTION = """# The ladder
 
-Each rung is one idea in one file below `cuda/`, whose head tells who owns which tile, what must hold of the inputs and
-what limits it. `make ladder` writes this page. Resources are those that `kernelmark inspect` gives for the tile which
-problems of 4096 a side get (convolution: 32 images of VGG's conv3 where it fits), of the launch with the most
-registers, sm_80 / sm_90a where they differ: threads and bytes of shared memory a block, registers a thread, theoretical
-occupancy."""
+Each kernel is one idea in one file below `cuda/`. The comment at the top of the file gives the owner of each tile, the
+preconditions, and what limits the kernel. `make ladder` writes this page. The resources are those that `kernelmark
+inspect` reports for the launch with the most registers: threads and bytes of shared memory per block, registers per
+thread, and theoretical occupancy, for sm_80 / sm_90a where they differ. The tile is the one that is chosen for problems of
+4096 in each dimension (for convolution, 32 images of VGG's conv3 if the kernel supports it)."""
 LARGE = 4096
 
 
@@ -68,7 +68,7 @@ def page(registry: Registry) -> str:
         parts += [f"## {title}", tabulate(rows, HEADERS, tablefmt="github", disable_numparse=True)]
         parts += _rates({kernel.id for kernel in kernels}, reports)
     if not reports:
-        parts.append("Rates stand here once `make gpu` has published a report in `reports/`; there is none yet.")
+        parts.append("Rates will be listed here once `make gpu` has published a report in `reports/`; there is none yet.")
     return "\n\n".join(parts) + "\n"
 
 
