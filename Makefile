@@ -34,6 +34,7 @@ lint: .venv/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/sizes.py
+	$(BIN)/python tools/prose.py
 
 bars: .venv/.installed
 	$(BIN)/python tools/bars.py

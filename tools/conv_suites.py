@@ -31,8 +31,7 @@ def network(title: str, source: str, notes: str, **nets: Callable[[], Iterator[L
 
 
 _NOTES = """The layers of one image, forward (fprop; NT for fully connected ones) and backward: the gradients of the
-weights (wgrad; TN) and of the data (dgrad; NN), which nobody wants of the image itself. Counts: how many layers are
-alike."""
+weights (wgrad; TN) and of the data (dgrad; NN), except of the image itself. Counts: how many layers are alike."""
 
 
 def _sweeps(layers: list[Layer], name: str) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 Writes `reports/<device>-<date>/` with results.csv, environment.json, tables.md, claims.csv and claims.md (verdicts from
 these rows), cudnn.md and bars.md. Rows come from three processes, as many as fit into the minutes. The bars are
-measured in as many fresh processes as fit into the eight minutes. Exit status 1 where a verdict went against a kernel,
-2 where there is no GPU.
+measured in as many fresh processes as fit into the eight minutes. The exit status is 1 if a check failed, and
+2 if there is no GPU.
 """
 
 import json

@@ -37,7 +37,7 @@ class Bar(NamedTuple):
     rival: str
     least: float
     rival_problem: str = ""
-    errors: float | None = None  # the error may be so many times the rival's
+    errors: float | None = None  # the error may be this many times the rival's
     rivals: tuple[str, ...] = ()  # others beside `rival`, of which the fastest counts
 
 

@@ -21,7 +21,7 @@ from bench.tune.inspect import InspectRow, inspect_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ladder.md"
-#: The rungs from plain to fast; kernels that stand in none are put behind the last of their operation.
+#: The rungs from plain to fast; kernels that are in none are listed as "Others".
 LADDERS = {
     "GEMM in FP32": (
         "gemm",
@@ -47,8 +47,8 @@ INTRODUCTION = """# The ladder
 Each kernel is one idea in one file below `cuda/`. The comment at the top of the file gives the owner of each tile, the
 preconditions, and what limits the kernel. `make ladder` writes this page. The resources are those that `kernelmark
 inspect` reports for the launch with the most registers: threads and bytes of shared memory per block, registers per
-thread, and theoretical occupancy, for sm_80 / sm_90a where they differ. The tile is the one that is chosen for problems of
-4096 in each dimension (for convolution, 32 images of VGG's conv3 if the kernel supports it)."""
+thread, and theoretical occupancy, for sm_80 / sm_90a where they differ. The tile is the one that is chosen for
+problems of 4096 in each dimension (for convolution, 32 images of VGG's conv3 if the kernel supports it)."""
 LARGE = 4096
 
 
@@ -68,7 +68,7 @@ def page(registry: Registry) -> str:
         parts += [f"## {title}", tabulate(rows, HEADERS, tablefmt="github", disable_numparse=True)]
         parts += _rates({kernel.id for kernel in kernels}, reports)
     if not reports:
-        parts.append("Rates will be listed here once `make gpu` has published a report in `reports/`; there is none yet.")
+        parts.append("Rates follow once `make gpu` has published a report in `reports/`; there is none yet.")
     return "\n\n".join(parts) + "\n"
 
 

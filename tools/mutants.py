@@ -1,4 +1,4 @@
-"""Proves the emulated tests: makes one mistake at a time in every .cu and .cuh and shows which of them nobody notices.
+"""Prove the emulated tests: make one mistake at a time in every .cu and .cuh, and print those that no test detects.
 
     python tools/mutants.py [PART OF A PATH ...]
 
@@ -29,7 +29,7 @@ def main(parts: list[str]) -> int:
         print(reason, file=sys.stderr)
         return 2
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as cache:  # thousands of programs that nobody will ask for again
+    with tempfile.TemporaryDirectory() as cache:  # thousands of programs that are used once
         os.environ["XDG_CACHE_HOME"] = cache
         found = [fate for file in _files(parts) for fate in _run(file)]
     survivors = [fate for fate in found if fate.complaint is None]

@@ -37,7 +37,7 @@ def alexnet() -> Iterator[Layer]:
 
 
 def vgg16(side: int = 224, hidden: int = 4096, classes: int = 1000) -> Iterator[Layer]:
-    """Five blocks of 3x3 convolutions; the side is halved behind each."""
+    """Five blocks of 3x3 convolutions; the side is halved after each."""
     c = 3
     for k, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
         for _ in range(count):
@@ -133,6 +133,6 @@ def cifar10_vgg() -> Iterator[Layer]:
 
 
 def cifar10_quick() -> Iterator[Layer]:
-    """Caffe's cifar10_quick: three 5x5 convolutions, each with pooling behind it."""
+    """Caffe's cifar10_quick: three 5x5 convolutions, each followed by pooling."""
     yield from (Conv(3, 32, 32, 5, 5, 2), Conv(32, 16, 32, 5, 5, 2), Conv(32, 8, 64, 5, 5, 2))
     yield from (Dense(1024, 64), Dense(64, 10))

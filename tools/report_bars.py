@@ -43,7 +43,7 @@ def report_bars() -> Iterator[tuple[str, str, bool]]:
 
 
 def reported(folder: Path, count: int) -> tuple[Took, Path]:
-    """What a report of so many rows took, and its page."""
+    """Return what a report of `count` rows took, and its page."""
     from bench.record.store import Store
 
     store = Store(folder / f"{count}.db")

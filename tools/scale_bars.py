@@ -44,7 +44,7 @@ def measured(db: Path, words: tuple[str, ...]) -> Took:
 
 
 def filled(folder: Path, count: int) -> Path:
-    """A store with the runs `base` and `new` of so many rows, in one transaction."""
+    """Fill a store with the runs `base` and `new` of `count` rows each, in one transaction."""
     from bench.record.store import Run, Store
 
     path = folder / f"{count}.db"

@@ -59,7 +59,7 @@ def throughput_bars() -> Iterator[tuple[str, str, bool]]:
 
 
 def measured(cases: int, settled: int) -> Found:
-    """A run of so many cases, looked at after the first `settled` ones."""
+    """Return what a run of `cases` cases took; memory is read after the first `settled` ones and at the end."""
     from bench.plan.case import Plan
     from bench.plan.discovery import discover
     from bench.plan.status import Status
@@ -86,13 +86,13 @@ def measured(cases: int, settled: int) -> Found:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of the workers that have ended."""
+    """Return the CPU time of this process and of the workers that have ended."""
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 class Watch:
-    """Looks at the memory once so many rows are there."""
+    """Reads the memory once `at` rows are there."""
 
     def __init__(self, at: int) -> None:
         self._left = at
@@ -105,7 +105,7 @@ class Watch:
 
 
 def peaks() -> Peaks:
-    """Of this process and of its child, the worker, as the system has kept them."""
+    """Return the peak memory of this process and of its child, the worker, as the system recorded it."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     (worker,) = (int(pid) for pid in children if b"bench.run.worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
     return Peaks(peak(os.getpid()), peak(worker))
@@ -118,7 +118,7 @@ def peak(pid: int) -> float:
 
 
 def main(bars: Callable[[], Iterator[tuple[str, str, bool]]] = throughput_bars) -> None:
-    """These bars alone. Exit status 1 where one is missed."""
+    """Print these bars alone; the exit status is 1 if one is missed."""
     found = list(bars())
     for promise, text, holds in found:
         print("holds " if holds else "MISSED", f"{promise}: {text}")
