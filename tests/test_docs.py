@@ -2,10 +2,8 @@
 
 import os
 import re
-import shlex
 import tomllib
 import typing
-from pathlib import Path
 
 import pytest
 
@@ -15,74 +13,7 @@ from bench.plan.discovery import discover
 from bench.plan.modes import TIMED, Mode
 from bench.plan.status import AGAINST, Status
 from bench.record.result import COLUMNS
-
-ROOT = Path(__file__).resolve().parents[1]
-DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-
-#: Stands for every suite that a page names, so that its commands take seconds.
-SMALL = """title = "Small"
-
-[[sweep]]
-op = "gemm"
-dtype = ["f32"]
-layout = ["NT"]
-points = [[33, 31, 17]]
-
-[[sweep]]
-op = "conv"
-dtype = ["f32"]
-layout = ["nchw"]
-direction = ["fprop"]
-part = "forward"
-points = [[1, 3, 9, 9, 4, 3, 3], [1, 3, 9, 9, 4, 1, 1]]
-along = "r"
-"""
-#: A kernel or two of each operation, so that no page waits for all of them.
-FEW = "".join(
-    f" --kernels '*/{name}'"
-    for name in ("numpy.matmul", "openblas.tnn", "mine.*", "scipy.pocketfft", "numpy.out", "openblas.imatcopy", "cpu.*")
-).strip()
-#: What is run in place of a command that would take minutes, or that promises what noise can break.
-REPLACED = {
-    "python -m pytest tests/emulator": "python -m pytest tests/emulator/test_block.py",
-    "python -m pytest tests/emulator -k tiled.cu": "python -m pytest tests/emulator/test_kernels.py "
-    "-k tiled.cu --collect-only -q",
-    "pytest --benchmark-only --benchmark-compare --benchmark-compare-fail=median:5%": "pytest --benchmark-only "
-    "--benchmark-compare --benchmark-compare-fail=median:1000000%",
-    "kernelmark run question.toml --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
-    "kernelmark run seed --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
-    "kernelmark run --resume RUN": "kernelmark run --help",
-    "kernelmark compare BASE NEW --fail-slower 2%": "kernelmark compare --help",
-    "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
-}
-#: Options that a command is run with besides, unless it has them, by how it begins.
-BESIDES = {
-    "kernelmark run": ("--max-time 0.01", "--no-ceilings", FEW),
-    "kernelmark verify": (FEW,),
-    "kernelmark inspect": ("--kernels gemm/cuda.tiled",),
-    "kernelmark watch": ("--once",),
-    "kernelmark selftest": ("--help",),
-    "kernelmark claims": ("--help",),
-    "pytest": ("--km-suite small.toml", "--km-kernels '*/numpy.matmul'", "--km-max-time 0.01", "--km-no-ceilings"),
-}
-COMMAND = re.compile(r"^ {4}((?:kernelmark|pytest|python -m pytest) .*)$", re.MULTILINE)
-SAVED = re.compile(r"save this as `([^`]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL | re.IGNORECASE)
-
-
-def commands(page):
-    """The commands in the indented blocks of a page, without the words that explain them."""
-    lines = (re.split(r" {2,}| #", line)[0] for line in COMMAND.findall(page))
-    return [part.strip() for line in lines for part in line.split("&&")]
-
-
-def reduced(command):
-    """The command on less, in words."""
-    command = REPLACED.get(command, command)
-    besides = [option for first, options in BESIDES.items() if command.startswith(first) for option in options]
-    missing = [option for option in besides if option.split()[0] not in command]
-    suites = {row["suite"] for row in listing.suites(discover())}
-    return ["small.toml" if word in suites else word for word in shlex.split(" ".join([command, *missing]))]
+from pages import DOCS, EXTENDING, PAGES, ROOT, SMALL, commands, reduced, save_files
 
 
 @pytest.fixture
@@ -102,11 +33,12 @@ def play(tmp_path, python_in, kernelmark_in):
     return run
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page.read_text())], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page != EXTENDING and commands(page.read_text())], ids=lambda page: page.name
+)
 def test_every_command_of_a_page_runs(page, play, tmp_path):
     text = page.read_text()
-    for name, content in SAVED.findall(text):
-        (tmp_path / name).write_text(content)
+    save_files(text, tmp_path)
     for command in commands(text):
         done = play(command)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
