@@ -43,7 +43,7 @@ WORDS = {
     "verdict went against": "a check failed",
 }
 #: Sentences without a verb, by how they begin.
-FRAGMENT = rf"(?:(?<=^)|(?<={BREAK})|(?<=[.!?] ))(?:Not (?:at|by|for|from|in|of|on|to|with)|Of) [^.,:{BREAK}]*:"
+FRAGMENT = rf"(?:^|{BREAK}|[.!?] )[-*#>\d. ]*((?:Not (?:at|by|for|from|in|of|on|to|with)|Of) [^.,:{BREAK}]*:)"
 PLAIN = [
     *((re.compile(rf"\b(?:{words})\b", re.IGNORECASE), plain) for words, plain in WORDS.items()),
     (re.compile(FRAGMENT), "a sentence with a subject and a verb"),
@@ -106,7 +106,8 @@ def _found(passage: Passage) -> Iterator[tuple[int, str, str]]:
     prose = _prose(text)
     for pattern, plain in PLAIN:
         for match in pattern.finditer(prose):
-            yield passage.line + text.count("\n", 0, match.start()), match[0], plain
+            found = match.lastindex or 0  # a fragment is a group, after what begins its paragraph
+            yield passage.line + text.count("\n", 0, match.start(found)), match[found], plain
 
 
 def _prose(text: str) -> str:

@@ -42,6 +42,8 @@ def found(tool, tmp_path):
         ("A verdict went against a kernel.", "verdict went against"),
         ("A ratio is formed. Not on the problem itself: on its layers.", "Not on the problem itself:"),
         ("Of one process: the sign test.", "Of one process:"),
+        ("| a cell | Of one process: the test |", "Of one process:"),
+        ("- An item.\n- Of one process: the test.", "Of one process:"),
     ],
 )
 def test_a_planted_sentence_is_found(found, sentence, words):
@@ -57,6 +59,7 @@ def test_a_planted_sentence_is_found(found, sentence, words):
         "The user knows the path, and the docstring says why.",
         "Of the two, the second is faster: it has no barrier.",
         "Not on a GPU.",
+        "The University Of Somewhere: a place.",
         "The in-house library has one entry point.",
         "The name `nobody` and the option `--told behind` are code.",
         "An amendment is no emendation.",
