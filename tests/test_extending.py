@@ -67,6 +67,15 @@ def test_a_figure_is_drawn_and_on_the_page(extended):
     assert "Set-up time: gemm" in (report / "index.html").read_text()
 
 
+def test_a_column_reaches_csv_and_a_store_of_the_version_before(extended, kernelmark, tmp_path):
+    assert kernelmark("run", "gemm/m8n8k8/f32/NT", "--kernels", "*/numpy.matmul", "--no-ceilings").returncode == 0
+    copy = extended("Add a column")
+    rows = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
+    assert {row["status"] for row in rows} == {"ok"}
+    assert all(int(row["batch"]) > 1 for row in rows)
+    assert [row["batch"] for row in copy.rows()] == [row["batch"] for row in rows]
+
+
 def test_a_mode_times_rows_of_its_own(extended):
     copy = extended("Add a mode")
     rows = copy.rows()
