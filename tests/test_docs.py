@@ -134,6 +134,18 @@ def test_every_extra_is_described():
     assert named - {"(none)", "docs"} == set(project["optional-dependencies"]) - {"docs"}
 
 
+def test_every_file_and_folder_that_contributing_names_exists():
+    named = re.findall(r"`((?:bench|kernels|cuda|tests|tools|docs)/[^`\s]*)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(named) > 40
+    assert [path for path in named if not any(ROOT.glob(path.rstrip("/")))] == []
+
+
+def test_every_command_of_make_has_a_row_in_contributing():
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = {row[0] for row in table("../CONTRIBUTING.md", "command", "what it does")}
+    assert {f"make {name}" for name in phony.split()} - named == {"make clean"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_ids_on_a_page_are_ids(page):
     registry = discover()
