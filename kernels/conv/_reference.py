@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from kernelmark import DTYPES, Array, Arrays, Verdict, compare
-from kernels.conv.problem import ConvProblem, as_nchw
+from kernels.conv._sizes import ConvSizes, as_nchw
 
 #: Problems of at most this many multiply-adds are computed in whole (about 20 ms of DGEMM).
 WHOLE_REFERENCE_MACS = 2**29
@@ -25,15 +25,15 @@ class Reference(NamedTuple):
     output of a convolution that has a single one, which is as many times cheaper.
     """
 
-    problem: ConvProblem
+    problem: ConvSizes
     values: Array
     places: tuple[Array, ...] | None = None
     signs: Array | None = None
     checksum: Array | None = None
 
-    def check(self, name: str, output: Array, numerics: str) -> Verdict:
+    def check(self, name: str, output: Array, bound: float) -> Verdict:
         """Compare an output, channels in second place. The checksum is bounded as in `GemmProblem.check`."""
-        bound, dtype = self.problem.tolerance(numerics), self.problem.dtype
+        dtype = self.problem.dtype
         if self.places is None or self.signs is None or self.checksum is None:
             return compare(name, output, self.values, bound, dtype)
         sampled = output[self.places]
@@ -49,7 +49,7 @@ class Reference(NamedTuple):
         return msgspec.structs.replace(verdict, reason=checksum.reason)
 
 
-def reference(problem: ConvProblem, inputs: Arrays, rng: np.random.Generator) -> Reference:
+def reference(problem: ConvSizes, inputs: Arrays, rng: np.random.Generator) -> Reference:
     """The reference of an output from the inputs as they are stored."""
     arrays = {name: as_nchw(array, problem.layout) for name, array in inputs.items()}
     if problem.flop // 2 <= WHOLE_REFERENCE_MACS:
@@ -79,7 +79,7 @@ def _signed_sums(array: Array, signs: Array) -> Array:
     return np.stack([_signed_sum(image, signs) for image in array])
 
 
-def convolve(problem: ConvProblem, arrays: Arrays) -> Array:
+def convolve(problem: ConvSizes, arrays: Arrays) -> Array:
     """The whole output in float64. Products over channels by BLAS, then shifted sums, one image at a time."""
     groups = problem.groups
     parts = [{name: _of_group(name, array, group, groups) for name, array in arrays.items()} for group in range(groups)]
@@ -97,7 +97,7 @@ def _of_group(name: str, array: Array, group: int, groups: int) -> Array:
     return array[:, group * channels : (group + 1) * channels]
 
 
-def _forward(problem: ConvProblem, arrays: Arrays) -> Array:
+def _forward(problem: ConvSizes, arrays: Arrays) -> Array:
     w = arrays["w"].astype(np.float64).transpose(0, 2, 3, 1)  # k, r, s, c
     out = np.zeros((problem.n, problem.k, problem.p, problem.q))
     step = _filters_at_once(problem, (problem.h + sum(problem.pad_h)) * (problem.w + sum(problem.pad_w)))
@@ -110,7 +110,7 @@ def _forward(problem: ConvProblem, arrays: Arrays) -> Array:
     return out
 
 
-def _backward(problem: ConvProblem, arrays: Arrays) -> Array:
+def _backward(problem: ConvSizes, arrays: Arrays) -> Array:
     w = arrays["w"].astype(np.float64).transpose(1, 2, 3, 0)  # c, r, s, k
     height, width = problem.h + sum(problem.pad_h), problem.w + sum(problem.pad_w)
     out = np.zeros((problem.n, problem.c, height, width))
@@ -125,7 +125,7 @@ def _backward(problem: ConvProblem, arrays: Arrays) -> Array:
     return out[:, :, top : top + problem.h, left : left + problem.w]
 
 
-def _filters(problem: ConvProblem, x: Array, y: Array) -> Array:
+def _filters(problem: ConvSizes, x: Array, y: Array) -> Array:
     out = np.zeros((problem.k, problem.c, problem.r, problem.s))
     for image, gradient in zip(x, y, strict=True):
         padded = np.pad(image.astype(np.float64), ((0, 0), problem.pad_h, problem.pad_w))
@@ -135,11 +135,11 @@ def _filters(problem: ConvProblem, x: Array, y: Array) -> Array:
     return out
 
 
-def _filters_at_once(problem: ConvProblem, places: int) -> int:
+def _filters_at_once(problem: ConvSizes, places: int) -> int:
     return max(1, _BLOCK_ELEMENTS // (problem.r * problem.s * places))
 
 
-def _taps(problem: ConvProblem) -> list[tuple[int, int, slice, slice]]:
+def _taps(problem: ConvSizes) -> list[tuple[int, int, slice, slice]]:
     """Each tap of the filter, with the rows and columns of the padded image that it meets."""
 
     def met(tap: int, dilation: int, stride: int, count: int) -> slice:
@@ -157,24 +157,23 @@ def _taps(problem: ConvProblem) -> list[tuple[int, int, slice, slice]]:
     ]
 
 
-def _sample(problem: ConvProblem, arrays: Arrays, rng: np.random.Generator) -> tuple[tuple[Array, ...], Array]:
+def _sample(problem: ConvSizes, arrays: Arrays, rng: np.random.Generator) -> tuple[tuple[Array, ...], Array]:
     """Elements of the output, the first and the last among them: index, and values by plain sums of products."""
-    (out,) = (operand for operand in problem.operands() if operand.role == "out")
-    shape = as_nchw(np.empty(out.shape, np.bool_), problem.layout).shape
+    shape = problem.shapes()[problem.output]
     index = tuple(np.concatenate([[0, size - 1], rng.integers(size, size=SAMPLED - 2)]) for size in shape)
     element = {"fprop": _output_element, "dgrad": _input_element, "wgrad": _filter_element}[problem.direction]
     places = zip(*(axis.tolist() for axis in index), strict=True)
     return index, np.array([element(problem, arrays, *place) for place in places])
 
 
-def _output_element(problem: ConvProblem, arrays: Arrays, n: int, k: int, i: int, j: int) -> float:
+def _output_element(problem: ConvSizes, arrays: Arrays, n: int, k: int, i: int, j: int) -> float:
     depth, first = _channels(problem, k, problem.k, problem.c)
     rows = i * problem.stride_h + np.arange(problem.r) * problem.dilation_h - problem.pad_h.before
     columns = j * problem.stride_w + np.arange(problem.s) * problem.dilation_w - problem.pad_w.before
     return _dot(arrays["w"][k], _patch(arrays["x"][n, first : first + depth], rows, columns))
 
 
-def _input_element(problem: ConvProblem, arrays: Arrays, n: int, c: int, h: int, w: int) -> float:
+def _input_element(problem: ConvSizes, arrays: Arrays, n: int, c: int, h: int, w: int) -> float:
     count, first = _channels(problem, c, problem.c, problem.k)
     rows = _quotients(h + problem.pad_h.before - np.arange(problem.r) * problem.dilation_h, problem.stride_h)
     columns = _quotients(w + problem.pad_w.before - np.arange(problem.s) * problem.dilation_w, problem.stride_w)
@@ -182,7 +181,7 @@ def _input_element(problem: ConvProblem, arrays: Arrays, n: int, c: int, h: int,
     return _dot(filters, _patch(arrays["y"][n, first : first + count], rows, columns))
 
 
-def _filter_element(problem: ConvProblem, arrays: Arrays, k: int, c: int, a: int, b: int) -> float:
+def _filter_element(problem: ConvSizes, arrays: Arrays, k: int, c: int, a: int, b: int) -> float:
     _, first = _channels(problem, k, problem.k, problem.c)
     rows = np.arange(problem.p) * problem.stride_h + a * problem.dilation_h - problem.pad_h.before
     columns = np.arange(problem.q) * problem.stride_w + b * problem.dilation_w - problem.pad_w.before
@@ -190,7 +189,7 @@ def _filter_element(problem: ConvProblem, arrays: Arrays, k: int, c: int, a: int
     return math.fsum(_dot(y[k], _patch(x[first + c][None], rows, columns)[0]) for x, y in images)
 
 
-def _channels(problem: ConvProblem, channel: int, channels: int, others: int) -> tuple[int, int]:
+def _channels(problem: ConvSizes, channel: int, channels: int, others: int) -> tuple[int, int]:
     """How many of the `others` are in the group of this channel, and the first of them."""
     count = others // problem.groups
     return count, channel // (channels // problem.groups) * count

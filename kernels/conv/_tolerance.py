@@ -3,15 +3,15 @@
 import math
 
 from kernelmark import DTYPES, accumulation_error, largest_sum, storing_error
+from kernels.conv._sizes import ConvSizes
 from kernels.conv._winograd import F2, F4, Transforms, growth
-from kernels.conv.problem import ConvProblem
 
 #: Roundings of an algorithm in transformed coordinates are those of its input, of its filter and of their product.
 _ROUNDINGS = 16
 WINOGRAD = {"winograd": F2, "winograd4": F4}
 
 
-def tolerance(problem: ConvProblem, numerics: str) -> float:
+def tolerance(problem: ConvSizes, numerics: str) -> float:
     """Bound of the absolute error of one element of the output."""
     length = problem.reduction
     stored = storing_error(numerics, problem.dtype, largest_sum(length))
@@ -20,7 +20,7 @@ def tolerance(problem: ConvProblem, numerics: str) -> float:
     return accumulation_error(numerics, problem.dtype, length) + (numerics == "fft") * _transforms(problem) + stored
 
 
-def _winograd(problem: ConvProblem, f: Transforms) -> float:
+def _winograd(problem: ConvSizes, f: Transforms) -> float:
     """Sums over channels are made of transformed operands, which are larger, and so are their errors.
 
     `growth` is the ratio of an error's size behind the inverse transform to that which a sum of as many plain products
@@ -35,7 +35,7 @@ def _winograd(problem: ConvProblem, f: Transforms) -> float:
     return growth(f) * (accumulation_error("winograd", problem.dtype, length) + _ROUNDINGS * u * math.sqrt(length))
 
 
-def _transforms(problem: ConvProblem) -> float:
+def _transforms(problem: ConvSizes) -> float:
     """Three FFTs: each adds, in the norm, u log2(size) of it, evenly over all elements.
 
     Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 24.1; by Parseval the error of an element

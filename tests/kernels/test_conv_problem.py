@@ -10,8 +10,9 @@ from bench.measure.draw import Draw
 from bench.plan.discovery import discover
 from bench.plan.dtypes import NUMERICS
 from kernels.conv import _reference
+from kernels.conv._sizes import Pad, as_nchw
 from kernels.conv._winograd import F2, F4, growth
-from kernels.conv.problem import ConvProblem, Pad, as_nchw
+from kernels.conv.problem import ConvProblem
 
 SMALL = [
     "n2c3h5w6k4r3s2pad1/f32/nchw",

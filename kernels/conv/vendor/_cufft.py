@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from kernels.conv._sizes import Pad
 from kernels.conv.fft._tiling import good_size
-from kernels.conv.problem import ConvProblem, Pad
+from kernels.conv.problem import ConvProblem
 
 _SIDES = (16, 24, 32, 48, 64, 96, 128)
 #: Rates of the model that chooses a side: only their ratio counts.

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import Any
 
 from kernelmark import Array, Launch
-from kernels.conv.problem import ConvOperands, ConvProblem, as_nchw
+from kernels.conv._sizes import as_nchw
+from kernels.conv.problem import ConvOperands, ConvProblem
 
 #: `onednn_verbose,v1,primitive,exec,cpu,convolution,brg_conv_fwd:avx512_core,...`, with versions that have `v1` or not.
 _LINE = re.compile(r"^(?:onednn|dnnl)_verbose,.*\bexec,cpu,convolution,([^,]+),", re.MULTILINE)

@@ -1,0 +1,146 @@
+"""The sizes of a convolution, and what follows from them: outputs, padding, strides, shapes of the operands."""
+
+import re
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from kernelmark import Array, Dim, Problem
+
+#: An axis that takes one number, or what differs between height and width: `1x2`, `0-1x0-1`.
+Spatial = int | str
+_NUMBER = re.compile(r"\d+")
+
+
+class Pad(NamedTuple):
+    """Rows or columns of zeros before and behind an image."""
+
+    before: int
+    behind: int
+
+
+class ConvSizes(Problem, frozen=True, kw_only=True):
+    """The fields of `ConvProblem`, checked, and what is computed from them alone."""
+
+    n: Dim
+    c: Dim
+    h: Dim
+    w: Dim
+    k: Dim
+    r: Dim
+    s: Dim
+    dtype: Literal["f32", "f16", "bf16"]
+    layout: Literal["nchw", "nhwc"] = "nchw"
+    direction: Literal["fprop", "dgrad", "wgrad"] = "fprop"
+    pad: Spatial = 0
+    stride: Spatial = 1
+    dilation: Spatial = 1
+    groups: Dim = 1
+
+    def __post_init__(self) -> None:
+        for name in ("pad", "stride", "dilation"):
+            msgspec.structs.force_setattr(self, name, canonical(name, getattr(self, name)))
+        for name in ("c", "k"):
+            if getattr(self, name) % self.groups:
+                raise ValueError(f"groups is {self.groups}, expected a divisor of {name} = {getattr(self, name)}")
+        for image, taps, pad, dilation in (
+            ("h", "r", self.pad_h, self.dilation_h),
+            ("w", "s", self.pad_w, self.dilation_w),
+        ):
+            padded, spanned = getattr(self, image) + sum(pad), (getattr(self, taps) - 1) * dilation + 1
+            if spanned > padded:
+                raise ValueError(
+                    f"{taps} is {getattr(self, taps)}{_spans(spanned, dilation)}, expected at most the "
+                    f"padded image's {padded} (the output's size would be negative or 0)"
+                )
+
+    @property
+    def pad_h(self) -> Pad:
+        return Pad(*_ends(self.pad)[0])
+
+    @property
+    def pad_w(self) -> Pad:
+        return Pad(*_ends(self.pad)[1])
+
+    @property
+    def stride_h(self) -> int:
+        return _ends(self.stride)[0][0]
+
+    @property
+    def stride_w(self) -> int:
+        return _ends(self.stride)[1][0]
+
+    @property
+    def dilation_h(self) -> int:
+        return _ends(self.dilation)[0][0]
+
+    @property
+    def dilation_w(self) -> int:
+        return _ends(self.dilation)[1][0]
+
+    @property
+    def p(self) -> int:
+        """Height of the output."""
+        return (self.h + sum(self.pad_h) - (self.r - 1) * self.dilation_h - 1) // self.stride_h + 1
+
+    @property
+    def q(self) -> int:
+        """Width of the output."""
+        return (self.w + sum(self.pad_w) - (self.s - 1) * self.dilation_w - 1) // self.stride_w + 1
+
+    @property
+    def reduction(self) -> int:
+        """Products that are added up to one element of the output, where no padding is in the way."""
+        taps = self.r * self.s
+        lengths = {"fprop": self.c // self.groups * taps, "dgrad": self.k // self.groups * taps}
+        return lengths.get(self.direction, self.n * self.p * self.q)
+
+    @property
+    def output(self) -> Literal["x", "w", "y"]:
+        """The operand that is written: y of fprop, x of dgrad, w of wgrad."""
+        outputs: dict[str, Literal["x", "w", "y"]] = {"fprop": "y", "dgrad": "x", "wgrad": "w"}
+        return outputs[self.direction]
+
+    def shapes(self) -> dict[str, tuple[int, int, int, int]]:
+        """Of x, w and y, the channels in second place whatever the layout."""
+        return {
+            "x": (self.n, self.c, self.h, self.w),
+            "w": (self.k, self.c // self.groups, self.r, self.s),
+            "y": (self.n, self.k, self.p, self.q),
+        }
+
+    @property
+    def flop(self) -> int:
+        """As direct convolution has it, padding multiplied like the rest, whatever the algorithm executes."""
+        return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
+
+
+def as_nchw(array: Array, layout: str) -> Array:
+    """A view of x, w or y with the channels in second place."""
+    return array.transpose(0, 3, 1, 2) if layout == "nhwc" else array
+
+
+def _ends(value: Spatial) -> list[tuple[int, int]]:
+    """(before, behind) of height and of width."""
+    dims = [tuple(int(end) for end in part.split("-")) for part in str(value).split("x")]
+    return [(dim[0], dim[-1]) for dim in (dims * 2)[:2]]
+
+
+def canonical(name: str, value: Spatial) -> Spatial:
+    """The shortest way to write the same, so that equal problems have equal ids. Raises ValueError."""
+    least, end = (0, r"\d+(-\d+)?") if name == "pad" else (1, r"\d+")
+    if not re.fullmatch(f"{end}(x{end})?", str(value)) or any(number < least for number in _numbers(value)):
+        forms = "1, 1x2 or 0-1x0-1" if name == "pad" else "2 or 1x2"
+        raise ValueError(f"{name} is {value!r}, expected integers >= {least}, as in {forms}")
+    height, width = (str(a) if a == b else f"{a}-{b}" for a, b in _ends(value))
+    if height != width or "-" in height:
+        return f"{height}x{width}"
+    return int(height)
+
+
+def _numbers(value: Spatial) -> list[int]:
+    return [int(number) for number in _NUMBER.findall(str(value))]
+
+
+def _spans(spanned: int, dilation: int) -> str:
+    return f", which spans {spanned} when dilated by {dilation}" if dilation > 1 else ""
