@@ -10,7 +10,7 @@ from bench.emulator.sweep import Case, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.registry import CudaKernel
 from kernelmark import Scratch
-from kernels.conv.fft._tiles import cuts, frequencies
+from kernels.conv.fft._matrices import cuts, frequencies
 from kernels.conv.fft.cuda import executed, executed_fused
 
 REGISTRY = discover()

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
 from kernels._cuda import ceil_div
-from kernels.conv.fft._tiles import (
+from kernels.conv.fft._matrices import (
     SIDES,
     THREADS,
     WASTE,
