@@ -47,4 +47,4 @@ def fits_ints(p: ConvProblem) -> str | None:
 
 def elements(p: ConvProblem, name: str) -> int:
     """How many the operand has."""
-    return next(math.prod(operand.shape) for operand in p.operands() if operand.name == name)
+    return math.prod(p.shapes()[name])

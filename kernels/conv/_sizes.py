@@ -96,6 +96,11 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
         return lengths.get(self.direction, self.n * self.p * self.q)
 
     @property
+    def pointwise(self) -> bool:
+        """Whether each pixel of the output meets one of the image, in order: x is its own matrix of columns."""
+        return (self.r, self.s, self.pad, self.stride) == (1, 1, 0, 1)
+
+    @property
     def output(self) -> Literal["x", "w", "y"]:
         """The operand that is written: y of fprop, x of dgrad, w of wgrad."""
         outputs: dict[str, Literal["x", "w", "y"]] = {"fprop": "y", "dgrad": "x", "wgrad": "w"}

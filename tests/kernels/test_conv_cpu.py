@@ -21,7 +21,6 @@ from bench.run.job import run_job
 from kernels.conv._shape import shape
 from kernels.conv._winograd import F2, F4
 from kernels.conv.columns import _plan as _columns_plan
-from kernels.conv.columns.cpu import pointwise
 from kernels.conv.direct._phases import phases
 from kernels.conv.winograd import cpu as winograd
 
@@ -96,7 +95,7 @@ def test_drawn_problems_are_of_every_kind() -> None:
         "r is not s": [p.r != p.s for p in problems],
         "asymmetric padding": [p.pad_h.before != p.pad_h.behind or p.pad_w.before != p.pad_w.behind for p in problems],
         "padding beyond the filter": [p.pad_h.before >= p.r * p.dilation_h for p in problems],
-        "pointwise": [pointwise(p) for p in problems],
+        "pointwise": [p.pointwise for p in problems],
     }
     assert {kind: sum(found) for kind, found in kinds.items() if sum(found) < 5} == {}
 
@@ -206,7 +205,7 @@ def test_columns_take_scratch_for_blocks_only() -> None:
 def _shapes():
     for (sizes, words), layout in product([*drawn()[::7], *((sizes, "") for sizes in RAGGED)], LAYOUTS):
         problem = discover().problem(f"conv/{sizes}/f32/{layout}/fprop{words}")
-        yield shape(problem), pointwise(problem)
+        yield shape(problem), problem.pointwise
 
 
 def test_blocks_of_columns_cover_each_channel_and_tap_once() -> None:

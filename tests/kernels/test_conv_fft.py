@@ -18,7 +18,8 @@ from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.modes import Mode
 from bench.run.job import run_job
-from kernels.conv.fft import _planes, _spectra, _tiling, _transforms
+from kernels.conv.fft import _planes, _spectra, _transforms, cpu
+from kernels.conv.fft._tiling import Cuts, cheapest, cuts, good_size, spans, whole
 
 KERNELS = ("conv/pyfftw.full", "conv/pyfftw.tiled")
 DIRECTIONS, LAYOUTS = ("fprop", "dgrad", "wgrad"), ("nchw", "nhwc")
@@ -38,16 +39,14 @@ def tile(monkeypatch: pytest.MonkeyPatch):
     """A function that sets the tile's side and the bytes of a block of tiles."""
 
     def set_(side: int, block_bytes: int) -> None:
-        monkeypatch.setattr(_tiling, "SIDES", (side,))
-        monkeypatch.setattr(_tiling, "BLOCK_BYTES", block_bytes)
+        monkeypatch.setattr(cpu, "SIDES", (side,))
+        monkeypatch.setattr(cpu, "BLOCK_BYTES", block_bytes)
         # The tile that holds a whole image is a candidate too, unless the model thinks it dear.
-        monkeypatch.setattr(_tiling, "_seconds", lambda problem, tiling: -tiling.tiles)
-        _tiling.cheapest.cache_clear()
-        _tiling.whole.cache_clear()
+        monkeypatch.setattr(cpu, "_seconds", lambda c: -c.x.places)
+        cpu.chosen.cache_clear()
 
     yield set_
-    _tiling.cheapest.cache_clear()
-    _tiling.whole.cache_clear()
+    cpu.chosen.cache_clear()
 
 
 def run(problem: str, *kernels: str, threads: int = 2):
@@ -75,16 +74,20 @@ def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(
         problem = f"conv/{sizes}/f32/{layout}/{direction}{words}"
         for measured in run(problem, *KERNELS, threads=threads):
             assert measured.status == "ok", f"{side} {layout} {threads} {measured.kernel}: {measured.reason}"
-            several += json.loads(measured.tunables)["tiles"] < _tiling.cheapest(discover().problem(problem)).tiles
+            several += json.loads(measured.tunables)["tiles"] < tiles_of(problem)
     assert several
+
+
+def tiles_of(problem: str) -> int:
+    parsed = discover().problem(problem)
+    return cuts(parsed, cpu.chosen(parsed)).x.places
 
 
 def test_rows_tell_the_tile_and_how_fftw_planned_it() -> None:
     problem = "conv/n1c4h100w100k4r5s5pad2/f32/nchw/fprop"
     (measured,) = run(problem, "conv/pyfftw.tiled")
     noted = json.loads(measured.tunables)
-    tiling = _tiling.cheapest(discover().problem(problem))
-    assert noted["tile"] == tiling.width.side == tiling.height.side
+    assert cpu.chosen(discover().problem(problem)) == (noted["tile"], noted["tile"])
     assert noted["rigour"] in ("FFTW_MEASURE", "FFTW_ESTIMATE")
     assert noted["wisdom"] in ("new", "found")
     (measured,) = run("conv/n1c4h100w49k4r5s5pad2/f32/nchw/fprop", "conv/pyfftw.full")
@@ -92,35 +95,41 @@ def test_rows_tell_the_tile_and_how_fftw_planned_it() -> None:
 
 
 def test_larger_filters_take_larger_tiles() -> None:
-    sides = [
-        _tiling.cheapest(discover().problem(f"conv/n1c64h224w224k64r{r}s{r}/f32/nchw/fprop")).width.side
-        for r in (3, 7, 31)
-    ]
+    sides = [cpu.chosen(discover().problem(f"conv/n1c64h224w224k64r{r}s{r}/f32/nchw/fprop")) for r in (3, 7, 31)]
     assert sides == sorted(set(sides))
+
+
+def candidates(problem) -> list[Cuts]:
+    """What the CPU's sides are chosen from."""
+    found: list[Cuts] = []
+    cheapest(problem, (*cpu.SIDES, *whole(problem)), lambda c: found.append(c) or 0.0)
+    return found
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_tiles_hold_their_filter_and_cover_every_output(direction: str) -> None:
     for sizes, words in RAGGED:
         problem = discover().problem(f"conv/{sizes}/f32/nchw/{direction}{words}")
-        for tiling in (*_tiling._candidates(problem), _tiling.whole(problem)):
-            for axis in (tiling.height, tiling.width):
-                assert axis.step == axis.side - axis.taps + 1 >= 1
-                assert axis.step * (axis.tiles - 1) < axis.dense <= axis.step * axis.tiles
-            assert tiling.block * -(-tiling.tiles // tiling.block) >= tiling.tiles
+        for c in candidates(problem):
+            tiled = c.x if direction == "dgrad" else c.y
+            for axis, span in zip((tiled.height, tiled.width), spans(problem), strict=True):
+                dense = (axis.size - 1) * axis.spacing + 1
+                assert axis.step == axis.side - span + 1 >= 1
+                assert axis.step * (axis.tiles - 1) < dense <= axis.step * axis.tiles
+            assert cpu.at_once(c) * -(-c.x.places // cpu.at_once(c)) >= c.x.places
 
 
 def test_tiles_are_no_larger_than_an_image_needs() -> None:
     for sizes, words in RAGGED:
         problem = discover().problem(f"conv/{sizes}/f32/nchw/fprop{words}")
-        whole, candidates = _tiling.whole(problem), list(_tiling._candidates(problem))
-        assert whole.tiles == problem.n
-        assert whole in candidates
-        assert all(t.height.side <= whole.height.side and t.width.side <= whole.width.side for t in candidates)
+        largest, sides = whole(problem), [c.sides for c in candidates(problem)]
+        assert cuts(problem, largest).x.places == problem.n
+        assert largest in sides
+        assert all(height <= largest[0] and width <= largest[1] for height, width in sides)
 
 
 def test_good_sizes_are_even_or_one_and_have_small_factors() -> None:
-    found = [_tiling.good_size(size) for size in (1, 2, 3, 11, 13, 97, 230, 251)]
+    found = [good_size(size) for size in (1, 2, 3, 11, 13, 97, 230, 251)]
     assert found == [1, 2, 4, 12, 14, 98, 240, 252]
 
 
@@ -187,13 +196,13 @@ def test_filters_are_transformed_once_whatever_the_blocks(tile, monkeypatch: pyt
     tile(12, 40_000)
     names = []
     transformed = _spectra._transformed
-    monkeypatch.setattr(
-        _spectra,
-        "_transformed",
-        lambda run, planes, name, *rest: names.append(name) or transformed(run, planes, name, *rest),
-    )
-    set_up("conv/n1c10h40w40k6r3s3/f32/nchw/fprop", "conv/pyfftw.tiled")
-    assert names.count("w") == 1 < names.count("x") == names.count("y")
-    names.clear()
-    set_up("conv/n1c10h40w40k6r3s3/f32/nchw/wgrad", "conv/pyfftw.tiled")
-    assert names.count("w") == 1 < names.count("x") == names.count("y")
+
+    def noted(run, planes, *rest):
+        names.append({(6, 10): "w", (1, 10): "x", (1, 6): "y"}[planes.cut.images, planes.cut.channels])
+        return transformed(run, planes, *rest)
+
+    monkeypatch.setattr(_spectra, "_transformed", noted)
+    for direction in DIRECTIONS:
+        names.clear()
+        set_up(f"conv/n1c10h40w40k6r3s3/f32/nchw/{direction}", "conv/pyfftw.tiled")
+        assert names.count("w") == 1 < names.count("x") == names.count("y")

@@ -10,8 +10,8 @@ from bench.emulator.sweep import Case, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.registry import CudaKernel
 from kernelmark import Scratch
-from kernels.conv.fft._matrices import cuts, frequencies
-from kernels.conv.fft.cuda import executed, executed_fused
+from kernels.conv.fft._matrices import spectra
+from kernels.conv.fft._tiling import cuts
 
 REGISTRY = discover()
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
@@ -80,10 +80,9 @@ def test_tiles_cover_the_output_and_none_is_beyond_it(sizes: str, direction: str
     parsed = problem(sizes, direction)
     for side in (16, 32):
         if max(parsed.r, parsed.s) < side:
-            for of in range(2):
-                output = cuts(parsed, side)[2] if direction != "wgrad" else cuts(parsed, side)[1]
-                assert (output.tiles[of] - 1) * output.step[of] < output.tensor.size[of]
-                assert output.tiles[of] * output.step[of] >= output.tensor.size[of]
+            output = getattr(cuts(parsed, (side, side)), "x" if direction == "dgrad" else "y")
+            for axis in (output.height, output.width):
+                assert (axis.tiles - 1) * axis.step < axis.size <= axis.tiles * axis.step
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -92,15 +91,15 @@ def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, di
     parsed = problem(sizes, direction)
     found = kernel("fft_tiled")
     for tile in found.tiles():
-        a, b, c = cuts(parsed, tile.T) if max(parsed.r, parsed.s) < tile.T else (None, None, None)
-        if a is None or b is None or c is None:
+        if max(parsed.r, parsed.s) >= tile.T:
             continue
+        a, b, c = spectra(parsed, tile.T)
         assert a.matrix[0] == b.matrix[0]
         assert (a.matrix[1], b.matrix[1]) == c.matrix
         for call in found.plan(parsed, tile)[:2]:
             (written,) = (arg for arg in call.args if isinstance(arg, Scratch))
             blocks, groups = call.grid  # type: ignore[misc]
-            assert written.nbytes == 8 * frequencies(tile.T) * blocks * groups * 2 * 128 // tile.T
+            assert written.nbytes == 8 * tile.T * (tile.T // 2 + 1) * blocks * groups * 2 * 128 // tile.T
 
 
 @pytest.mark.parametrize(("sizes", "side"), [(L1, 32), (L2, 32), (L3, 32), ("n8c512h14w14k512r3s3pad1", 16)])
@@ -113,7 +112,7 @@ def test_the_side_is_the_one_with_fewest_frequencies(sizes: str, side: int) -> N
 @pytest.mark.parametrize("sizes", [L1, L2, L3])
 def test_large_filters_take_a_tenth_of_direct_convolution_at_the_most(sizes: str) -> None:
     parsed = problem(sizes, "fprop")
-    count = executed_fused(parsed, 32) if sizes == L1 else executed(parsed, 32)
+    count = kernel("fft_fused" if sizes == L1 else "fft_tiled").executed(parsed)
     assert 0 < count < parsed.flop / (4 if sizes == L1 else 10)
 
 

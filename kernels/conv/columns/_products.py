@@ -66,11 +66,6 @@ def height(p: ConvProblem) -> int:
     return p.c // p.groups * p.r * p.s
 
 
-def pointwise(p: ConvProblem) -> bool:
-    """Whether x is its own matrix of columns."""
-    return p.r * p.s == 1 and p.unit_stride and p.pad == 0
-
-
 def leading(p: ConvProblem) -> int:
     """Floats of a row of the columns, padded to whole vectors."""
     return ceil_div(p.p * p.q if p.layout == "nchw" else height(p), PACK) * PACK
@@ -83,7 +78,7 @@ def _image_floats(p: ConvProblem) -> int:
 
 def passes(p: ConvProblem, t: Tile) -> list[Pass]:
     """As many images at a time as scratch and the grid hold."""
-    limit = p.n if pointwise(p) else max(1, t.KIB * 1024 // (4 * _image_floats(p)))
+    limit = p.n if p.pointwise else max(1, t.KIB * 1024 // (4 * _image_floats(p)))
     step = min(p.n, limit, GRID_LIMIT // p.groups)
     return [Pass(first, min(step, p.n - first), step) for first in range(0, p.n, step)]
 
@@ -91,7 +86,7 @@ def passes(p: ConvProblem, t: Tile) -> list[Pass]:
 def columns(p: ConvProblem, now: Pass) -> Matrix:
     """Those of a pass, or x in their place."""
     depth, pixels = p.c // p.groups, p.p * p.q
-    if pointwise(p):
+    if p.pointwise:
         first = now.first * p.c * pixels
         if p.layout == "nchw":
             return Matrix("x", pixels, first, depth * pixels, p.c * pixels)

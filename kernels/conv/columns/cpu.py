@@ -20,7 +20,7 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     from kernels.conv._shape import shape
     from kernels.conv.columns import _loops, _plan
 
-    g, plain = shape(problem), pointwise(problem)
+    g, plain = shape(problem), problem.pointwise
     name = {"fprop": "forward", "dgrad": "image_gradient", "wgrad": "filter_gradient"}[problem.direction]
     plan: _plan.Plan = getattr(_plan, name)(g, plain, x.threads)
     x.chose(pixels=plan.step, depth=_plan.depth(plan.blocks))
@@ -33,8 +33,3 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
         return bind(getattr(_loops, name), address(), *flat, columns, g, plain, *tables, start, stop)
 
     return alone(in_bands(len(plan.items), x.threads, band), x.threads)
-
-
-def pointwise(problem: ConvProblem) -> bool:
-    """Whether each pixel of the output meets one of the image, in order."""
-    return (problem.r, problem.s, problem.pad, problem.stride) == (1, 1, 0, 1)

@@ -8,7 +8,7 @@ import numpy as np
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
 from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.conv._geometry import elements, fits_ints, geometry
-from kernels.conv.columns._products import ENTRY, Pass, Product, columns, height, leading, passes, pointwise, product
+from kernels.conv.columns._products import ENTRY, Pass, Product, columns, height, leading, passes, product
 from kernels.conv.problem import ConvProblem
 from kernels.gemm.ladder import NARROW, PACK, SMALL, stages_bytes, warps
 
@@ -56,10 +56,10 @@ def im2col(p: ConvProblem, t: Tile) -> list[KernelCall]:
 
 def _multiplied(p: ConvProblem, t: Tile) -> Iterator[KernelCall]:
     for now in passes(p, t):
-        if p.direction == "fprop" and not pointwise(p):
+        if p.direction == "fprop" and not p.pointwise:
             yield _im2col(p, now)
         yield _gemm(p, product(p, now), t)
-        if p.direction == "dgrad" and not pointwise(p):
+        if p.direction == "dgrad" and not p.pointwise:
             yield _col2im(p, now)
 
 
@@ -90,7 +90,7 @@ def _gemm(p: ConvProblem, d: Product, t: Tile) -> KernelCall:
     return KernelCall((blocks, 1, d.products * p.groups), warps(t), args, stages_bytes(t), d.entry("gemm", t))
 
 
-class Cut(NamedTuple):
+class Sum(NamedTuple):
     """The sum over a pass's images in slices of `depth`."""
 
     now: Pass
@@ -98,37 +98,37 @@ class Cut(NamedTuple):
     slices: int
 
 
-def cuts(p: ConvProblem, t: Tile) -> list[Cut]:
+def sums(p: ConvProblem, t: Tile) -> list[Sum]:
     """Slices that fill the device, but none of less than SLICE."""
 
-    def cut(now: Pass) -> Cut:
+    def sliced(now: Pass) -> Sum:
         d = product(p, now)
         wanted = max(1, BLOCKS // (d.tiles(t)[0] * p.groups))
         depth = max(ceil_div(d.k * d.products, wanted), t.SLICE)
-        return Cut(now, depth, ceil_div(d.k * d.products, depth))
+        return Sum(now, depth, ceil_div(d.k * d.products, depth))
 
-    return [cut(now) for now in passes(p, t)]
+    return [sliced(now) for now in passes(p, t)]
 
 
 def _wgrad(p: ConvProblem, t: Tile) -> Iterator[KernelCall]:
-    all_cuts, count = cuts(p, t), elements(p, "w")
-    slices = sum(cut.slices for cut in all_cuts)
+    found, count = sums(p, t), elements(p, "w")
+    slices = sum(part.slices for part in found)
     out: Any = Scratch("partials", 4 * slices * count) if slices > 1 else "w"
     before = 0
-    for cut in all_cuts:
-        if not pointwise(p):
-            yield _im2col(p, cut.now)
-        yield _slices(p, cut, out, before, t)
-        before += cut.slices
+    for part in found:
+        if not p.pointwise:
+            yield _im2col(p, part.now)
+        yield _slices(p, part, out, before, t)
+        before += part.slices
     if slices > 1:
         args = (out, "w", np.int64(count), slices)
         yield KernelCall(ceil_div(count, SUM_THREADS), SUM_THREADS, args, entry="conv_sum<float>")
 
 
-def _slices(p: ConvProblem, cut: Cut, out: Any, before: int, t: Tile) -> KernelCall:
-    d = product(p, cut.now)
+def _slices(p: ConvProblem, part: Sum, out: Any, before: int, t: Tile) -> KernelCall:
+    d = product(p, part.now)
     blocks, across = d.tiles(t)
-    sizes = (d.m, d.n, d.k, d.k * d.products, cut.depth, d.loaded_n, d.a.ld, d.b.ld, across, p.groups, before)
+    sizes = (d.m, d.n, d.k, d.k * d.products, part.depth, d.loaded_n, d.a.ld, d.b.ld, across, p.groups, before)
     steps = (d.a.first, d.b.first, d.a.group, d.b.group, d.a.image, d.b.image)
     args = (d.a.at, d.b.at, out, *sizes, *map(np.int64, steps))
-    return KernelCall((blocks, 1, cut.slices * p.groups), warps(t), args, stages_bytes(t), d.entry("sum", t))
+    return KernelCall((blocks, 1, part.slices * p.groups), warps(t), args, stages_bytes(t), d.entry("sum", t))

@@ -1,75 +1,70 @@
-"""How a convolution's tensors are cut into overlapping tiles for the transforms in cuda/conv/fft_tiled*.cu."""
+"""The spectra of tiles as matrices, as the transforms in cuda/conv/fft_tiled*.cu have them."""
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernelmark import Scratch
 from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
+from kernels.conv.fft._tiling import Cut, cuts
 from kernels.conv.problem import ConvProblem
 
 THREADS = 128  # of a block that transforms: each has a column of two tiles
 SIDES = (32, 16)
 #: A side or a tile is refused where it costs this many times what the cheapest costs.
 WASTE = 1.5
-Pair = tuple[int, int]  # of height and width
 
 
-class Tensor(NamedTuple):
-    """One group's share of an operand; a filter is an image. Strides are in elements, of an image and of a group."""
-
-    channels: int
-    images: int
-    size: Pair
-    image_stride: int
-    group_stride: int
-
-
-class Cut(NamedTuple):
-    """A tensor in tiles, as the .cu have it. by_channel: its channels are the rows of its spectrum's matrices."""
+class Spectra(NamedTuple):
+    """An operand's spectra at one frequency: a matrix, whose rows are its channels where `by_channel`, else tiles."""
 
     name: str
-    tensor: Tensor
+    cut: Cut
     by_channel: bool
-    tiles: Pair
-    first: Pair
-    step: Pair
-    extent: Pair
-    conjugate: bool
 
     @property
-    def places(self) -> int:
-        """Tiles of one channel of all images."""
-        return self.tensor.images * math.prod(self.tiles)
-
-    @property
-    def matrix(self) -> Pair:
+    def matrix(self) -> tuple[int, int]:
         """Rows and columns."""
-        size = (self.tensor.channels, self.places)
+        size = (self.cut.channels, self.cut.places)
         return size if self.by_channel else size[::-1]
 
-    def ld(self, side: int) -> int:
+    @property
+    def ld(self) -> int:
         """Columns, rounded up to what a block transforms."""
-        width = 2 * THREADS // side
+        width = 2 * THREADS // self.cut.height.side
         return ceil_div(self.matrix[1], width) * width
 
-    def spectrum(self, side: int, groups: int) -> Scratch:
-        return Scratch(f"spectrum_{self.name}", 8 * frequencies(side) * groups * self.matrix[0] * self.ld(side))
+    @property
+    def scratch(self) -> Scratch:
+        """All of them, of all groups."""
+        held = self.cut.frequencies * self.cut.groups * self.matrix[0] * self.ld
+        return Scratch(f"spectrum_{self.name}", 8 * held)
 
-    def grid(self, side: int, groups: int) -> Pair:
-        return self.matrix[0] * self.ld(side) * side // (2 * THREADS), groups
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Blocks that transform it."""
+        return self.matrix[0] * self.ld * self.cut.height.side // (2 * THREADS), self.cut.groups
 
-    def arguments(self, side: int, *, extent: bool) -> tuple[Any, ...]:
-        t = self.tensor
-        sizes = (t.channels, t.images, *t.size, *self.tiles, *self.first, *self.step)
-        strides = (np.int64(t.image_stride), np.int64(t.group_stride))
-        return (*sizes, *(self.extent if extent else ()), self.ld(side), *strides)
+    @property
+    def first(self) -> tuple[int, int]:
+        """Where the first tile begins in the operand."""
+        return self.cut.height.first - self.cut.height.lead, self.cut.width.first - self.cut.width.lead
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Rows and columns of the operand."""
+        return self.cut.height.size, self.cut.width.size
 
-def frequencies(side: int) -> int:
-    """Of the transform of a real tile, those that are kept; the others are their conjugates."""
-    return side * (side // 2 + 1)
+    @property
+    def strides(self) -> tuple[np.int64, np.int64]:
+        """In the operand, of images and of groups."""
+        return np.int64(self.cut.strides[2]), np.int64(self.cut.strides[0])
+
+    def arguments(self, *, extent: bool) -> tuple[Any, ...]:
+        cut, axes = self.cut, (self.cut.height, self.cut.width)
+        tiles, steps = (axis.tiles for axis in axes), (axis.step for axis in axes)
+        taken = (axis.extent for axis in axes if extent)
+        return (cut.channels, cut.images, *self.sizes, *tiles, *self.first, *steps, *taken, self.ld, *self.strides)
 
 
 def fitting(p: ConvProblem) -> list[int]:
@@ -77,39 +72,16 @@ def fitting(p: ConvProblem) -> list[int]:
     return [side for side in SIDES if max(p.r, p.s) < side]
 
 
-def tensors(p: ConvProblem) -> dict[str, Tensor]:
-    c, k, taps = p.c // p.groups, p.k // p.groups, p.r * p.s
-    return {
-        "x": Tensor(c, p.n, (p.h, p.w), p.c * p.h * p.w, c * p.h * p.w),
-        "w": Tensor(c, k, (p.r, p.s), c * taps, k * c * taps),
-        "y": Tensor(k, p.n, (p.p, p.q), p.k * p.p * p.q, k * p.p * p.q),
-    }
-
-
-def cuts(p: ConvProblem, side: int) -> tuple[Cut, Cut, Cut]:
+def spectra(p: ConvProblem, side: int) -> tuple[Spectra, Spectra, Spectra]:
     """The operands whose spectra A and B are multiplied, C = A^T B, and the output."""
-    step, whole = (side - p.r + 1, side - p.s + 1), (side, side)
-    before, last = (p.pad_h.before, p.pad_w.before), (p.r - 1, p.s - 1)
-    found = tensors(p)
-    over = found["x" if p.direction == "dgrad" else "y"].size  # tiles begin a step of these apart
-    tiles = (ceil_div(over[0], step[0]), ceil_div(over[1], step[1]))
-
-    def cut(name: str, by_channel: bool, first: Pair = (0, 0), extent: Pair = whole, conjugate: bool = False) -> Cut:
-        count, apart = ((1, 1), whole) if name == "w" else (tiles, step)
-        return Cut(name, found[name], by_channel, count, first, apart, extent, conjugate)
-
-    if p.direction == "fprop":
-        return cut("w", True, conjugate=True), cut("x", True, (-before[0], -before[1])), cut("y", True)
-    if p.direction == "dgrad":
-        lead = (before[0] - last[0], before[1] - last[1])
-        return cut("w", False), cut("y", True, lead), cut("x", True, (-last[0], -last[1]))
-    x = cut("x", False, (-before[0], -before[1]))
-    return x, cut("y", False, extent=step, conjugate=True), cut("w", True)
-
-
-def transform_flop(side: int) -> int:
-    """Of two real tiles, which are one complex one: 5 N log2 N."""
-    return 5 * side**2 * int(math.log2(side**2))
+    names, by_channel = {
+        "fprop": ("wxy", (True, True, True)),
+        "dgrad": ("wyx", (False, True, True)),
+        "wgrad": ("xyw", (False, False, True)),
+    }[p.direction]
+    found = cuts(p, (side, side))._asdict()
+    a, b, c = (Spectra(name, found[name], rows) for name, rows in zip(names, by_channel, strict=True))
+    return a, b, c
 
 
 def supports(p: ConvProblem) -> str | None:
@@ -122,7 +94,7 @@ def supports(p: ConvProblem) -> str | None:
             return f"{name} is {getattr(p, name)}, expected less than {max(SIDES)}, the side of a tile"
     if p.groups > GRID_LIMIT:
         return f"groups is {p.groups}, expected at most {GRID_LIMIT}: a grid has {GRID_LIMIT} blocks along y"
-    blocks = max(cut.grid(side, 1)[0] for side in fitting(p) for cut in cuts(p, side))
+    blocks = max(operand.grid[0] for side in fitting(p) for operand in spectra(p, side))
     return None if blocks <= INT_LIMIT else f"{blocks} blocks of tiles, expected at most {INT_LIMIT} along x"
 
 
@@ -130,11 +102,9 @@ def wasteful(p: ConvProblem, side: int, among: list[int]) -> str | None:
     """Why a side is none to take, or None: memory and products grow with the frequencies of all tiles."""
     if side not in among:
         return f"tiles of {side} x {side} do not hold the problem"
-
-    def found(side: int) -> int:
-        return math.prod(cuts(p, side)[1].tiles) * frequencies(side)
-
-    least = min(map(found, among))
-    if found(side) <= WASTE * least:
+    cut = {each: cuts(p, (each, each)).x for each in among}
+    found = {each: x.frequencies * x.places // p.n for each, x in cut.items()}
+    if found[side] <= WASTE * min(found.values()):
         return None
-    return f"tiles of {side} x {side} have {found(side)} frequencies an image where {least} are enough"
+    least = min(found.values())
+    return f"tiles of {side} x {side} have {found[side]} frequencies an image where {least} are enough"

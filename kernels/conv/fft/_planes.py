@@ -5,7 +5,7 @@ wide strides would be many times slower. From there a row of the batch goes to e
 release the GIL.
 """
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from kernelmark import Array
 from kernels._numba import jit
-from kernels.conv.fft._cuts import Cut
+from kernels.conv.fft._tiling import Axis, Cut
 
 
 def _call(_context: Any, function: Any, plan: Any, source: Any, target: Any) -> Any:
@@ -40,23 +40,38 @@ def transform(fft: tuple[int, int], source: Array, target: Array) -> None:
     _execute(fft[0], fft[1], source.ctypes.data, target.ctypes.data)
 
 
+class Order(NamedTuple):
+    """Which planes there are, and in which order: of so many `tiles` from the `first` on, or of all filters.
+
+    images, channels: of all groups. tiles_first: whether neighbours are tiles of a channel, or channels of a tile.
+    """
+
+    first: int
+    tiles: int
+    images: int
+    channels: int
+    tiles_first: bool
+
+
 @jit
-def _place(cut: Cut, plane: int, first: int, count: int) -> tuple[bool, int, int, int]:
-    """Of a plane among those of `count` tiles from the `first` on: whether it exists, its offset, its tile's corner."""
-    if cut.tiles_first:
-        channel, tile = divmod(plane, count)
+def _place(cut: Cut, order: Order, plane: int) -> tuple[bool, int, int, int]:
+    """Whether there is such a plane, its offset, and its tile's corner."""
+    if order.tiles_first:
+        channel, tile = divmod(plane, order.tiles)
     else:
-        tile, channel = divmod(plane, cut.channels)
-    image, tile = divmod(first + tile, cut.tiles)
-    row, column = divmod(tile, cut.across)
-    exists = image < cut.images and channel < cut.channels
-    return exists, image * cut.stride_n + channel * cut.stride_c, row * cut.step_h, column * cut.step_w
+        tile, channel = divmod(plane, order.channels)
+    image, tile = divmod(order.first + tile, cut.height.tiles * cut.width.tiles)
+    row, column = divmod(tile, cut.width.tiles)
+    exists = image < order.images and channel < order.channels
+    offset = image * cut.strides[2] + channel * cut.strides[1]
+    return exists, offset, row * cut.height.step, column * cut.width.step
 
 
 @jit
-def _met(begin: int, extent: int, spacing: int, size: int) -> tuple[int, int]:
-    """Elements of an axis of `size` that lie in `extent` places from `begin` on, `spacing` apart."""
-    return max(0, -(-begin // spacing)), min(size, (begin + extent - 1) // spacing + 1)
+def _met(axis: Axis, begin: int) -> tuple[int, int]:
+    """Elements of the tensor that lie in a tile from `begin` on."""
+    first = max(0, -(-begin // axis.spacing))
+    return first, min(axis.size, (begin + axis.extent - 1) // axis.spacing + 1)
 
 
 @jit
@@ -69,51 +84,53 @@ def _copy(source: Array, target: Array, scale: np.float32) -> None:
 @jit
 def _fetch(flat: Array, cut: Cut, offset: int, top: int, left: int, target: Array) -> None:
     """A tile's elements, into zeros."""
-    top, left = top + cut.origin_h, left + cut.origin_w
-    row_0, row_1 = _met(top, cut.extent_h, cut.spacing_h, cut.rows)
-    column_0, column_1 = _met(left, cut.extent_w, cut.spacing_w, cut.columns)
+    height, width, by_row, by_column = cut.height, cut.width, cut.strides[3], cut.strides[4]
+    top, left = top + height.first, left + width.first
+    row_0, row_1 = _met(height, top)
+    column_0, column_1 = _met(width, left)
     for row in range(row_0, row_1):
-        source = offset + row * cut.stride_h
-        i = row * cut.spacing_h - top
-        if cut.flip:
-            i = cut.extent_h - 1 - i
-        if cut.stride_w == 1 and cut.spacing_w == 1 and not cut.flip and column_0 < column_1:
+        source = offset + row * by_row
+        i = row * height.spacing - top
+        if cut.turned:
+            i = height.lead - i
+        if by_column == 1 and width.spacing == 1 and not cut.turned and column_0 < column_1:
             part = flat[source + column_0 : source + column_1]
             _copy(part, target[i, column_0 - left : column_1 - left], np.float32(1))
             continue
         for column in range(column_0, column_1):
-            j = column * cut.spacing_w - left
-            target[i, cut.extent_w - 1 - j if cut.flip else j] = flat[source + column * cut.stride_w]
+            j = column * width.spacing - left
+            target[i, width.lead - j if cut.turned else j] = flat[source + column * by_column]
 
 
 @jit
 def _store(flat: Array, cut: Cut, offset: int, top: int, left: int, source: Array, scale: np.float32) -> None:
-    """The window of a tile, as far as it is the image's."""
-    row_0, row_1 = _met(top, cut.extent_h, cut.spacing_h, cut.rows)
-    column_0, column_1 = _met(left, cut.extent_w, cut.spacing_w, cut.columns)
+    """The outputs of a tile, as far as they are the image's."""
+    height, width, by_row, by_column = cut.height, cut.width, cut.strides[3], cut.strides[4]
+    row_0, row_1 = _met(height, top)
+    column_0, column_1 = _met(width, left)
     for row in range(row_0, row_1):
-        target = offset + row * cut.stride_h
-        i = cut.window_h + row * cut.spacing_h - top
-        if cut.stride_w == 1 and cut.spacing_w == 1 and column_0 < column_1:
-            first = cut.window_w - left
+        target = offset + row * by_row
+        i = height.lead + row * height.spacing - top
+        if by_column == 1 and width.spacing == 1 and column_0 < column_1:
+            first = width.lead - left
             part = source[i, first + column_0 : first + column_1]
             _copy(part, flat[target + column_0 : target + column_1], scale)
             continue
         for column in range(column_0, column_1):
-            j = cut.window_w + column * cut.spacing_w - left
-            flat[target + column * cut.stride_w] = source[i, j] * scale
+            j = width.lead + column * width.spacing - left
+            flat[target + column * by_column] = source[i, j] * scale
 
 
 @jit
-def forward(fft, flat, cut, tiles, block, held, spectra, start, stop):  # type: ignore[no-untyped-def]
-    """Batches start:stop of the planes of `tiles` = (first, count): cut to `block`, transformed to `held`, spread.
+def forward(fft, flat, cut, order, block, held, spectra, start, stop):  # type: ignore[no-untyped-def]
+    """Batches start:stop of planes: cut to `block`, transformed to `held`, spread over the frequencies.
 
     fft: addresses of FFTW's execution and plan. held: a batch's spectra (frequency, plane).
     """
     batch = len(block)
     for at in range(start * batch, stop * batch, batch):
         for b in range(batch):
-            exists, offset, top, left = _place(cut, at + b, tiles[0], tiles[1])
+            exists, offset, top, left = _place(cut, order, at + b)
             block[b] = 0
             if exists:
                 _fetch(flat, cut, offset, top, left, block[b])
@@ -123,8 +140,8 @@ def forward(fft, flat, cut, tiles, block, held, spectra, start, stop):  # type: 
 
 
 @jit
-def inverse(fft, flat, cut, tiles, block, held, spectra, start, stop):  # type: ignore[no-untyped-def]
-    """The same backwards: batches start:stop gathered, transformed, and their windows stored, over the tile's size."""
+def inverse(fft, flat, cut, order, block, held, spectra, start, stop):  # type: ignore[no-untyped-def]
+    """The same backwards: batches start:stop gathered, transformed, and their outputs stored, over the tile's size."""
     batch = len(block)
     scale = np.float32(1 / (block.shape[1] * block.shape[2]))
     for at in range(start * batch, stop * batch, batch):
@@ -132,6 +149,6 @@ def inverse(fft, flat, cut, tiles, block, held, spectra, start, stop):  # type: 
             held[frequency] = spectra[frequency, at : at + batch]
         transform(fft, held, block)
         for b in range(batch):
-            exists, offset, top, left = _place(cut, at + b, tiles[0], tiles[1])
+            exists, offset, top, left = _place(cut, order, at + b)
             if exists:
                 _store(flat, cut, offset, top, left, block[b], scale)

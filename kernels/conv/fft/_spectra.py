@@ -14,9 +14,8 @@ from kernelmark import Array, Launch
 from kernels._numba import bind
 from kernels._threads import in_bands
 from kernels.conv._blas import alone
-from kernels.conv.fft._cuts import Cut, cut
-from kernels.conv.fft._planes import forward, inverse
-from kernels.conv.fft._tiling import Tiling
+from kernels.conv.fft._planes import Order, forward, inverse
+from kernels.conv.fft._tiling import Cut, Cuts
 from kernels.conv.fft._transforms import Transform, transform
 from kernels.conv.problem import ConvOperands, ConvProblem
 
@@ -28,13 +27,14 @@ _PRODUCT_BYTES = 256 << 10
 
 
 class Planes(NamedTuple):
-    """An operand's planes, where they are cut, and in how many batches.
+    """An operand's planes, where they are cut, in how many batches, and in which order.
 
     blocks, held: a batch of tiles and one of spectra for each thread. spectra: of all planes, (frequency, plane).
     """
 
     flat: Array
     cut: Cut
+    order: Order
     batches: int
     blocks: list[Array]
     held: list[Array]
@@ -42,22 +42,25 @@ class Planes(NamedTuple):
     plan: Transform
 
 
-def spectral(problem: ConvProblem, x: ConvOperands, tiling: Tiling) -> Launch:
+def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int) -> Launch:
     """A launch that convolves by tiles, a block of them at a time; the filters' spectra are formed once."""
-    inputs = {"fprop": "wx", "dgrad": "wy", "wgrad": "xy"}[problem.direction]
-    planes = {name: _planes(problem, x, tiling, name, name not in inputs) for name in "xwy"}
-    x.chose(tile=tiling.name, tiles=tiling.block, **planes["w"].plan.facts)
-    (output,) = set("xwy") - set(inputs)
-    starts = range(0, tiling.tiles, tiling.block)
-    multiplied = _products(problem, tiling, planes, x.threads)
-    added = _added(problem, tiling, planes, x) if output == "w" and len(starts) > 1 else multiplied
+    inputs, output = [name for name in "wxy" if name != problem.output], problem.output
+    planes = {name: _planes(problem, x, c, block, name) for name in "xwy"}
+    height, width = c.sides
+    x.chose(tile=width if height == width else f"{height}x{width}", tiles=block, **planes["w"].plan.facts)
+    starts = range(0, c.x.places, block)
+    matrices = _matrices(problem, planes)
+    multiplied = _products(*matrices, x.threads)
+    added = _added(*matrices, x) if output == "w" and len(starts) > 1 else multiplied
     steps: list[Launch] = []
-    for index, start in enumerate(starts):
-        wanted = [name for name in inputs if name != "w" or index == 0]
-        steps += [_transformed(forward, planes[name], name, start, problem, tiling, x.threads) for name in wanted]
-        steps += [added if index else multiplied]
-        if output != "w" or start == starts[-1]:
-            steps += [_transformed(inverse, planes[output], output, start, problem, tiling, x.threads)]
+    for start in starts:
+        wanted = [name for name in inputs if name != "w" or start == 0]
+        steps += [_transformed(forward, planes[name], start, x.threads) for name in wanted]
+        steps += [added if start else multiplied]
+        if output != "w":
+            steps += [_transformed(inverse, planes[output], start, x.threads)]
+    if output == "w":
+        steps += [_transformed(inverse, planes["w"], 0, x.threads)]
 
     def launch() -> None:
         for step in steps:
@@ -66,34 +69,32 @@ def spectral(problem: ConvProblem, x: ConvOperands, tiling: Tiling) -> Launch:
     return alone(launch, x.threads)
 
 
-def _transformed(
-    run: Any, planes: Planes, name: str, start: int, problem: ConvProblem, tiling: Tiling, threads: int
-) -> Launch:
-    """The planes of a block of tiles, or of all filters, by all threads."""
-    tiles = (0, problem.k) if name == "w" else (start, tiling.block)
+def _transformed(run: Any, planes: Planes, start: int, threads: int) -> Launch:
+    """The planes of the block of tiles that begins at `start`, or of all filters, by all threads."""
     buffers = iter(zip(planes.blocks, planes.held, strict=True))
-    plan = planes.plan
+    fft, order = (planes.plan.execute, planes.plan.plan), planes.order._replace(first=start)
 
     def band(first: int, last: int) -> Launch:
         block, held = next(buffers)
-        args = ((plan.execute, plan.plan), planes.flat, planes.cut, tiles, block, held, planes.spectra, first, last)
-        return bind(run, *args)
+        return bind(run, fft, planes.flat, planes.cut, order, block, held, planes.spectra, first, last)
 
     return in_bands(planes.batches, threads, band)
 
 
-def _planes(problem: ConvProblem, x: ConvOperands, tiling: Tiling, name: str, output: bool) -> Planes:
-    array, where = getattr(x, name), cut(problem, tiling, name, output)
-    count = where.channels * (problem.k if name == "w" else tiling.block)
-    batch = _batch(count, x.threads, BATCH_BYTES // (4 * tiling.points))
+def _planes(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, name: str) -> Planes:
+    cut: Cut = getattr(c, name)
+    images, channels = problem.shapes()[name][:2]
+    order = Order(0, images if name == "w" else block, images, channels, problem.layout == "nchw" and name != "w")
+    count = order.channels * order.tiles
+    batch = _batch(count, x.threads, BATCH_BYTES // (4 * cut.points))
     batches = math.ceil(count / batch)
     width = batches * batch
     width += LINE * (width * 8 % 4096 == 0)  # rows 4 KiB apart would compete for the same lines of a cache
-    shape = (batch, tiling.height.side, tiling.width.side)
+    shape = (batch, *c.sides)
     blocks = [x.scratch(shape, "f32") for _ in range(x.threads)]
-    held = [_complex(x, (tiling.frequencies, batch)) for _ in range(x.threads)]
-    spectra = _complex(x, (tiling.frequencies, width))
-    return Planes(array.reshape(-1), where, batches, blocks, held, spectra, transform(*shape, output))
+    held = [_complex(x, (c.frequencies, batch)) for _ in range(x.threads)]
+    spectra, plan = _complex(x, (c.frequencies, width)), transform(*shape, name == problem.output)
+    return Planes(getattr(x, name).reshape(-1), cut, order, batches, blocks, held, spectra, plan)
 
 
 def _complex(x: ConvOperands, shape: tuple[int, ...]) -> Array:
@@ -108,19 +109,17 @@ def _batch(count: int, threads: int, limit: int) -> int:
     return min(sizes, key=lambda size: (max(math.ceil(share / size) * size, 1.125 * share), -size))
 
 
-def _products(problem: ConvProblem, tiling: Tiling, planes: dict[str, Planes], threads: int) -> Launch:
+def _products(a: Array, b: Array, out: Array, threads: int) -> Launch:
     """A matrix product for each frequency and group, by all threads."""
-    a, b, out = _matrices(problem, tiling, planes)
 
     def band(first: int, last: int) -> Launch:
         return lambda: np.matmul(a[first:last], b[first:last], out=out[first:last])
 
-    return in_bands(tiling.frequencies, threads, band)
+    return in_bands(len(out), threads, band)
 
 
-def _added(problem: ConvProblem, tiling: Tiling, planes: dict[str, Planes], x: ConvOperands) -> Launch:
+def _added(a: Array, b: Array, out: Array, x: ConvOperands) -> Launch:
     """The same, added to what is there, a few frequencies at a time."""
-    a, b, out = _matrices(problem, tiling, planes)
     size = max(1, _PRODUCT_BYTES // out[0].nbytes)
 
     def band(first: int, last: int) -> Launch:
@@ -135,12 +134,12 @@ def _added(problem: ConvProblem, tiling: Tiling, planes: dict[str, Planes], x: C
 
         return add
 
-    return in_bands(tiling.frequencies, x.threads, band)
+    return in_bands(len(out), x.threads, band)
 
 
-def _matrices(problem: ConvProblem, tiling: Tiling, planes: dict[str, Planes]) -> tuple[Array, Array, Array]:
+def _matrices(problem: ConvProblem, planes: dict[str, Planes]) -> tuple[Array, Array, Array]:
     """Of each frequency and group: what is multiplied, and the output, which lies in rows."""
-    x, w, y = (_by_group(planes[name], name, problem, tiling) for name in "xwy")
+    x, w, y = (_by_group(planes[name], name) for name in "xwy")
     a, b, out = {
         "fprop": (w, x, y),
         "dgrad": (_transposed(w), y, x),
@@ -151,15 +150,15 @@ def _matrices(problem: ConvProblem, tiling: Tiling, planes: dict[str, Planes]) -
     return a, b, out
 
 
-def _by_group(planes: Planes, name: str, problem: ConvProblem, tiling: Tiling) -> Array:
+def _by_group(planes: Planes, name: str) -> Array:
     """(frequency, group, channel, tile), of a filter (frequency, group, filter, channel)."""
-    groups, channels, frequencies = problem.groups, planes.cut.channels, tiling.frequencies
+    groups, order = planes.cut.groups, planes.order
+    held = planes.spectra[:, : order.channels * order.tiles]
     if name == "w":
-        return planes.spectra[:, : problem.k * channels].reshape(frequencies, groups, -1, channels)
-    held = planes.spectra[:, : channels * tiling.block]
-    if planes.cut.tiles_first:
-        return held.reshape(frequencies, groups, -1, tiling.block)
-    return held.reshape(frequencies, tiling.block, groups, -1).transpose(0, 2, 3, 1)
+        return held.reshape(len(held), groups, -1, order.channels)
+    if order.tiles_first:
+        return held.reshape(len(held), groups, -1, order.tiles)
+    return held.reshape(len(held), order.tiles, groups, -1).transpose(0, 2, 3, 1)
 
 
 def _transposed(matrices: Array) -> Array:

@@ -1,75 +1,173 @@
-"""How an FFT convolution cuts its images into tiles, and which size of tile costs least by a model.
+"""Overlap-save: how the tensors of a convolution are cut into tiles, and which sides of a tile cost least.
 
-Overlap-save: a tile of side L yields L - r + 1 outputs of a filter of r taps. Strided outputs and dilated filters are
-taken as dense ones with zeros between.
+A tile of side L yields L - taps + 1 outputs of a filter that spans `taps`. Strided outputs and dilated filters are
+taken as dense ones with zeros between. Every FFT convolution here, on the CPU and on a GPU, has its tiles from `cuts`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from kernels.conv.problem import ConvProblem
+from kernels.conv._sizes import ConvSizes
 
-#: Sides that FFTW is quick at (24 and 40 were 1.5 times slower a point);
-SIDES = (8, 12, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256)
-#: Bytes that the spectra of a block of tiles may take together: more tiles at a time read the filters' less often.
-BLOCK_BYTES = 64 << 20
-#: The model's rates a thread: only their ratios count. FFTW with 256-bit vectors, CGEMM, spectra through the caches.
-_FFT_FLOP_PER_S, _GEMM_FLOP_PER_S, _BYTES_PER_S = 25e9, 100e9, 12e9
-_CALL_S = 0.3e-6  # of BLAS, for one frequency
+Sides = tuple[int, int]
 
 
 class Axis(NamedTuple):
-    """One axis: `dense` outputs that `tiles` tiles of `side` yield, `step` each, for a filter that spans `taps`."""
+    """One axis of a tensor and of its tiles, in elements of the dense tensor, where the tensor's lie `spacing` apart.
 
-    dense: int
-    taps: int
-    side: int
-    step: int
+    first: where the first of `tiles` tiles begins. step: between tiles. extent: of a tile's side, what is taken from
+    the tensor or put back. lead: the place in a tile of the first output, or of the first element of what is flipped.
+    """
+
+    size: int
+    spacing: int
+    first: int
     tiles: int
+    step: int
+    side: int
+    extent: int
+    lead: int = 0
 
 
-class Tiling(NamedTuple):
-    """Tiles of a problem along height and width; `block` of all its `tiles` are transformed at a time."""
+class Cut(NamedTuple):
+    """A tensor in tiles: `groups` of so many channels of so many images; a filter is an image in a single tile.
 
+    strides: in the tensor, of groups, channels, images, rows and columns. turned: whether this is the operand that is
+    shifted over the other, whose tiles are flipped, or whose spectra are conjugated.
+    """
+
+    groups: int
+    channels: int
+    images: int
     height: Axis
     width: Axis
-    tiles: int
-    block: int
+    strides: tuple[int, int, int, int, int]
+    turned: bool
+
+    @property
+    def places(self) -> int:
+        """Tiles of one channel of all images."""
+        return self.images * self.height.tiles * self.width.tiles
+
+    @property
+    def planes(self) -> int:
+        """Tiles of all channels, each with a transform of its own."""
+        return self.groups * self.channels * self.places
 
     @property
     def points(self) -> int:
+        """Elements of a tile."""
         return self.height.side * self.width.side
 
     @property
     def frequencies(self) -> int:
-        """Of a real tile: the others are conjugates of these."""
+        """Frequencies of a real tile that are kept: the others are conjugates of these."""
         return self.height.side * (self.width.side // 2 + 1)
 
     @property
-    def name(self) -> int | str:
-        """32, or 1x64 where the sides differ."""
-        height, width = self.height.side, self.width.side
-        return width if height == width else f"{height}x{width}"
+    def elements(self) -> int:
+        """Elements of the tensor itself."""
+        return self.groups * self.channels * self.images * self.height.size * self.width.size
+
+
+class Cuts(NamedTuple):
+    """The three tensors of a problem."""
+
+    x: Cut
+    w: Cut
+    y: Cut
+
+    @property
+    def sides(self) -> Sides:
+        return self.x.height.side, self.x.width.side
+
+    @property
+    def points(self) -> int:
+        return self.x.points
+
+    @property
+    def frequencies(self) -> int:
+        return self.x.frequencies
+
+    @property
+    def planes(self) -> int:
+        """Transforms."""
+        return sum(cut.planes for cut in self)
+
+    @property
+    def products(self) -> int:
+        """Complex multiply-adds."""
+        return self.frequencies * self.x.planes * self.y.channels
+
+    @property
+    def transform_flop(self) -> float:
+        """Half of 5 N log2 N for each real transform."""
+        return 2.5 * self.points * math.log2(self.points) * self.planes
 
 
 @lru_cache
-def cheapest(problem: ConvProblem) -> Tiling:
-    """The tiling that the model takes for the fastest."""
-    return min(_candidates(problem), key=lambda tiling: _seconds(problem, tiling))
+def cuts(p: ConvSizes, sides: Sides, flip: bool = False) -> Cuts:
+    """All three tensors in tiles of `sides`; flip: for circular convolutions, rather than with conjugate spectra."""
+    height = _axes(p, sides[0], (p.h, p.r, p.p), (p.stride_h, p.dilation_h, p.pad_h.before), flip)
+    width = _axes(p, sides[1], (p.w, p.s, p.q), (p.stride_w, p.dilation_w, p.pad_w.before), flip)
+    turned = {"fprop": "w", "wgrad": "y"}.get(p.direction)
+
+    def cut(name: str, height: Axis, width: Axis) -> Cut:
+        images, channels, rows, columns = p.shapes()[name]
+        in_group = (images if name == "w" else channels) // p.groups
+        image, plane, last = channels * rows * columns, rows * columns, p.layout == "nhwc"
+        channel, row, column = (1, columns * channels, channels) if last else (plane, columns, 1)
+        strides = (in_group * (image if name == "w" else channel), channel, image, row, column)
+        sizes = (channels, in_group) if name == "w" else (in_group, images)
+        return Cut(p.groups, *sizes, height, width, strides, name == turned)
+
+    return Cuts(*(cut(name, *axes) for name, *axes in zip("xwy", height, width, strict=True)))
+
+
+def _axes(
+    p: ConvSizes, side: int, sizes: tuple[int, int, int], steps: tuple[int, int, int], flip: bool
+) -> tuple[Axis, Axis, Axis]:
+    """Of x, w and y: tiles of the output, or of y in wgrad, that follow each other, and what they need of the input."""
+    (image, taps, outputs), (stride, dilation, pad) = sizes, steps
+    last = (taps - 1) * dilation
+    step = side - last
+    tiles = -(-(image if p.direction == "dgrad" else (outputs - 1) * stride + 1) // step)
+    w = Axis(taps, dilation, 0, 1, side, side, side)
+    if p.direction == "dgrad":  # a filter reaches back from where its output is
+        x = Axis(image, 1, 0, tiles, step, side, step, last)
+        return x, w, Axis(outputs, stride, pad - last, tiles, step, side, side)
+    lead = 0 if not flip else last if p.direction == "fprop" else step - 1
+    y = Axis(outputs, stride, 0, tiles, step, side, step, lead)
+    return Axis(image, 1, -pad, tiles, step, side, side), w._replace(lead=lead), y
+
+
+def spans(p: ConvSizes) -> Sides:
+    """What a filter reaches over, dilated."""
+    return (p.r - 1) * p.dilation_h + 1, (p.s - 1) * p.dilation_w + 1
 
 
 @lru_cache
-def whole(problem: ConvProblem) -> Tiling:
-    """One tile an image."""
-    (dense_h, taps_h), (dense_w, taps_w) = _extents(problem)
-    return _tiling(problem, good_size(dense_h + taps_h - 1), good_size(dense_w + taps_w - 1))
+def whole(p: ConvSizes) -> Sides:
+    """The sides of one tile an image."""
+    strided = (p.p - 1) * p.stride_h + 1, (p.q - 1) * p.stride_w + 1
+    dense = (p.h, p.w) if p.direction == "dgrad" else strided
+    height, width = (good_size(size + span - 1) for size, span in zip(dense, spans(p), strict=True))
+    return height, width
 
 
-def executed(problem: ConvProblem, tiling: Tiling) -> int:
-    """Floating-point operations: half of 5 N log2 N a real transform, and 8 a complex multiply-add."""
-    return round(_transform_flop(problem, tiling)) + _product_flop(problem, tiling)
+def cheapest(p: ConvSizes, sides: Iterable[int], cost: Callable[[Cuts], float]) -> Sides:
+    """The sides that cost least by a device's model, among those given that hold a filter, none larger than needed."""
+    limits, least = whole(p), spans(p)
+    fitting = (tuple(min(side, limit) for limit in limits) for side in sides)
+    held = [(height, width) for height, width in fitting if height >= least[0] and width >= least[1]]
+    return min(held, key=lambda found: cost(cuts(p, found)))
+
+
+def executed(c: Cuts, multiply_add: int) -> int:
+    """Floating-point operations: those of the transforms, and so many for each complex multiply-add."""
+    return round(c.transform_flop) + multiply_add * c.products
 
 
 def good_size(size: int) -> int:
@@ -85,56 +183,3 @@ def _rest(number: int) -> int:
         while number % prime == 0:
             number //= prime
     return number
-
-
-def _extents(problem: ConvProblem) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Dense outputs (of fprop and wgrad's y, of dgrad's x) and taps, of height and of width."""
-    taps = [(n - 1) * d + 1 for n, d in ((problem.r, problem.dilation_h), (problem.s, problem.dilation_w))]
-    if problem.direction == "dgrad":
-        return (problem.h, taps[0]), (problem.w, taps[1])
-    dense = [(n - 1) * s + 1 for n, s in ((problem.p, problem.stride_h), (problem.q, problem.stride_w))]
-    return (dense[0], taps[0]), (dense[1], taps[1])
-
-
-def _candidates(problem: ConvProblem) -> Iterator[Tiling]:
-    (dense_h, taps_h), (dense_w, taps_w) = _extents(problem)
-    for side in sorted({*SIDES, good_size(dense_h + taps_h - 1), good_size(dense_w + taps_w - 1)}):
-        sides = [min(side, good_size(dense + taps - 1)) for dense, taps in ((dense_h, taps_h), (dense_w, taps_w))]
-        if sides[0] >= taps_h and sides[1] >= taps_w:
-            yield _tiling(problem, *sides)
-
-
-def _tiling(problem: ConvProblem, side_h: int, side_w: int) -> Tiling:
-    height, width = (
-        Axis(dense, taps, side, side - taps + 1, math.ceil(dense / (side - taps + 1)))
-        for (dense, taps), side in zip(_extents(problem), (side_h, side_w), strict=True)
-    )
-    tiles = problem.n * height.tiles * width.tiles
-    tiling = Tiling(height, width, tiles, tiles)
-    blocks = math.ceil(_spectra_bytes(problem, tiling) / BLOCK_BYTES)
-    return tiling._replace(block=math.ceil(tiles / min(tiles, blocks)))
-
-
-def _spectra_bytes(problem: ConvProblem, tiling: Tiling) -> int:
-    return 8 * tiling.frequencies * tiling.block * (problem.c + problem.k)
-
-
-def _transform_flop(problem: ConvProblem, tiling: Tiling) -> float:
-    planes = tiling.tiles * (problem.c + problem.k) + problem.k * problem.c // problem.groups
-    return 2.5 * tiling.points * math.log2(tiling.points) * planes
-
-
-def _product_flop(problem: ConvProblem, tiling: Tiling) -> int:
-    return 8 * tiling.frequencies * tiling.tiles * problem.k * (problem.c // problem.groups)
-
-
-def _seconds(problem: ConvProblem, tiling: Tiling) -> float:
-    blocks = math.ceil(tiling.tiles / tiling.block)
-    filters = 8 * tiling.frequencies * problem.k * (problem.c // problem.groups)
-    moved = 2 * _spectra_bytes(problem, tiling) * blocks + filters * (1 + blocks)
-    return (
-        _transform_flop(problem, tiling) / _FFT_FLOP_PER_S
-        + _product_flop(problem, tiling) / _GEMM_FLOP_PER_S
-        + moved / _BYTES_PER_S
-        + tiling.frequencies * problem.groups * blocks * _CALL_S
-    )

@@ -1,10 +1,20 @@
 """Convolution on the CPU by FFTW: whole images, and tiles of them."""
 
+import math
+from functools import lru_cache
 from typing import Any
 
 from kernelmark import Launch, kernel
+from kernels.conv.fft._tiling import Cuts, Sides, cheapest, cuts, executed, whole
 from kernels.conv.problem import ConvOperands, ConvProblem
 
+#: Sides that FFTW is quick at (24 and 40 were 1.5 times slower a point).
+SIDES = (8, 12, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256)
+#: Bytes that the spectra of a block of tiles may take together: more tiles at a time read the filters' less often.
+BLOCK_BYTES = 64 << 20
+#: The model's rates a thread: only their ratios count. FFTW with 256-bit vectors, CGEMM, spectra through the caches.
+_FFT_FLOP_PER_S, _GEMM_FLOP_PER_S, _BYTES_PER_S = 25e9, 100e9, 12e9
+_CALL_S = 0.3e-6  # of BLAS, for one frequency
 _FFTW: dict[str, Any] = {
     "provider": "pyfftw",
     "device": "cpu",
@@ -15,25 +25,49 @@ _FFTW: dict[str, Any] = {
 }
 
 
-def _executed(problem: ConvProblem, tiling: str) -> int:
-    from kernels.conv.fft import _tiling
+@lru_cache
+def chosen(p: ConvProblem) -> Sides:
+    """The sides that the model takes for the fastest."""
+    return cheapest(p, sorted({*SIDES, *whole(p)}), _seconds)
 
-    return _tiling.executed(problem, getattr(_tiling, tiling)(problem))
+
+def at_once(c: Cuts) -> int:
+    """Tiles that are transformed at a time."""
+    tiles = c.x.places
+    return math.ceil(tiles / min(tiles, math.ceil(_spectra_bytes(c, tiles) / BLOCK_BYTES)))
 
 
-@kernel("conv", executed=lambda p: _executed(p, "whole"), **_FFTW)
+def _spectra_bytes(c: Cuts, tiles: int) -> int:
+    """Spectra of as many tiles of both images, without the filters'."""
+    return 8 * c.frequencies * tiles * c.x.groups * (c.x.channels + c.y.channels)
+
+
+def _seconds(c: Cuts) -> float:
+    block = at_once(c)
+    blocks = math.ceil(c.x.places / block)
+    moved = 2 * _spectra_bytes(c, block) * blocks + 8 * c.frequencies * c.w.planes * (1 + blocks)
+    return (
+        c.transform_flop / _FFT_FLOP_PER_S
+        + 8 * c.products / _GEMM_FLOP_PER_S
+        + moved / _BYTES_PER_S
+        + c.frequencies * c.x.groups * blocks * _CALL_S
+    )
+
+
+def _launch(problem: ConvProblem, x: ConvOperands, sides: Sides) -> Launch:
+    from kernels.conv.fft._spectra import spectral
+
+    c = cuts(problem, sides, flip=True)
+    return spectral(problem, x, c, at_once(c))
+
+
+@kernel("conv", executed=lambda p: executed(cuts(p, whole(p)), 8), **_FFTW)
 def full(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of whole images and of filters as large, CGEMM for each frequency."""
-    from kernels.conv.fft._spectra import spectral
-    from kernels.conv.fft._tiling import whole
-
-    return spectral(problem, x, whole(problem))
+    return _launch(problem, x, whole(problem))
 
 
-@kernel("conv", executed=lambda p: _executed(p, "cheapest"), **_FFTW)
+@kernel("conv", executed=lambda p: executed(cuts(p, chosen(p)), 8), **_FFTW)
 def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of overlapping tiles, CGEMM for each frequency; the tile's side chosen by a model of cost."""
-    from kernels.conv.fft._spectra import spectral
-    from kernels.conv.fft._tiling import cheapest
-
-    return spectral(problem, x, cheapest(problem))
+    return _launch(problem, x, chosen(problem))

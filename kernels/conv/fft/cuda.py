@@ -2,22 +2,10 @@
 
 import math
 
-import numpy as np
-
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
 from kernels._cuda import ceil_div
-from kernels.conv.fft._matrices import (
-    SIDES,
-    THREADS,
-    WASTE,
-    Cut,
-    cuts,
-    fitting,
-    frequencies,
-    supports,
-    transform_flop,
-    wasteful,
-)
+from kernels.conv.fft._matrices import SIDES, THREADS, WASTE, Spectra, fitting, spectra, supports, wasteful
+from kernels.conv.fft._tiling import cuts, executed
 from kernels.conv.problem import ConvProblem
 
 #: Tiles of the product by their height BM: BN, BK, WM, WN, TM, TN, STAGES of fft_tiled_product.
@@ -26,7 +14,7 @@ PRODUCTS = {64: (64, 8, 32, 32, 8, 4, 3), 32: (64, 8, 32, 32, 8, 4, 3), 16: (32,
 
 def padded(p: ConvProblem, height: int) -> int:
     """Elements of the product at one frequency, with those that its tiles reach beyond."""
-    a, b, _ = cuts(p, fitting(p)[0])
+    a, b, _ = spectra(p, fitting(p)[0])
     width = PRODUCTS[height][0]
     return ceil_div(a.matrix[1], height) * height * ceil_div(b.matrix[1], width) * width
 
@@ -40,13 +28,6 @@ def _valid(p: ConvProblem, t: Tile) -> str | None:
     return f"products in tiles of {t.BM} rows have {found} elements where {least} are enough"
 
 
-def executed(p: ConvProblem, side: int) -> int:
-    """Transforms, and 8 for a complex multiply-add."""
-    a, b, c = (cut.matrix for cut in cuts(p, side))
-    transforms = (math.prod(a) + math.prod(b) + math.prod(c)) // 2 * transform_flop(side)
-    return p.groups * (transforms + 8 * frequencies(side) * a[0] * a[1] * b[1])
-
-
 @cuda_kernel(
     "conv",
     source="conv/fft_tiled.cu",
@@ -57,50 +38,47 @@ def executed(p: ConvProblem, side: int) -> int:
     layouts=("nchw",),
     supports=supports,
     valid=_valid,
-    executed=lambda p: min(executed(p, side) for side in fitting(p)),
+    executed=lambda p: min(executed(cuts(p, (side, side)), 8) for side in fitting(p)),
     tunables={"T": SIDES, "BM": tuple(PRODUCTS)},
 )
 def fft_tiled(p: ConvProblem, t: Tile) -> list[KernelCall]:
     """By FFT of overlapping tiles of T x T, and a complex product at each frequency."""
-    a, b, c = cuts(p, t.T)
-    spectra = [cut.spectrum(t.T, p.groups) for cut in (a, b, c)]
-    return [
-        _to_spectrum(a, spectra[0], t.T, p.groups),
-        _to_spectrum(b, spectra[1], t.T, p.groups),
-        _product(a, b, spectra, t, p.groups),
-        _to_image(c, spectra[2], t.T, p.groups),
-    ]
+    a, b, c = spectra(p, t.T)
+    return [_to_spectrum(a, t.T), _to_spectrum(b, t.T), _product(a, b, c, t), _to_image(c, t.T)]
 
 
-def _to_spectrum(cut: Cut, spectrum: Scratch, side: int, groups: int) -> KernelCall:
-    entry = f"fft_tiled_spectrum<{side}, {_word(cut.by_channel)}, {_word(cut.conjugate)}>"
-    args = (cut.name, spectrum, *cut.arguments(side, extent=True))
-    return KernelCall(cut.grid(side, groups), THREADS, args, entry=entry)
+def _to_spectrum(a: Spectra, side: int) -> KernelCall:
+    entry = f"fft_tiled_spectrum<{side}, {_word(a.by_channel)}, {_word(a.cut.turned)}>"
+    return KernelCall(a.grid, THREADS, (a.name, a.scratch, *a.arguments(extent=True)), entry=entry)
 
 
-def _product(a: Cut, b: Cut, spectra: list[Scratch], t: Tile, groups: int) -> KernelCall:
+def _product(a: Spectra, b: Spectra, c: Spectra, t: Tile) -> KernelCall:
     width, depth, warp_m, warp_n, *_, stages = PRODUCTS[t.BM]
-    (k, m), lda, ldb = a.matrix, a.ld(t.T), b.ld(t.T)
-    grid = (ceil_div(m, t.BM) * ceil_div(ldb, width), groups, frequencies(t.T))
+    k, m = a.matrix
+    grid = (ceil_div(m, t.BM) * ceil_div(b.ld, width), a.cut.groups, a.cut.frequencies)
     threads = 32 * (t.BM // warp_m) * (width // warp_n)
     entry = f"fft_tiled_product<{', '.join(map(str, (t.BM, *PRODUCTS[t.BM])))}>"
-    return KernelCall(grid, threads, (*spectra, m, k, lda, ldb), 8 * stages * depth * (t.BM + width), entry)
+    args = (a.scratch, b.scratch, c.scratch, m, k, a.ld, b.ld)
+    return KernelCall(grid, threads, args, 8 * stages * depth * (t.BM + width), entry)
 
 
-def _to_image(cut: Cut, spectrum: Scratch, side: int, groups: int) -> KernelCall:
-    entry = f"fft_tiled_image<{side}, {_word(cut.by_channel)}>"
-    args = (spectrum, cut.name, *cut.arguments(side, extent=False))
-    return KernelCall(cut.grid(side, groups), THREADS, args, entry=entry)
+def _to_image(c: Spectra, side: int) -> KernelCall:
+    entry = f"fft_tiled_image<{side}, {_word(c.by_channel)}>"
+    return KernelCall(c.grid, THREADS, (c.scratch, c.name, *c.arguments(extent=False)), entry=entry)
 
 
 def _word(value: bool) -> str:
     return str(value).lower()
 
 
+def _inputs(p: ConvProblem) -> int:
+    """Input channels of a group."""
+    return (p.k if p.direction == "dgrad" else p.c) // p.groups
+
+
 def _held(p: ConvProblem) -> list[int]:
     """Sides of tiles of which a block of fft_fused holds one for each input channel."""
-    channels = cuts(p, SIDES[0])[1].tensor.channels
-    return [side for side in fitting(p) if channels <= THREADS // side]
+    return [side for side in fitting(p) if _inputs(p) <= THREADS // side]
 
 
 def _few(p: ConvProblem) -> str | None:
@@ -108,16 +86,16 @@ def _few(p: ConvProblem) -> str | None:
         return reason
     if _held(p):
         return None
-    name, channels = ("k", p.k) if p.direction == "dgrad" else ("c", p.c)
-    most = max(THREADS // side for side in fitting(p))
-    return f"{name} / groups is {channels // p.groups}, expected at most {most}, the tiles of a block"
+    name, most = "k" if p.direction == "dgrad" else "c", max(THREADS // side for side in fitting(p))
+    return f"{name} / groups is {_inputs(p)}, expected at most {most}, the tiles of a block"
 
 
-def executed_fused(p: ConvProblem, side: int) -> int:
+def _executed_fused(p: ConvProblem, side: int) -> int:
     """Transforms of filters, inputs and outputs, and 8 for each complex multiply-add of two tiles with a filter."""
-    _, b, c = cuts(p, side)
-    both, inputs, outputs = b.places / 2, b.tensor.channels, c.tensor.channels
-    transforms = int((inputs * outputs / 2 + both * (inputs + outputs)) * transform_flop(side))
+    _, b, c = (operand.cut for operand in spectra(p, side))
+    both, inputs, outputs = b.places / 2, b.channels, c.channels
+    of_two = 5 * side**2 * int(math.log2(side**2))  # real tiles, which are one complex one
+    transforms = int((inputs * outputs / 2 + both * (inputs + outputs)) * of_two)
     return p.groups * (transforms + int(8 * side**2 * both * inputs * outputs))
 
 
@@ -131,32 +109,32 @@ def executed_fused(p: ConvProblem, side: int) -> int:
     directions=("fprop", "dgrad"),
     supports=_few,
     valid=lambda p, t: wasteful(p, t.T, _held(p)),
-    executed=lambda p: min(executed_fused(p, side) for side in _held(p)),
+    executed=lambda p: min(_executed_fused(p, side) for side in _held(p)),
     tunables={"T": SIDES, "BLOCKS": (396, 1)},  # that fill a device, three on each of 132 multiprocessors; the least
 )
 def fft_fused(p: ConvProblem, t: Tile) -> list[KernelCall]:
     """By FFT of overlapping tiles of few channels, transformed, multiplied and transformed back in one block."""
-    a, b, c = cuts(p, t.T)
-    teams, inputs, outputs = THREADS // t.T, b.tensor.channels, c.tensor.channels
+    a, b, c = spectra(p, t.T)
+    teams, inputs, outputs = THREADS // t.T, b.cut.channels, c.cut.channels
     filters = inputs * outputs * p.groups
-    spectra = Scratch("spectrum_w", 8 * frequencies(t.T) * filters)
-    pairs, rounds = ceil_div(b.places, 2), ceil_div(outputs, teams)
+    transformed = Scratch("spectrum_w", 8 * a.cut.frequencies * filters)
+    pairs, rounds = ceil_div(b.cut.places, 2), ceil_div(outputs, teams)
     share = ceil_div(rounds, min(rounds, ceil_div(t.BLOCKS, pairs * p.groups))) * teams
-    sizes = (b.tensor.images, *b.tiles, *b.step)
+    height, width = b.cut.height, b.cut.width
+    sizes = (p.n, height.tiles, width.tiles, height.step, width.step)
     steps = (inputs, 1) if p.direction == "fprop" else (1, outputs)
     args = (*sizes, *_side(b), *_side(c), share, *steps, inputs * outputs)
     blocks, grid = ceil_div(filters, 2 * teams), (pairs, p.groups, ceil_div(outputs, share))
-    entry = f"fft_fused_filters<{t.T}, {_word(a.conjugate)}>"
+    entry = f"fft_fused_filters<{t.T}, {_word(a.cut.turned)}>"
     return [
-        KernelCall(blocks, THREADS, ("w", spectra, filters, p.r, p.s), entry=entry),
-        KernelCall(grid, THREADS, (b.name, spectra, c.name, *args), _shared_bytes(t.T, inputs)),
+        KernelCall(blocks, THREADS, ("w", transformed, filters, p.r, p.s), entry=entry),
+        KernelCall(grid, THREADS, (b.name, transformed, c.name, *args), _shared_bytes(t.T, inputs)),
     ]
 
 
-def _side(cut: Cut) -> tuple[object, ...]:
+def _side(operand: Spectra) -> tuple[object, ...]:
     """What fft_fused wants to know of its input, or of its output."""
-    t = cut.tensor
-    return (t.channels, *t.size, *cut.first, np.int64(t.image_stride), np.int64(t.group_stride))
+    return (operand.cut.channels, *operand.sizes, *operand.first, *operand.strides)
 
 
 def _shared_bytes(side: int, inputs: int) -> int:

@@ -5,7 +5,7 @@ Numbers that the compiler knows make the divisions cheap, by which a thread find
 
 from string import Template
 
-from kernels.conv.vendor._cufft import Cut
+from kernels.conv.fft._tiling import Cut
 
 THREADS = 256
 
@@ -47,14 +47,14 @@ extern "C" __global__ void paste_$name(const float* tiles, float* target) {
 """)
 
 
-def cut_source(cut: Cut) -> str:
+def cut_source(name: str, cut: Cut) -> str:
     """Of `cut_NAME`: a thread an element of the tiles, zero where the tensor has none."""
-    return _CUT.substitute(_numbers(cut, cut.planes * cut.points))
+    return _CUT.substitute(_numbers(cut, cut.planes * cut.points), name=name)
 
 
-def paste_source(cut: Cut) -> str:
+def paste_source(name: str, cut: Cut) -> str:
     """Of `paste_NAME`: a thread an element of the tensor, from the tile that holds it."""
-    return _PASTE.substitute(_numbers(cut, cut.elements))
+    return _PASTE.substitute(_numbers(cut, cut.elements), name=name)
 
 
 def blocks(count: int) -> int:
@@ -71,5 +71,4 @@ def _numbers(cut: Cut, count: int) -> dict[str, object]:
     by = zip(("group", "row", "column", "h", "w"), cut.strides, strict=True)
     numbers |= {f"by_{axis}": f"{stride}LL" for axis, stride in by}
     index, suffix = ("unsigned", "u") if count + THREADS < 2**32 else ("unsigned long long", "ull")
-    sizes = {"count": f"{count}{suffix}", "rows": cut.rows, "columns": cut.columns}
-    return numbers | sizes | {"name": cut.name, "index": index}
+    return numbers | {"count": f"{count}{suffix}", "rows": cut.channels, "columns": cut.images, "index": index}

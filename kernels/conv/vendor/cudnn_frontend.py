@@ -33,12 +33,9 @@ def _handle() -> Any:
 
 def _layout(problem: ConvProblem, name: str) -> dict[str, list[int]]:
     """Sizes in the order n, c, h, w whatever the layout, and how far apart in memory."""
-    shape = next(operand.shape for operand in problem.operands() if operand.name == name)
-    if problem.layout == "nhwc":
-        n, h, w, c = shape
-        return {"dim": [n, c, h, w], "stride": [h * w * c, 1, w * c, c]}
-    n, c, h, w = shape
-    return {"dim": [n, c, h, w], "stride": [c * h * w, h * w, w, 1]}
+    n, c, h, w = problem.shapes()[name]
+    stride = [1, w * c, c] if problem.layout == "nhwc" else [h * w, w, 1]
+    return {"dim": [n, c, h, w], "stride": [c * h * w, *stride]}
 
 
 def _graph(problem: ConvProblem) -> tuple[Any, dict[str, Any]]:

@@ -1,4 +1,8 @@
-"""Convolution by FFT on a GPU out of a vendor's parts: cuFFT's transforms, cuBLAS's products at each frequency."""
+"""Convolution by FFT on a GPU out of a vendor's parts: cuFFT's transforms, cuBLAS's products at each frequency.
+
+The spectra of a tensor are a matrix at each frequency and group, channels by tiles of all images; cuFFT writes and
+reads them so, frequency by frequency.
+"""
 
 from functools import lru_cache
 from types import SimpleNamespace
@@ -6,12 +10,15 @@ from typing import Any, NamedTuple
 
 from kernelmark import Launch, kernel
 from kernels._cuda import INT_LIMIT
+from kernels.conv.fft._tiling import Cut, Cuts, Sides, cheapest, cuts, executed, whole
 from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.vendor._cufft import Cut, Cuts, cheapest, cuts, executed, whole
 from kernels.conv.vendor._cufft_movers import THREADS, blocks, cut_source, paste_source
 from kernels.gemm import _cublas
 
-Sides = tuple[int, int]
+_SIDES = (16, 24, 32, 48, 64, 96, 128)
+#: Rates of the model that chooses a side: only their ratio counts.
+_BYTES_PER_S, _FLOP_PER_S = 2.5e12, 40e12
+_MULTIPLY_ADD = 6  # operations, of a complex one by three real products
 # Values of cufft.h.
 _R2C, _C2R, _FORWARD, _INVERSE = 0x2A, 0x2C, -1, 1
 
@@ -32,6 +39,17 @@ _PRODUCTS = {
     "dgrad": _Product("y", "w", "x", "N", "N"),
     "wgrad": _Product("y", "x", "w", "C", "N"),
 }
+
+
+@lru_cache
+def chosen(p: ConvProblem) -> Sides:
+    """The sides that the model takes for the fastest."""
+    return cheapest(p, (*_SIDES, max(whole(p))), _seconds)
+
+
+def _seconds(c: Cuts) -> float:
+    """A tile is written and read, and so is its spectrum, which is as large."""
+    return 16 * c.points * c.planes / _BYTES_PER_S + _MULTIPLY_ADD * c.products / _FLOP_PER_S
 
 
 @lru_cache(maxsize=1)  # whose work areas are held as long
@@ -68,22 +86,22 @@ def _convolve(problem: ConvProblem, x: ConvOperands, sides: Sides) -> Launch:
     """Cut and transform both inputs, multiply, transform back, paste; one buffer holds the tiles of each in turn."""
     x.chose(tile="x".join(map(str, sides)))
     c, product, plans = cuts(problem, sides), _PRODUCTS[problem.direction], _plans(problem, sides)
+    tiles = x.scratch((max(cut.planes for cut in c) * c.points,), "f32")
+    spectra = {name: x.scratch((c.frequencies, cut.planes, 2), "f32") for name, cut in c._asdict().items()}
     a, b, result = (getattr(c, name) for name in product[:3])
-    tiles = x.scratch((max(cut.planes for cut in c) * c.x.points,), "f32")
-    spectra = {cut.name: x.scratch((cut.frequencies, cut.planes, 2), "f32") for cut in c}
-    movers = _movers(cut_source(a) + cut_source(b) + paste_source(result))
-    multiply = _product(problem, x, c, spectra)
-    cutters = [(_mover(movers, f"cut_{cut.name}", cut.planes * cut.points), cut.name) for cut in (a, b)]
-    paste = _mover(movers, f"paste_{result.name}", result.elements)
-    sources, target = {cut.name: getattr(x, cut.name) for cut in (a, b)}, getattr(x, result.name)
+    source = cut_source(product.a, a) + cut_source(product.b, b) + paste_source(product.c, result)
+    movers, multiply = _movers(source), _product(problem, x, c, spectra)
+    inputs = [(name, _mover(movers, f"cut_{name}", getattr(c, name).planes * c.points)) for name in product[:2]]
+    paste, output = _mover(movers, f"paste_{product.c}", result.elements), product.c
+    arrays = {name: getattr(x, name) for name in product[:3]}
 
     def launch() -> None:
-        for cut, name in cutters:
-            cut(sources[name], tiles)
+        for name, cut in inputs:
+            cut(arrays[name], tiles)
             plans[name].fft(tiles, spectra[name], _FORWARD)
         multiply()
-        plans[result.name].fft(spectra[result.name], tiles, _INVERSE)
-        paste(tiles, target)
+        plans[output].fft(spectra[output], tiles, _INVERSE)
+        paste(tiles, arrays[output])
 
     return launch
 
@@ -96,21 +114,20 @@ def _mover(module: Any, name: str, count: int) -> Any:
 def _product(problem: ConvProblem, x: ConvOperands, c: Cuts, spectra: dict[str, Any]) -> Launch:
     """At each frequency and group. cuFFT does not divide by the number of points, so the product does."""
     product = _PRODUCTS[problem.direction]
-    a, b, result = (getattr(c, name) for name in product[:3])
-    contracted = a.rows if product.op_a == "N" else a.ld
-    size = (result.ld, result.rows, contracted)
-    matrices = [
-        _cublas.Spectrum(int(spectra[cut.name].data.ptr), op, cut.ld, cut.rows * cut.ld)
-        for cut, op in ((a, product.op_a), (b, product.op_b), (result, "N"))
-    ]
-    batch = result.frequencies * problem.groups
-    return _cublas.cgemm3m(SimpleNamespace(stream=x.stream), size, batch, 1 / result.points, *matrices)
+    a, _, result = (getattr(c, name) for name in product[:3])
+    size = (result.places, result.channels, a.channels if product.op_a == "N" else a.places)
+    matrices = []
+    for name, op in ((product.a, product.op_a), (product.b, product.op_b), (product.c, "N")):
+        cut: Cut = getattr(c, name)
+        matrices.append(_cublas.Spectrum(int(spectra[name].data.ptr), op, cut.places, cut.channels * cut.places))
+    batch = c.frequencies * problem.groups
+    return _cublas.cgemm3m(SimpleNamespace(stream=x.stream), size, batch, 1 / c.points, *matrices)
 
 
 def _fits_ints(problem: ConvProblem, sides: Sides) -> str | None:
     """Why a count does not fit the C ints of cuFFT, of cuBLAS or of a grid's blocks, or None."""
     c = cuts(problem, sides)
-    counts = {"transforms": max(cut.planes for cut in c), "products": c.x.frequencies * problem.groups}
+    counts = {"transforms": max(cut.planes for cut in c), "products": c.frequencies * problem.groups}
     counts["blocks"] = max(blocks(max(cut.elements, cut.planes * cut.points)) for cut in c)
     for what, count in counts.items():
         if count > INT_LIMIT:
@@ -139,7 +156,7 @@ _CUFFT: dict[str, Any] = {
 @kernel(
     "conv",
     supports=lambda p: _fits_ints(p, whole(p)),
-    executed=lambda p: executed(cuts(p, whole(p))),
+    executed=lambda p: executed(cuts(p, whole(p)), _MULTIPLY_ADD),
     library_scratch=lambda p: _work_bytes(p, whole(p)) + _cublas.WORKSPACE_BYTES,
     **_CUFFT,
 )
@@ -150,11 +167,11 @@ def full(problem: ConvProblem, x: ConvOperands) -> Launch:
 
 @kernel(
     "conv",
-    supports=lambda p: _fits_ints(p, cheapest(p)),
-    executed=lambda p: executed(cuts(p, cheapest(p))),
-    library_scratch=lambda p: _work_bytes(p, cheapest(p)) + _cublas.WORKSPACE_BYTES,
+    supports=lambda p: _fits_ints(p, chosen(p)),
+    executed=lambda p: executed(cuts(p, chosen(p)), _MULTIPLY_ADD),
+    library_scratch=lambda p: _work_bytes(p, chosen(p)) + _cublas.WORKSPACE_BYTES,
     **_CUFFT,
 )
 def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of overlapping tiles by cuFFT, cuBLAS CGEMM3M for each frequency; the tile's sides chosen by a model."""
-    return _convolve(problem, x, cheapest(problem))
+    return _convolve(problem, x, chosen(problem))
