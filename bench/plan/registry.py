@@ -77,8 +77,8 @@ def _fields(kind: type[Kernel], op: str, function: Callable[..., Any], options: 
             )
         domain[plural.removesuffix("s")] = values
     doc = (function.__doc__ or "").strip().split("\n")[0]
-    own |= {"op": op, "label": doc, "domain": domain, "module": function.__module__}
-    return {"name": function.__name__, **own}
+    fixed = {"op": op, "domain": domain, "module": function.__module__}
+    return {"name": function.__name__, "label": doc, **own, **fixed}
 
 
 def kernel(op: str, *, provider: str, device: str, **options: Any) -> Callable[[F], F]:
@@ -86,8 +86,9 @@ def kernel(op: str, *, provider: str, device: str, **options: Any) -> Callable[[
 
     The function sets up and returns the timed closure, which allocates nothing; set-up may depend on shapes, never on
     values, since operands are redrawn afterwards. The function's name is the kernel's, the docstring's first line its
-    label. Options are the fields of `Kernel`; any other keyword is an axis of the problem under its plural
-    (`dtypes=("f32",)`, `layouts=("NN", "NT")`). Raises UsageError where the name is taken or an axis is unknown.
+    label, unless `name` and `label` are given. Options are the fields of `Kernel`; any other keyword is an axis of the
+    problem under its plural (`dtypes=("f32",)`, `layouts=("NN", "NT")`). Raises UsageError where the name is taken or
+    an axis is unknown.
     """
 
     def register(function: F) -> F:

@@ -53,17 +53,31 @@ def _arguments(problem: GemmProblem, x: GemmOperands, order: str, scalar: str, t
     return [first.op, second.op, m, n, problem.k, alpha, *inputs, beta, *outputs]
 
 
-def _gemm(name: str, scalar: str, problem: GemmProblem, x: GemmOperands, order: str) -> Launch:
-    blas = _cublas.handle_of(x)
-    routine = getattr(blas.api, f"{name}_strided_batched" if problem.batch > 1 else name)
-    return partial(routine, blas.handle, *_arguments(problem, x, order, scalar, types=False))
+class _Routine(NamedTuple):
+    """A routine: its names for one product and for a batch, the type of its scalars, what GemmEx takes at the end."""
+
+    name: str
+    batched: str
+    scalar: str
+    computed: tuple[int, ...] = ()
 
 
-def _gemm_ex(compute: int, problem: GemmProblem, x: GemmOperands, order: str) -> Launch:
+_SGEMM = _Routine("sgemm", "sgemm_strided_batched", "f4")
+_DGEMM = _Routine("dgemm", "dgemm_strided_batched", "f8")
+_GEMMEX = _Routine("gemm_ex", "gemm_strided_batched_ex", "f4", (_COMPUTE_32F, _DEFAULT_ALGO))
+_GEMMEX_TF32 = _GEMMEX._replace(computed=(_COMPUTE_32F_FAST_TF32, _DEFAULT_ALGO))
+
+
+def _launch(routine: _Routine, problem: GemmProblem, x: GemmOperands, order: str) -> Launch:
     blas = _cublas.handle_of(x)
-    routine = blas.api.gemm_strided_batched_ex if problem.batch > 1 else blas.api.gemm_ex
-    arguments = _arguments(problem, x, order, "f4", types=True)
-    return partial(routine, blas.handle, *arguments, compute, _DEFAULT_ALGO)
+    function = getattr(blas.api, routine.batched if problem.batch > 1 else routine.name)
+    arguments = _arguments(problem, x, order, routine.scalar, types=bool(routine.computed))
+    return partial(function, blas.handle, *arguments, *routine.computed)
+
+
+def gemm(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """SGEMM or DGEMM, row-major."""
+    return _launch(_SGEMM if problem.dtype == "f32" else _DGEMM, problem, x, "C")
 
 
 def fits_ints(problem: GemmProblem) -> str | None:
@@ -87,55 +101,38 @@ _CUBLAS: dict[str, Any] = {
     "library_scratch": lambda problem: _cublas.WORKSPACE_BYTES,
     "library_version": _cublas.described,
 }
-_ROWS: dict[str, Any] = {**_CUBLAS, "supports": fits_ints}
-_COLUMNS: dict[str, Any] = {**_CUBLAS, "supports": unpadded, "order": "F"}
+_FP32: dict[str, Any] = {"dtypes": ("f32",), "numerics": "fp32"}
+_FP64: dict[str, Any] = {"dtypes": ("f64",), "numerics": "fp64"}
 _HALF: dict[str, Any] = {"dtypes": ("f16", "bf16", "f16.f32", "bf16.f32"), "numerics": {"f16": "f16", "bf16": "bf16"}}
 _TF32: dict[str, Any] = {"dtypes": ("f32",), "numerics": "tf32"}
+_ROWS = "row-major through the transposed call"
+_COLUMNS, _LITERAL = "on the same buffers read as column-major", "NT is the literal (OP_N, OP_T)"
+
+_KERNELS: tuple[tuple[str, _Routine, dict[str, Any], str], ...] = (
+    ("sgemm", _SGEMM, _FP32, f"SGEMM of cuBLAS in FP32 throughout, {_ROWS}."),
+    ("dgemm", _DGEMM, _FP64, f"DGEMM of cuBLAS, {_ROWS}."),
+    ("gemmex", _GEMMEX, _HALF, f"GemmEx of cuBLAS on 16-bit operands with COMPUTE_32F, {_ROWS}."),
+    ("gemmex_tf32", _GEMMEX_TF32, _TF32, f"GemmEx of cuBLAS on FP32 operands with COMPUTE_32F_FAST_TF32, {_ROWS}."),
+    ("sgemm_colmajor", _SGEMM, _FP32, f"SGEMM of cuBLAS {_COLUMNS}, so that {_LITERAL}."),
+    ("dgemm_colmajor", _DGEMM, _FP64, f"DGEMM of cuBLAS {_COLUMNS}, so that {_LITERAL}."),
+    ("gemmex_colmajor", _GEMMEX, _HALF, f"GemmEx of cuBLAS with COMPUTE_32F {_COLUMNS}: {_LITERAL}."),
+    (
+        *("gemmex_tf32_colmajor", _GEMMEX_TF32, _TF32),
+        f"GemmEx of cuBLAS with COMPUTE_32F_FAST_TF32 {_COLUMNS}: NT is (OP_N, OP_T).",
+    ),
+)
 
 
-@kernel("gemm", dtypes=("f32",), numerics="fp32", **_ROWS)
-def sgemm(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """SGEMM of cuBLAS in FP32 throughout, row-major through the transposed call."""
-    return _gemm("sgemm", "f4", problem, x, "C")
+def _declare(name: str, routine: _Routine, declared: dict[str, Any], label: str) -> None:
+    columns = name.endswith("_colmajor")
+    order = "F" if columns else "C"
+
+    @kernel(
+        "gemm", name=name, label=label, order=order, supports=unpadded if columns else fits_ints, **declared, **_CUBLAS
+    )
+    def set_up(problem: GemmProblem, x: GemmOperands) -> Launch:
+        return _launch(routine, problem, x, order)
 
 
-@kernel("gemm", dtypes=("f64",), numerics="fp64", **_ROWS)
-def dgemm(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """DGEMM of cuBLAS, row-major through the transposed call."""
-    return _gemm("dgemm", "f8", problem, x, "C")
-
-
-@kernel("gemm", **_HALF, **_ROWS)
-def gemmex(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """GemmEx of cuBLAS on 16-bit operands with COMPUTE_32F, row-major through the transposed call."""
-    return _gemm_ex(_COMPUTE_32F, problem, x, "C")
-
-
-@kernel("gemm", **_TF32, **_ROWS)
-def gemmex_tf32(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """GemmEx of cuBLAS on FP32 operands with COMPUTE_32F_FAST_TF32, row-major through the transposed call."""
-    return _gemm_ex(_COMPUTE_32F_FAST_TF32, problem, x, "C")
-
-
-@kernel("gemm", dtypes=("f32",), numerics="fp32", **_COLUMNS)
-def sgemm_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """SGEMM of cuBLAS on the same buffers read as column-major, so that NT is the literal (OP_N, OP_T)."""
-    return _gemm("sgemm", "f4", problem, x, "F")
-
-
-@kernel("gemm", dtypes=("f64",), numerics="fp64", **_COLUMNS)
-def dgemm_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """DGEMM of cuBLAS on the same buffers read as column-major, so that NT is the literal (OP_N, OP_T)."""
-    return _gemm("dgemm", "f8", problem, x, "F")
-
-
-@kernel("gemm", **_HALF, **_COLUMNS)
-def gemmex_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """GemmEx of cuBLAS with COMPUTE_32F on the same buffers read as column-major: NT is the literal (OP_N, OP_T)."""
-    return _gemm_ex(_COMPUTE_32F, problem, x, "F")
-
-
-@kernel("gemm", **_TF32, **_COLUMNS)
-def gemmex_tf32_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """GemmEx of cuBLAS with COMPUTE_32F_FAST_TF32 on the same buffers read as column-major: NT is (OP_N, OP_T)."""
-    return _gemm_ex(_COMPUTE_32F_FAST_TF32, problem, x, "F")
+for _kernel in _KERNELS:
+    _declare(*_kernel)

@@ -57,7 +57,7 @@ def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
     """CuBLAS GEMM into scratch, then C += alpha * product by geam: gradient and update apart."""
     product = x.scratch((problem.m, problem.n), problem.dtype)
     gradient = msgspec.structs.replace(problem, alpha=1.0, beta=0.0)
-    multiply = _gemm(gradient, SimpleNamespace(a=x.a, b=x.b, c=product, stream=x.stream))
+    multiply = cublas.gemm(gradient, SimpleNamespace(a=x.a, b=x.b, c=product, stream=x.stream))
     update = _cublas.geam(x, problem.dtype, problem.m, problem.n, problem.alpha, product, "N", 1.0, x.c)
     return _in_turn(multiply, update)
 
@@ -65,11 +65,7 @@ def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
 def _multiply(problem: GemmProblem, x: GemmOperands, turned: Any) -> Launch:
     """The product as NN, `turned` (k x n) in the place of B."""
     plain_product = msgspec.structs.replace(problem, layout="NN")
-    return _gemm(plain_product, SimpleNamespace(a=x.a, b=turned, c=x.c, stream=x.stream))
-
-
-def _gemm(problem: GemmProblem, x: Any) -> Launch:
-    return (cublas.sgemm if problem.dtype == "f32" else cublas.dgemm)(problem, x)
+    return cublas.gemm(plain_product, SimpleNamespace(a=x.a, b=turned, c=x.c, stream=x.stream))
 
 
 def _in_turn(*launches: Launch) -> Launch:

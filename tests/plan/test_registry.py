@@ -25,9 +25,9 @@ def test_a_kernel_has_its_functions_name_and_its_docstrings_first_line(registry)
     assert registry.kernels["gemm/mine.twin"].label == "Does nothing."
 
 
-def test_a_declared_name_goes_before_the_functions(registry):
-    declare(name="other")
-    assert "gemm/mine.other" in registry.kernels
+def test_a_declared_name_and_label_go_before_the_functions(registry):
+    declare(name="other", label="Does something.")
+    assert registry.kernels["gemm/mine.other"].label == "Does something."
 
 
 def test_a_decorated_function_stays_the_function(registry):

@@ -20,9 +20,6 @@ _PASSES = {
     "dgrad": ("BackwardData", ("w", "y", "x")),
     "wgrad": ("BackwardFilter", ("x", "y", "w")),
 }
-# cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t and cudnnConvolutionBwdFilterAlgo_t by fprop, dgrad, wgrad.
-_FFT, _FFT_TILING = {"fprop": 4, "dgrad": 2, "wgrad": 2}, {"fprop": 5, "dgrad": 3, "wgrad": 6}
-_WINOGRAD, _WINOGRAD_NONFUSED = {"fprop": 6, "dgrad": 4, "wgrad": 4}, {"fprop": 7, "dgrad": 5, "wgrad": 5}
 _TILE = 32  # of FFT_TILING, the larger of its sides at the most
 
 
@@ -115,125 +112,53 @@ def spectral(p: ConvProblem) -> int:
 
 
 _CUDNN: dict[str, Any] = {"provider": "cudnn", "device": "cuda", "modules": ("cupy",), "library_version": _described}
-_GEMM: dict[str, Any] = {
-    **_CUDNN,
-    "numerics": {"f32": "fp32", "f16": "f16", "bf16": "bf16"},
-    "supports": _symmetric,
-}
-_TF32: dict[str, Any] = {**_CUDNN, "dtypes": ("f32",), "numerics": "tf32", "supports": _symmetric}
-_FP32: dict[str, Any] = {**_CUDNN, "dtypes": ("f32",)}
-_FORWARD = ("fprop",)
-_GRADIENTS = ("dgrad", "wgrad")
+_PLAIN: dict[str, Any] = {"numerics": {"f32": "fp32", "f16": "f16", "bf16": "bf16"}, "supports": _symmetric}
+_TF32: dict[str, Any] = {"dtypes": ("f32",), "numerics": "tf32", "supports": _symmetric}
+_FFT: dict[str, Any] = {"dtypes": ("f32",), "numerics": "fft", "supports": _symmetric, "executed": spectral}
 
 
-def _by_fma(problem: ConvProblem, x: ConvOperands, algorithm: int) -> Launch:
-    """Tensor cores for 16-bit operands only."""
-    math = _cudnn.FMA_MATH if problem.dtype == "f32" else _cudnn.TENSOR_OP_MATH
-    return _launch(problem, x, algorithm, math)
+def _winograd(numerics: str, m: int) -> dict[str, Any]:
+    return {"dtypes": ("f32",), "numerics": numerics, "supports": _winograd_refuses, "executed": products(m)}
 
 
-def _by_tensor_cores(problem: ConvProblem, x: ConvOperands, algorithm: int) -> Launch:
-    """The default lets cuDNN round FP32 to TF32; TENSOR_OP_MATH allows no conversion."""
-    return _launch(problem, x, algorithm, _cudnn.DEFAULT_MATH)
+#: Each algorithm under the name that it has here, with its values in cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t and
+#: ...BwdFilterAlgo_t, what it declares, and what its label adds.
+_ALGORITHMS: tuple[tuple[str, dict[str, int], dict[str, Any], str], ...] = (
+    ("implicit_gemm", {"fprop": 0}, _PLAIN, ""),
+    ("implicit_precomp_gemm", {"fprop": 1}, _PLAIN, ", with indices computed beforehand"),
+    ("gemm", {"fprop": 2}, _PLAIN, ", on a matrix of patches"),
+    ("direct", {"fprop": 3}, _PLAIN, ""),
+    ("algo_0", {"dgrad": 0, "wgrad": 0}, _PLAIN, " for dgrad and wgrad, a sum by atomic additions"),
+    ("algo_1", {"dgrad": 1, "wgrad": 1}, _PLAIN, " for dgrad and wgrad, an implicit GEMM"),
+    ("algo_3", {"wgrad": 3}, _PLAIN, " for wgrad, ALGO_0 with indices computed beforehand"),
+    ("implicit_gemm_tf32", {"fprop": 0}, _TF32, ", allowed TF32"),
+    ("implicit_precomp_gemm_tf32", {"fprop": 1}, _TF32, ", allowed TF32"),
+    ("gemm_tf32", {"fprop": 2}, _TF32, ", allowed TF32"),
+    ("algo_0_tf32", {"dgrad": 0, "wgrad": 0}, _TF32, " for dgrad and wgrad, allowed TF32"),
+    ("algo_1_tf32", {"dgrad": 1, "wgrad": 1}, _TF32, " for dgrad and wgrad, allowed TF32"),
+    ("algo_3_tf32", {"wgrad": 3}, _TF32, " for wgrad, allowed TF32"),
+    ("fft", {"fprop": 4, "dgrad": 2, "wgrad": 2}, _FFT, ", of whole images"),
+    ("fft_tiling", {"fprop": 5, "dgrad": 3, "wgrad": 6}, _FFT, ", of tiles"),
+    ("winograd", {"fprop": 6, "dgrad": 4, "wgrad": 4}, _winograd("winograd", 2), ", fused"),
+    ("winograd_nonfused", {"fprop": 7, "dgrad": 5, "wgrad": 5}, _winograd("winograd4", 4), ", its stages apart"),
+)
 
 
-@kernel("conv", directions=_FORWARD, **_GEMM)
-def implicit_gemm(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """IMPLICIT_GEMM of cuDNN."""
-    return _by_fma(problem, x, 0)
+def _math(dtype: str, numerics: Any) -> int:
+    """FP32 by FMA alone, but what is declared TF32: the default lets cuDNN round to it, TENSOR_OP converts nothing."""
+    if numerics == "tf32":
+        return _cudnn.DEFAULT_MATH
+    return _cudnn.FMA_MATH if dtype == "f32" else _cudnn.TENSOR_OP_MATH
 
 
-@kernel("conv", directions=_FORWARD, **_GEMM)
-def implicit_precomp_gemm(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """IMPLICIT_PRECOMP_GEMM of cuDNN, with indices computed beforehand."""
-    return _by_fma(problem, x, 1)
+def _declare(name: str, numbers: dict[str, int], declared: dict[str, Any], added: str) -> None:
+    directions: dict[str, Any] = {} if len(numbers) == len(_PASSES) else {"directions": tuple(numbers)}
+    label = f"{name.removesuffix('_tf32').upper()} of cuDNN{added}."
+
+    @kernel("conv", name=name, label=label, **directions, **_CUDNN, **declared)
+    def set_up(problem: ConvProblem, x: ConvOperands) -> Launch:
+        return _launch(problem, x, numbers[problem.direction], _math(problem.dtype, declared["numerics"]))
 
 
-@kernel("conv", directions=_FORWARD, **_GEMM)
-def gemm(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """GEMM of cuDNN, on a matrix of patches."""
-    return _by_fma(problem, x, 2)
-
-
-@kernel("conv", directions=_FORWARD, **_GEMM)
-def direct(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """DIRECT of cuDNN."""
-    return _by_fma(problem, x, 3)
-
-
-@kernel("conv", directions=_GRADIENTS, **_GEMM)
-def algo_0(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """ALGO_0 of cuDNN for dgrad and wgrad, a sum by atomic additions."""
-    return _by_fma(problem, x, 0)
-
-
-@kernel("conv", directions=_GRADIENTS, **_GEMM)
-def algo_1(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """ALGO_1 of cuDNN for dgrad and wgrad, an implicit GEMM."""
-    return _by_fma(problem, x, 1)
-
-
-@kernel("conv", directions=("wgrad",), **_GEMM)
-def algo_3(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """ALGO_3 of cuDNN for wgrad, ALGO_0 with indices computed beforehand."""
-    return _by_fma(problem, x, 3)
-
-
-@kernel("conv", directions=_FORWARD, **_TF32)
-def implicit_gemm_tf32(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """IMPLICIT_GEMM of cuDNN, allowed TF32."""
-    return _by_tensor_cores(problem, x, 0)
-
-
-@kernel("conv", directions=_FORWARD, **_TF32)
-def implicit_precomp_gemm_tf32(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """IMPLICIT_PRECOMP_GEMM of cuDNN, allowed TF32."""
-    return _by_tensor_cores(problem, x, 1)
-
-
-@kernel("conv", directions=_FORWARD, **_TF32)
-def gemm_tf32(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """GEMM of cuDNN, allowed TF32."""
-    return _by_tensor_cores(problem, x, 2)
-
-
-@kernel("conv", directions=_GRADIENTS, **_TF32)
-def algo_0_tf32(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """ALGO_0 of cuDNN for dgrad and wgrad, allowed TF32."""
-    return _by_tensor_cores(problem, x, 0)
-
-
-@kernel("conv", directions=_GRADIENTS, **_TF32)
-def algo_1_tf32(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """ALGO_1 of cuDNN for dgrad and wgrad, allowed TF32."""
-    return _by_tensor_cores(problem, x, 1)
-
-
-@kernel("conv", directions=("wgrad",), **_TF32)
-def algo_3_tf32(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """ALGO_3 of cuDNN for wgrad, allowed TF32."""
-    return _by_tensor_cores(problem, x, 3)
-
-
-@kernel("conv", numerics="fft", supports=_symmetric, executed=spectral, **_FP32)
-def fft(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """FFT of cuDNN, of whole images."""
-    return _by_fma(problem, x, _FFT[problem.direction])
-
-
-@kernel("conv", numerics="fft", supports=_symmetric, executed=spectral, **_FP32)
-def fft_tiling(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """FFT_TILING of cuDNN, of tiles."""
-    return _by_fma(problem, x, _FFT_TILING[problem.direction])
-
-
-@kernel("conv", numerics="winograd", supports=_winograd_refuses, executed=products(2), **_FP32)
-def winograd(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """WINOGRAD of cuDNN, fused."""
-    return _by_fma(problem, x, _WINOGRAD[problem.direction])
-
-
-@kernel("conv", numerics="winograd4", supports=_winograd_refuses, executed=products(4), **_FP32)
-def winograd_nonfused(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """WINOGRAD_NONFUSED of cuDNN, its stages apart."""
-    return _by_fma(problem, x, _WINOGRAD_NONFUSED[problem.direction])
+for _algorithm in _ALGORITHMS:
+    _declare(*_algorithm)
