@@ -1,4 +1,4 @@
-"""What our Numba kernels share: compiled serially without the GIL, bound to their operands, stores past the caches."""
+"""What our Numba kernels share: compilation without the GIL, operands bound, and pieces of LLVM's code."""
 
 import hashlib
 import shutil
@@ -12,10 +12,11 @@ from typing import Any, TypeVar, cast
 import numba
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernelmark import Launch
-from kernels._cache import cache_folder
+from kernels._host import cache_folder
 
 KEPT_S = 30 * 24 * 3600
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,6 +57,25 @@ def bind(function: Callable[..., None], *args: Any) -> Launch:
     """A launch of `function(*args)`, compiled (or read from the cache) now."""
     cast(Any, function).compile(tuple(cast(Any, numba).typeof(arg) for arg in args))
     return lambda: function(*args)
+
+
+def data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """The address of an array's first element."""
+    return context.make_array(kind)(context, builder, array).data
+
+
+def everywhere(builder: Any, scalar: Any, vector: Any) -> Any:
+    """A vector of that type, each of whose elements is `scalar`."""
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.IntType(32)(0))
+    return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None))
+
+
+def llvm(builder: Any, name: str, *vectors: Any) -> Any:
+    """One of LLVM's functions on numbers (`fma`), on vectors of them."""
+    kind = vectors[0].type
+    full_name = f"llvm.{name}.v{kind.count}{kind.element.intrinsic_name}"
+    declare = cast(Any, cgutils).get_or_insert_function
+    return builder.call(declare(builder.module, ir.FunctionType(kind, [kind] * len(vectors)), full_name), vectors)
 
 
 def past_the_caches(builder: Any, store: Any, align: int) -> None:

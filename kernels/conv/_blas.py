@@ -16,7 +16,7 @@ from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 
 from kernelmark import Launch
-from kernels._numba import jit
+from kernels._numba import data, jit
 
 _alloca = cast(Any, cgutils).alloca_once_value
 
@@ -73,8 +73,8 @@ def _call_sgemm(_context: Any, sgemm: Any, flags: Any, sizes: Any, a: Any, b: An
 
         def matrix(kind: Any, triple: Any) -> list[Any]:
             array, at, leading = cgutils.unpack_tuple(builder, triple, 3)
-            data = context.make_array(kind[0])(context, builder, array).data
-            return [builder.bitcast(builder.gep(data, [at]), letter.as_pointer()), number(leading)]
+            first = builder.gep(data(context, builder, kind[0], array), [at])
+            return [builder.bitcast(first, letter.as_pointer()), number(leading)]
 
         transposed = [
             passed(builder.select(flag, ir.Constant(letter, ord("T")), ir.Constant(letter, ord("N"))))

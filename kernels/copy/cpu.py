@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelmark import Launch, kernel
-from kernels._threads import in_bands
+from kernels._host import LINE_BYTES, in_bands
 from kernels.copy.problem import CopyOperands, CopyProblem
 
 
@@ -23,12 +23,12 @@ def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
 def streaming(problem: CopyProblem, x: CopyOperands) -> Launch:
     """Bands of bytes, one a thread, stored past the caches: no line of B is read before it is written."""
     from kernels._numba import bind
-    from kernels.copy._numba import LINE, stream
+    from kernels.copy._numba import stream
 
     a, b = x.a.reshape(-1).view("u1"), x.b.reshape(-1).view("u1")
 
     def band(start: int, stop: int) -> Launch:
         to = b[start:stop]
-        return bind(stream, to, a[start:stop], min(to.size, -to.ctypes.data % LINE))
+        return bind(stream, to, a[start:stop], min(to.size, -to.ctypes.data % LINE_BYTES))
 
     return in_bands(b.size, x.threads, band)

@@ -8,6 +8,7 @@ import numpy as np
 from kernelmark import Array, Launch, kernel
 from kernels._fftw import as_complex
 from kernels._fftw import plan as fftw_plan
+from kernels._host import in_turn
 from kernels.fft.problem import FftOperands, FftProblem
 
 #: `forward` names the side that divides, so that the inverse is left as it is.
@@ -35,14 +36,7 @@ def plan(problem: FftProblem, x: FftOperands) -> Launch:
         destroy=copied,
     )
     x.chose(**facts)
-    if not copied:
-        return execute
-
-    def launch() -> None:
-        np.copyto(planned, source)
-        execute()
-
-    return launch
+    return in_turn(lambda: np.copyto(planned, source), execute) if copied else execute
 
 
 def _pocketfft_bytes(problem: FftProblem) -> int:
@@ -75,14 +69,8 @@ def numpy_fft(problem: FftProblem, x: FftOperands) -> Launch:
     if problem.kind == "c2r":
         return _numpy_c2r(problem, x, source, target)
     across = np.fft.fft if problem.direction == "forward" else _INVERSE
-    along = np.fft.rfft if problem.kind == "r2c" else across
-
-    def launch() -> None:
-        along(source, axis=2, out=target)
-        if problem.h > 1:
-            across(target, axis=1, out=target)
-
-    return launch
+    along = partial(np.fft.rfft if problem.kind == "r2c" else across, source, axis=2, out=target)
+    return in_turn(along, partial(across, target, axis=1, out=target)) if problem.h > 1 else along
 
 
 def _numpy_c2r(problem: FftProblem, x: FftOperands, source: Array, target: Array) -> Launch:
@@ -90,9 +78,4 @@ def _numpy_c2r(problem: FftProblem, x: FftOperands, source: Array, target: Array
     if problem.h == 1:
         return partial(along, source)
     columns = as_complex(x.scratch(x.x.shape, problem.dtype))
-
-    def launch() -> None:
-        _INVERSE(source, axis=1, out=columns)
-        along(columns)
-
-    return launch
+    return in_turn(partial(_INVERSE, source, axis=1, out=columns), partial(along, columns))

@@ -3,45 +3,19 @@
 LLVM would vectorise such a loop over a handful of accumulators or not at all, so its code is given here.
 """
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-from kernelmark import Unsupported
-from kernels._numba import jit
-
-alloca, declare = cast(Any, cgutils).alloca_once, cast(Any, cgutils).get_or_insert_function
-
-
-class Registers(NamedTuple):
-    """Bytes of a CPU's vector registers, and how many of them hold accumulators.
-
-    Two multiply-adds a cycle of five cycles each take ten; four a cycle of four cycles (Neoverse V1) sixteen.
-    """
-
-    nbytes: int
-    accumulators: int
-
-
-def registers() -> Registers:
-    """Of the CPU that Numba generates code for. Raises Unsupported where LLVM would call a library for llvm.fma."""
-    triple, cpu, listed = cpu_target.target_context.codegen().magic_tuple()
-    features = set(listed.split(","))
-    if "+avx512f" in features:
-        return Registers(64, 24)
-    if "+fma" in features:
-        return Registers(32, 12)
-    if triple.startswith(("aarch64", "arm64")):
-        return Registers(16, 24)
-    raise Unsupported(f"{cpu} has no fused multiply-add; expected AVX2 with FMA, AVX-512 or NEON")
-
+from kernels._host import registers
+from kernels._numba import data, everywhere, jit, llvm
 
 NBYTES, ACCUMULATORS = registers()
+_alloca = cast(Any, cgutils).alloca_once
 
 
 def _multiply_add(_context: Any, d: Any, x: Any, start: Any, a: Any, b: Any, steps: Any) -> Any:
@@ -54,17 +28,17 @@ def _multiply_add(_context: Any, d: Any, x: Any, start: Any, a: Any, b: Any, ste
         vector = ir.VectorType(element, NBYTES // itemsize)
 
         def places(kind: Any, array: Any) -> list[Any]:
-            data = context.make_array(kind)(context, builder, array).data
+            first = data(context, builder, kind, array)
             starts = (builder.add(begin, begin.type(i * vector.count)) for i in range(ACCUMULATORS))
-            return [builder.bitcast(builder.gep(data, [at]), vector.as_pointer()) for at in starts]
+            return [builder.bitcast(builder.gep(first, [at]), vector.as_pointer()) for at in starts]
 
-        factors = [_everywhere(builder, factor, vector) for factor in (a, b)]
-        sums = [alloca(builder, vector) for _ in range(ACCUMULATORS)]  # which LLVM makes registers
+        factors = [everywhere(builder, factor, vector) for factor in (a, b)]
+        sums = [_alloca(builder, vector) for _ in range(ACCUMULATORS)]  # which LLVM makes registers
         for held, place in zip(sums, places(x, source), strict=True):
             builder.store(_coarse(builder, builder.load(place, align=itemsize)), held)
         with cgutils.for_range(builder, count):
             for held in sums:
-                builder.store(_call(builder, "llvm.fma", *factors, builder.load(held)), held)
+                builder.store(llvm(builder, "fma", *factors, builder.load(held)), held)
         for held, place in zip(sums, places(d, target), strict=True):
             builder.store(builder.load(held), place, align=itemsize)
         return context.get_dummy_value()
@@ -76,23 +50,10 @@ def _multiply_add(_context: Any, d: Any, x: Any, start: Any, a: Any, b: Any, ste
 multiply_add = cast(Any, intrinsic(_multiply_add))
 
 
-def _call(builder: Any, name: str, *vectors: Any) -> Any:
-    """One of LLVM's functions on numbers, on vectors of them."""
-    kind = vectors[0].type
-    full_name = f"{name}.v{kind.count}{kind.element.intrinsic_name}"
-    function = declare(builder.module, ir.FunctionType(kind, [kind] * len(vectors)), full_name)
-    return builder.call(function, vectors)
-
-
 def _coarse(builder: Any, vector: Any) -> Any:
     """`coarse` of problem.py, element by element."""
     half, quarter = (ir.Constant(vector.type, [value] * vector.type.count) for value in (0.5, 0.25))
-    return _call(builder, "llvm.fma", _call(builder, "llvm.floor", builder.fadd(vector, vector)), half, quarter)
-
-
-def _everywhere(builder: Any, scalar: Any, vector: Any) -> Any:
-    first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.IntType(32)(0))
-    return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None))
+    return llvm(builder, "llvm.fma", llvm(builder, "floor", builder.fadd(vector, vector)), half, quarter)
 
 
 @jit

@@ -1,7 +1,7 @@
 """The ceiling of arithmetic on the CPU, compiled by Numba."""
 
 from kernelmark import Launch, kernel
-from kernels._threads import in_bands
+from kernels._host import in_bands
 from kernels.fma.problem import FmaOperands, FmaProblem
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Launch, kernel
+from kernels._host import in_turn
 from kernels.gemm.problem import GemmOperands, GemmProblem
 from kernels.transpose._openblas import imatcopy, omatcopy
 from kernels.transpose.cpu import imatcopy_scratch
@@ -53,27 +54,14 @@ def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
 def tnn(problem: GemmProblem, x: GemmOperands) -> Launch:
     """B transposed out of place by NumPy's copyto, then NumPy matmul as NN."""
     b = x.scratch((problem.k, problem.n), problem.dtype)
-    multiply = _multiply(x.a, b, problem, x)
-
-    def launch() -> None:
-        np.copyto(b, x.b.T)
-        multiply()
-
-    return launch
+    return in_turn(lambda: np.copyto(b, x.b.T), _multiply(x.a, b, problem, x))
 
 
 @kernel("gemm", provider="openblas", name="tnn", dtypes=_REAL, layouts=("NT",), supports=plain, **_CPU)
 def tnn_openblas(problem: GemmProblem, x: GemmOperands) -> Launch:
     """B transposed out of place by OpenBLAS omatcopy on all threads, then NumPy matmul as NN."""
     b = x.scratch((problem.k, problem.n), problem.dtype)
-    transpose = omatcopy(x.b, b, problem.dtype, x.threads)
-    multiply = _multiply(x.a, b, problem, x)
-
-    def launch() -> None:
-        transpose()
-        multiply()
-
-    return launch
+    return in_turn(omatcopy(x.b, b, problem.dtype, x.threads), _multiply(x.a, b, problem, x))
 
 
 @kernel(
@@ -90,14 +78,7 @@ def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:
     n, k = problem.n, problem.k
     there = imatcopy(x.b.ctypes.data, n, k, problem.dtype)
     back = imatcopy(x.b.ctypes.data, k, n, problem.dtype)
-    multiply = _multiply(x.a, x.b.reshape(k, n), problem, x)
-
-    def launch() -> None:
-        there()
-        multiply()
-        back()
-
-    return launch
+    return in_turn(there, _multiply(x.a, x.b.reshape(k, n), problem, x), back)
 
 
 def _row_major(routine: Any, problem: GemmProblem, x: GemmOperands) -> Launch:

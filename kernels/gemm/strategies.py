@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from kernelmark import Launch, kernel
+from kernels._host import in_turn
 from kernels.gemm import _cublas, cublas
 from kernels.gemm.cpu import plain
 from kernels.gemm.problem import GemmOperands, GemmProblem
@@ -30,7 +31,7 @@ def tnn_geam(problem: GemmProblem, x: GemmOperands) -> Launch:
     """B transposed out of place by cuBLAS geam, then cuBLAS as NN."""
     turned = x.scratch((problem.k, problem.n), problem.dtype)
     transpose = _cublas.geam(x, problem.dtype, problem.k, problem.n, 1.0, x.b, "T", 0.0, turned)
-    return _in_turn(transpose, _multiply(problem, x, turned))
+    return in_turn(transpose, _multiply(problem, x, turned))
 
 
 @kernel("gemm", **_NT, **_OWN)
@@ -39,7 +40,7 @@ def tnn(problem: GemmProblem, x: GemmOperands) -> Launch:
     turned = x.scratch((problem.k, problem.n), problem.dtype)
     shape = f"transpose/m{problem.n}n{problem.k}/{problem.dtype}/out"
     transpose = x.launch("transpose/cuda.vectorised", shape, a=x.b, b=turned)
-    return _in_turn(transpose, _multiply(problem, x, turned))
+    return in_turn(transpose, _multiply(problem, x, turned))
 
 
 @kernel("gemm", **_NT, **_OWN)
@@ -49,7 +50,7 @@ def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:
     name = "transpose/cuda.vectorised_inplace" if n == k else "transpose/cuda.c2r"
     there = x.launch(name, f"transpose/m{n}n{k}/{dtype}/in", a=x.b)
     back = x.launch(name, f"transpose/m{k}n{n}/{dtype}/in", a=x.b)
-    return _in_turn(there, _multiply(problem, x, x.b), back)
+    return in_turn(there, _multiply(problem, x, x.b), back)
 
 
 @kernel("gemm", layouts=("TN",), betas=(1.0,), modules=("cupy",), **_CUBLAS)
@@ -59,18 +60,10 @@ def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
     gradient = msgspec.structs.replace(problem, alpha=1.0, beta=0.0)
     multiply = cublas.gemm(gradient, SimpleNamespace(a=x.a, b=x.b, c=product, stream=x.stream))
     update = _cublas.geam(x, problem.dtype, problem.m, problem.n, problem.alpha, product, "N", 1.0, x.c)
-    return _in_turn(multiply, update)
+    return in_turn(multiply, update)
 
 
 def _multiply(problem: GemmProblem, x: GemmOperands, turned: Any) -> Launch:
     """The product as NN, `turned` (k x n) in the place of B."""
     plain_product = msgspec.structs.replace(problem, layout="NN")
     return cublas.gemm(plain_product, SimpleNamespace(a=x.a, b=turned, c=x.c, stream=x.stream))
-
-
-def _in_turn(*launches: Launch) -> Launch:
-    def launch() -> None:
-        for one in launches:
-            one()
-
-    return launch

@@ -6,14 +6,13 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from kernels._numba import past_the_caches
-
-LINE = 64  # bytes of a cache line
+from kernels._host import LINE_BYTES
+from kernels._numba import data, past_the_caches
 
 
 def width(itemsize: int) -> int:
     """Elements a side of a block: a cache line of them, at most 16, since a row is a register and 32 are many."""
-    return min(16, LINE // itemsize)
+    return min(16, LINE_BYTES // itemsize)
 
 
 def _interleave(builder: Any, rows: list[Any]) -> list[Any]:
@@ -39,9 +38,8 @@ def _block(streaming: bool) -> Any:
         vector = ir.VectorType(ir.IntType(8 * itemsize), side)
 
         def pointer(kind: Any, array: Any, start: Any, stride: Any, i: int) -> Any:
-            data = context.make_array(kind)(context, builder, array).data
-            place = builder.gep(data, [builder.add(start, builder.mul(stride, ir.IntType(64)(i)))])
-            return builder.bitcast(place, vector.as_pointer())
+            at = builder.add(start, builder.mul(stride, ir.IntType(64)(i)))
+            return builder.bitcast(builder.gep(data(context, builder, kind, array), [at]), vector.as_pointer())
 
         rows = [builder.load(pointer(signature.args[3], source, s, lds, i), align=itemsize) for i in range(side)]
         for _ in range(side.bit_length() - 1):

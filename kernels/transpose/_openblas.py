@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from kernelmark import Launch, Unsupported
+from kernels._host import in_bands
 
 ROW_MAJOR, TRANS = 101, 112  # CBLAS_ORDER and CBLAS_TRANSPOSE
 _NAMES = (("scipy_cblas_", "64_", ctypes.c_int64), ("cblas_", "64_", ctypes.c_int64), ("cblas_", "", ctypes.c_int))
@@ -43,8 +44,6 @@ def _function(name: str, dtype: str) -> Callable[..., None]:
 
 def omatcopy(a: Any, b: Any, dtype: str, threads: int = 1) -> Launch:
     """A launch that writes a^T (n x m) into b for a (m x n), in bands of b's rows, one a thread."""
-    from kernels._threads import in_bands
-
     function, (m, n), size = _function("omatcopy", dtype), a.shape, a.itemsize
 
     def band(start: int, stop: int) -> Launch:

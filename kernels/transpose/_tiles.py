@@ -13,8 +13,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from kernelmark import Launch
+from kernels._host import in_bands
 from kernels._numba import bind
-from kernels._threads import in_bands
 from kernels.transpose import _numba as moves
 from kernels.transpose._blocks import width
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
@@ -46,7 +46,7 @@ def strips(longer: int, line_bytes: int, threads: int) -> Strips:
     return Strips(1, threads, 0)
 
 
-def split(length: int, workers: int, run: Callable[[int, int, int], Launch]) -> list[Launch]:
+def on_workers(length: int, workers: int, run: Callable[[int, int, int], Launch]) -> list[Launch]:
     """`run(worker, start, stop)` in bands, or nothing where there is nothing to do."""
     worker = count()
     return [in_bands(length, workers, lambda start, stop: run(next(worker), start, stop))] if length else []
@@ -60,7 +60,7 @@ def square(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[L
     def run(worker: int, start: int, stop: int) -> Launch:
         return bind(moves.swap, flat, buffers[worker], n, side, start, x.threads)
 
-    return split(x.threads, x.threads, run)
+    return on_workers(x.threads, x.threads, run)
 
 
 def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[Launch]:
@@ -86,8 +86,8 @@ def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> lis
     def strip(worker: int, start: int, stop: int) -> Launch:
         return bind(moves.bands, flat, buffers[worker], *inner, side, start, stop)
 
-    chunks = split(len(saved), x.threads, keep) + split(len(starts), workers, grid)
-    whole = split(many, workers, strip) if size > 1 else []
+    chunks = on_workers(len(saved), x.threads, keep) + on_workers(len(starts), workers, grid)
+    whole = on_workers(many, workers, strip) if size > 1 else []
     if m <= n:
         return _cut(flat, border, buffers[0], m, n, rest) + chunks + whole + _append(flat, border)
     return _stash(flat, border, m, n, rest, side) + whole + chunks + _widen(flat, border, buffers[0], n, m, rest)

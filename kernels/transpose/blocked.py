@@ -3,7 +3,7 @@
 from typing import Any
 
 from kernelmark import Launch, kernel
-from kernels._threads import in_bands
+from kernels._host import in_bands, in_turn
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
 
 _NUMBA: dict[str, Any] = {
@@ -46,10 +46,4 @@ def tiles(problem: TransposeProblem, x: TransposeOperands) -> Launch:
 
     if 1 in (problem.m, problem.n):
         return lambda: None
-    stages = (square if problem.m == problem.n else rectangle)(_bits(x.a), problem, x)
-
-    def launch() -> None:
-        for stage in stages:
-            stage()
-
-    return launch
+    return in_turn(*(square if problem.m == problem.n else rectangle)(_bits(x.a), problem, x))

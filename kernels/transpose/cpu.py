@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, Launch, kernel
-from kernels._threads import in_bands
+from kernels._host import in_bands, in_turn
 from kernels.transpose._openblas import imatcopy as _imatcopy
 from kernels.transpose._openblas import omatcopy as _omatcopy
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
@@ -59,10 +59,4 @@ def omatcopy_and_back(problem: TransposeProblem, x: TransposeOperands) -> Launch
     """OpenBLAS omatcopy into a full copy on all threads, then copied back on all threads."""
     b = x.scratch((problem.n, problem.m), problem.dtype)
     result, there = x.a.reshape(b.shape), _omatcopy(x.a, b, problem.dtype, x.threads)
-    back = in_bands(problem.n, x.threads, lambda i, j: lambda: np.copyto(result[i:j], b[i:j]))
-
-    def launch() -> None:
-        there()
-        back()
-
-    return launch
+    return in_turn(there, in_bands(problem.n, x.threads, lambda i, j: lambda: np.copyto(result[i:j], b[i:j])))

@@ -34,7 +34,7 @@ def answer(tmp_path: Path):
     shutil.copytree(ROOT / "bench", tmp_path / "bench")
     shutil.copy(ROOT / "kernelmark.py", tmp_path)
     (tmp_path / "kernels").mkdir()
-    for name in ("__init__.py", "_numba.py", "_cache.py"):
+    for name in ("__init__.py", "_numba.py", "_host.py"):
         shutil.copy(ROOT / "kernels" / name, tmp_path / "kernels")
     (tmp_path / "kernels" / "_caller.py").write_text(CALLER)
 

@@ -1,17 +1,15 @@
 """How convolution by columns is cut into items for threads and blocks for caches; pure arithmetic on shapes."""
 
-import math
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from kernelmark import Array
+from kernels._host import NARROW, split
 from kernels.conv._shape import Shape
 
 DEPTH = 384  # products added up by one GEMM, about as many as BLAS packs at a time
 AREA = 2**17  # elements of a block of columns, half a second-level cache of 1 MiB
-NARROW = 32  # a thread's share of pixels or channels, below which they are not what threads share
 
 
 class Plan(NamedTuple):
@@ -25,16 +23,6 @@ class Plan(NamedTuple):
     def columns(self) -> int:
         """Elements of the largest block of columns."""
         return depth(self.blocks) * self.step
-
-
-def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:
-    """Parts of at most `most`, as many as `threads` share evenly if there are `others` times as many."""
-    parts = -(-length // most)
-    if others * parts < 4 * threads:
-        even = threads // math.gcd(threads, others)
-        parts = -(-parts // even) * even
-    parts = min(parts, length)
-    return list(pairwise(length * i // parts for i in range(parts + 1)))
 
 
 def depth(blocks: Array) -> int:

@@ -1,7 +1,7 @@
 """Convolution on the CPU by products with columns (im2col)."""
 
 from kernelmark import Launch, kernel
-from kernels._threads import in_bands
+from kernels._host import in_bands
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array
+from kernels._host import split
 from kernels.conv._shape import Shape
-from kernels.conv.columns._plan import split
 from kernels.conv.direct._plan import AT_ONCE, Border, Item, Plan, grid, line, panels
 
 

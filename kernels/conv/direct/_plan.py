@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array
+from kernels._host import split
 from kernels.conv._shape import Shape
-from kernels.conv.columns._plan import split
 
 AT_ONCE = 256  # rows of sums that one item holds
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Array, Launch
+from kernels._host import in_bands, in_turn
 from kernels._numba import bind
-from kernels._threads import in_bands
 from kernels.conv._shape import shape
 from kernels.conv.direct import _loops as loops
 from kernels.conv.direct._phases import image_gradient
@@ -29,14 +29,7 @@ def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
         surrounded = x.scratch((problem.n * plan.border.strides[0],), "f32")
         launches.append(_surround(surrounded, b, problem.n, plan.border, x.threads))
     panels = x.scratch((len(plan.bases) * len(plan.places) * WIDTH,), "f32")
-    launches.append(_pack(panels, v, plan, x.threads))
-    launches.append(_sums(out, surrounded, panels, plan, x))
-
-    def launch() -> None:
-        for one in launches:
-            one()
-
-    return launch
+    return in_turn(*launches, _pack(panels, v, plan, x.threads), _sums(out, surrounded, panels, plan, x))
 
 
 def _surround(b: Array, source: Array, images: int, border: Border, threads: int) -> Launch:

@@ -13,13 +13,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels.fma._numba import NBYTES
+from kernels._host import registers
+from kernels._numba import data, everywhere, llvm
 
-LANES, VECTORS = NBYTES // 4, 2
+LANES, VECTORS = registers().nbytes // 4, 2
 WIDTH = LANES * VECTORS
-ROWS = 6 if NBYTES == 32 else 8  # with AVX2 there are 16 registers, otherwise 32
+ROWS = 6 if LANES == 8 else 8  # with AVX2 there are 16 registers, otherwise 32
 
-_alloca, _declare = cast(Any, cgutils).alloca_once, cast(Any, cgutils).get_or_insert_function
+_alloca = cast(Any, cgutils).alloca_once
 _REAL, _INTEGER = ir.FloatType(), ir.IntType(64)
 _VECTOR = ir.VectorType(_REAL, LANES)
 
@@ -28,8 +29,8 @@ def _add_products(_context: Any, sums: Any, b: Any, rows: Any, steps: Any, v: An
     signature = types.void(sums, b, rows, steps, v, place)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        arrays = [context.make_array(k)(context, builder, a) for k, a in zip(signature.args[:5], args[:5], strict=True)]
-        to, elements, row_at, step_at, vectors = (array.data for array in arrays)
+        arrays = zip(signature.args[:5], args[:5], strict=True)
+        to, elements, row_at, step_at, vectors = (data(context, builder, *array) for array in arrays)
         at, base, row, panel, first, last = cgutils.unpack_tuple(builder, args[5], 6)
 
         def after(pointer: Any, *offsets: Any) -> Any:
@@ -55,10 +56,10 @@ def _add_products(_context: Any, sums: Any, b: Any, rows: Any, steps: Any, v: An
                 for i in range(VECTORS)
             ]
             for r in range(ROWS):
-                element = _everywhere(builder, builder.load(after(begins[r], step)))
+                element = everywhere(builder, builder.load(after(begins[r], step)), _VECTOR)
                 for i in range(VECTORS):
                     register = held[r * VECTORS + i]
-                    builder.store(_fma(builder, element, factors[i], builder.load(register)), register)
+                    builder.store(llvm(builder, "fma", element, factors[i], builder.load(register)), register)
         for register, memory in zip(held, places, strict=True):
             builder.store(builder.load(register), memory, align=4)
         return context.get_dummy_value()
@@ -69,13 +70,3 @@ def _add_products(_context: Any, sums: Any, b: Any, rows: Any, steps: Any, v: An
 #: `add_products(sums, b, rows, steps, v, (at, base, row, panel, first, last))`: for r in ROWS and i in WIDTH,
 #: sums[at + r WIDTH + i] += sum over t in first:last of b[base + rows[row + r] + steps[t]] v[panel + t WIDTH + i].
 add_products = cast(Any, intrinsic(_add_products))
-
-
-def _everywhere(builder: Any, scalar: Any) -> Any:
-    first = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), scalar, ir.IntType(32)(0))
-    return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(ir.IntType(32), LANES), None))
-
-
-def _fma(builder: Any, *vectors: Any) -> Any:
-    name = f"llvm.fma.v{LANES}f32"
-    return builder.call(_declare(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), name), vectors)

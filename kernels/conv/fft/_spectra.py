@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Array, Launch
+from kernels._host import in_bands, in_turn
 from kernels._numba import bind
-from kernels._threads import in_bands
 from kernels.conv._blas import alone
 from kernels.conv.fft._planes import Order, forward, inverse
 from kernels.conv.fft._tiling import Cut, Cuts
@@ -61,12 +61,7 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int) -> Laun
             steps += [_transformed(inverse, planes[output], start, x.threads)]
     if output == "w":
         steps += [_transformed(inverse, planes["w"], 0, x.threads)]
-
-    def launch() -> None:
-        for step in steps:
-            step()
-
-    return alone(launch, x.threads)
+    return alone(in_turn(*steps), x.threads)
 
 
 def _transformed(run: Any, planes: Planes, start: int, threads: int) -> Launch:

@@ -14,13 +14,12 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernelmark import Array
-from kernels._numba import jit
+from kernels._host import registers
+from kernels._numba import data, jit, llvm
 from kernels.conv._winograd import F2, F4
-from kernels.fma._numba import NBYTES
 
-LANES = NBYTES // 4
+LANES = registers().nbytes // 4
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
-_declare = cast(Any, cgutils).get_or_insert_function
 
 
 def _transform(matrix: Array, m: int) -> Any:
@@ -32,11 +31,11 @@ def _transform(matrix: Array, m: int) -> Any:
 
     def lines(_context: Any, to: Any, off: Any, place: Any, count: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            target, source = (context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 1))
+            target, source = (data(context, builder, signature.args[i], args[i]) for i in (0, 1))
             to_at, step, off_at, near, far = cgutils.unpack_tuple(builder, args[2], 5)
 
-            def pointer(data: Any, at: Any, offset: Any) -> Any:
-                return builder.bitcast(builder.gep(builder.gep(data, [at]), [offset]), _VECTOR.as_pointer())
+            def pointer(first: Any, at: Any, offset: Any) -> Any:
+                return builder.bitcast(builder.gep(builder.gep(first, [at]), [offset]), _VECTOR.as_pointer())
 
             def times(value: Any, factor: int) -> Any:
                 return builder.mul(value, value.type(factor))
@@ -70,8 +69,7 @@ def _sum(builder: Any, row: Array, inputs: list[Any]) -> Any:
         elif abs(factor) == 1:
             total = builder.fadd(total, x) if factor == 1 else builder.fsub(total, x)
         else:
-            fma = _declare(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), f"llvm.fma.v{LANES}f32")
-            total = builder.call(fma, [x, _constant(factor), total])
+            total = llvm(builder, "fma", x, _constant(factor), total)
     return total
 
 

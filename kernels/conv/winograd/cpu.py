@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Launch, kernel
-from kernels._threads import in_bands
+from kernels._host import NARROW, in_bands, in_turn, split
 from kernels.conv._winograd import F2, F4, Transforms
-from kernels.conv.columns._plan import NARROW, split
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 HELD = 2**21  # elements of transformed operands, the input's and the output's, that a thread has at a time
@@ -146,17 +145,11 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         held = x.scratch((max(side * (across + 2 * LANES), (m * m + m * side) * longest + LANES),), "f32")
         return bind(loops.blocks, address(), out, image, u, v, products, held, g, items, start, stop)
 
-    stages = [
+    return in_turn(
         in_bands(lines, threads, lambda i, j: bind(loops.padded, image, source, g, inner, i, j)),
         in_bands(g.k, threads, filters),
         alone(in_bands(len(items), threads, block), threads),
-    ]
-
-    def launch() -> None:
-        for stage in stages:
-            stage()
-
-    return launch
+    )
 
 
 _CPU: dict[str, Any] = {

@@ -1,0 +1,94 @@
+"""What kernels on the CPU share: a cache folder, the width of vectors, bands for threads, launches in turn."""
+
+import math
+import os
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kernelmark import Launch, Unsupported
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+LINE_BYTES = 64  # of a cache line
+NARROW = 32  # a thread's share of pixels or channels, below which they are not what threads share
+
+
+def cache_folder() -> Path:
+    """`$XDG_CACHE_HOME/kernelmark`, for what kernels have learnt or compiled; it need not exist."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelmark"
+
+
+class Registers(NamedTuple):
+    """Bytes of a CPU's vector registers, and how many of them hold accumulators.
+
+    Two multiply-adds a cycle of five cycles each take ten; four a cycle of four cycles (Neoverse V1) sixteen.
+    """
+
+    nbytes: int
+    accumulators: int
+
+
+@lru_cache
+def registers() -> Registers:
+    """Of the CPU that Numba generates code for. Raises Unsupported where LLVM would call a library for llvm.fma."""
+    from numba.core.registry import cpu_target
+
+    triple, cpu, listed = cpu_target.target_context.codegen().magic_tuple()
+    features = set(listed.split(","))
+    if "+avx512f" in features:
+        return Registers(64, 24)
+    if "+fma" in features:
+        return Registers(32, 12)
+    if triple.startswith(("aarch64", "arm64")):
+        return Registers(16, 24)
+    raise Unsupported(f"{cpu} has no fused multiply-add; expected AVX2 with FMA, AVX-512 or NEON")
+
+
+@lru_cache
+def _pool(threads: int) -> "ThreadPoolExecutor":
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(threads, thread_name_prefix="kernelmark")
+
+
+def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> Launch:
+    """A launch that does `run(start, stop)` for each of `threads` bands of `length`, the last on the calling thread."""
+    edges = [length * i // threads for i in range(threads + 1)]
+    bands = [run(start, stop) for start, stop in pairwise(edges) if start < stop]
+    if len(bands) == 1:
+        return bands[0]
+    pool = _pool(threads)
+
+    def launch() -> None:
+        futures = [pool.submit(band) for band in bands[:-1]]
+        bands[-1]()
+        for future in futures:
+            future.result()
+
+    return launch
+
+
+def in_turn(*launches: Launch) -> Launch:
+    """A launch of all these, one after the other."""
+    if len(launches) == 1:
+        return launches[0]
+
+    def launch() -> None:
+        for one in launches:
+            one()
+
+    return launch
+
+
+def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:
+    """Parts of at most `most`, as many as `threads` share evenly if there are `others` times as many."""
+    parts = -(-length // most)
+    if others * parts < 4 * threads:
+        even = threads // math.gcd(threads, others)
+        parts = -(-parts // even) * even
+    parts = min(parts, length)
+    return list(pairwise(length * i // parts for i in range(parts + 1)))
