@@ -1,5 +1,6 @@
 """Compiles a .cu with g++ into a worker program, cached by the content of everything that goes into it."""
 
+import fcntl
 import functools
 import hashlib
 import os
@@ -8,10 +9,11 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from bench.measure.compile import with_includes
 from bench.measure.compilers import cuda_sources
 
 HERE = Path(__file__).resolve().parent
@@ -24,7 +26,7 @@ _RUNTIME_FLAGS = ("-std=c++20", "-O2", "-fno-pie", "-Wall", "-Wextra")
 # distribution would turn the kernel's loops into memset, and the scalar replacement of aggregates a load of a __half2
 # into two, which hides its misalignment. DWARF 4 is what every addr2line reads.
 _KERNEL_FLAGS = (
-    *("-x", "c++", "-std=c++20", "-O1", "-gdwarf-4", "-fno-pie", "-ffp-contract=off", "-ftls-model=local-exec"),
+    *("-std=c++20", "-O1", "-gdwarf-4", "-fno-pie", "-ffp-contract=off", "-ftls-model=local-exec"),
     *("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0", "-fno-tree-loop-distribute-patterns"),
     *("-fno-tree-sra", "-fno-ipa-sra"),
     *("-fno-extern-tls-init", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused"),
@@ -67,20 +69,28 @@ def program(source: Path, entries: Sequence[str], *, defines: Iterable[str] = ()
     include: the folder in which `#include "common.cuh"` is looked up, also where it lies beside the source.
     """
     flags = [*_KERNEL_FLAGS, *(f"-D{define}" for define in defines)]
-    headers = [*sorted(include.rglob("*.cuh")), *sorted(source.parent.glob("*.cuh"))]
-    text = [source.read_bytes(), *(header.read_bytes() for header in headers)]
-    key = _digest([_toolchain(), str(source), str(include), *flags, *entries], text)
+    texts = with_includes(source, include).values()
+    key = _digest([_toolchain(), str(source), str(include), *flags, *entries], texts)
     target = cache_folder() / f"{source.stem}-{key}"
-    if target.exists():
-        target.touch()  # still wanted
-    else:
-        _compile(source, _unit(source, entries), [*flags, f"-I{include}"], target)
-        _forget_old(target.parent)
+    _once(target, lambda: _compile(source, _unit(source, entries), [*flags, f"-I{include}"], target))
+    target.touch()  # still wanted
+    _forget_old(target.parent)
     return target
 
 
+def _once(target: Path, build: Callable[[], None]) -> None:
+    """Build a file or folder of the cache unless it is there; a process that wants the same one waits for it."""
+    if target.exists():
+        return
+    with target.with_name(f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            build()
+
+
+@functools.cache
 def _forget_old(folder: Path) -> None:
-    """Remove programs that no test has asked for in a month."""
+    """Remove, once a process, the programs that no test has asked for in a month."""
     for path in folder.iterdir():
         if path.is_file() and path.stat().st_mtime < time.time() - KEPT_S:
             path.unlink(missing_ok=True)
@@ -88,16 +98,30 @@ def _forget_old(folder: Path) -> None:
 
 def source_folder(texts: Mapping[str, str]) -> Path:
     """A folder in the cache with these files, the same each time, so that what is compiled from it is cached too."""
+
+    def write(folder: Path) -> None:
+        for name, text in texts.items():
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+
     names, contents = texts.keys(), [text.encode() for text in texts.values()]
-    folder = cache_folder() / f"sources-{_digest(names, contents)}"
-    if not folder.exists():
-        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            for name, text in texts.items():
-                file = Path(scratch, "built", name)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text)
-            _move_folder(Path(scratch, "built"), folder)
-    return folder
+    return _folder(f"sources-{_digest(names, contents)}", write)
+
+
+def _folder(name: str, fill: Callable[[Path], None]) -> Path:
+    """A folder of the cache, which appears when it is full."""
+    target = cache_folder() / name
+
+    def build() -> None:
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            built = Path(scratch, "built")
+            built.mkdir()
+            fill(built)
+            built.rename(target)
+
+    _once(target, build)
+    return target
 
 
 def _unit(source: Path, entries: Sequence[str]) -> str:
@@ -115,10 +139,9 @@ const int entry_count = {len(entries)};
 def _compile(source: Path, unit: str, flags: list[str], target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         assembly, kernel, built = (Path(scratch, name) for name in ("kernel.s", "kernel.o", "program"))
-        overlay = [f"-I{HERE / 'include'}", "-include", "emulator.h"]
-        log = _run([compiler(), *flags, *overlay, "-S", "-", "-o", str(assembly)], unit)
-        if log is not None:
-            raise CompileError(f"{source.name} does not compile for the emulator ({compiler()}):\n{log}")
+        overlay = [f"-I{HERE / 'include'}", "-include", str(_precompiled() / "emulator.h")]
+        refused = f"{source.name} does not compile for the emulator"
+        _run([compiler(), *flags, *overlay, "-x", "c++", "-S", "-", "-o", str(assembly)], refused, unit)
         assembly.write_text(SHARED_VARIABLE.sub(rf"\g<0>\n\t.zero\t{RED_ZONE}", assembly.read_text()))
         renames = [f"--redefine-sym={name}=emu_{name}" for name in _MEMORY_FUNCTIONS]
         for command in (
@@ -126,10 +149,29 @@ def _compile(source: Path, unit: str, flags: list[str], target: Path) -> None:
             ["objcopy", *renames, str(kernel)],
             [compiler(), *_LINK_FLAGS, str(kernel), *map(str, runtime()), "-o", str(built)],
         ):
-            log = _run(command)
-            if log is not None:
-                raise CompileError(f"{source.name} does not link for the emulator ({command[0]}):\n{log}")
+            _run(command, f"{source.name} does not link for the emulator")
         built.rename(target)
+
+
+@functools.cache
+def _precompiled() -> Path:
+    """A folder with `emulator.h` and the same precompiled: most of the time that a small .cu takes would go to it."""
+
+    def fill(folder: Path) -> None:
+        header = HERE / "include" / "emulator.h"
+        (folder / header.name).write_text(f'#include "{header}"\n')  # for a compiler that refuses what is precompiled
+        command = [
+            compiler(),
+            *_KERNEL_FLAGS,
+            "-x",
+            "c++-header",
+            str(header),
+            "-o",
+            str(folder / f"{header.name}.gch"),
+        ]
+        _run(command, f"{header.name} does not compile")
+
+    return _folder(f"header-{_toolchain()}", fill)
 
 
 def runtime() -> tuple[Path, ...]:
@@ -139,37 +181,32 @@ def runtime() -> tuple[Path, ...]:
 
 @functools.cache
 def _runtime(variant: tuple[str, ...]) -> tuple[Path, ...]:
-    folder = cache_folder() / f"runtime-{_digest([_toolchain(), *variant], [])}"
+    """One translation unit, since most of the time would go to headers; a second one sees CUDA as kernels see it."""
     sources = sorted((HERE / "runtime").glob("*.cpp"))
-    if not folder.exists():
-        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch, ThreadPoolExecutor() as pool:
-            built = Path(scratch, "built")
-            built.mkdir()
-            list(pool.map(lambda source: _compile_runtime(source, variant, built), sources))
-            _move_folder(built, folder)
-    return tuple(folder / f"{source.stem}.o" for source in sources)
+    units = {
+        "runtime": [source for source in sources if source.name != "product.cpp"],
+        "product": [HERE / "runtime" / "product.cpp"],
+    }
+
+    def fill(folder: Path) -> None:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda name: _compile_unit(units[name], variant, folder / f"{name}.o"), units))
+
+    folder = _folder(f"runtime-{_digest([_toolchain(), *variant], [])}", fill)
+    return tuple(folder / f"{name}.o" for name in units)
 
 
-def _compile_runtime(source: Path, variant: tuple[str, ...], folder: Path) -> None:
-    target = folder / f"{source.stem}.o"
-    log = _run([compiler(), *_RUNTIME_FLAGS, *variant, "-c", str(source), "-o", str(target)])
-    if log is not None:
-        raise CompileError(f"{source.name} of the emulator's runtime does not compile ({compiler()}):\n{log}")
+def _compile_unit(sources: Sequence[Path], variant: tuple[str, ...], target: Path) -> None:
+    unit = "".join(f'#include "{source}"\n' for source in sources)
+    command = [compiler(), *_RUNTIME_FLAGS, *variant, "-x", "c++", "-c", "-", "-o", str(target)]
+    _run(command, "the emulator's runtime does not compile", unit)
 
 
-def _move_folder(built: Path, folder: Path) -> None:
-    """Another process may have been faster: then its folder is as good."""
-    try:
-        built.rename(folder)
-    except OSError:
-        if not folder.exists():
-            raise
-
-
-def _run(command: list[str], stdin: str = "") -> str | None:
-    """The command's log if it failed, or None."""
+def _run(command: list[str], refused: str, stdin: str = "") -> None:
+    """Run a tool. Raises CompileError with its log."""
     done = subprocess.run(command, input=stdin, capture_output=True, text=True)
-    return None if done.returncode == 0 else done.stdout + done.stderr
+    if done.returncode:
+        raise CompileError(f"{refused} ({command[0]}):\n{done.stdout}{done.stderr}")
 
 
 @functools.cache

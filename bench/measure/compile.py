@@ -66,22 +66,25 @@ def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = 
 def _key(path: Path, entries: Sequence[str], arch: str, compiler_: str) -> str:
     """Hash of everything that the cubin follows from."""
     digest = hashlib.sha256(repr((_FORMAT, path.name, tuple(entries), arch, compiler_, header_folders())).encode())
-    for text in _with_includes(path):
+    for text in with_includes(path, cuda_sources()).values():
         digest.update(hashlib.sha256(text).digest())
     return digest.hexdigest()[:32]
 
 
-def _with_includes(path: Path) -> list[bytes]:
-    """The file and every file of ours that it includes; CUDA's own headers go with the compiler's version."""
+def with_includes(path: Path, include: Path) -> dict[Path, bytes]:
+    """The file and every file that it includes from beside it and from `include`, with their contents.
+
+    The headers of CUDA are not among them: they go with the compiler's version.
+    """
     texts: dict[Path, bytes] = {}
     waiting = [path]
     while waiting:
         file = waiting.pop()
         texts[file] = file.read_bytes()
         for name in re.findall(rb'^\s*#\s*include\s*["<]([^">]+)[">]', texts[file], re.MULTILINE):
-            places = (folder / name.decode() for folder in (file.parent, path.parent, cuda_sources()))
+            places = (folder / name.decode() for folder in (file.parent, path.parent, include))
             waiting += [place for place in places if place.is_file() and place not in texts][:1]
-    return list(texts.values())
+    return texts
 
 
 def _cache_folder() -> Path:

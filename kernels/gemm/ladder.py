@@ -30,10 +30,10 @@ STREAMK = ASYNC.replace("async", "streamk")
 
 def tiles(*wanted: Mapping[str, int]) -> dict[str, Any]:
     """The options `tunables` and `valid` for these tiles, the default first, and no others."""
-    names = tuple(wanted[0])
+    names, expected = tuple(wanted[0]), f"expected one of {wanted}"
 
     def valid(p: GemmProblem, t: Tile) -> str | None:
-        return None if vars(t) in wanted else f"there is no tile {vars(t)}, expected one of {wanted}"
+        return None if vars(t) in wanted else f"there is no tile {vars(t)}, {expected}"
 
     return {"tunables": {name: tuple(dict.fromkeys(tile[name] for tile in wanted)) for name in names}, "valid": valid}
 

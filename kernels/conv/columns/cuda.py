@@ -21,6 +21,7 @@ BLOCKS = 132 * 3  # that fill a device
 LOW = NARROW | {"BM": 64, "BN": 128, "WM": 32, "WN": 64}
 LARGE = {"SLICE": 256, "KIB": 2**19}
 TILES = (NARROW | LARGE, LOW | LARGE, SMALL | {"SLICE": 8, "KIB": 1})
+EXPECTED = f"expected one of {TILES}"
 
 
 def _supports(p: ConvProblem) -> str | None:
@@ -34,7 +35,7 @@ def _supports(p: ConvProblem) -> str | None:
 
 def _valid(p: ConvProblem, t: Tile) -> str | None:
     if vars(t) not in TILES:
-        return f"there is no tile {vars(t)}, expected one of {TILES}"
+        return f"there is no tile {vars(t)}, {EXPECTED}"
     m = product(p, passes(p, t)[0]).m
     return f"the product has {m} rows, expected more than half of BM = {t.BM}" if m <= t.BM // 2 and t.BM > 64 else None
 
