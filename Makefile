@@ -1,15 +1,17 @@
 # make bench   measure what this machine has; CSV in reports/local/
-# make test    the whole test suite        make lint    ruff, mypy, import-linter
+# make test    the tests, in minutes       make test-all   all of them       make lint    ruff, mypy, import-linter
 # make bars    the figures that the project promises, measured      make gpu    a report of an NVIDIA GPU
 # make mutants   what the emulator does not notice when cuda/ is broken on purpose
+# make mutants-table   choose the emulator's cases for make test anew, where kernels or mutants have changed
 # make ladder    docs/ladder.md: each rung with its resources, and its rates where a GPU's report is published
 
 PYTHON ?= python3
 BIN := .venv/bin
 BENCH_ARGS ?=
 TEST_ARGS ?=
+MUTANTS_ARGS ?=
 
-.PHONY: bench test lint bars gpu mutants ladder clean
+.PHONY: bench test test-all lint bars gpu mutants mutants-table ladder clean
 
 .venv/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -25,8 +27,10 @@ bench: .venv/.installed
 		--benchmark-json reports/local/benchmark.json $(BENCH_ARGS)
 	@echo "rows: reports/local/results.csv; a page of them: $(BIN)/kernelmark report --out out/report"
 
-test: .venv/.installed
-	$(BIN)/python -m pytest $(TEST_ARGS)
+# Tests start hundreds of processes, which would each compile all modules where bytecode may not be kept.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+test test-all: .venv/.installed
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(if $(filter test-all,$@),--all) $(TEST_ARGS)
 
 lint: .venv/.installed
 	$(BIN)/ruff check .
@@ -41,7 +45,11 @@ bars: .venv/.installed
 
 # Removes barriers and guards, shifts bounds, swaps leading dimensions in cuda/, one at a time; prints what survives.
 mutants: .venv/.installed
-	$(BIN)/python tools/mutants.py
+	$(BIN)/python tools/mutants.py $(MUTANTS_ARGS)
+
+# Can be interrupted: each file is written when it is done.
+mutants-table: .venv/.installed
+	$(BIN)/python tools/mutants.py --table
 
 ladder: .venv/.installed
 	$(BIN)/python tools/ladder.py

@@ -1,11 +1,54 @@
-"""Under --benchmark-only the tests are left uncollected rather than skipped one by one."""
+"""Which tests run: without --all none that is marked long, and none of tests/ under --benchmark-only."""
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+#: Tests of this session that are left to `make test-all`.
+LEFT = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --all."""
+    parser.addoption("--all", action="store_true", help="run the tests that are marked long, too")
+
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave tests/ out when benchmarks are asked for."""
+    """Leave tests/ out when benchmarks are asked for, rather than skip them one by one."""
     ours = collection_path.is_relative_to(config.rootpath / "tests")
     return True if ours and config.getoption("benchmark_only", False) else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked long, unless --all or the test's own name is given."""
+    named = any("::" in word for word in config.args)
+    long = [] if config.option.all or named else [item for item in items if item.get_closest_marker("long")]
+    left = set(long)
+    items[:] = [item for item in items if item not in left]
+    config.stash[LEFT] = len(long)
+    config.hook.pytest_deselected(items=long)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the number of tests left out from a process of pytest-xdist to the one that prints it."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left"] = session.config.stash.get(LEFT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Receive it; each process leaves out the same tests."""
+    node.config.stash[LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the reasons for skips, each with the number of tests, and what was left out."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason}")
+    if left := config.stash.get(LEFT, 0):
+        terminalreporter.write_line(f"make test-all runs {left} more tests")

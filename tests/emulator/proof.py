@@ -1,15 +1,13 @@
 """Runs kernels' sweeps against a mutant of their source or of a header: one that no case complains about survives."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
 
 from bench.emulator.build import CUDA, CompileError, source_folder
 from bench.emulator.shapes import is_whole
 from bench.emulator.sweep import Case, cases, complaints, entries
+from bench.measure.compile import with_includes
 from bench.plan.kernel import CudaKernel
 from bench.plan.registry import Registry
 from emulator.mutation import Mutant
@@ -17,16 +15,19 @@ from emulator.mutation import Mutant
 #: A mutant that runs this long instead of milliseconds is caught.
 LIMIT_S = 3
 DOCS = CUDA.parent / "docs" / "emulator.md"
-INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant: the first complaint, or None where it survived. `compiles` is False for no C++."""
+    """What became of a mutant: the first complaint and the case that has it, or None where it survived.
+
+    compiles: False where the complaint is the compiler's.
+    """
 
     file: str
     mutant: Mutant
-    complaint: str | None
+    complaint: str | None = None
+    case: Case | None = None
     compiles: bool = True
 
 
@@ -49,15 +50,10 @@ def kernels_by_source(registry: Registry) -> dict[str, list[CudaKernel]]:
     return found
 
 
-def included(file: str) -> set[str]:
-    """The headers below `cuda/` that a source or a header includes, and those that they include."""
-    found: set[str] = set()
-    left = [file]
-    while left:
-        named = INCLUDE.findall((CUDA / left.pop()).read_text())
-        left += [name for name in named if name not in found and (CUDA / name).is_file()]
-        found.update(left)
-    return found
+def included(file: str) -> dict[str, str]:
+    """A source or a header below `cuda/` and the headers there that it includes, if only through another: the texts."""
+    texts = with_includes(CUDA / file, CUDA)
+    return {str(path.relative_to(CUDA)): text.decode() for path, text in texts.items()}
 
 
 def headers_by_name(registry: Registry) -> dict[str, list[str]]:
@@ -65,7 +61,7 @@ def headers_by_name(registry: Registry) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for source in sorted(kernels_by_source(registry)):
         for header in sorted(included(source)):
-            if not header.startswith("ptx"):
+            if header != source and not header.startswith("ptx"):
                 found.setdefault(header, []).append(source)
     return found
 
@@ -87,25 +83,20 @@ def _by_variant(cases_: list[Case]) -> list[list[Case]]:
     return list(groups.values())
 
 
-def fate(file: str, mutant: Mutant, plans: list[list[Case]]) -> Fate:
-    """Compile the mutant in place of the file, beside the same headers, and run the kernels until one complains."""
-    beside = {str(path.relative_to(CUDA)) for path in CUDA.rglob("*.cuh")} | {g[0].kernel.source for g in plans}
-    texts = {name: (CUDA / name).read_text() for name in sorted(beside)}
-    folder = source_folder(texts | {file: mutant.text})
-    try:
-        return Fate(file, mutant, _first_complaint(plans, folder))
-    except CompileError as error:
-        return Fate(file, mutant, str(error).splitlines()[0], compiles=False)
-
-
-def _first_complaint(plans: list[list[Case]], folder: Path) -> str | None:
+def fate(file: str, mutant: Mutant, plans: Sequence[Sequence[Case]]) -> Fate:
+    """Compile the mutant in place of the file and run the cases until one complains; each group is one program."""
     for group in plans:
-        names = entries(group)
+        source = group[0].kernel.source
+        folder = source_folder(included(source) | {file: mutant.text})
+        names = entries(list(group))
         for case in group:
-            found = list(islice(complaints(case, names, folder, LIMIT_S), 1))
+            try:
+                found = next(complaints(case, names, folder, LIMIT_S), None)
+            except CompileError as error:
+                return Fate(file, mutant, str(error).splitlines()[0], case, compiles=False)
             if found:
-                return found[0]
-    return None
+                return Fate(file, mutant, found, case)
+    return Fate(file, mutant)
 
 
 def fates(file: str, mutants: list[Mutant], plans: list[list[Case]], workers: int) -> Iterator[Fate]:

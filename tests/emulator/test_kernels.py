@@ -1,7 +1,9 @@
 """Every registered CUDA kernel, run on the CPU: no reports, and right under every order of threads."""
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,27 +14,40 @@ from bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
 from bench.emulator.sweep import Case, cases, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
-from emulator.pool import swept
+from emulator import short
 
+SHOWN = 12
 KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel, CudaKernel)]
 
 
 def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
     """A test for each case; one skip, with the declared reason, for a kernel that cannot be emulated."""
+    kept = short.kept(short.load())
     for kernel in kernels:
         if kernel.emulated:
             mark = pytest.mark.skip(reason=f"{kernel.id} is not emulated: {kernel.emulated}")
             yield pytest.param(None, id=f"{Path(kernel.source).name}/not-emulated", marks=mark)
         else:
-            yield from (pytest.param(case, id=case.id) for case in cases(discover(), kernel))
+            for case in short.all_cases()[kernel.id]:
+                marks = () if short.name(case) in kept else pytest.mark.long
+                yield pytest.param(case, id=case.id, marks=marks)
+
+
+@pytest.fixture(scope="session")
+def names(request: pytest.FixtureRequest) -> Callable[[Case], tuple[str, ...]]:
+    """The entries that all of this session's cases of a kernel need: one program for them."""
+
+    @functools.cache
+    def of(kernel: str) -> tuple[str, ...]:
+        selected = [item.callspec.params.get("case") for item in request.session.items if hasattr(item, "callspec")]
+        return entries([case for case in selected if isinstance(case, Case) and case.kernel.id == kernel])
+
+    return lambda case: of(case.kernel.id)
 
 
 @pytest.mark.parametrize("case", list(_items(KERNELS)))
-def test_emulated_kernel_is_right_and_without_reports(case: Case, request: pytest.FixtureRequest) -> None:
-    if len(request.session.items) > 1:
-        found = swept(case.kernel.id)[case.id].result()
-    else:
-        found = list(complaints(case, entries([case])))
+def test_emulated_kernel_is_right_and_without_reports(case: Case, names: Callable[[Case], tuple[str, ...]]) -> None:
+    found = list(islice(complaints(case, names(case)), SHOWN))
     assert not found, "\n" + "\n".join(found)
 
 
