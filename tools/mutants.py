@@ -93,7 +93,7 @@ def choose(files: list[str]) -> int:
     print(f"{len(files) - len(left)} of {len(files)} files are up to date", flush=True)
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), _own_cache) as pool:
         for ending in (".cu", ".cuh"):
-            known = {name for row in rows.values() for name in row.names()}
+            known = short.needed(rows)
             work = {pool.submit(_choose, file, known): file for file in left if file.endswith(ending)}
             for done in as_completed(work):
                 file, (rows[work[done]], seconds) = work[done], done.result()

@@ -35,6 +35,8 @@ _KERNEL_FLAGS = (
 SHARED_VARIABLE = re.compile(r"^\t\.size\t(\S+), (\d+)\n\1:\n\t\.zero\t\2$", re.MULTILINE)
 RED_ZONE = 4096
 _LINK_FLAGS = ("-no-pie", "-rdynamic")
+#: Part of each program's key: its debug information names the headers by their place, and checkouts share the cache.
+_PLACE = str(HERE)
 _MEMORY_FUNCTIONS = ("memcpy", "memmove", "memset")
 
 
@@ -70,7 +72,7 @@ def program(source: Path, entries: Sequence[str], *, defines: Iterable[str] = ()
     """
     flags = [*_KERNEL_FLAGS, *(f"-D{define}" for define in defines)]
     texts = with_includes(source, include).values()
-    key = _digest([_toolchain(), str(source), str(include), *flags, *entries], texts)
+    key = _digest([_toolchain(), *_variant(), _PLACE, str(source), str(include), *flags, *entries], texts)
     target = cache_folder() / f"{source.stem}-{key}"
     _once(target, lambda: _compile(source, _unit(source, entries), [*flags, f"-I{include}"], target))
     target.touch()  # still wanted
@@ -171,35 +173,38 @@ def _precompiled() -> Path:
         ]
         _run(command, f"{header.name} does not compile")
 
-    return _folder(f"header-{_toolchain()}", fill)
+    return _folder(f"header-{_digest([_toolchain(), _PLACE], [])}", fill)
 
 
 def runtime() -> tuple[Path, ...]:
-    """The runtime's object files, compiled once. `EMULATOR_UCONTEXT=1` takes the portable switch of fibers."""
-    return _runtime(("-DEMU_UCONTEXT",) if os.environ.get("EMULATOR_UCONTEXT") else ())
+    """The runtime's object files, compiled once. `EMULATOR_UCONTEXT=1` takes the portable switch of fibers.
 
-
-@functools.cache
-def _runtime(variant: tuple[str, ...]) -> tuple[Path, ...]:
-    """One translation unit, since most of the time would go to headers; a second one sees CUDA as kernels see it."""
+    Most is one translation unit, since most of the time would go to headers; product.cpp sees CUDA as kernels see it.
+    """
     sources = sorted((HERE / "runtime").glob("*.cpp"))
-    units = {
-        "runtime": [source for source in sources if source.name != "product.cpp"],
-        "product": [HERE / "runtime" / "product.cpp"],
-    }
-
-    def fill(folder: Path) -> None:
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda name: _compile_unit(units[name], variant, folder / f"{name}.o"), units))
-
-    folder = _folder(f"runtime-{_digest([_toolchain(), *variant], [])}", fill)
-    return tuple(folder / f"{name}.o" for name in units)
+    product = HERE / "runtime" / "product.cpp"
+    units = [([source for source in sources if source != product], _variant()), ([product], ())]
+    with ThreadPoolExecutor() as pool:
+        return tuple(pool.map(lambda unit: _object(*unit), units))
 
 
-def _compile_unit(sources: Sequence[Path], variant: tuple[str, ...], target: Path) -> None:
+def _variant() -> tuple[str, ...]:
+    return ("-DEMU_UCONTEXT",) if os.environ.get("EMULATOR_UCONTEXT") else ()
+
+
+def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:
+    target = cache_folder() / f"runtime-{_digest([_toolchain(), *flags, *(source.name for source in sources)], [])}.o"
     unit = "".join(f'#include "{source}"\n' for source in sources)
-    command = [compiler(), *_RUNTIME_FLAGS, *variant, "-x", "c++", "-c", "-", "-o", str(target)]
-    _run(command, "the emulator's runtime does not compile", unit)
+
+    def build() -> None:
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            built = Path(scratch, target.name)
+            command = [compiler(), *_RUNTIME_FLAGS, *flags, "-x", "c++", "-c", "-", "-o", str(built)]
+            _run(command, "the emulator's runtime does not compile", unit)
+            built.rename(target)
+
+    _once(target, build)
+    return target
 
 
 def _run(command: list[str], refused: str, stdin: str = "") -> None:
@@ -211,16 +216,12 @@ def _run(command: list[str], refused: str, stdin: str = "") -> None:
 
 @functools.cache
 def _toolchain() -> str:
-    """The compiler's version, and the emulator's own text and place: a change of any makes every program stale.
-
-    The place, because a program's debug information names the headers by it, and checkouts share the cache.
-    """
+    """The compiler's version and the emulator's own text: a change of either makes every program stale."""
     version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
     own = [*(HERE / "include").rglob("*.h"), *(HERE / "runtime").glob("*.[ch]pp")]
-    settings = [str(HERE), version, *_RUNTIME_FLAGS, *_KERNEL_FLAGS, *_LINK_FLAGS]
-    # The runtime's variant is part of the key too: it is linked into every program.
-    settings.append(os.environ.get("EMULATOR_UCONTEXT", ""))
-    return _digest(settings, [path.read_bytes() for path in sorted(own)])
+    return _digest(
+        [version, *_RUNTIME_FLAGS, *_KERNEL_FLAGS, *_LINK_FLAGS], [path.read_bytes() for path in sorted(own)]
+    )
 
 
 def _digest(words: Iterable[str], contents: Iterable[bytes]) -> str:

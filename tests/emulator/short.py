@@ -105,22 +105,26 @@ def _code(text: str) -> str:
     return "\n".join(" ".join(line.split()) for line in COMMENT.sub("", text).splitlines() if line.strip())
 
 
+def needed(rows: Mapping[str, Row]) -> set[str]:
+    """The names of the cases that mutants need."""
+    return {name for row in rows.values() for name in row.names()}
+
+
 def kept(rows: Mapping[str, Row]) -> set[str]:
     """The names of the cases that the short run keeps."""
-    needed = {name for row in rows.values() for name in row.names()}
     found = set()
     for every in all_cases().values():
         fresh = is_fresh(rows, every[0].kernel.source)
-        found |= _with_variants(every, needed) if fresh else {name(case) for case in every}
+        found |= _with_variants(every, needed(rows)) if fresh else {name(case) for case in every}
     return found
 
 
-def _with_variants(every: list[Case], needed: set[str]) -> set[str]:
+def _with_variants(every: list[Case], known: set[str]) -> set[str]:
     """Those of a kernel's cases that are needed, and the first one of each variant that has none of these."""
     found, seen = set(), set()
-    for key, case in ordered(every, needed).items():
+    for key, case in ordered(every, known).items():
         variant = tuple(getattr(case.problem, axis, "") for axis in ("dtype", "layout", "direction", "place"))
-        if key in needed or variant not in seen:
+        if key in known or variant not in seen:
             found.add(key)
         seen.add(variant)
     return found

@@ -8,7 +8,9 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from bench.emulator.build import CUDA
+from bench.emulator.sweep import Case
 from bench.plan.discovery import discover
+from emulator import short
 from emulator.mutation import REMOVED, Mutant, mutants
 from emulator.proof import DOCS, fate, headers_by_name, included, is_explained, kernels_by_source, plan
 
@@ -30,15 +32,26 @@ __global__ void f(float *c, unsigned m, unsigned n, unsigned ldc) {
 
 
 def _barriers() -> Iterator[ParameterSet]:
+    """Each call that can be taken away; the short run takes the first of each kind."""
+    seen = set()
     for source in kernels_by_source(discover()):
         for mutant in mutants((CUDA / source).read_text()):
             if mutant.kind in REMOVED:
-                yield pytest.param(source, mutant, id=f"{source}/{mutant.kind.replace(' ', '-')}-{mutant.line}")
+                marks = pytest.mark.long if mutant.kind in seen else ()
+                seen.add(mutant.kind)
+                name = f"{source}/{mutant.kind.replace(' ', '-')}-{mutant.line}"
+                yield pytest.param(source, mutant, id=name, marks=marks)
+
+
+def _plan(file: str) -> list[list[Case]]:
+    """The cases that mutants are known to need, each a program of its own, and then all."""
+    every, known = plan(discover(), file), short.needed(short.load())
+    return [[case] for group in every for case in group if short.name(case) in known] + every
 
 
 @pytest.mark.parametrize(("source", "mutant"), list(_barriers()))
 def test_kernel_without_a_barrier_wait_or_fence_is_reported_with_file_and_line(source: str, mutant: Mutant) -> None:
-    complaint = fate(source, mutant, plan(discover(), source)).complaint
+    complaint = fate(source, mutant, _plan(source)).complaint
     if complaint is None:
         assert is_explained(source, mutant), f"nobody misses it, and {DOCS.name} does not say why: {mutant}"
         return
@@ -80,7 +93,7 @@ def test_mutants_differ_from_the_source_in_one_place() -> None:
 
 
 def test_header_is_met_by_every_kernel_that_includes_it_if_only_through_another() -> None:
-    assert {"gemm/panel.cuh", "gemm/fragment.cuh", "common.cuh"} <= included("gemm/splitk.cu")
+    assert {"gemm/panel.cuh", "gemm/fragment.cuh", "common.cuh"} <= included("gemm/splitk.cu").keys()
     sources = headers_by_name(discover())["gemm/fragment.cuh"]
     assert {"gemm/warptile.cu", "gemm/splitk.cu"} <= set(sources)
     assert {group[0].kernel.source for group in plan(discover(), "gemm/fragment.cuh")} == set(sources)
@@ -89,4 +102,4 @@ def test_header_is_met_by_every_kernel_that_includes_it_if_only_through_another(
 def test_mistake_in_a_header_is_found_by_a_kernel_that_includes_it() -> None:
     header = "gemm/pipeline.cuh"
     wait = next(m for m in mutants((CUDA / header).read_text()) if m.kind == "no wait for copies")
-    assert re.search(r": \w+\.cuh?:\d+: copy-in-flight: ", fate(header, wait, plan(discover(), header)).complaint or "")
+    assert re.search(r": \w+\.cuh?:\d+: copy-in-flight: ", fate(header, wait, _plan(header)).complaint or "")

@@ -220,6 +220,7 @@ def test_plan_that_does_not_fit_the_kernel_or_any_device_is_refused(launch: Laun
         outcomes_of(text, launch, BUFFERS)
 
 
+@pytest.mark.long  # compiles the runtime once more
 def test_portable_fibers_give_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
     text = """extern "C" __global__ void f(const float *x, float *y) {
   __shared__ float s[32];

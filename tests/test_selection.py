@@ -1,0 +1,69 @@
+"""The short run of the tests and what it says of the rest: conftest.py beside tests/."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TESTS = """
+import pytest
+
+def test_short(): pass
+
+@pytest.mark.long
+def test_long(): pass
+
+@pytest.mark.parametrize("i", range(3))
+def test_skipped(i): pytest.skip("no such thing here")
+
+def test_skipped_too(): pytest.skip("nor that")
+"""
+SETTINGS = """
+[tool.pytest.ini_options]
+addopts = "-p no:cacheprovider -q"
+markers = ["long: left out"]
+"""
+
+
+@pytest.fixture
+def output(tmp_path: Path, python_in: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., list[str]]:
+    """What pytest prints, in a folder with the repository's conftest.py and tests of all kinds."""
+    root = Path(__file__).parents[1]
+    (tmp_path / "conftest.py").write_text((root / "conftest.py").read_text())
+    (tmp_path / "pyproject.toml").write_text(SETTINGS)
+    (tmp_path / "test_all_kinds.py").write_text(TESTS)
+
+    def run(*words: str) -> list[str]:
+        done = python_in(tmp_path, "-m", "pytest", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("processes", [(), ("-n", "2")])
+def test_the_short_run_leaves_out_what_is_marked_long_and_says_so(
+    output: Callable[..., list[str]], processes: tuple[str, ...]
+) -> None:
+    lines = output(*processes)
+    assert "make test-all runs 1 more tests" in lines
+    assert lines[-1].startswith("1 passed, 4 skipped")
+
+
+@pytest.mark.parametrize(
+    "words", [("--all",), ("--all", "-n", "2"), ("test_all_kinds.py::test_short", "test_all_kinds.py::test_long")]
+)
+def test_all_tests_run_when_asked_for_and_a_test_by_its_name(
+    output: Callable[..., list[str]], words: tuple[str, ...]
+) -> None:
+    lines = output(*words)
+    assert lines[-1].startswith("2 passed")
+    assert not [line for line in lines if "make test-all" in line]
+
+
+def test_a_reason_for_skips_is_one_line_with_their_number(output: Callable[..., list[str]]) -> None:
+    assert [line for line in output() if "skipped: " in line] == [
+        "3 skipped: no such thing here",
+        "1 skipped: nor that",
+    ]
