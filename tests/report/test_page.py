@@ -1,6 +1,5 @@
 """The report of a run: what stands on the page and in the folder, without a browser."""
 
-import base64
 import json
 import re
 
@@ -9,14 +8,10 @@ import pytest
 from bench.plan.status import Status
 from bench.report import findings
 from bench.report.page import script_json, write_report
-from bench.report.page_data import LEVELS, column, page_data
-from bench.report.run_data import RunData
-from report_rows import begin, fail, many, put, varied
+from report_rows import begin, fail, put, varied
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
-NT = "gemm/m4n6k8/f32/NT"
-DIMS = {"m": 4, "n": 6, "k": 8}
 
 
 def report(store, folder, **options):
@@ -127,130 +122,10 @@ def test_rows_from_elsewhere_with_little_known_of_them_are_reported(store, tmp_p
     assert "3 rows: 3 ok." in report(store, tmp_path)
 
 
-# ---- the answer ----
-
-
-def test_a_transposition_that_pays_is_advised_with_its_ratio(store):
-    begin(store)
-    put(store, NT, "gemm/some.matmul", 4e-3, DIMS, baseline="gemm/some.matmul")
-    put(store, NT, "gemm/some.tnn", 1e-3, DIMS)
-    put(store, NT, "gemm/some.inplace", 8e-3, DIMS)
-    (answer,) = findings.answers(RunData(store, "r1"))
-    assert re.fullmatch(
-        r"Transposing B out of place first pays: some.tnn has [34]\.\d+x \[.*\] the speed of op_T.", answer.advice
-    )
-    assert answer.subject.startswith("C = A x B^T, A 4x8, B 6x8, f32; Some CPU, 2 threads, cold")
-    assert any("in place first (some.inplace)" in line and "slower" in line for line in answer.evidence)
-
-
-def test_transpositions_that_cost_are_advised_against(store):
-    begin(store)
-    put(store, NT, "gemm/some.matmul", 1e-3, DIMS, baseline="gemm/some.matmul")
-    put(store, NT, "gemm/some.tnn", 2e-3, DIMS)
-    put(store, NT, "gemm/some.inplace", 4e-3, DIMS)
-    (answer,) = findings.answers(RunData(store, "r1"))
-    assert answer.advice.startswith("Leave op_T to the library (some.matmul)")
-    assert "are both slower" in answer.advice
-
-
-def test_what_is_not_told_apart_is_not_advised(store):
-    begin(store)
-    put(store, NT, "gemm/some.matmul", 1.006e-3, DIMS)
-    put(store, NT, "gemm/some.tnn", 1e-3, DIMS)
-    (answer,) = findings.answers(RunData(store, "r1"))
-    assert answer.advice.endswith("no transposition first is certain to be faster.")
-
-
-def test_op_n_on_the_same_sizes_is_set_against_op_t(store):
-    begin(store)
-    put(store, NT, "gemm/some.matmul", 2e-3, DIMS)
-    put(store, NT, "gemm/some.tnn", 2e-3, DIMS)
-    (missing,) = findings.answers(RunData(store, "r1"))
-    assert missing.advice.startswith("Leave op_T")
-    assert missing.evidence[1] == "op_N on these sizes was not measured; `kernelmark run gemm/m4n6k8/f32/NN` does."
-    put(store, NT.replace("NT", "NN"), "gemm/some.matmul", 1e-3, DIMS)
-    assert findings.answers(RunData(store, "r1"))[0].advice.startswith("Yes: op_N has ")
-
-
-def test_a_column_major_kernel_does_not_stand_for_op_t(store):
-    begin(store)
-    put(store, NT, "gemm/some.sgemm_colmajor", 1e-3, DIMS)
-    put(store, NT, "gemm/some.sgemm", 2e-3, DIMS)
-    put(store, NT, "gemm/some.tnn", 3e-3, DIMS)
-    assert "op_T by some.sgemm:" in findings.answers(RunData(store, "r1"))[0].evidence[0]
-
-
 def test_a_run_without_transposed_products_has_no_such_question(store, tmp_path):
     begin(store)
     put(store, "copy/m8n8/f32", "copy/some.base")
     assert findings.QUESTION not in report(store, tmp_path)
-
-
-def test_speedups_are_counted_as_certain_only_without_one_in_their_interval(store):
-    begin(store)
-    put(store, NT, "gemm/some.base", 1e-3, baseline="gemm/some.base")
-    for name, low, high in (("up", 1.1, 1.3), ("down", 0.7, 0.9), ("open", 0.9, 1.1)):
-        put(store, NT, f"gemm/some.{name}", speedup=(low + high) / 2, speedup_ci95_low=low, speedup_ci95_high=high)
-    (sentence,) = findings.sentences(RunData(store, "r1"))
-    assert "Of 3 speedups over the baseline 1 are certainly above 1 and 1 certainly below." in sentence
-    assert "The largest: 1.2x [1.1, 1.3] by some.up" in sentence
-
-
-# ---- the data on the page ----
-
-
-def decoded(found, kind):
-    return list(memoryview(base64.b64decode(found)).cast(kind))
-
-
-def test_a_column_of_one_value_is_a_constant():
-    assert column("mode", ["cold"] * 3) == {"constant": "cold"}
-    assert column("mode", []) == {"constant": None}
-
-
-def test_texts_become_a_dictionary_with_codes():
-    found = column("kernel", ["a", "b", "a"])
-    assert (found["values"], found["bytes"]) == (["a", "b"], 1)
-    assert decoded(found["codes"], "B") == [0, 1, 0]
-    wide = column("problem", [str(i) for i in range(300)])
-    assert (wide["bytes"], decoded(wide["codes"], "H")[299]) == (2, 299)
-
-
-def test_many_different_numbers_become_floats_and_unknowns_nan():
-    values = [i / 7 for i in range(300)] + [None]
-    floats = decoded(column("load", values)["floats"], "f")
-    assert floats[5] == pytest.approx(5 / 7)
-    assert floats[300] != floats[300]
-
-
-def test_samples_are_carried_to_a_65535th_of_their_range(store):
-    begin(store)
-    row = put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    found, samples = page_data(RunData(store, "r1")), store.samples("r1", row.case)
-    (low,), (high,) = (decoded(found[end]["floats"], "f") for end in ("low", "high"))
-    back = [low + code / 65535 * (high - low) for code in decoded(found["samples"], "H")]
-    assert back == pytest.approx(samples, rel=1e-6)
-    assert found["levels"] is None
-
-
-def test_above_the_limit_rows_carry_quantiles(store, monkeypatch):
-    from bench.report import page_data as module
-
-    many(store, 20)
-    monkeypatch.setattr(module, "MOST_ROWS", 19)
-    found = page_data(RunData(store, "r1"))
-    assert found["levels"] == LEVELS
-    assert len(decoded(found["samples"], "H")) == 20 * len(LEVELS)
-
-
-def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none(store):
-    begin(store, plan={"max_time_s": 0.5, "rel_ci": 0.01, "processes": 5, "plugins": ["a b.py"]})
-    assert page_data(RunData(store, "r1"))["options"] == "--max-time 0.5 --processes 5 --plugin 'a b.py'"
-    begin(store, "r2", plan={})
-    assert page_data(RunData(store, "r2"))["options"] is None
-
-
-# ---- the command ----
 
 
 @pytest.fixture

@@ -1,0 +1,57 @@
+"""Rows of a store and what the claims make of them."""
+
+import pytest
+
+from bench.claims import claims_rows
+from bench.claims.catalog import claims, experiment
+from bench.claims.problems import entries
+from bench.measure.measurement import Part
+from bench.record.result import Result
+from bench.record.store import Run
+
+
+@pytest.fixture
+def put(store):
+    """Records rows: `put(kernel, problem, time, ...)`; each time a run of its own name begins if there is none."""
+    begun = set()
+
+    def record(kernel, problem, time_s, spread=0.01, run_id="r1", medians=(), **values):
+        if run_id not in begun:
+            begun.add(run_id)
+            store.begin(Run(run_id, {}, "2026-01-01", ("mine",), "kernelmark run", {}, "c", {}))
+        device = "cuda" if "/cu" in kernel else "cpu"
+        samples = [time_s * (1 + spread * sign) for sign in (-1, 0, 1, 0)] * 6
+        ends = {"time_s_ci95_low": time_s * (1 - spread), "time_s_ci95_high": time_s * (1 + spread)}
+        identity = {"run_id": run_id, "suite": "mine", "op": kernel.partition("/")[0], "problem": problem}
+        where = {"provider": "a", "device": device, "device_name": device.upper(), "mode": "cold"}
+        kind = {"dtype": "f32", "numerics": "fp32", "layout": "", "status": "ok", "reason": "", "samples": 24}
+        times = {"time_s_median": time_s, **ends, "interval": "within-process"}
+        own = {"kernel": kernel, "threads": 2 if device == "cpu" else 1}
+        own["job"] = " ".join([run_id, problem, *(str(values.get(name)) for name in ("mode", "isa", "threads"))])
+        row = Result(**{**identity, **where, **kind, **own, **times, **values})
+        parts = [Part(24 // len(medians), median) for median in medians]
+        store.add(row, {}, samples if row.status == "ok" else [], None, parts)
+
+    return record
+
+
+@pytest.fixture
+def verdict(store, registry):
+    """The answer to one claim from the rows of run r1."""
+
+    def of(claim, run_ids=("r1",), **options):
+        (answer,) = claims_rows(store, run_ids, registry, only=(claim,), **options)
+        return answer
+
+    return of
+
+
+@pytest.fixture
+def fill(put, registry):
+    """Records a row of every problem of a claim's experiment: `fill(claim, time, kernel of each operation, ...)`."""
+
+    def of(claim, time_s, kernels, **values):
+        for layer in entries(experiment(*claims([claim])), registry):
+            put(kernels[layer.base.op], layer.entry.problem.id, time_s, **values)
+
+    return of

@@ -1,0 +1,108 @@
+"""The claims and the experiments that test them, as the files of bench/claims hold them."""
+
+import pytest
+
+from bench.claims.catalog import FOLDER, Catalog, catalog, claims, experiment, read_table
+from bench.claims.problems import batch_of, chosen, entries, matches, plan
+from bench.plan.case import jobs
+
+#: Every clause of the founding texts, by the beginning of its words.
+CLAUSES = (
+    "op_T is slower than op_N",
+    "The loss by op_T reaches 3x",
+    "Out-of-place transposition first, then op_N, is better",
+    "In-place transposition is the costly part",
+    "Accumulation by beta (gradient and update in one GEMM) beats two steps",
+    "FFT convolution beats direct convolution in many cases",
+    "In the frequency domain the convolution is a plain inner product",
+    "That inner product, with FFTs of whole images around it, is faster",
+    "64 CPU threads do no better than 32",
+    "64 CPU threads do worse than 32 on small convolutions",
+    "16 threads are the sweet spot",
+    "Up to the sweet spot of 16, more threads are faster",
+    "Builds for newer instruction sets (AVX, FMA) are faster",
+    "The gain is 30-40 %",
+    "The gain is largest at few threads",
+    "The GPU's advantage grows with the size of the problem",
+    "It comes from memory bandwidth and parallel units: 10-15x",
+    "Small networks need no GPU: the size at which the GPU passes the CPU, without transfers",
+    "Small networks need no GPU: the size at which the GPU passes the CPU, with transfers",
+    "LSTM steps with their small GEMMs run slower on a GPU than on CPUs",
+    "Throughput rises with the batch until memory is full",
+    "Larger batches make layers faster an image; which gain: AlexNet",
+    "Larger batches make layers faster an image; which gain: GoogLeNet",
+    "Larger batches make layers faster an image; which gain: ResNet-50",
+    "A GPU instance at 2-3x the price pays only beyond a 2-3x speed-up",
+    "The GPU instance does more work for the same money",
+    "The accelerator does more work for the same energy",
+)
+
+
+def test_every_clause_is_a_claim_of_its_own():
+    for clause in CLAUSES:
+        assert any(claim.words.startswith(clause) for claim in catalog().claim), clause
+    words = [claim.words for claim in catalog().claim]
+    assert len(set(words)) == len(words)
+
+
+def test_every_file_of_claims_is_read():
+    names = {path.stem for path in FOLDER.glob("*.toml")} - {"prices"}
+    found = [read_table(FOLDER / f"{name}.toml", Catalog) for name in sorted(names)]
+    assert sum(len(file.claim) for file in found) == len(catalog().claim)
+    assert all(claim.source and claim.applies and claim.number for claim in catalog().claim)
+
+
+@pytest.mark.parametrize("claim", catalog().claim, ids=lambda claim: claim.id)
+def test_a_claim_names_problems_and_kernels_that_exist(claim, registry):
+    asked, comparison = experiment(claim), claim.comparison
+    problems = {layer.entry.problem.id for layer in entries(asked, registry)}
+    sides = [*comparison.one, *comparison.other]
+    if comparison.kind == "problems":
+        assert set(sides) <= problems
+    elif comparison.kind in ("kernels", "verified"):
+        assert all(_fits(glob, registry.kernels) for glob in sides)
+    assert all(_fits(glob, problems) for glob in comparison.problems)
+    assert all(_fits(glob, registry.kernels) for glob in (*asked.kernels, *comparison.kernels))
+    assert set(comparison.other) <= {"1", "2", "4", "8", "32", "64"} or comparison.kind != "threads"
+
+
+def _fits(glob, names):
+    return any(matches(name, (glob,)) for name in names)
+
+
+def test_a_case_has_the_same_company_in_every_experiment(registry):
+    """A run keeps the first row of a case, and kernels that are compared must have been measured in turn."""
+    for devices in (("cpu",), ("cpu", "cuda")):
+        company = {}
+        for asked in (e for e in catalog().experiment if e.device in devices):
+            for planned in jobs([chosen([e]) for e in entries(asked, registry)], registry, plan(asked, devices)):
+                for kernel in planned.job.kernels:
+                    case = (kernel, planned.job.problems, planned.job.threads, planned.job.isa)
+                    assert company.setdefault(case, planned.job.kernels) == planned.job.kernels, asked.id
+
+
+def test_batches_are_put_where_images_lie(registry):
+    found = entries(experiment(*claims(["layers-alexnet"])), registry)
+    assert {(batch_of(e.entry.problem), e.batch) for e in found} == {(1, 1), (8, 8)}
+    assert {e.entry.problem.id for e in found} >= {"gemm/m8n4096k9216/f32/NT", "gemm/m4096n9216k8/f32/TN"}
+
+
+def test_a_claim_that_nobody_made_is_refused(complaint):
+    assert complaint(lambda: claims(["beta", "gamma"])).startswith(
+        "--only 'gamma': is no claim; expected some of op-t-"
+    )
+
+
+@pytest.mark.parametrize(
+    ("confirm", "said"), [("", "expected one of above, below, between"), ("over = 1", "unknown field `over`")]
+)
+def test_a_claim_without_a_number_is_refused(tmp_path, complaint, confirm, said):
+    claim = "[[claim]]\n" + "\n".join(f"{key} = 'a'" for key in ("id", "words", "applies", "experiment", "number"))
+    (tmp_path / "mine.toml").write_text(f"{claim}\nconfirm = {{ {confirm} }}\ncomparison = {{ kind = 'threads' }}")
+    assert said in complaint(lambda: read_table(tmp_path / "mine.toml", Catalog))
+
+
+def test_the_documentation_names_every_claim_with_its_number():
+    page = (FOLDER.parents[1] / "docs" / "claims.md").read_text()
+    for claim in catalog().claim:
+        assert f"| `{claim.id}`: {claim.words} | {claim.number} | {claim.confirm} |" in page

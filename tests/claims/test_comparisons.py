@@ -1,0 +1,133 @@
+"""Each kind of comparison that a claim asks for: arithmetic, threads, instruction sets, devices, batches, networks."""
+
+import pytest
+
+from bench.claims.catalog import claims, experiment
+from bench.claims.problems import entries
+
+RIGHT = {"numerics": "fft", "max_error": 1e-6, "error_bound": 1e-4}
+
+
+def test_a_product_that_is_verified_confirms(fill, verdict):
+    fill("fft-inner-product", 1.0, {"conv": "conv/pyfftw.full"}, **RIGHT)
+    assert verdict("fft-inner-product").verdict == "confirmed"
+
+
+def test_a_product_that_is_wrong_refutes(fill, verdict):
+    wrong = {"status": "wrong", "reason": "off", "time_s_median": None, "max_error": None}
+    fill("fft-inner-product", 1.0, {"conv": "conv/pyfftw.full"}, **RIGHT | wrong)
+    assert verdict("fft-inner-product").verdict == "refuted"
+
+
+def test_threads_are_compared_with_those_there_are(put, verdict, monkeypatch):
+    problem = "gemm/m1024n1024k1024/f32/NN"
+    for threads, time_s in ((1, 4.0), (2, 2.0), (4, 3.0), (32, 1.0)):
+        put("gemm/scipy.sgemm", problem, time_s, threads=threads)
+    steps = verdict("threads-up-to-16")
+    assert steps.verdict == "depends"
+    assert [(f.where, f.answer) for f in steps.findings] == [
+        ("gemm m1024n1024k1024/NN, 2 threads against 1", "yes"),
+        ("gemm m1024n1024k1024/NN, 4 threads against 2", "no"),
+    ]
+    assert steps.findings[0].ci95_low == pytest.approx(2.0 * 0.99 / 1.01), "two jobs, so no pairs of samples"
+    monkeypatch.setattr("bench.claims.answer.cpu_count", lambda: 4)
+    missing = verdict("threads-64", here=True)
+    assert missing.verdict == "not testable here"
+    assert missing.said[0].startswith("64 threads, of which 4 are here; over those: gemm m1024n1024k1024/NN, 2 threads")
+
+
+BOTH = {"gemm": "gemm/scipy.sgemm", "conv": "conv/cpu.im2col"}
+
+
+def test_more_threads_that_gain_little_confirm_that_they_do_no_better(fill, verdict):
+    for threads in (16, 32, 64):
+        fill("threads-64", 1.0, BOTH, spread=0.001, threads=threads)
+    assert verdict("threads-64").verdict == "confirmed"
+    assert verdict("threads-16").verdict == "depends"
+    assert {f.where.partition(" ")[0] for f in verdict("threads-64-small").findings} == {"conv"}
+
+
+def test_instruction_sets_are_compared_thread_count_by_thread_count(fill, verdict):
+    for threads, isa, time_s in ((1, "sse", 6.0), (1, "avx2", 2.0), (2, "sse", 2.7), (2, "avx2", 2.0)):
+        fill("isa-gain", time_s, BOTH | {"gemm": "gemm/numpy.matmul"}, threads=threads, isa=isa)
+    assert verdict("isa-gain").verdict == "confirmed"
+    assert [f.answer for f in verdict("isa-30-40").findings] == ["no", "yes"] * 2
+    assert verdict("isa-few-threads").findings[0].ratio == pytest.approx(3 / 1.35)
+
+
+def devices_at(put, *times):
+    for m, cpu_s, gpu_s in times:
+        put("gemm/numpy.matmul", f"gemm/m{m}n{m}k{m}/f32/NN", cpu_s, energy_j=10 * cpu_s)
+        put("gemm/cublas.sgemm", f"gemm/m{m}n{m}k{m}/f32/NN", gpu_s, energy_j=20 * gpu_s)
+
+
+def test_devices_are_compared_by_their_fastest_and_growth_by_size(put, verdict):
+    devices_at(put, (128, 16.0, 1.0), (16, 1.0, 2.0), (32, 4.0, 1.0))
+    assert [f.ratio for f in verdict("gpu-grows").findings] == [pytest.approx(8.0), pytest.approx(4.0)]
+    small = verdict("gpu-small")
+    assert small.verdict == "depends"
+    assert [(f.where, f.answer) for f in small.findings] == [("16", "yes"), ("32", "no"), ("128", "no")]
+    assert [f.answer for f in verdict("gpu-pays").findings] == ["no", "yes", "yes"]
+
+
+def test_rates_are_set_against_each_other_by_operation(put, verdict):
+    put("copy/numpy.threaded", "copy/m8192n8192/f32", 12.0)
+    put("copy/numba.streaming", "copy/m8192n8192/f32", 20.0)
+    put("copy/cuda.vectorised", "copy/m8192n8192/f32", 1.0)
+    put("fma/numba.fma", "fma/n98304k32768/f32", 1.0)
+    put("fma/cuda.ffma", "fma/n8650752k32768/f32", 1.0)
+    found = verdict("gpu-10-15x")
+    assert [(f.where, f.answer) for f in found.findings] == [("fma", "no"), ("copy", "yes")]
+    assert found.findings[0].ratio == pytest.approx(88.0)
+
+
+def test_throughput_is_told_from_batch_to_batch(put, verdict):
+    for n, time_s in ((2, 1.0), (1, 1.0), (4, 2.0)):
+        put("conv/cpu.im2col", f"conv/n{n}c16h224w224k16r3s3pad1/f32/nchw/fprop", time_s)
+    found = verdict("batch-throughput")
+    assert found.verdict == "depends"
+    assert [(f.where, f.ratio) for f in found.findings] == [
+        ("1 to 2", pytest.approx(2.0)),
+        ("2 to 4", pytest.approx(1.0)),
+    ]
+
+
+def test_layers_are_told_apart_and_networks_summed(put, verdict, registry):
+    asked = experiment(*claims(["layers-alexnet"]))
+    for layer in entries(asked, registry):
+        kernel = "conv/cpu.im2col" if layer.base.op == "conv" else "gemm/scipy.sgemm"
+        gains = layer.base.op == "gemm"
+        put(kernel, layer.entry.problem.id, 1.0 if gains else float(layer.batch))
+    found = verdict("layers-alexnet")
+    assert found.verdict == "depends"
+    assert {f.where.partition(" ")[0] for f in found.findings if f.answer == "yes"} == {"gemm"}
+    assert "CPU: forward 8.00 s [7.92 s, 8.08 s] at batch 1" in found.notes
+    assert "CPU: forward + backward 121 s [120 s, 122 s] at batch 8" in found.notes
+
+
+def test_a_layer_counts_as_often_as_the_network_has_it(put, verdict, registry):
+    for layer in entries(experiment(*claims(["layers-resnet50"])), registry):
+        put("conv/cpu.im2col" if layer.base.op == "conv" else "gemm/scipy.sgemm", layer.entry.problem.id, 1.0)
+    assert verdict("layers-resnet50").notes[0].startswith("CPU: forward 54.0 s ["), "53 convolutions and a product"
+
+
+def test_a_layer_without_a_time_leaves_no_sum(put, verdict):
+    put("gemm/scipy.sgemm", "gemm/m1n4096k4096/f32/NT", 1.0)
+    put("gemm/scipy.sgemm", "gemm/m8n4096k4096/f32/NT", 1.0)
+    found = verdict("layers-alexnet")
+    assert (len(found.findings), found.notes[0]) == (1, "2 of 46 problems have rows")
+    assert not any("forward" in note for note in found.notes)
+
+
+def test_problems_without_rows_leave_a_verdict_open(put, verdict):
+    put("conv/pyfftw.full", "conv/n1c80h56w56k80r3s3pad1/f32/nchw/fprop", 1.0, **RIGHT)
+    found = verdict("fft-inner-product")
+    assert (found.verdict, found.notes) == ("depends", ("1 of 13 problems have rows",))
+    assert [f.answer for f in found.findings] == ["yes"]
+
+
+def test_what_the_suite_cannot_measure_is_said_whatever_the_rows(put, verdict):
+    devices_at(put, (16, 1.0, 2.0))
+    found = verdict("gpu-small-transfers")
+    assert (found.verdict, found.findings) == ("not testable here", ())
+    assert "transfers" in found.said[0]

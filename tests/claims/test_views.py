@@ -1,0 +1,27 @@
+"""Verdicts as text, JSON, CSV and Markdown."""
+
+import csv
+import io
+import json
+
+from bench.claims import VERDICTS, claims_rows, views
+
+
+def test_verdicts_go_out_as_text_json_csv_and_markdown(store, registry, put, tmp_path):
+    for layout, time_s in (("NT", 2.0), ("NN", 1.0)):
+        put("gemm/scipy.sgemm", f"gemm/m1024n2048k26752/f32/{layout}", time_s)
+    answers = claims_rows(store, ["r1"], registry)
+    text = views.render(answers)
+    assert "CONFIRMED  op-t-slower: op_T is slower" in text
+    assert text.endswith(f"{len(answers)} claims: 1 confirmed, 1 refuted, {len(answers) - 2} not testable here")
+    out = io.StringIO()
+    views.write_json(answers, out)
+    assert [found["verdict"] for found in json.loads(out.getvalue())] == [a.verdict for a in answers]
+    views.write_files(tmp_path, answers, "a machine")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "claims.csv").read_text())))
+    assert tuple(rows[0]) == views.COLUMNS
+    assert {row["id"] for row in rows} == {a.id for a in answers}
+    assert set(VERDICTS) >= {row["verdict"] for row in rows}
+    lines = (tmp_path / "claims.md").read_text().splitlines()
+    assert lines[0] == "# Claims: a machine"
+    assert sum(line.startswith("| ") for line in lines) == len(answers) + 1

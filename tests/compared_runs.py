@@ -1,0 +1,43 @@
+"""Runs of made-up medians in a store, and what comparing two of them gives."""
+
+import csv
+
+import msgspec
+import numpy as np
+
+from bench.compare.runs import compare_runs
+from bench.measure.measurement import Part
+from bench.record.result import Result
+from bench.record.store import Run
+
+NUMPY = {"versions": {"numpy": "2.4.5"}, "blas": []}
+STEADY = (1.00e-3, 1.001e-3, 0.999e-3, 1.0005e-3, 0.9995e-3)
+LOOSE = (1.00e-3, 1.05e-3, 0.96e-3, 1.03e-3, 0.98e-3)
+
+
+def times(factor, medians=STEADY):
+    return tuple(factor * median for median in medians)
+
+
+def begin(store, run_id, **values):
+    run = Run(run_id, {"cpu": "some"}, "2026", ("s",), "", NUMPY, "c0ffee", {"seed": 0})
+    store.begin(msgspec.structs.replace(run, **values))
+
+
+def add(store, run_id, problem, medians=(), status="ok", **values):
+    identity = {"run_id": run_id, "suite": "s", "op": "copy", "problem": f"copy/{problem}", "kernel": "copy/a.b"}
+    device = {"provider": "a", "device": "cpu", "device_name": "d", "mode": "cold", "threads": 1}
+    kind = {"dtype": "f32", "numerics": "exact", "layout": "", "status": status, "reason": ""}
+    median = float(np.median(medians)) if medians and status == "ok" else None
+    row = Result(**{**identity, **device, **kind, "time_s_median": median, **values})
+    store.add(row, {}, [], None, [Part(1, found) for found in medians])
+
+
+def compared(store, fail_slower=None, anyway=False, csv_path=None, base="base", new="new", margin=0.02):
+    return compare_runs((store, base), (store, new), margin, fail_slower, anyway, csv_path)
+
+
+def verdicts(store, tmp_path, **options):
+    compared(store, csv_path=tmp_path / "all.csv", **options)
+    with (tmp_path / "all.csv").open(newline="") as lines:
+        return {row["problem"].partition("/")[2]: row for row in csv.DictReader(lines)}
