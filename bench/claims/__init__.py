@@ -1,10 +1,10 @@
 """The founding claims and their verdicts, from the rows of a store.
 
-    claims_rows(store, run_ids) -> list[Answer]     one a claim, in the order in which they are told
+    claims_rows(store, run_ids) -> list[Answer]     one a claim, in the order of the catalog
 
-An `Answer` says the claim (`id`, `words`, `source`, `applies`, `experiment`, `expected`), its `verdict` (one of
+An `Answer` holds the claim (`id`, `words`, `source`, `applies`, `experiment`, `expected`), its `verdict` (one of
 `VERDICTS`), in `said` why or what is missing, in `findings` each problem's number with its interval, in `notes` what
-else the rows say. `views.write_files(folder, answers, title)` leaves claims.csv and claims.md there.
+else follows from the rows. `views.write_files(folder, answers, title)` leaves claims.csv and claims.md there.
 """
 
 from bench.claims.answer import Answer as Answer

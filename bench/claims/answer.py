@@ -1,4 +1,4 @@
-"""A claim and its verdict: where the interval lies on which side of the number, and what is missing where none does."""
+"""A claim and its verdict: on which side of the number each interval lies, and what is missing where there is none."""
 
 from collections.abc import Iterable, Sequence
 
@@ -24,8 +24,8 @@ COMPARE = {**findings.COMPARE, **devices.COMPARE}
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its verdict.
 
-    said: a line an answer, where it holds and where not, or what is missing. notes: what else the rows say: problems
-    without rows, seconds a batch of networks, the prices that were reckoned with. run_ids: whose rows.
+    said: a line an answer, where it holds and where not, or what is missing. notes: what else follows from the rows:
+    problems without rows, seconds a batch of networks, the prices that were used. run_ids: the runs of the rows.
     """
 
     id: str
@@ -52,7 +52,7 @@ def claims_rows(
     only: Iterable[str] = (),
     here: bool = False,
 ) -> list[Answer]:
-    """The claims (or those with these ids), each with its verdict from the rows of these runs, the latest last.
+    """Return the claims (or those with these ids), each with its verdict from the rows of these runs, the latest last.
 
     here: the runs are this machine's, so that what is missing is what the machine lacks, and cold rows alone count.
     """
@@ -65,7 +65,7 @@ def claims_rows(
 
 
 def answer(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, here: bool) -> Answer:
-    """The verdict on a claim from the rows of its experiment."""
+    """Return the verdict on a claim from the rows of its experiment."""
     found = [] if claim.lacks else _find(claim, evidence, prices)
     numbers = tuple(judged(finding, claim.confirm) for finding in found)
     lacking = wording.coverage(claim.comparison, evidence)
@@ -105,7 +105,7 @@ def _notes(claim: Claim, evidence: Evidence, prices: Prices) -> tuple[str, ...]:
 
 
 def _missing(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, here: bool) -> str:
-    """Why no number was found: what the suite, the machine, the rows or the prices file lack."""
+    """Return why no number was found: what the suite, the machine, the rows or the prices file lack."""
     if claim.lacks:
         return claim.lacks
     if here and (reason := missing_here(asked)):

@@ -13,7 +13,7 @@ from bench.plan.errors import UsageError
 
 FOLDER = Path(bench.__file__).with_name("claims")
 PRICES = FOLDER / "prices.toml"
-#: The files of claims, in the order in which they are told.
+#: The files of claims, in the order of the catalog.
 ORDER = ("transposition", "convolution", "threads", "gpu", "batch", "cost")
 SOURCE = "founding text, 2016-2023"
 Kind = Literal[
@@ -27,7 +27,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Confirm(Table, frozen=True):
-    """On which side of what number a claim is confirmed; one of the three."""
+    """The side of a number on which a claim is confirmed; one of the three."""
 
     above: float | None = None
     below: float | None = None
@@ -39,7 +39,7 @@ class Confirm(Table, frozen=True):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Between which the number must lie."""
+        """Return the ends between which the number must lie."""
         if self.between is not None:
             return self.between
         return (self.above if self.above is not None else 0.0, self.below if self.below is not None else float("inf"))
@@ -51,7 +51,7 @@ class Confirm(Table, frozen=True):
 
 
 class Comparison(Table, frozen=True):
-    """Which rows are set against which: the number is the time of `other` over the time of `one`.
+    """The rows that are compared: the number is the time of `other` over the time of `one`.
 
     one, other: what `kind` compares: globs of kernels, problems, thread counts, instruction sets or devices.
     problems, kernels: globs that limit the experiment's. against: the kernel of `one` where it is not that of `other`.
@@ -69,7 +69,7 @@ class Comparison(Table, frozen=True):
 
 
 class Experiment(Table, frozen=True):
-    """What is measured: suites or problem ids, kernels (globs), on how many threads, with which instruction sets.
+    """The rows to measure: suites or problem ids, kernels (globs), numbers of threads, instruction sets.
 
     device: what must be there for it. parts: of networks, all if empty. batches: that each problem is given. threads:
     those the machine has of these, and all it has; all it has alone if empty.
@@ -115,7 +115,7 @@ class Catalog(Table, frozen=True):
 
 @lru_cache
 def catalog() -> Catalog:
-    """All files, in their order. Raises UsageError."""
+    """Return the claims and experiments of all files, in their order. Raises UsageError."""
     files = [read_table(FOLDER / f"{name}.toml", Catalog) for name in ORDER]
     return Catalog(
         experiment=tuple(found for file in files for found in file.experiment),
@@ -124,7 +124,7 @@ def catalog() -> Catalog:
 
 
 def experiment(claim: Claim) -> Experiment:
-    """The experiment that tests a claim."""
+    """Return the experiment that tests a claim."""
     return next(found for found in catalog().experiment if found.id == claim.experiment)
 
 
@@ -138,7 +138,7 @@ def claims(only: Iterable[str] = ()) -> list[Claim]:
 
 
 def read_table(path: Path, kind: type[Any], remedy: str = "") -> Any:
-    """A TOML file as `kind`. Raises UsageError that names file and key, and the remedy."""
+    """Return a TOML file as `kind`. Raises UsageError that names file and key, and the remedy."""
     try:
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), kind)
     except OSError as error:

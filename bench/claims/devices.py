@@ -1,4 +1,4 @@
-"""What the rows say of two devices: the fastest of each against the other, by time, by money and by energy."""
+"""Comparisons of two devices: the fastest of each against the other, by time, by money and by energy."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -37,20 +37,20 @@ def pairs(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iter
 
 
 def devices(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """How many times faster one device is than the other."""
+    """Yield how many times faster one device is than the other."""
     for pair in pairs(asked, evidence, rows):
         ratio = evidence.faster(pair.one, pair.other)
         yield Finding(label(asked, pair.problem), ratio, against(pair.one, pair.other), pair.problem.flop or 0)
 
 
 def device_growth(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """The advantage of a device at each size over that at the next smaller one."""
+    """Yield the advantage of a device at each size over that at the next smaller one."""
     for smaller, larger in pairwise(sorted(devices(asked, evidence, rows), key=lambda finding: finding.size)):
         yield Finding(f"{smaller.where} to {larger.where}", larger.ratio.over(smaller.ratio))
 
 
 def rates(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """What one device does in a second over what the other does, by operation, whatever its problem."""
+    """Yield what one device does in a second over what the other does, by operation, whatever its problem."""
     best: dict[tuple[str, str], Ratio] = {}
     for r in rows:
         problem = evidence.problems[r.problem]
@@ -65,7 +65,7 @@ def rates(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iter
 
 
 def by_price(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
-    """How many times more work one device does for the same money."""
+    """Yield how many times more work one device does for the same money."""
     for pair in pairs(asked, evidence, rows):
         one, other = prices.of(pair.one), prices.of(pair.other)
         if one and other:
@@ -74,7 +74,7 @@ def by_price(asked: Comparison, evidence: Evidence, rows: Sequence[Result], pric
 
 
 def by_energy(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
-    """How many times more work one device does for the same energy."""
+    """Yield how many times more work one device does for the same energy."""
     for pair in pairs(asked, evidence, rows):
         one, other = (_energy(r, prices) for r in (pair.one, pair.other))
         if one and other:
@@ -82,7 +82,7 @@ def by_energy(asked: Comparison, evidence: Evidence, rows: Sequence[Result], pri
 
 
 def _energy(r: Result, prices: Prices) -> Ratio | None:
-    """Joule a call: measured, else the time at the watts that the prices file declares."""
+    """Return the joules of a call: measured, else the time at the watts that the prices file declares."""
     if energy := r.energy_j:
         return Ratio(energy, energy * (1 - SENSOR), energy * (1 + SENSOR))
     device = prices.of(r)

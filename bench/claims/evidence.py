@@ -18,7 +18,7 @@ from bench.report.contest import Ratio, faster
 
 
 class Evidence:
-    """The rows of an experiment. `rows` have a time, `failed` have none and say why; problems: by their ids."""
+    """The rows of an experiment. `rows` have a time, `failed` have a reason instead; problems: by their ids."""
 
     def __init__(
         self, store: Store, experiment: Experiment, layers: Sequence[Layered], results: Iterable[Result]
@@ -38,7 +38,7 @@ class Evidence:
 def gather(
     store: Store, registry: Registry, experiment: Experiment, results: Iterable[Result], mode: str = ""
 ) -> Evidence:
-    """The experiment's rows among these, which stand run by run, the latest last.
+    """Return the experiment's rows among these, which stand run by run, the latest last.
 
     Of a problem, thread count and instruction set, those of the run that has most of the kernels, from as many
     processes as are asked for; the latest where several do. mode: that alone, where one is given.
@@ -55,7 +55,7 @@ def gather(
 
 
 def _rank(experiment: Experiment, results: Sequence[Result]) -> tuple[int, int]:
-    """How many kernels have a time, and from how many of the processes that are asked for."""
+    """Return how many kernels have a time, and from how many of the processes that are asked for."""
     ok = [r for r in results if r.status == Status.OK]
     return len(ok), min([experiment.processes, *(r.processes for r in ok)])
 
@@ -73,7 +73,7 @@ class Known:
         return any(all(run.get(case, 0) >= processes for case in cases) for run in self._runs)
 
     def lacks(self, experiment: Experiment, registry: Registry, devices: tuple[str, ...]) -> list[Layered]:
-        """The entries of an experiment that have to be measured yet."""
+        """Return the entries of an experiment that have to be measured yet."""
         asked = plan(experiment, devices)
         return [
             layer
@@ -86,5 +86,5 @@ class Known:
 
 
 def _processes(r: Result) -> float:
-    """A row without a time would have none from more processes either."""
+    """Return how many processes a row is from; infinity without a time, which more would not give either."""
     return r.processes if r.status == Status.OK else inf

@@ -1,4 +1,4 @@
-"""The experiments of claims: what of them no run of this machine holds yet is measured, into a run of its own."""
+"""The experiments of claims: the rows that no run of this machine has yet are measured, into a run of their own."""
 
 import json
 from collections import Counter
@@ -18,9 +18,9 @@ from bench.record.store import Store
 from bench.run.pool import Workers
 from bench.run.session import Session, run_suites
 
-#: No problem is begun after so many seconds: one may take a minute, and ten minutes are the promise.
+#: Seconds after which no problem is begun: one may take a minute, and ten minutes are the promise.
 BUDGET_S = 510.0
-#: Told what goes on.
+#: Called with each line of progress.
 Say = Callable[[str], None]
 
 
@@ -33,7 +33,7 @@ class Measured(NamedTuple):
 
 
 def own_runs(store: Store) -> list[str]:
-    """The runs that were made on this machine, the latest last."""
+    """Return the runs that were made on this machine, the latest last."""
     here = json.loads(json.dumps(machine()))
     return [run_id for run_id in store.run_ids() if store.run(run_id).machine == here]
 
@@ -60,7 +60,7 @@ def measure_missing(
 def _left(
     known: Known, claims: Sequence[Claim], registry: Registry, devices: tuple[str, ...]
 ) -> list[tuple[Experiment, list[Layered]]]:
-    """The experiments that can be made here and of which something is missing, each once, with what is missing."""
+    """Return the experiments that can be made here and lack something, each once, with what is missing."""
     asked = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks) if not missing_here(e)}
     found = ((e, known.lacks(e, registry, devices)) for e in asked.values())
     return [(e, layers) for e, layers in found if layers]
@@ -75,12 +75,12 @@ def _measure(
     say: Say,
     end_s: float,
 ) -> bool:
-    """Measure problem by problem until the time is over; False where somebody interrupts."""
+    """Measure problem by problem until the time is over; False where the user interrupts."""
     began_s, rows = now(), Counter[str]()
     say(f"{asked.id}: {asked.title}; {len(layers)} problem{'s' * (len(layers) > 1)}")
     left = list(layers)
     while left and now() < end_s:
-        # Several processes are passes over all problems, which lie further apart so.
+        # Several processes are passes over all problems, so that the measurements of one lie further apart.
         batch = left if asked.processes > 1 else left[:1]
         if not run_suites(session, [chosen(batch)], registry, how, lambda r: rows.update([r.status])):
             return False

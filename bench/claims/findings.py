@@ -1,4 +1,4 @@
-"""What the rows of an experiment say to a claim: a number with its interval for each problem that can answer."""
+"""Numbers for a claim from the rows of its experiment: one with its interval for each problem that has rows for it."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ UNSAID = ("f32", "nchw")
 
 
 class Finding(NamedTuple):
-    """A number, where it holds and which kernels it is of; size: by which problems are ordered."""
+    """A number, where it holds and which kernels it compares; size: the key by which problems are ordered."""
 
     where: str
     ratio: Ratio
@@ -31,13 +31,13 @@ Compare = Callable[[Comparison, Evidence, Sequence[Result]], Iterator[Finding]]
 
 
 def rows_of(asked: Comparison, evidence: Evidence) -> list[Result]:
-    """The rows of the problems and kernels that a comparison is about."""
+    """Return the rows of the problems and kernels that a comparison is about."""
     rows = [r for r in evidence.rows if matches(r.problem, asked.problems)]
     return [r for r in rows if matches(r.kernel, asked.kernels) or r.kernel == asked.against]
 
 
 def label(asked: Comparison, problem: Problem) -> str:
-    """What tells one problem of a claim from the next."""
+    """Return the words that distinguish one problem of a claim from the next."""
     if not asked.label:
         words = problem.id.split("/")[1:]
         return "/".join(word for word in words if word not in UNSAID)
@@ -45,7 +45,7 @@ def label(asked: Comparison, problem: Problem) -> str:
 
 
 def fastest(rows: Iterable[Result]) -> Result | None:
-    """The row with the least time."""
+    """Return the row with the least time."""
     return min(rows, key=lambda r: r.time_s_median or 0.0, default=None)
 
 
@@ -66,12 +66,12 @@ def against(one: Result, other: Result) -> str:
 
 
 def _said(where: str, setting: Setting, several: bool) -> str:
-    """Where, and in which setting where there are several."""
+    """Return where a number holds, and in which setting where there are several."""
     return f"{where} ({setting.title})" if several else where
 
 
 def kernels(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """The fastest of some kernels against the fastest of others, problem by problem."""
+    """Compare the fastest of some kernels with the fastest of others, problem by problem."""
     settings = by_setting(rows)
     for setting, found in settings.items():
         for problem, own in _by_problem(found).items():
@@ -82,7 +82,7 @@ def kernels(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> It
 
 
 def problems(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """A kernel on one problem against itself, or another, on another problem."""
+    """Compare a kernel on one problem with itself, or another, on another problem."""
     settings = by_setting(rows)
     for setting, found in settings.items():
         ones = {r.kernel: r for r in found if r.problem in asked.one}
@@ -93,7 +93,7 @@ def problems(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> I
 
 
 def verified(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """The error bound over the largest error; less than one where a row is `wrong`."""
+    """Yield the error bound over the largest error; less than one where a row is `wrong`."""
     for r in evidence.all:
         if matches(r.kernel, asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6)
@@ -102,7 +102,7 @@ def verified(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> I
 
 
 def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[Result]]]:
-    """Rows of one kernel on one problem that agree in these columns too; the first of them stands for all."""
+    """Yield rows of one kernel on one problem that agree in these columns too; the first of them stands for all."""
     found: dict[Any, list[Result]] = defaultdict(list)
     for r in rows:
         found[r.problem, r.kernel, r.mode, *(getattr(r, name) for name in names)].append(r)
@@ -111,7 +111,7 @@ def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[R
 
 
 def threads(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """A kernel on some numbers of threads against itself on others."""
+    """Compare a kernel on some numbers of threads with itself on others."""
     for first, group in _alike(rows, "isa"):
         counts = {str(r.threads): r for r in group}
         for one in filter(counts.get, asked.one):
@@ -125,7 +125,7 @@ def _problem(asked: Comparison, evidence: Evidence, r: Result) -> str:
 
 
 def thread_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """A kernel on each number of threads against itself on the next smaller one."""
+    """Compare a kernel on each number of threads with itself on the next smaller one."""
     for first, group in _alike(rows, "isa"):
         within = [r for r in group if r.threads <= (asked.limit or r.threads)]
         for fewer, more in pairwise(sorted(within, key=lambda r: r.threads)):
@@ -134,7 +134,7 @@ def thread_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) 
 
 
 def isas(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """A kernel with one instruction set against itself with another, thread count by thread count."""
+    """Compare a kernel with one instruction set with itself with another, thread count by thread count."""
     for r, where, ratio in _isa_gains(asked, evidence, rows):
         yield Finding(f"{where}, {count(r.threads, 'thread')}", ratio)
 
@@ -148,7 +148,7 @@ def _isa_gains(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) ->
 
 
 def isa_threads(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """What an instruction set gains on the fewest threads, over what it gains on the most."""
+    """Yield what an instruction set gains on the fewest threads, over what it gains on the most."""
     found: dict[tuple[str, str], list[tuple[int, str, Ratio]]] = defaultdict(list)
     for r, where, ratio in _isa_gains(asked, evidence, rows):
         found[r.problem, r.kernel].append((r.threads, where, ratio))
@@ -159,7 +159,7 @@ def isa_threads(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -
 
 
 def batch_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """Images a second at each batch over those at the next smaller one, kernel by kernel."""
+    """Yield the images a second at each batch over those at the next smaller one, kernel by kernel."""
     found: dict[Any, list[tuple[int, Result]]] = defaultdict(list)
     for setting, own in by_setting(rows).items():
         for r in own:
@@ -171,7 +171,7 @@ def batch_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -
 
 
 def batches(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """Images a second at the largest batch over those at the smallest, layer by layer, the same kernel."""
+    """Yield the images a second at the largest batch over those at the smallest, layer by layer, the same kernel."""
     by_problem, seen = _by_problem(rows), set()
     least, most = min(evidence.experiment.batches), max(evidence.experiment.batches)
     at = {(layer.base, layer.batch): layer.entry.problem.id for layer in evidence.layers}

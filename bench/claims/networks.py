@@ -11,7 +11,7 @@ PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")
 
 
 def seconds_a_batch(evidence: Evidence) -> list[str]:
-    """`AMD EPYC: forward 41 ms [40 ms, 43 ms] at batch 1`, a sentence a device, pass and batch that has all layers."""
+    """Return `AMD EPYC: forward 41 ms [40 ms, 43 ms] at batch 1` for each device, pass and batch with all layers."""
     devices = dict.fromkeys(r.device_name for r in evidence.rows)
     parts = {layer.entry.part for layer in evidence.layers}
     return [
@@ -25,7 +25,7 @@ def seconds_a_batch(evidence: Evidence) -> list[str]:
 
 
 def _total(evidence: Evidence, device: str, parts: tuple[str, ...], batch: int) -> Sum | None:
-    """The fastest of each layer, summed."""
+    """Return the sum of the fastest times of all layers."""
     entries = [layer.entry for layer in evidence.layers if layer.batch == batch and layer.entry.part in parts]
     own: dict[str, list[Result]] = defaultdict(list)
     for r in evidence.rows:

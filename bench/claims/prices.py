@@ -1,4 +1,4 @@
-"""What an hour of a device costs, from a file that the user edits."""
+"""Prices of an hour of each device, from a file that the user edits."""
 
 import datetime as dt
 import math
@@ -42,14 +42,14 @@ class Prices(Table, frozen=True):
             raise ValueError(f"date is {self.date!r}, expected a date or words that name one")
 
     def of(self, result: Result) -> Device | None:
-        """The price of what a row was measured on."""
+        """Return the price of what a row was measured on."""
         return self.find(result.device, result.device_name)
 
     def find(self, device: str, name: str) -> Device | None:
         return next((d for d in self.device if d.device == device and fnmatchcase(name, d.name)), None)
 
     def told(self, results: Iterable[Result]) -> tuple[str, ...]:
-        """The prices of what the rows were measured on."""
+        """Return the prices of what the rows were measured on."""
         devices = dict.fromkeys((r.device, r.device_name) for r in results)
         found = ((name, self.find(device, name)) for device, name in devices)
         return tuple(f"{name}: {self._price(price)}" for name, price in found if price)
@@ -61,7 +61,7 @@ class Prices(Table, frozen=True):
 
 
 def load_prices(path: Path | None) -> Prices:
-    """A prices file, or the example. Raises UsageError that names file and key."""
+    """Return a prices file, or the example. Raises UsageError that names file and key."""
     prices: Prices = read_table(path or PRICES, Prices, REMEDY)
     if not prices.device:
         raise UsageError(f"{path or PRICES}: has no [[device]] table; a prices file needs at least one{REMEDY}")

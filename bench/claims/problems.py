@@ -1,4 +1,4 @@
-"""The problems of an experiment, and what of it this machine can be asked."""
+"""The problems of an experiment, and what of it this machine can measure."""
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -16,7 +16,7 @@ from bench.plan.registry import Registry
 from bench.plan.suites import Suite, find_suite
 from bench.plan.sweep import Entry
 
-#: From the start of one process to that of the next; ten minutes for all claims leave no more.
+#: Seconds from the start of one process to that of the next; ten minutes for all claims leave no more.
 SPREAD_S = 25.0
 
 
@@ -39,7 +39,7 @@ class Layered(msgspec.Struct, frozen=True):
 
 
 def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
-    """The problems of an experiment, each at every batch that it asks for. Raises UsageError."""
+    """Return the problems of an experiment, each at every batch that it asks for. Raises UsageError."""
     suites = [find_suite(name, registry) for name in experiment.problems]
     return [
         found
@@ -51,7 +51,7 @@ def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
 
 
 def chosen(layers: Sequence[Layered]) -> Suite:
-    """Entries of one suite, as a suite by its name."""
+    """Return the entries of one suite, as a suite by its name."""
     return Chosen(name=layers[0].suite, title="", picked=tuple(layer.entry for layer in layers))
 
 
@@ -67,7 +67,7 @@ def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterato
 
 
 def batch_axis(problem: Problem) -> str:
-    """The axis along which images lie: n of a convolution; of a layer's product, the rows of what they enter by.
+    """Return the axis along which images lie: n of a convolution; of a layer's product, the rows of what they enter by.
 
     Weights' gradients (TN) sum over them.
     """
@@ -77,7 +77,7 @@ def batch_axis(problem: Problem) -> str:
 
 
 def batch_of(problem: Problem) -> int:
-    """How many images a problem holds, where it is a layer's."""
+    """Return how many images a problem holds, where it is a layer's."""
     return int(getattr(problem, batch_axis(problem), 1))
 
 
@@ -93,7 +93,7 @@ def thread_counts(experiment: Experiment) -> tuple[int, ...]:
 
 
 def missing_here(experiment: Experiment) -> str:
-    """What this machine lacks for an experiment, or ""."""
+    """Return what this machine lacks for an experiment, or ""."""
     if experiment.device == "cuda" and (reason := cuda_missing()):
         return f"a GPU: {reason}"
     try:
@@ -104,7 +104,7 @@ def missing_here(experiment: Experiment) -> str:
 
 
 def plan(experiment: Experiment, devices: tuple[str, ...]) -> Plan:
-    """How an experiment is measured here."""
+    """Return the plan with which an experiment is measured here."""
     return Plan(
         devices=devices,
         kernels=experiment.kernels,

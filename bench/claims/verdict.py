@@ -28,18 +28,18 @@ class Found(msgspec.Struct, frozen=True):
 
     @property
     def interval(self) -> str:
-        """`1.6x [1.5, 1.7]`."""
+        """Return `1.6x [1.5, 1.7]`."""
         return str(Ratio(self.ratio, self.ci95_low, self.ci95_high))
 
 
 def judged(finding: Finding, confirm: Confirm) -> Found:
-    """A finding with its answer."""
+    """Return a finding with its answer."""
     ratio = finding.ratio
     return Found(finding.where, finding.by, side(ratio, confirm), *ratio)
 
 
 def side(ratio: Ratio, confirm: Confirm) -> str:
-    """`yes` and `no` where the whole interval lies on that side; without one nothing is told apart."""
+    """Return `yes` or `no` where the whole interval lies on that side of the number, else OPEN."""
     low, high = confirm.limits
     if ratio.low is None or ratio.high is None:
         return OPEN
@@ -49,7 +49,7 @@ def side(ratio: Ratio, confirm: Confirm) -> str:
 
 
 def judge(answers: Sequence[str], whole: bool) -> str:
-    """`confirmed` and `refuted` are said where every problem, and none is left out, says so beyond doubt."""
+    """Return `confirmed` or `refuted` where every problem, and none is left out, has that answer beyond doubt."""
     if not answers:
         return NOT_TESTABLE
     if whole and set(answers) == {YES}:

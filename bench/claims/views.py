@@ -26,7 +26,7 @@ _WIDTH = 118
 
 
 def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> str:
-    """Whose rows these are."""
+    """Return the runs and devices that the rows are from."""
     used = dict.fromkeys(run_id for a in answers for run_id in a.run_ids) or run_ids[-1:]
     names = ", ".join(dict.fromkeys(name for a in answers for name in a.device_names)) or "none that a claim asks for"
     runs = f"run{'s' * (len(used) > 1)} {', '.join(used)}" if used else "no run"
@@ -34,7 +34,7 @@ def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> st
 
 
 def render(answers: Sequence[Answer]) -> str:
-    """A paragraph a claim: verdict and id, its words, the number that would confirm it, what was found."""
+    """Return a paragraph a claim: verdict and id, its words, the number that would confirm it, what was found."""
     return "\n\n".join([*map(_paragraph, answers), tally(answers)])
 
 
@@ -45,14 +45,14 @@ def _paragraph(a: Answer) -> str:
 
 
 def _evidence(a: Answer) -> list[str]:
-    """The number that would confirm a claim, what was found and what else is to be said of it."""
+    """Return the number that would confirm a claim, what was found and the notes on it."""
     if not a.findings:
         return [f"missing: {text}" for text in a.said]
     return [_question(a), *a.said, *a.notes]
 
 
 def _question(a: Answer) -> str:
-    """The number of a claim, where it must lie, and what its intervals say."""
+    """Return the number of a claim, where it must lie, and the kind of its intervals."""
     return f"{a.number}: {a.expected}?" + (f" ({a.interval} intervals)" if a.interval else "")
 
 
@@ -61,18 +61,18 @@ def _wrapped(text: str) -> list[str]:
 
 
 def tally(answers: Sequence[Answer]) -> str:
-    """`39 claims: 4 confirmed, 6 refuted, 9 depends, 20 not testable here`."""
+    """Return `39 claims: 4 confirmed, 6 refuted, 9 depends, 20 not testable here`."""
     counts = Counter(a.verdict for a in answers)
     return f"{len(answers)} claims: " + ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
 
 
 def write_json(answers: Sequence[Answer], out: IO[str]) -> None:
-    """A list of objects, one a claim, with its findings."""
+    """Write a list of objects, one a claim, with its findings."""
     out.write(json.dumps(msgspec.to_builtins(list(answers)), indent=1) + "\n")
 
 
 def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:
-    """A row a finding, the claim's own columns repeated; one row of a claim that has none."""
+    """Write a row for each finding, the claim's own columns repeated; one row of a claim that has none."""
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     for a in answers:
@@ -87,25 +87,25 @@ def _found(found: Found) -> dict[str, Any]:
 
 
 def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
-    """A table of the verdicts with what was found."""
+    """Write a table of the verdicts with what was found."""
     rows = [(a.verdict, a.id, a.words, _cell("; ".join(_evidence(a)))) for a in answers]
     table = tabulate(rows, ("verdict", "claim", "in words", "found"), tablefmt="github", disable_numparse=True)
     out.write(f"# Claims: {title}\n\n{tally(answers)}.\n\n{table}\n")
 
 
 def _cell(text: str) -> str:
-    """A bar would end the cell."""
+    """Return a text with its bars escaped, which would end the cell."""
     return text.replace("|", "\\|")
 
 
 def statements(answers: Sequence[Answer]) -> Statements:
-    """What the page of a run says of the claims: those that have a number."""
+    """Return the claims that have a number, as the page of a run shows them."""
     shown = [a for a in answers if a.findings]
     found = [Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", a.said + a.notes) for a in shown]
     return Statements(tally(answers), found)
 
 
 def write_files(folder: Path, answers: Sequence[Answer], title: str) -> None:
-    """claims.csv and claims.md in a folder of `reports/`. Raises UsageError."""
+    """Write claims.csv and claims.md in a folder of `reports/`. Raises UsageError."""
     write_text(folder / "claims.csv", lambda out: write_csv(answers, out))
     write_text(folder / "claims.md", lambda out: write_markdown(answers, title, out))

@@ -1,4 +1,4 @@
-"""Verdicts in words: which problems say yes, which no, and what is missing where none says anything."""
+"""Verdicts in words: which problems answer yes, which no, and what is missing where none has an answer."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,13 +15,13 @@ TOLD, NAMED = 4, 8
 
 
 def told(numbers: Sequence[Found]) -> list[str]:
-    """What was found, a line an answer: `yes  13x13 (pyfftw.tiled against cpu.im2col): 1.6x [1.5, 1.7]`."""
+    """Return a line for each answer: `yes  13x13 (pyfftw.tiled against cpu.im2col): 1.6x [1.5, 1.7]`."""
     groups = [(answer, [n for n in numbers if n.answer == answer]) for answer in ANSWERS]
     return [f"{answer}  {_group(group, len(numbers))}" for answer, group in groups if group]
 
 
 def _group(numbers: Sequence[Found], of: int) -> str:
-    """One by one, or if many their range, and which they are where others say otherwise."""
+    """Return the numbers one by one, or if many their range, and their names where others have another answer."""
     if len(numbers) <= TOLD:
         return ", ".join(f"{n.where}{f' ({n.by})' if n.by else ''}: {n.interval}" for n in numbers)
     least, most = (pick(numbers, key=lambda n: n.ratio) for pick in (min, max))
@@ -35,20 +35,20 @@ def _names(numbers: Sequence[Found]) -> str:
 
 
 def too_few_threads(claim: Claim, here: int, steps: Iterable[Finding]) -> str:
-    """How many threads there are, and what those do."""
+    """Return how many threads there are, and what they gain."""
     shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
     found = f"{claim.threads} threads, of which {here} are here"
     return f"{found}; over those: {shown}" if shown else found
 
 
 def failures(results: Sequence[Result]) -> str:
-    """The rows that have no time, and why."""
+    """Return the rows that have no time, and why."""
     shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in results[:2])
     return shown + (f"; and {len(results) - 2} more" if len(results) > 2 else "")
 
 
 def unpriced(kind: str, results: Sequence[Result]) -> str:
-    """What the prices file or the machine do not say."""
+    """Return which price or energy is missing."""
     names = ", ".join(dict.fromkeys(r.device_name for r in results))
     if kind == "price":
         return f"a price: the prices file has none for one of {names}"
@@ -56,21 +56,21 @@ def unpriced(kind: str, results: Sequence[Result]) -> str:
 
 
 def coverage(asked: Comparison, evidence: Evidence) -> list[str]:
-    """How many of a claim's problems have rows, where not all have; one that failed has one too."""
+    """Return how many of a claim's problems have rows, where not all have; one that failed has one too."""
     problems = {layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, asked.problems)}
     found = problems & {r.problem for r in evidence.all}
     return [f"{len(found)} of {len(problems)} problems have rows"] if len(found) < len(problems) else []
 
 
 def apart(numbers: Sequence[Found]) -> list[str]:
-    """How many numbers are of rows that may differ by what the machine did meanwhile."""
+    """Return how many numbers are of rows that may differ by what the machine did meanwhile."""
     count = sum(not n.in_turn for n in numbers)
     what = f"{APART}: the rows of {count} of {len(numbers)} numbers"
     return [f"{what}, whose intervals are quotients of both rows'"] if count else []
 
 
 def no_rows(asked: Experiment, some: bool, here: bool) -> str:
-    """Which rows would have to be there."""
+    """Return which rows are missing and how to measure them."""
     lack = f"{'some ' if some else ''}rows of the experiment {asked.id!r} ({asked.title})"
     where = " on a machine with a GPU" if asked.device == "cuda" else ""
     remedy = "goes on measuring" if here else f"without RUN measures them{where}"

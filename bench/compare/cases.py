@@ -14,7 +14,7 @@ from bench.record.reader import CaseRow
 from bench.record.store import Store
 
 SAME, FASTER, SLOWER, UNCLEAR, REGRESSED, UNTIMED = "same", "faster", "slower", "unclear", "regressed", "untimed"
-#: What makes a single process into several.
+#: How to get several processes instead of one.
 REMEDY = "`kernelmark run --processes 5` measures in several"
 CHUNK = 2000
 Pair = tuple[CaseRow, CaseRow]
@@ -68,7 +68,7 @@ class Comparison:
                 yield base, new
 
     def _tested(self, pairs: Iterator[Pair]) -> Iterator[tuple[list[Pair], Welch]]:
-        """The pairs in lists, tested together, since one by one NumPy would take most of the time to be called."""
+        """Yield the pairs in lists that are tested together: one by one, calls of NumPy would take most of the time."""
         while chunk := list(islice(pairs, CHUNK)):
             base, new = ([pair[side].medians if is_timed(pair) else () for pair in chunk] for side in (0, 1))
             yield chunk, welch(base, new)
@@ -85,11 +85,11 @@ class Comparison:
 
     @property
     def tested(self) -> int:
-        """How many cases were tested, and so corrected for."""
+        """Return how many cases were tested, and so corrected for."""
         return len(self._error)
 
     def compared(self) -> Iterator[Compared]:
-        """The cases that both runs have, in the order of their names."""
+        """Yield the cases that both runs have, in the order of their names."""
         both = ((a, b) for a, b in joined(self.base.cases(), self.new.cases()) if a is not None and b is not None)
         start = 0
         for pairs, found in self._tested(both):
@@ -116,7 +116,7 @@ class Comparison:
         return UNCLEAR, f"may be none, or more than {100 * self.margin:g} %"
 
     def detectable(self) -> tuple[float, float] | None:
-        """The smallest difference that could have been found in the median case: by itself, and among all (Holm)."""
+        """Return the smallest difference that can be found in the median case: by itself, and among all (Holm)."""
         if not self.tested:
             return None
         error, freedom = np.asarray(self._error), np.asarray(self._freedom)
@@ -127,7 +127,7 @@ class Comparison:
 
 
 def joined(base: Iterable[CaseRow], new: Iterable[CaseRow]) -> Iterator[tuple[CaseRow | None, CaseRow | None]]:
-    """The rows of both runs by case, None for one that is not there; both come in the order of their cases."""
+    """Yield the rows of both runs by case, None for one that is not there; both come in the order of their cases."""
     left, right = iter(base), iter(new)
     a, b = next(left, None), next(right, None)
     while a is not None or b is not None:
@@ -148,7 +148,7 @@ def is_timed(pair: Pair) -> bool:
 
 
 def processes(pair: Pair) -> int:
-    """In how many processes the side with the fewer was measured."""
+    """Return the number of processes of the side that has fewer."""
     return min(len(row.medians) for row in pair)
 
 

@@ -18,7 +18,7 @@ Asked = tuple[Store, str]
 def compare_runs(
     base: Asked, new: Asked, margin: float, fail_slower: float | None, anyway: bool, csv_path: Path | None
 ) -> tuple[str, bool]:
-    """The text, and whether a case fails. Raises UsageError for runs that cannot be compared.
+    """Return the comparison as text, and whether a case fails. Raises UsageError for runs that cannot be compared.
 
     base, new: a store and the run's id or its beginning. margin, fail_slower: fractions.
     """
@@ -48,7 +48,7 @@ def _gathered(comparison: Comparison, machines: Sequence[str], csv_path: Path | 
 
 
 def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> list[str]:
-    """What differs between the machines of the two runs."""
+    """Return what differs between the machines of the two runs."""
     if base["run_id"] == new["run_id"]:
         raise UsageError(f"BASE and NEW are both run {base['run_id']}; expected two runs")
     found = _differences(json.loads(base["facts"]), json.loads(new["facts"]))
@@ -68,7 +68,7 @@ def _check_cases(comparison: Comparison, anyway: bool) -> None:
 
 
 def _check_decidable(comparison: Comparison) -> None:
-    """A comparison that cannot find a slower case must not pass for one that found none."""
+    """Raise UsageError for a comparison that cannot find a slower case: it must not pass for one that found none."""
     if not comparison.timed:
         raise UsageError("--fail-slower: no case has a time in both runs, so none can be found slower")
     if comparison.alone:
@@ -77,7 +77,7 @@ def _check_decidable(comparison: Comparison) -> None:
 
 
 def _header(base: Mapping[str, Any], new: Mapping[str, Any], machines: Sequence[str], margin: float) -> str:
-    """Which runs these are, what differs, and what the verdicts mean."""
+    """Return which runs these are, what differs, and what the verdicts mean."""
     lines = [f"{name} {run['run_id']}, {run['started_at']}" for name, run in (("BASE", base), ("NEW ", new))]
     lines += [f"DIFFERENT MACHINES: {line}" for line in machines]
     lines += [f"differs: {line}" for line in _differences(_settings(base), _settings(new))]
@@ -90,13 +90,13 @@ def _header(base: Mapping[str, Any], new: Mapping[str, Any], machines: Sequence[
 
 
 def _differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """`numpy: 2.4.5 -> 2.4.6` for each value that is not the same in both."""
+    """Return `numpy: 2.4.5 -> 2.4.6` for each value that is not the same in both."""
     pairs = ((name, base.get(name, "none"), new.get(name, "none")) for name in dict.fromkeys([*base, *new]))
     return [f"{name}: {old} -> {now}" for name, old, now in pairs if old != now]
 
 
 def _settings(run: Mapping[str, Any]) -> dict[str, Any]:
-    """What may vary from run to run on one machine: commit, plan, versions, variables."""
+    """Return what may vary from run to run on one machine: commit, plan, versions, variables."""
     environment = json.loads(run["environment"])
     nested = {name: value for part in environment.values() if isinstance(part, dict) for name, value in part.items()}
     flat = {name: value for name, value in environment.items() if not isinstance(value, dict)}

@@ -36,7 +36,7 @@ class Welch(NamedTuple):
 
 
 def welch(base: Groups, new: Groups, alpha: float = ALPHA) -> Welch:
-    """Welch's test (Biometrika 34, 1947) of each case; the i-th groups hold the medians of its processes, seconds.
+    """Apply Welch's test (Biometrika 34, 1947) to each case; its i-th groups hold its processes' medians, seconds.
 
     Medians that do not scatter at all on either side make any difference certain.
     """
@@ -67,7 +67,7 @@ def _moments(groups: Groups) -> tuple[Array, Array, Array]:
 
 
 def two_sided(freedom: Array, alpha: float) -> Array:
-    """The quantile of Student's t that its absolute value exceeds with probability alpha."""
+    """Return the quantile of Student's t that its absolute value exceeds with probability alpha."""
     from scipy.special import stdtrit
 
     quantile: Array = stdtrit(freedom, 1 - alpha / 2)
@@ -75,7 +75,7 @@ def two_sided(freedom: Array, alpha: float) -> Array:
 
 
 def holm(p: Array) -> Array:
-    """P-values for many tests at once (Holm, Scandinavian Journal of Statistics 6, 1979); NaN, no test, stays NaN.
+    """Adjust the p-values of many tests (Holm, Scandinavian Journal of Statistics 6, 1979); NaN, no test, stays NaN.
 
     Those below alpha hold a false alarm among them with a probability of at most alpha.
     """
@@ -87,7 +87,7 @@ def holm(p: Array) -> Array:
 
 
 def detectable(error: Array, freedom: Array, alpha: float = ALPHA) -> Array:
-    """The difference, as a fraction, that is found in `POWER` of tries at that standard error."""
+    """Return the difference, as a fraction, that is found in `POWER` of tries at that standard error."""
     from scipy.special import stdtrit
 
     difference: Array = np.expm1((two_sided(freedom, alpha) + stdtrit(freedom, POWER)) * error)

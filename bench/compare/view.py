@@ -70,7 +70,7 @@ def _badness(case: Compared) -> tuple[int, float]:
 
 
 def render(comparison: Comparison, found: Findings) -> str:
-    """The table, the statuses that changed, what only one run has, and the tally, as paragraphs."""
+    """Return the table, the statuses that changed, what only one run has, and the tally, as paragraphs."""
     paragraphs = [
         _table(found),
         _statuses(found),
@@ -103,7 +103,7 @@ def _cells(case: Compared) -> Sequence[str]:
 
 
 def _statuses(found: Findings) -> str:
-    """A line for each case that has another status now, those that regressed first."""
+    """Return a line for each case that has another status now, those that regressed first."""
     lines = [f"{case.verdict}: {case.base.case}: {case.reason}" for case in found.regressed]
     lines += [f"{case.base.case}: {case.reason}" for case in found.changed]
     hidden = found.verdicts[REGRESSED] + found.untimed[""] - len(lines)
@@ -122,7 +122,7 @@ def _smallest(comparison: Comparison) -> str:
 
 
 def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
-    """`120 cases: 3 slower, 1 faster, 100 same, 16 unclear`, then what is not of this kind, where there is any."""
+    """Return `120 cases: 3 slower, 1 faster, 100 same, 16 unclear`, then other verdicts, where there are any."""
     counts = [f"{verdicts[verdict]} {verdict}" for verdict in (SLOWER, FASTER, SAME, UNCLEAR)]
     counts += [f"{verdicts[verdict]} {verdict}" for verdict in (REGRESSED, UNTIMED) if verdicts[verdict]]
     total, only = verdicts.total(), {"BASE": comparison.base_only, "NEW": comparison.new_only}
@@ -131,7 +131,7 @@ def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
 
 
 def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) -> Callable[[Compared], None]:
-    """What writes a case as a row of CSV below the columns' names; unknown is empty."""
+    """Return a function that writes a case as a row of CSV below the columns' names; unknown is empty."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     runs = (comparison.base.run_id, comparison.new.run_id, "; ".join(machines) or "same")

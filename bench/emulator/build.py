@@ -99,7 +99,7 @@ def _forget_old(folder: Path) -> None:
 
 
 def source_folder(texts: Mapping[str, str]) -> Path:
-    """A folder in the cache with these files, the same each time, so that what is compiled from it is cached too."""
+    """Return a folder in the cache with these files, the same each time, so that what it compiles to is cached too."""
 
     def write(folder: Path) -> None:
         for name, text in texts.items():
@@ -112,7 +112,7 @@ def source_folder(texts: Mapping[str, str]) -> Path:
 
 
 def _folder(name: str, fill: Callable[[Path], None]) -> Path:
-    """A folder of the cache, which appears when it is full."""
+    """Return a folder of the cache, which appears only once it has been filled."""
     target = cache_folder() / name
 
     def build() -> None:
@@ -157,7 +157,7 @@ def _compile(source: Path, unit: str, flags: list[str], target: Path) -> None:
 
 @functools.cache
 def _precompiled() -> Path:
-    """A folder with `emulator.h` and the same precompiled: most of the time that a small .cu takes would go to it."""
+    """Return a folder with `emulator.h`, also precompiled: parsing it would take most of the time of a small .cu."""
 
     def fill(folder: Path) -> None:
         header = HERE / "include" / "emulator.h"
@@ -177,9 +177,10 @@ def _precompiled() -> Path:
 
 
 def runtime() -> tuple[Path, ...]:
-    """The runtime's object files, compiled once. `EMULATOR_UCONTEXT=1` takes the portable switch of fibers.
+    """Return the runtime's object files, compiled once. `EMULATOR_UCONTEXT=1` takes the portable switch of fibers.
 
-    Most is one translation unit, since most of the time would go to headers; product.cpp sees CUDA as kernels see it.
+    Most of it is one translation unit, since separate ones would spend their time on the same headers; product.cpp is
+    separate because it sees CUDA as kernels see it.
     """
     sources = sorted((HERE / "runtime").glob("*.cpp"))
     product = HERE / "runtime" / "product.cpp"
@@ -216,7 +217,7 @@ def _run(command: list[str], refused: str, stdin: str = "") -> None:
 
 @functools.cache
 def _toolchain() -> str:
-    """The compiler's version and the emulator's own text: a change of either makes every program stale."""
+    """Return a digest of the compiler's version and the emulator's own text: a change of either rebuilds everything."""
     version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
     own = [*(HERE / "include").rglob("*.h"), *(HERE / "runtime").glob("*.[ch]pp")]
     return _digest(

@@ -1,8 +1,8 @@
 """The convolutions that emulated kernels are swept through: ids of which storage type, layout and direction change."""
 
-#: What most kernels take, and each thing that can go wrong at least once: one element; a filter larger than the image;
-#: strides larger than the filter; every option at once, different in height and width; prime sizes; one dimension;
-#: rows of whole vectors in a ragged tile; more than one tile of pixels, channels and filters; whole tiles of an FFT.
+#: These suit most kernels, and hold each thing that can go wrong at least once: one element; a filter larger than the
+#: image; strides larger than the filter; every option at once, different in height and width; prime sizes; one
+#: dimension; rows of whole vectors in a ragged tile; more than one tile of pixels, channels and filters; whole tiles of an FFT.
 RAGGED = (
     "n1c1h1w1k1r1s1",
     "n1c2h1w1k3r3s3pad1",
@@ -17,7 +17,7 @@ RAGGED = (
     "n2c5h8w8k5r3s3pad1/g5",
     "n1c3h21w26k5r4s3pad1x0",
 )
-#: Only until a kernel has taken enough: 3 x 3 filters at unit stride; channels and filters of whole vectors; depthwise.
+#: Taken until a kernel has enough: 3 x 3 filters at unit stride; channels and filters of whole vectors; depthwise.
 MORE = (
     *("n1c9h5w14k66r3s3", "n2c17h9w8k33r3s3pad1x2", "n1c66h5w7k9r3s3pad0-1x1-0", "n3c2h6w11k5r3s3", "n1c1h3w3k1r3s3"),
     *("n1c2h4w4k3r3s3", "n1c8h16w16k16r3s3pad2", "n1c32h5w5k8r3s3pad1", "n2c4h4w13k3r3s3"),

@@ -1,4 +1,4 @@
-"""What the checker found, with the line of the .cu it happened at, and the waivers that a .cu may hold."""
+"""Findings of the checker, with the line of the .cu it happened at, and the waivers that a .cu may hold."""
 
 import re
 import subprocess
@@ -55,7 +55,7 @@ class RawReport:
 
 
 def parse(line: str) -> RawReport:
-    """The worker's line for one report."""
+    """Parse the worker's line for one report."""
     _, kind, message, pc, other_pc, file, number, count, who, other = line.split("\t")
     report = Report(kind, message, file, int(number), _thread(who), int(count), _thread(other) if other else None)
     return RawReport(report, pc, other_pc)
@@ -82,7 +82,7 @@ def locate(program: Path, raw: Sequence[RawReport]) -> list[Report]:
 
 
 def _addr2line(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
-    """File and line of each address: the innermost inlined call that is not one of the emulator's headers."""
+    """Return file and line of each address: the innermost inlined call that is not one of the emulator's headers."""
     if not addresses:
         return {}
     command = ["addr2line", "-a", "-i", "-e", str(program), *addresses]
@@ -99,7 +99,7 @@ def _addr2line(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]
 
 
 def unwaived(reports: Iterable[Report]) -> list[Report]:
-    """The reports that no waiver allows. Raises ValueError for a waiver that gives no reason.
+    """Return the reports that no waiver allows. Raises ValueError for a waiver that gives no reason.
 
     A waiver is a comment on the reported line or alone on the line above: `// emulator: allow KIND: reason`.
     """
@@ -117,7 +117,7 @@ def _is_waived(report: Report) -> bool:
     for match in filter(None, map(WAIVER.search, candidates)):
         if not match[2].strip():
             raise ValueError(
-                f"{path.name}:{report.line}: the waiver gives no reason; write it behind `allow {match[1]}:`"
+                f"{path.name}:{report.line}: the waiver gives no reason; write it after `allow {match[1]}:`"
             )
         if match[1] == report.kind:
             return True

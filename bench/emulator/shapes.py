@@ -1,4 +1,4 @@
-"""Which problems an emulated kernel is swept through, from nothing but its operation's axes."""
+"""The problems that an emulated kernel is swept through, from nothing but its operation's axes."""
 
 import functools
 import itertools
@@ -15,7 +15,7 @@ from bench.plan.operation import Problem
 
 #: Sizes, and options where they belong together.
 Values = dict[str, Any]
-#: Every kernel is swept through at least so many sizes in each variant of its axes that it takes.
+#: The fewest sizes that a kernel is swept through in each variant of its axes that it takes.
 LEAST_SIZES = 8
 #: Sizes along the first, second, third ... dimension, repeated as often as needed: one element; less than any tile;
 #: just past a warp in each dimension in turn; whole tiles, for kernels without guards; and their ragged neighbour;
@@ -26,13 +26,13 @@ _SIZES = (
 )
 #: A last dimension that is long enough to be cut, in the first variant and the last: it takes a second.
 _LONG = (5, 9, 613)
-#: Only until there are LEAST_SIZES: kernels that take squares, or rows of whole vectors and nothing else; batches of
+#: Taken until there are LEAST_SIZES: kernels that take squares, or rows of whole vectors and nothing else; batches of
 #: powers of two, in one dimension or two.
 _MORE = (
     *((8,), (40,), (7,), (65,), (32,), (16, 24, 8), (72, 16, 24), (24, 72, 40), (2,), (96,)),
     *((3, 1, 1024), (5, 1, 256), (7, 1, 8), (33, 1, 16), (5, 16, 16), (35, 1, 32), (7, 8, 8), (9, 32, 32)),
 )
-#: Only where the kernel has taken none of the whole tiles above: it wants a square, or larger tiles.
+#: Taken where the kernel has taken none of the whole tiles above: it wants a square, or larger tiles.
 _LARGE = ((64, 64, 64), (128, 128, 32), (128, 256, 64), (256, 256, 64))
 #: More for kernels that work in place, whose permutations follow from the sizes: vectors, common divisors, coprimes.
 _IN_PLACE = ((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6))
@@ -41,7 +41,7 @@ _UNIT = 8
 
 
 def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
-    """Problems that the kernel takes: each size in each variant of its axes, then options away from their defaults."""
+    """Return the kernel's problems: each size in each variant of its axes, then options away from their defaults."""
     variants = list(_variants(kernel, problem_class))
     if problem_class.op == "conv":
         found = list(_all_taken(kernel, problem_class, _convolutions(problem_class, convolutions.RAGGED), variants))
@@ -54,7 +54,7 @@ def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
 
 
 def _matrices(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, str]]) -> list[Problem]:
-    """Sizes of one to three dimensions, as patterns have them."""
+    """Return the problems of one to three dimensions, with the sizes of the patterns."""
     found = list(_all_taken(kernel, problem_class, _patterns(problem_class, _SIZES), variants))
     found += _until_enough(kernel, problem_class, found, variants, _patterns(problem_class, _MORE))
     found += _all_taken(kernel, problem_class, _patterns(problem_class, (_LONG,)), [variants[0], variants[-1]])
@@ -66,20 +66,20 @@ def _matrices(kernel: CudaKernel, problem_class: type[Problem], variants: list[d
 
 
 def _patterns(problem_class: type[Problem], patterns: Sequence[tuple[int, ...]]) -> list[Values]:
-    """Each pattern along the sizes of the operation, without repetitions."""
+    """Return each pattern along the sizes of the operation, without repetitions."""
     sizes = dict.fromkeys(_repeat(pattern, len(problem_class.sizes)) for pattern in patterns)
     return [dict(zip(problem_class.sizes, size, strict=True)) for size in sizes]
 
 
 def _convolutions(problem_class: type[Problem], ids: Sequence[str]) -> list[Values]:
-    """Sizes and options of ids that leave out storage type, layout and direction."""
+    """Return the sizes and options of ids that leave out storage type, layout and direction."""
     parts = (text.partition("/") for text in ids)
     parsed = (problem_class.parse(f"{sizes}/f32/nchw/fprop{slash}{options}") for sizes, slash, options in parts)
     return [msgspec.structs.asdict(problem) for problem in parsed]
 
 
 def sizes_by_variant(kernel: CudaKernel, problem_class: type[Problem]) -> dict[str, set[tuple[int, ...]]]:
-    """The distinct sizes that the sweep takes the kernel through in each variant, `f32/NT`, of its axes."""
+    """Return the distinct sizes that the sweep takes the kernel through in each variant, `f32/NT`, of its axes."""
     taken = problems(kernel, problem_class)
     return {
         "/".join(variant.values()): {_sizes(problem) for problem in _of(variant, taken)}
@@ -102,7 +102,7 @@ def _until_enough(
     variants: list[dict[str, str]],
     more: list[Values],
 ) -> Iterator[Problem]:
-    """Problems of more sizes in each variant that has too few, as far as the kernel takes them."""
+    """Yield problems of more sizes in each variant that has too few, as far as the kernel takes them."""
     for variant in variants:
         known = {_sizes(problem) for problem in _of(variant, found)}
         fresh = [values for values in more if tuple(values[name] for name in problem_class.sizes) not in known]
@@ -131,7 +131,7 @@ def has_whole_rows(problem: Problem) -> bool:
 
 
 def _variants(kernel: CudaKernel, problem_class: type[Problem]) -> Iterator[dict[str, str]]:
-    """Every combination of the axes that take one of a few words: storage type, layout, place."""
+    """Yield every combination of the axes that take one of a few words: storage type, layout, place."""
     choices = {}
     for name, kind in problem_class.axes().items():
         if typing.get_origin(kind) is typing.Literal:
@@ -149,7 +149,7 @@ def _all_taken(
 
 
 def _taken(kernel: CudaKernel, problem_class: type[Problem], values: Values) -> Problem | None:
-    """The problem, with rows padded to whole units where the kernel wants that, or None."""
+    """Return the problem, with rows padded to whole units where the kernel wants that, or None."""
     try:
         problem = problem_class.make(values, kernel.id)
     except UsageError:
@@ -158,13 +158,13 @@ def _taken(kernel: CudaKernel, problem_class: type[Problem], values: Values) -> 
 
 
 def _with_whole_rows(problem: Problem) -> Problem:
-    """The same with leading dimensions that are multiples of a unit, as far as it has options for them."""
+    """Return the problem with leading dimensions that are multiples of a unit, as far as it has options for them."""
     pads = {f"ld{operand.name}_pad": -operand.shape[-1] % _UNIT for operand in problem.operands()}
     return msgspec.structs.replace(problem, **{name: pad for name, pad in pads.items() if name in problem.axes()})
 
 
 def _with_options(kernel: CudaKernel, problem_class: type[Problem], taken: list[Problem]) -> Iterator[Problem]:
-    """The second smallest, the largest and the long problems of each variant with all options that it takes."""
+    """Yield the second smallest, the largest and the long problems of each variant with all options that it takes."""
     names = [field.name for field in msgspec.structs.fields(problem_class) if field.name not in problem_class.sizes]
     for variant in _variants(kernel, problem_class):
         same = _of(variant, taken)
@@ -179,14 +179,14 @@ def _with_options(kernel: CudaKernel, problem_class: type[Problem], taken: list[
 
 
 def _unusual(value: Any) -> tuple[Any, ...]:
-    """Other values of an option that is a number, in the order in which they are tried; none where it is no number."""
+    """Return other values of an option, in the order in which they are tried; none where it is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ()
     return (value + 0.5,) if isinstance(value, float) else (value + 1, value + _UNIT)
 
 
 def _changed(kernel: CudaKernel, problem: Problem, name: str) -> Problem:
-    """The problem with that option away from what it is, if it is one and the kernel takes it."""
+    """Return the problem with that option away from what it is, if it is one and the kernel takes it."""
     for value in _unusual(getattr(problem, name)):
         try:
             changed = msgspec.structs.replace(problem, **{name: value})

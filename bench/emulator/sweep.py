@@ -32,13 +32,13 @@ class Case:
 
     @property
     def id(self) -> str:
-        """`tiled.cu/gemm/m33n31k17/f32/NT/T16`: the file's base name first."""
+        """Return `tiled.cu/gemm/m33n31k17/f32/NT/T16`: the file's base name first."""
         tile = "".join(f"{name}{value}" for name, value in vars(self.tile).items())
         return "/".join(filter(None, [Path(self.kernel.source).name, self.problem.id, tile]))
 
 
 def cases(registry: Registry, kernel: CudaKernel) -> list[Case]:
-    """All problems under the tile that a run takes; under each other tile the ragged ones, so that none goes unseen."""
+    """Return all problems under the tile that a run takes, and a few under each other tile, so that each is checked."""
     taken = problems(kernel, registry.operations[kernel.op])
     default = [Case(kernel, p, tile) for p in taken if (tile := kernel.tile_for(p))]
     more = (Case(kernel, p, tile) for tile in kernel.tiles() for p in _few(kernel, taken, tile))
@@ -69,7 +69,7 @@ def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Probl
 
 
 def entries(all_cases: list[Case]) -> tuple[str, ...]:
-    """The name expressions that the cases need, so that one compilation serves them all."""
+    """Return the name expressions that the cases need, so that one compilation serves them all."""
     names = (name for case in all_cases for name, _ in case.kernel.calls(case.problem, case.tile))
     return tuple(dict.fromkeys(names))
 
@@ -101,7 +101,7 @@ def _verdict(case: Case, outcome: Outcome, operands: tuple[Operand, ...], refere
 
 
 def _buffer(operand: Operand, rng: np.random.Generator) -> Buffer:
-    """Inputs uniform in [-1, 1], NaN in the padding behind each row and wherever an output is not yet written."""
+    """Return inputs uniform in [-1, 1], NaN in the padding after each row and wherever an output is not yet written."""
     data = np.full(operand.elements, DTYPES[operand.dtype].poison, bits_dtype(operand.dtype))
     data = data.view(numpy_dtype(operand.dtype))
     if operand.role != "out":
@@ -110,12 +110,12 @@ def _buffer(operand: Operand, rng: np.random.Generator) -> Buffer:
 
 
 def _view(operand: Operand, data: Array) -> Array:
-    """The elements without the padding."""
+    """Return a view of the elements without the padding."""
     return data.reshape(*operand.shape[:-1], operand.ld)[..., : operand.shape[-1]]
 
 
 def _launches(case: Case, buffers: dict[str, Buffer]) -> Iterator[Launch]:
-    """The plan's launches; scratch that they name joins the buffers."""
+    """Yield the plan's launches, and add the scratch that they name to the buffers."""
     operands = {operand.name: operand for operand in case.problem.operands()}
     for name, call in case.kernel.calls(case.problem, case.tile):
         for arg in call.args:
@@ -126,14 +126,14 @@ def _launches(case: Case, buffers: dict[str, Buffer]) -> Iterator[Launch]:
 
 
 def _argument(arg: Any, operands: dict[str, Operand]) -> Any:
-    """An argument of a plan as the worker takes it."""
+    """Return an argument of a plan as the worker takes it."""
     if isinstance(arg, Scratch):
         return arg.name
     return _tensor_map(arg, operands[arg.operand]) if isinstance(arg, TensorMap) else arg
 
 
 def _tensor_map(wanted: TensorMap, operand: Operand) -> EmulatedMap:
-    """The map over an operand's rows, batches one behind the other."""
+    """Return the map over an operand's rows, batches one after the other."""
     *batch, rows, cols = operand.shape
     itemsize = DTYPES[operand.dtype].itemsize
     pitch = operand.ld * itemsize

@@ -118,7 +118,7 @@ def _job(
     seed: int,
     limit_s: int,
 ) -> Iterator[bytes]:
-    """The job as the worker reads it (runtime/job.cpp)."""
+    """Yield the job as the worker reads it (runtime/job.cpp)."""
     yield _line("limit", limit_s)
     for name, buffer in buffers.items():
         size = buffer.data.itemsize
@@ -167,7 +167,7 @@ def _argument(arg: Any, names: list[str]) -> bytes:
 
 
 def _outcomes(stdout: bytes, program: Path, buffers: Mapping[str, Buffer], orders: Sequence[str]) -> Iterator[Outcome]:
-    """The runs in the worker's reply, which is lines of words, some followed by raw bytes."""
+    """Parse the runs in the worker's reply, which is lines of words, some followed by raw bytes."""
     reply, at, left = _Reply(), 0, iter(orders)
     while at < len(stdout):
         end = stdout.index(b"\n", at)

@@ -2,7 +2,7 @@
 
 Kernels are ranked within a contest: one problem in one setting. Rows of one job were sampled in turn, so what slowed
 the machine slowed both, and their ratio has an interval of its own, from the samples of the same rounds. Rows of two
-jobs were not: their ratio has the quotient of both intervals, and says that it was not measured in turn.
+jobs were not: their ratio has the quotient of both intervals, and is marked as not measured in turn.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from bench.record.reader import Reader
 from bench.record.result import Result
 from bench.report import format as fmt
 
-#: What is said of a ratio whose interval holds 1, or that has none; and of one between rows of two jobs.
+#: The remark on a ratio whose interval holds 1, or that has none; and on one between rows of two jobs.
 TIE, APART = "not told apart", "not measured in turn"
 
 
@@ -41,7 +41,7 @@ class Ratio(NamedTuple):
 
     @property
     def remarks(self) -> list[str]:
-        """Return what has to be said beside the number, if anything."""
+        """Return the remarks that stand beside the number, if any."""
         return [APART] * (not self.in_turn) + [TIE] * (not self.certain)
 
     @property
@@ -95,7 +95,7 @@ def speedup_of(r: Result) -> Ratio:
 
 
 class Setting(NamedTuple):
-    """What must agree for kernels to be compared."""
+    """The conditions that kernels must share to be compared."""
 
     device: str
     device_name: str
@@ -158,7 +158,7 @@ class Contest(NamedTuple):
 
     @property
     def lead(self) -> Ratio | None:
-        """The fastest against the next."""
+        """Return the fastest against the next."""
         return self.faster(self.ranked[0], self.ranked[1]) if len(self.ranked) > 1 else None
 
     def of(self, kernel: str) -> Result | None:

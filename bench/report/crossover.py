@@ -57,7 +57,7 @@ def _cells(c: Contest) -> Sequence[str]:
 
 
 def _sentence(change: Change) -> str:
-    """`  r 5 to 7 (ID): cpu.im2col, ahead 1.4x [1.3, 1.5], gives way to pyfftw.tiled, ahead 1.8x [1.7, 1.9]`."""
+    """Return `  r 5 to 7 (ID): cpu.im2col, ahead 1.4x [1.3, 1.5], gives way to pyfftw.tiled, ahead 1.8x [1.7, 1.9]`."""
     old, new = (
         f"{short(c.fastest.kernel)}, " + (f"ahead {gain.words}" if gain else "where the other has no time")
         for c, gain in ((change.before, change.gain_before), (change.after, change.gain))
@@ -67,7 +67,7 @@ def _sentence(change: Change) -> str:
 
 
 def write_csv(suite: Suite, run_id: str, found: Sequence[Contest], out: IO[str]) -> None:
-    """Write a row for each problem and setting; `from` and `previous`: the neighbour where another won, and who.
+    """Write a row for each problem and setting; `from` and `previous`: the neighbour where another won, and which.
 
     `ratio_in_turn` and the like: whether the two kernels shared a job, so that the interval is one of paired samples.
     """

@@ -20,7 +20,7 @@ Writer = Callable[[Store, str, IO[str]], None]
 
 
 def write_csv(store: Store, run_id: str, out: IO[str]) -> None:
-    """The contract's columns, then every dimension that occurs in the run; unknown is empty."""
+    """Write the contract's columns, then every dimension that occurs in the run; unknown is empty."""
     with store.snapshot():
         others = [name for name in store.dimensions(run_id) if name not in COLUMNS]
         writer = csv.writer(out, lineterminator="\n")
@@ -30,7 +30,7 @@ def write_csv(store: Store, run_id: str, out: IO[str]) -> None:
 
 
 def write_json(store: Store, run_id: str, out: IO[str]) -> None:
-    """One object: the run's facts, its rows with the samples (seconds a call), its ceilings (flop/s, bytes/s)."""
+    """Write one object: the run's facts, its rows with samples (seconds a call), its ceilings (flop/s, bytes/s)."""
     with store.snapshot():
         out.write(f'{{"run": {json.dumps(_facts(store, run_id))},\n"results": [')
         for i, (values, dims, samples) in enumerate(store.records(run_id, samples=True)):
@@ -49,7 +49,7 @@ def _facts(store: Store, run_id: str) -> dict[str, Any]:
 
 
 def write_markdown(store: Store, run_id: str, out: IO[str]) -> None:
-    """One table a problem and the ceilings, as `show` prints them, in GitHub's Markdown."""
+    """Write one table a problem and the ceilings, as `show` prints them, in GitHub's Markdown."""
     note, gap = "", ""
     with store.snapshot():
         for rows in store.groups(run_id):
@@ -70,19 +70,19 @@ WRITERS: dict[str, Writer] = {
 
 
 def check_writable(path: Path) -> None:
-    """Say now, and not after an hour of measuring, that a file cannot be written. Raises UsageError."""
+    """Raise UsageError now, and not after an hour of measuring, where a file cannot be written."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("a").close()
 
 
 def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
-    """A run in one of the styles of `WRITERS`. Raises UsageError."""
+    """Write a run in one of the styles of `WRITERS`. Raises UsageError."""
     write_text(path, lambda out: WRITERS[style](store, run_id, out))
 
 
 def write_text(path: Path, write: Callable[[IO[str]], None]) -> None:
-    """A file that `write` fills. Raises UsageError."""
+    """Write a file that `write` fills. Raises UsageError."""
     with writing(path), path.open("w", newline="", encoding="utf-8") as out:
         write(out)
 

@@ -1,4 +1,4 @@
-"""What a run has to say first: whether op_T is slow and what to do about it, who is fastest, what is certain."""
+"""The first findings of a report: whether op_T is slow and what to do about it, who is fastest, what is certain."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,13 @@ from bench.report.run_data import RunData, work
 from bench.report.tables import summary
 
 QUESTION = "Is op_T slower, and what should I do about it?"
-#: How the kernels of a product end that transpose B first, as gemm/numpy.tnn and gemm/cublas.tnn_geam do.
+#: Parts of the names of kernels that transpose B first (gemm/cublas.tnn_geam) or read buffers as column-major.
 OUT_OF_PLACE, IN_PLACE, COLUMN_MAJOR = ".tnn", ".inplace", "_colmajor"
 MOST_ANSWERS, MOST_FASTEST, MOST_REASONS = 3, 12, 6
 
 
 class Answer(NamedTuple):
-    """To the founding question, for one product: the advice, and what it rests on."""
+    """The answer to the founding question for one product: the advice, and what it rests on."""
 
     subject: str
     advice: str
@@ -38,7 +38,7 @@ class Fastest(NamedTuple):
 
 
 def answers(data: RunData) -> list[Answer]:
-    """For each product C = A x B^T that was also computed by transposing B first, the largest first."""
+    """Return an answer for each C = A x B^T that was also computed by transposing B first, the largest first."""
     products = [c for c in data.contests if c.op == "gemm" and c.fastest.layout == "NT"]
     products.sort(key=lambda c: -work(c.fastest))
     found = [(c, direct) for c in products if _with(c, OUT_OF_PLACE, IN_PLACE) and (direct := _direct(c))]
@@ -50,7 +50,7 @@ def _with(c: Contest, *marks: str) -> list[Result]:
 
 
 def _direct(c: Contest) -> Result | None:
-    """The kernel that hands op_T on: the baseline, on which those that transpose first are built, or the fastest.
+    """Return the kernel that hands op_T on: the baseline, on which those that transpose build, or the fastest.
 
     One that reads the buffers as column-major computes another product, and stands for op_T only if no other does.
     """
@@ -74,7 +74,7 @@ def _answer(data: RunData, c: Contest, direct: Result) -> Answer:
 
 
 def _speed_of_op_t(ratio: Ratio) -> str:
-    """`1.2x [1.1, 1.3] the speed of op_T, faster`, with what is to be said of the ratio."""
+    """Return `1.2x [1.1, 1.3] the speed of op_T, faster`, with the remark on a ratio not measured in turn."""
     return f"{ratio} the speed of op_T, {ratio.side}" + _apart(ratio)
 
 
@@ -101,7 +101,7 @@ def _advice(direct: Result, others: dict[str, tuple[Result, Ratio]]) -> str:
 
 
 def _against_op_n(data: RunData, c: Contest, direct: Result) -> tuple[str, str]:
-    """Whether op_T is slower than the same product with B stored the other way, in short and with what it rests on."""
+    """Return whether op_T is slower than the product with B stored the other way, in short and with its evidence."""
     same = c.problem.replace("/NT", "/NN", 1)
     found = next((o for o in data.contests if (o.problem, o.setting) == (same, c.setting)), None)
     if found is None:
@@ -114,7 +114,7 @@ def _against_op_n(data: RunData, c: Contest, direct: Result) -> tuple[str, str]:
 
 
 def sentences(data: RunData) -> list[str]:
-    """For each operation who wins how often, and which speedups are certain."""
+    """Return for each operation who wins how often, and which speedups are certain."""
     by_op: dict[str, list[Contest]] = defaultdict(list)
     for c in data.contests:
         by_op[c.op].append(c)
@@ -155,7 +155,7 @@ def _fastest(c: Contest) -> Fastest:
 
 
 def failures(rows: Sequence[Result]) -> list[str]:
-    """What has no result and why, the most frequent first."""
+    """Return what has no result and why, the most frequent first."""
     reasons = Counter((r.status, r.kernel, r.reason) for r in rows if r.status != Status.OK)
     lines = [
         f"{number} {status}: {kernel}: {reason or 'no reason was recorded'}"
@@ -166,7 +166,7 @@ def failures(rows: Sequence[Result]) -> list[str]:
 
 
 def tally(rows: Sequence[Result]) -> str:
-    """`199 rows: 190 ok, 9 unsupported`, or that there is none."""
+    """Return `199 rows: 190 ok, 9 unsupported`, or that there is none."""
     if not rows:
         return "This run has no rows."
     text = summary(rows)

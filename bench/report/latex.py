@@ -1,8 +1,8 @@
 r"""Tables for papers: LaTeX with booktabs, a `tabular` for each operation of a suite, to be put into a `table`.
 
 In \footnotesize a table fits the 178 mm of a page; in \scriptsize with \tabcolsep at 3pt, short names also fit a
-column of 85 mm. A long suite is parted between problems, so that no part is longer than a page. What the caption needs
-to say stands in comments above.
+column of 85 mm. A long suite is parted between problems, so that no part is longer than a page. What belongs in the
+caption stands in comments above.
 """
 
 import math
@@ -25,7 +25,7 @@ _SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    # Behind the end of a line these two would be read as its options.
+    # After the end of a line these two would be read as its options.
     "[": "{[}",
     "*": "{*}",
 } | {char: f"\\{char}" for char in "#$%&_{}"}
@@ -48,7 +48,7 @@ class Column(NamedTuple):
 
 
 def write_latex(store: Store, run_id: str, out: IO[str]) -> None:
-    r"""A `tabular` for each operation of a suite; the preamble needs \usepackage{booktabs}."""
+    r"""Write a `tabular` for each operation of a suite; the preamble needs \usepackage{booktabs}."""
     with store.snapshot():
         run = store.run(run_id)
         out.write(f"% kernelmark run {comment(run.run_id)}; needs \\usepackage{{booktabs}}\n")
@@ -62,7 +62,7 @@ def write_latex(store: Store, run_id: str, out: IO[str]) -> None:
 
 
 def _parts(groups: Iterable[list[Result]]) -> Iterator[tuple[str, list[list[Result]]]]:
-    """The groups of rows of each suite and operation, as many at a time as a page holds."""
+    """Yield the groups of rows of each suite and operation, as many at a time as a page holds."""
     for (suite, _), found in groupby(groups, key=lambda rows: (rows[0].suite, rows[0].op)):
         part: list[list[Result]] = []
         for rows in found:
@@ -92,7 +92,7 @@ def _tabular(suite: str, groups: list[list[Result]]) -> str:
 
 
 def _group_lines(rows: list[Result], fact: str, columns: list[Column]) -> Iterator[str]:
-    """The problem, then its kernels: fastest first, then those without a time."""
+    """Yield the problem, then its kernels: fastest first, then those without a time."""
     width = sum(len(column.align) for column in columns)
     title = f"\\texttt{{{escape(rows[0].problem)}}}" + (f", {escape(fact)}" if fact else "")
     several = len({r.threads for r in rows}) > 1
@@ -104,7 +104,7 @@ def _group_lines(rows: list[Result], fact: str, columns: list[Column]) -> Iterat
 
 
 def _cells(r: Result, columns: list[Column], width: int) -> Iterator[str]:
-    """What stands after a kernel's name; in its place, where there is no time, why."""
+    """Yield the cells after a kernel's name, or the status where there is no time."""
     if _time(r) is not None:
         yield from (cell for column in columns for cell in column.cells(r))
     else:
@@ -122,7 +122,7 @@ def _facts(rows: list[Result]) -> str:
 
 
 def _time(r: Result) -> float | None:
-    """The median; of results from elsewhere the mean may be all that is known."""
+    """Return the median, or the mean, which may be all that is known of results from elsewhere."""
     return r.time_s_median or r.time_s_mean
 
 
@@ -152,16 +152,16 @@ _COLUMNS = (
     Column("GB/s", "r", lambda r: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
     Column(r"speedup [95\,\%]", "rl", _speedup_cells),
 )
-#: What a table without a single time has in their place.
+#: The only column of a table without a single time.
 _VERDICT = Column("verdict", "l", lambda r: (_verdict(r),))
 
 
 def escape(text: str) -> str:
-    r"""Text as LaTeX prints it; what pdflatex has no glyph for is written as `\u4e2d`."""
+    r"""Return text escaped for LaTeX; what pdflatex has no glyph for is written as `\u4e2d`."""
     return "".join(_SPECIAL.get(char, char) for char in comment(text))
 
 
 def comment(text: str) -> str:
-    """Printable ASCII on one line."""
+    """Return a text as printable ASCII on one line."""
     plain = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
     return plain.encode("ascii", "backslashreplace").decode()

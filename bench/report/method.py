@@ -12,7 +12,7 @@ from bench.report.run_data import RunData
 
 
 def paragraph(data: RunData) -> str:
-    """The methodology of a run."""
+    """Return the methodology of a run."""
     if not data.rows:
         return " ".join([*_where(data), "The run recorded no case."])
     parts = [*_where(data), *_what(data), *_how(data), *_result(data)]
@@ -33,7 +33,7 @@ def _where(data: RunData) -> Iterator[str]:
 
 
 def _commit(found: str) -> str:
-    """A hash shortened; what runs from no checkout has its version alone."""
+    """Return a hash shortened; nothing where kernelmark ran from no checkout."""
     commit, _, dirty = found.partition("-")
     if not commit or " " in commit:
         return ""

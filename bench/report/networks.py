@@ -41,9 +41,9 @@ def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
 
 
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:
-    """A table of the networks: each kernel that has all layers of an operation, and the fastest of each layer."""
+    """Return a table of the networks: each kernel with all layers of an operation, and the fastest of each layer."""
     if not layers:
-        return "no network: none of the run's suites says which part of one its problems are"
+        return "no network: none of the run's suites declares which part of one its problems are"
     rows = list(results)
     titles: dict[str, list[Sequence[str]]] = defaultdict(list)
     for network in dict.fromkeys(layer.network for layer in layers):
@@ -68,7 +68,7 @@ def _by_setting(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Sett
 
 
 def _lines(layers: Sequence[Layer], times: Times) -> Iterator[Sequence[str]]:
-    """The cells of each way to run a network: who, forward, forward and backward, layers that have a time."""
+    """Yield the cells of each way to run a network: who, forward, forward and backward, layers that have a time."""
     measured = sum(layer.problem in times for layer in layers)
     whole = f"{measured} of {len(layers)}"
     yield FASTEST, *_sums(layers, times, None), whole
@@ -82,7 +82,7 @@ def _lines(layers: Sequence[Layer], times: Times) -> Iterator[Sequence[str]]:
 
 
 def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[str, str]:
-    """Forward, and forward and backward; empty where a layer has no time."""
+    """Return the time of forward, and of forward and backward; empty where a layer has no time."""
     chosen = [(layer.part, layer.count, _chosen(times.get(layer.problem, {}), kernel)) for layer in layers]
     forward = total((count, r) for part, count, r in chosen if part == "forward")
     has_backward = any(part == "backward" for part, *_ in chosen)
@@ -91,7 +91,7 @@ def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[st
 
 
 def _chosen(by_kernel: dict[str, Result], kernel: str | None) -> Result | None:
-    """This kernel's time for a layer of its own operation; the fastest for those of the others."""
+    """Return this kernel's time for a layer of its own operation; the fastest for those of the others."""
     if kernel is not None and any(operation(name) == operation(kernel) for name in by_kernel):
         return by_kernel.get(kernel)
     return min(by_kernel.values(), key=lambda r: r.time_s_median or 0.0, default=None)

@@ -27,7 +27,7 @@ TABLES = {"csv": "results.csv", "markdown": "results.md", "latex": "results.tex"
 
 
 class Statement(NamedTuple):
-    """What is said of a claim: verdict, the claim in words, the number that it is about, and what was found."""
+    """A claim as the page shows it: verdict, the claim in words, the number that it is about, and what was found."""
 
     verdict: str
     words: str
@@ -124,7 +124,7 @@ def _page(
 
 
 def script_json(found: dict[str, Any]) -> str:
-    """JSON that can stand in a script element: no text of a row ends it or begins another."""
+    """Return JSON that can stand in a script element: no text of a row ends it or begins another."""
     return json.dumps(found, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026")
 
 

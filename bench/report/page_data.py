@@ -21,7 +21,7 @@ _SCALE = 65535
 
 
 def page_data(data: RunData) -> dict[str, Any]:
-    """Plain data for JSON. Samples are codes of 16 bits between the fastest and the slowest of their row."""
+    """Return plain data for JSON; samples are codes of 16 bits between the fastest and the slowest of their row."""
     rows = data.rows
     whole = len(rows) <= MOST_ROWS and sum(r.samples for r in rows) <= MOST_SAMPLES
     taken = [np.asarray(data.samples(r)) if r.time_s_median else np.empty(0) for r in rows] if whole else None
@@ -53,7 +53,7 @@ def _codes(values: Array) -> Array:
 
 
 def column(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """A column that repeats few values as a dictionary (in the order of appearance), numbers as 32-bit floats."""
+    """Return a column of few values as a dictionary (in the order of appearance), numbers as 32-bit floats."""
     if name == "started_at":
         values = [str(value)[:_MINUTE] for value in values]
     values = [finite(value) if isinstance(value, float) else value for value in values]

@@ -12,7 +12,7 @@ PAGE = 100
 
 
 def run_page(store: Reader, run_id: str, page: int = 1, style: str = "simple") -> Iterator[str]:
-    """The paragraphs that `show` prints. Raises UsageError for a page that is not there."""
+    """Yield the paragraphs that `show` prints. Raises UsageError for a page that is not there."""
     with store.snapshot():
         pages = max(1, ceil(store.group_count(run_id) / PAGE))
         if not 1 <= page <= pages:
@@ -28,6 +28,6 @@ def run_page(store: Reader, run_id: str, page: int = 1, style: str = "simple") -
 
 
 def _where(run_id: str, page: int, pages: int) -> str:
-    """Which page this is, and the command that shows the next (from the last, the first)."""
+    """Return which page this is, and the command that shows the next (from the last, the first)."""
     which, other = ("next", page + 1) if page < pages else ("first", 1)
     return f"page {page} of {pages}; the {which}: `kernelmark show {run_id} --page {other}`. All rows of each kernel:"

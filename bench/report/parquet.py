@@ -36,14 +36,14 @@ _TYPES = {int: "int64", int | None: "int64", float: "float64", float | None: "fl
 
 
 def unit(column: str) -> str:
-    """The unit of a column of the contract; empty for what has none. Dimensions have none."""
+    """Return the unit of a column of the contract; empty for what has none. Dimensions have none."""
     if column.startswith("time_s_"):
         return "s"
     return next((text for ending, text in _UNITS.items() if column.endswith(ending)), "")
 
 
 def write_parquet(store: Store, run_id: str, out: IO[bytes]) -> None:
-    """A column a column of the CSV, null where it is empty there, and `samples_s` (seconds a call).
+    """Write a column for each of the CSV, null where it is empty there, and `samples_s` (seconds a call).
 
     Units are in the fields' metadata under `unit`; what the run was asked for, machine and environment are in the
     file's under `kernelmark`, as JSON. Raises UsageError where pyarrow is missing.
@@ -61,7 +61,7 @@ def write_parquet(store: Store, run_id: str, out: IO[bytes]) -> None:
 
 
 def write_parquet_file(store: Store, run_id: str, path: Path) -> None:
-    """`write_parquet` to a file, which is not touched where pyarrow is missing. Raises UsageError."""
+    """Call `write_parquet` on a file, which is not touched where pyarrow is missing. Raises UsageError."""
     _pyarrow()
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def _schema(arrow: Any, dims: dict[str, str], facts: dict[str, Any]) -> Any:
 
 
 def _dimension_types(store: Store, run_id: str) -> dict[str, str]:
-    """The type of each dimension, in the order of the CSV: whole numbers, numbers, or else text."""
+    """Return the type of each dimension, in the order of the CSV: whole numbers, numbers, or else text."""
     kinds: dict[str, set[type]] = {}
     for _, dims, _ in store.records(run_id):
         for name, value in dims.items():

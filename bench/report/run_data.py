@@ -18,7 +18,7 @@ _TEXTS = tuple(f.name for f in msgspec.structs.fields(Result) if f.type is str a
 
 
 class RunData:
-    """What a run left in its store."""
+    """The facts, rows and ceilings that a run left in its store."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store = store
@@ -32,26 +32,26 @@ class RunData:
 
     @cached_property
     def timed(self) -> list[Result]:
-        """The rows that have a time."""
+        """Return the rows that have a time."""
         return [r for r in self.rows if is_timed(r)]
 
     @cached_property
     def dims_of(self) -> dict[str, Dims]:
-        """The dimensions by problem."""
+        """Return the dimensions by problem."""
         return {r.problem: dims for r, dims in zip(self.rows, self.dims, strict=True)}
 
     @cached_property
     def contests(self) -> list[Contest]:
-        """Each problem in each setting, in the order of the rows."""
+        """Return a contest for each problem in each setting, in the order of the rows."""
         return contests(self.timed, self._store)
 
     def samples(self, r: Result) -> list[float]:
-        """Seconds a call, in the order in which they were taken."""
+        """Return the samples of a row in seconds a call, in the order in which they were taken."""
         return self._store.samples(self.run_id, r.case)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What was asked for, where and with what; plain data."""
+        """Return the run's plan, machine, environment and times as plain data."""
         found: dict[str, Any] = json.loads(msgspec.json.encode(self.run))
         return {**found, "finished_at": self.finished_at}
 
@@ -69,7 +69,7 @@ def ends(middle: float, low: float | None, high: float | None) -> tuple[float, f
 
 
 def sizes(problem: str) -> str:
-    """`m1024n2048k26752` of `gemm/m1024n2048k26752/f32/NT`."""
+    """Return `m1024n2048k26752` of `gemm/m1024n2048k26752/f32/NT`."""
     return problem.split("/")[1] if "/" in problem else problem
 
 
@@ -79,18 +79,18 @@ def numbers(text: str) -> list[int]:
 
 
 def variant(problem: str) -> str:
-    """What an id says beside its sizes: `f32/NT`."""
+    """Return the part of an id after its sizes: `f32/NT`."""
     return "/".join(problem.split("/")[2:])
 
 
 def flop_and_bytes(r: Result) -> tuple[float, float]:
-    """Executed operations and compulsory traffic of a timed row; 0 where it has none."""
+    """Return the executed operations and compulsory traffic of a timed row; 0 where it has none."""
     median = r.time_s_median or 0.0
     nominal = (r.gflop_per_s or 0.0) * 1e9 * median
     return (nominal if r.executed_flop is None else r.executed_flop), (r.gbyte_per_s or 0.0) * 1e9 * median
 
 
 def work(r: Result) -> float:
-    """Nominal operations, or the bytes that are moved where there are none: the size of a problem."""
+    """Return the size of a problem: its nominal operations, or the bytes that are moved where there are none."""
     rate = r.gflop_per_s or r.gbyte_per_s
     return (rate or 0.0) * 1e9 * (r.time_s_median or 0.0)

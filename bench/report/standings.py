@@ -24,13 +24,13 @@ class Change(NamedTuple):
 
     @property
     def gain(self) -> Ratio | None:
-        """The new winner against the old one, where the old one is still there."""
+        """Return the new winner against the old one, where the old one is still there."""
         old = self.after.of(self.before.fastest.kernel)
         return self.after.faster(self.after.fastest, old) if old else None
 
     @property
     def gain_before(self) -> Ratio | None:
-        """The old winner against the new one, before."""
+        """Return the old winner against the new one, before."""
         new = self.before.of(self.after.fastest.kernel)
         return self.before.faster(self.before.fastest, new) if new else None
 

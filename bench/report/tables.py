@@ -20,7 +20,7 @@ _ALIGN = ("left", "right", "right", "right", "right", "right", "left", "right", 
 
 
 def run_table(results: Iterable[Result], style: str = "simple") -> str:
-    """One table a problem, mode and isa: its kernels fastest first, then those without a time and why."""
+    """Return a table for each problem, mode and isa: its kernels fastest first, then those without a time and why."""
     groups: dict[tuple[str, str, str], list[Result]] = {}
     for result in results:
         groups.setdefault((result.problem, result.mode, result.isa), []).append(result)
@@ -28,7 +28,7 @@ def run_table(results: Iterable[Result], style: str = "simple") -> str:
 
 
 def group_table(rows: Sequence[Result], style: str = "simple") -> str:
-    """The table of rows that share problem, mode and isa."""
+    """Return the table of rows that share problem, mode and isa."""
     timed = [r for r in rows if r.time_s_median]
     parts = [_title(rows)]
     if timed:
@@ -49,12 +49,12 @@ def group_table(rows: Sequence[Result], style: str = "simple") -> str:
 
 
 def scope_note(results: Iterable[Result]) -> str:
-    """What intervals within one process do not say, if any of the rows has one; else nothing."""
+    """Return the note on intervals within one process, if any of the rows has one; else nothing."""
     return NOTE if any(r.interval == WITHIN for r in results) else ""
 
 
 def _filled(cells: Sequence[Sequence[str]], style: str) -> str:
-    """The table without the columns that are empty throughout; tabulate would take several times as long."""
+    """Return a table without its empty columns; tabulate would take several times as long."""
     if style == TERMINAL:
         cells = with_bars(cells, HEADERS.index("roof %"))
     columns = [(header, *column) for header, column in zip(HEADERS, zip(*cells, strict=True), strict=True)]
@@ -69,7 +69,7 @@ def _filled(cells: Sequence[Sequence[str]], style: str) -> str:
 
 
 def _padded(column: Sequence[str], align: str) -> list[str]:
-    """The cells of a column, all equally wide."""
+    """Return the cells of a column, all equally wide."""
     width = max(map(len, column))
     return [cell.ljust(width) if align == "left" else cell.rjust(width) for cell in column]
 
@@ -111,7 +111,7 @@ def by_name_only(r: Result) -> bool:
 
 
 def _limits(timed: list[Result], several: bool) -> Iterator[tuple[float, Sequence[str]]]:
-    """What the ceilings of these rows allow, each once, as a line among those it bounds."""
+    """Yield what the ceilings of these rows allow, each once, as a line among those it bounds."""
     seen = set()
     for r in timed:
         rate = r.ceiling_gflop_per_s if r.bound_by == "compute" else r.ceiling_gbyte_per_s
@@ -125,7 +125,7 @@ def _limits(timed: list[Result], several: bool) -> Iterator[tuple[float, Sequenc
 
 
 def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple") -> str:
-    """The ceilings of a run, the latest of each, with who reached it and why it does not hold, if so."""
+    """Return the ceilings of a run, the latest of each, with the kernel that reached it and any reason against it."""
     latest = {ceiling.need: (ceiling, doubt) for ceiling, doubt in ceilings}
     cells = []
     for c, doubt in latest.values():
@@ -149,7 +149,7 @@ def _small(value: float | None) -> str:
 
 
 def totals_table(totals: Iterable[KernelTotal]) -> str:
-    """A line a kernel: rows by status, geometric mean and range of the speedups, and the best roofline."""
+    """Return a line for each kernel: rows by status, geometric mean and range of the speedups, the best roofline."""
     cells = [
         (
             t.kernel,
@@ -168,11 +168,11 @@ def totals_table(totals: Iterable[KernelTotal]) -> str:
 
 
 def summary(results: Iterable[Result]) -> str:
-    """`91 rows: 89 ok, 2 unsupported`."""
+    """Return `91 rows: 89 ok, 2 unsupported`."""
     return status_line(Counter(r.status for r in results))
 
 
 def status_line(statuses: Counter[str]) -> str:
-    """Return the same from the counts."""
+    """Return `91 rows: 89 ok, 2 unsupported` from the counts."""
     counts = ", ".join(f"{number} {status}" for status, number in statuses.most_common())
     return f"{count(statuses.total(), 'row')}: {counts}"

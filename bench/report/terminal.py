@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-#: The style of tables for it.
+#: The style of tables for a terminal.
 TERMINAL = "terminal"
 BAR_WIDTH = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -11,20 +11,20 @@ _BOLD, _RESET = "\033[1m", "\033[0m"
 
 
 def is_wanted(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether a person looks at it: a terminal that knows bold and blocks, and no NO_COLOR (no-color.org)."""
+    """Whether a person reads the stream: a terminal with bold and blocks, and no NO_COLOR (no-color.org)."""
     plain = environ.get("NO_COLOR") or environ.get("TERM") == "dumb"
     return stream.isatty() and not plain and (stream.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def bar(percent: float) -> str:
-    """A bar that is full at 100 %, to an eighth of a character, as wide as any other."""
+    """Return a bar that is full at 100 %, to an eighth of a character, as wide as any other."""
     eighths = round(min(max(percent, 0.0), 100.0) / 100 * BAR_WIDTH * 8)
     full, rest = divmod(eighths, 8)
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(BAR_WIDTH)
 
 
 def with_bars(cells: Sequence[Sequence[str]], column: int) -> list[list[str]]:
-    """The cells of a table, each number of this column with its bar after it; none where the column is empty."""
+    """Return the cells of a table, each number of this column with its bar after it; none where the column is empty."""
     shown = any(row[column] for row in cells)
     return [
         [f"{text} {bar(float(text or 0))}" if shown and i == column else text for i, text in enumerate(row)]
@@ -33,6 +33,6 @@ def with_bars(cells: Sequence[Sequence[str]], column: int) -> list[list[str]]:
 
 
 def with_best(lines: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table, header and rule first, with that of the fastest kernel, the first no limit, in bold."""
+    """Return a table's lines, header and rule first, with the fastest kernel's, the first that is no limit, in bold."""
     best = 2 + next(i for i, row in enumerate(cells) if not row[0].startswith("limit:"))
     return [f"{_BOLD}{line}{_RESET}" if i == best else line for i, line in enumerate(lines)]

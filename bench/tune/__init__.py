@@ -1,1 +1,1 @@
-"""A tuning session: what a kernel takes of a multiprocessor, and each save of a source beside the one before."""
+"""A tuning session: the resources that a kernel takes, and each save of a source beside the one before."""

@@ -1,4 +1,4 @@
-"""What hand-written kernels take of a multiprocessor, by compiler and arithmetic alone: no GPU is needed."""
+"""Resources of a multiprocessor that hand-written kernels take, by compiler and arithmetic alone, without a GPU."""
 
 import csv
 import io
@@ -42,7 +42,7 @@ class InspectRow(msgspec.Struct, frozen=True):
 
 
 def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARCHS) -> list[InspectRow]:
-    """A row for each hand-written kernel that `glob` matches, each tile, each architecture that it supports.
+    """Return a row for each hand-written kernel that `glob` matches, each tile, each architecture that it supports.
 
     Raises UsageError where nothing matches or an architecture is unknown, CompileError (a UsageError, too) where a .cu
     does not compile, Unsupported where there is no compiler.
@@ -69,12 +69,12 @@ def _taken_by(kernel: CudaKernel, tile: Tile, problems: list[Problem]) -> Proble
 
 
 def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:
-    """A typical problem of the operation that the kernel takes: first values of its axes. Raises UsageError."""
+    """Return a typical problem of the operation that the kernel takes: first values of its axes. Raises UsageError."""
     return _samples(kernel, problem_class)[0]
 
 
 def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
-    """All problems of that kind, the largest first, since not every tile is for the largest."""
+    """Return all problems of that kind, the largest first, since not every tile is for the largest."""
     axes = {axis: values[0] for axis, values in kernel.domain.items()}
     for field in msgspec.structs.fields(problem_class):
         if field.required and field.name not in (*axes, *problem_class.sizes):
@@ -90,7 +90,7 @@ def _first_choice(kind: Any) -> Any:
 
 
 def launch_rows(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str) -> list[InspectRow]:
-    """What each launch of the plan takes, in its order; one that comes back is one row. Raises CompileError."""
+    """Return what each launch of the plan takes, in its order; repeated launches are one row. Raises CompileError."""
     calls = dict(kernel.calls(problem, tile))
     cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)
     rows = []
@@ -122,7 +122,7 @@ def launch_rows(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str) -> 
 
 
 def render(rows: Sequence[InspectRow], style: str) -> str:
-    """The rows as a `table`, as `csv` or as `json`."""
+    """Return the rows as a `table`, as `csv` or as `json`."""
     values = [msgspec.to_builtins(row) for row in rows]
     if style == "json":
         return json.dumps(values, indent=2)
@@ -147,7 +147,7 @@ def render(rows: Sequence[InspectRow], style: str) -> str:
 
 
 def _name(row: InspectRow, launches: int) -> str:
-    """The kernel, and behind it the function where it launches several."""
+    """Return the kernel, followed by the function where it launches several."""
     return f"{row.kernel}: {row.entry.partition('<')[0]}" if launches > 1 else row.kernel
 
 

@@ -21,7 +21,7 @@ class Drawn(NamedTuple):
 
 
 def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
-    """Every kind of figure, with what was left out and why. The registry finds the suites of the run."""
+    """Return every kind of figure, with what was left out and why. The registry finds the suites of the run."""
     looks = style.looks(r.kernel for r in data.timed)
     return [
         speedups.speedups(data, looks),

@@ -33,7 +33,7 @@ class Map(NamedTuple):
 
 
 def crossover_maps(data: RunData, registry: Registry | None) -> Kind:
-    """One for each line of convolutions that differ in a size: direction, storage and setting are the same."""
+    """Return a figure for each line of convolutions that differ in a size, not in direction, storage or setting."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for c in data.contests:
         if c.op == "conv" and len(c.ranked) > 1:
@@ -47,7 +47,7 @@ def crossover_maps(data: RunData, registry: Registry | None) -> Kind:
 
 
 def _along(data: RunData, registry: Registry | None) -> list[str]:
-    """The axes along which the run's suites ask where the winner changes."""
+    """Return the axes along which the run's suites ask where the winner changes."""
     names: list[str] = []
     for text in data.run.plan.get("suites") or data.run.suites if registry else ():
         try:
@@ -95,7 +95,7 @@ def _figure(m: Map) -> Figure:
 
 
 def _changes(m: Map) -> str:
-    """Who wins, and from where on."""
+    """Return who wins, and from where on."""
     turns, last = [], ""
     for contest, name in zip(m.contests, m.names, strict=True):
         kernel = contest.fastest.kernel

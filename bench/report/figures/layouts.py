@@ -27,7 +27,7 @@ class Map(NamedTuple):
 
 
 def layout_maps(data: RunData) -> Kind:
-    """One for each size of product that was measured in two layouts and more, the fullest first."""
+    """Return a figure for each size of product with two layouts or more, those with the most rates first."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for c in data.contests:
         if c.op == "gemm":

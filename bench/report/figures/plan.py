@@ -28,7 +28,7 @@ class Kind(NamedTuple):
 
 
 def kind(title: str, figures: list[Figure], lacking: str, most: int) -> Kind:
-    """The first `most` of them. `lacking`: what the run would need for any."""
+    """Return the first `most` figures of a kind. `lacking`: what the run would need for any."""
     if not figures:
         return Kind(title, [], lacking)
     more = len(figures) - most
@@ -36,10 +36,10 @@ def kind(title: str, figures: list[Figure], lacking: str, most: int) -> Kind:
 
 
 def of_setting(setting: "Setting") -> tuple[str, ...]:
-    """The words of a file's name for a setting."""
+    """Return the words of a file's name for a setting."""
     return setting.device, f"t{setting.threads}", setting.mode, setting.precision, setting.isa
 
 
 def file_name(*words: object) -> str:
-    """`roofline-cpu-t2-fp32`: lower case, and nothing that a file system or LaTeX would trip over."""
+    """Return `roofline-cpu-t2-fp32`: lower case, and nothing that a file system or LaTeX would trip over."""
     return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, words)).lower()).strip("-")

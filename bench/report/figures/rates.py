@@ -42,7 +42,7 @@ class Lines(NamedTuple):
 
 
 def rates(data: RunData, looks: dict[str, Look]) -> Kind:
-    """One for each kind of problem with three sizes and more, those with the most sizes first."""
+    """Return a figure for each kind of problem with three sizes or more, those with the most sizes first."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for contest in data.contests:
         found[contest.op, variant(contest.problem), contest.setting].append(contest)
@@ -69,7 +69,7 @@ def _lines(contests: list[Contest]) -> Lines:
 
 
 def _thinned(contests: list[Contest]) -> list[Contest]:
-    """As many as a line of a column's width can show, evenly over the sizes, with the smallest and the largest."""
+    """Return up to MOST_SIZES contests, evenly over the sizes, with the smallest and the largest."""
     steps = min(len(contests), MOST_SIZES) - 1
     return [contests[round(i * (len(contests) - 1) / steps)] for i in range(steps + 1)]
 
@@ -109,7 +109,7 @@ def _draw(lines: Lines, looks: dict[str, Look]) -> "Drawing":
 
 
 def _rate(r: Result) -> tuple[float, float, float]:
-    """The rate, and how far its interval reaches below and above it."""
+    """Return the rate, and how far its interval reaches below and above it."""
     rate = (r.gflop_per_s or r.gbyte_per_s) or 0.0
     median = r.time_s_median or 0.0
     low, high = ends(median, r.time_s_ci95_low, r.time_s_ci95_high)
@@ -117,7 +117,7 @@ def _rate(r: Result) -> tuple[float, float, float]:
 
 
 def _ceiling(axes: object, lines: Lines) -> None:
-    """The ceiling of arithmetic of the largest problem, where one is known."""
+    """Draw the ceiling of arithmetic of the largest problem, where one is known."""
     rate = lines.contests[-1].fastest.ceiling_gflop_per_s
     if rate and not lines.moves:
         axes.axhline(rate, color=GREY, linestyle="--", linewidth=0.8)  # type: ignore[attr-defined]

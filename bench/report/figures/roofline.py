@@ -31,7 +31,7 @@ class Roof(NamedTuple):
 
 
 def rooflines(data: RunData, looks: dict[str, Look]) -> Kind:
-    """One for each device, number of threads and arithmetic, those with the most rows first."""
+    """Return a figure for each device, number of threads and arithmetic, those with the most rows first."""
     roofs = sorted(_roofs(data), key=lambda roof: -len(roof.points))
     figures = [
         Figure(
@@ -71,7 +71,7 @@ def _roofs(data: RunData) -> list[Roof]:
 
 
 def _ceiling(data: RunData, device: str, threads: int, wanted: str) -> Ceiling | None:
-    """The highest that the run found of this kind and that holds; of memory with the largest copy, in no cache."""
+    """Return the highest ceiling of this kind that holds; for memory, the one with the largest copy, in no cache."""
     found = [c for c, doubt in data.all_ceilings if (c.device, c.threads, c.kind) == (device, threads, wanted)]
     largest = max((sum(numbers(c.problem)) for c in found), default=0)
     held = [c for c, doubt in data.all_ceilings if not doubt and c in found and sum(numbers(c.problem)) == largest]

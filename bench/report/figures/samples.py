@@ -16,7 +16,7 @@ MOST, MOST_KERNELS, LEAST = 6, 12, 6
 
 
 def distributions(data: RunData, looks: dict[str, Look]) -> Kind:
-    """One for each operation: its largest problem."""
+    """Return a figure for each operation, of its largest problem."""
     largest: dict[str, Contest] = {}
     for c in data.contests:
         known = largest.get(c.op)

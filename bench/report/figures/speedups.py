@@ -31,7 +31,7 @@ class Bar(NamedTuple):
 
 
 def speedups(data: RunData, looks: dict[str, Look]) -> Kind:
-    """One for each operation and setting: a bar a row, or a bar a kernel where that would be too many."""
+    """Return a figure for each operation and setting: a bar a row, or a bar a kernel where that would be too many."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for contest in data.contests:
         if _compared(contest):
@@ -41,7 +41,7 @@ def speedups(data: RunData, looks: dict[str, Look]) -> Kind:
 
 
 def _spread(settings: list[list[Contest]]) -> list[list[Contest]]:
-    """The setting with the most problems of each operation first, then the second of each, and so on."""
+    """Return the setting with the most problems of each operation first, then the second of each, and so on."""
     rank: Counter[str] = Counter()
     keyed = []
     for contests in sorted(settings, key=len, reverse=True):

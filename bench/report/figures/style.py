@@ -1,4 +1,4 @@
-"""How figures look: one column of a paper wide, colours that the colour-blind tell apart, the same bytes every time."""
+"""How figures look: one column of a paper wide, colours that the colour-blind distinguish, equal bytes every time."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -59,7 +59,7 @@ class Look(NamedTuple):
 
 
 def looks(kernels: Iterable[str]) -> dict[str, Look]:
-    """A look for each kernel, by the order of their ids: the same in all figures of a run."""
+    """Return a look for each kernel, by the order of their ids: the same in all figures of a run."""
     return {
         kernel: Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)], HATCHES[i % len(HATCHES)])
         for i, kernel in enumerate(sorted(set(kernels)))
@@ -67,7 +67,7 @@ def looks(kernels: Iterable[str]) -> dict[str, Look]:
 
 
 def panel(height_mm: float) -> "tuple[Figure, Axes]":
-    """An empty figure of one column with one plot in it."""
+    """Return an empty figure of one column with one plot in it."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height_mm * MM))
@@ -84,7 +84,7 @@ class Label(NamedTuple):
 
 
 def label_right(axes: "Axes", labels: Sequence[Label]) -> None:
-    """Texts in the right margin with their marks, pushed apart, each with a thin line to its point."""
+    """Write texts in the right margin with their marks, spread out, each with a thin line to its point."""
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # lays the figure out, so that heights can be compared with those of letters
     box, apart = axes.get_window_extent(), 7.6 * axes.figure.dpi / 72
     ordered = sorted(labels, key=lambda label: label.y)
@@ -104,7 +104,7 @@ def _label(axes: "Axes", label: Label, height: float) -> None:
 
 
 def spread_apart(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
-    """Ascending positions at least `least` apart, near those wanted and between low and high where they have room."""
+    """Return ascending positions near those wanted, `least` apart or more, from low to high where there is room."""
     placed: list[float] = []
     for position in wanted:
         placed.append(max(position, placed[-1] + least if placed else low))
@@ -116,9 +116,9 @@ def spread_apart(wanted: Sequence[float], least: float, low: float, high: float)
 
 
 def ticks(axis: Any, values: Sequence[float]) -> None:
-    """Numbers at these places of a logarithmic axis, and no others.
+    """Write numbers at these places of a logarithmic axis, and no others.
 
-    Not as formulas: to lay those out takes Matplotlib as long as all the rest of a figure.
+    They are plain text: to lay out formulas takes Matplotlib as long as all the rest of a figure.
     """
     from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -137,13 +137,13 @@ def _number(value: float) -> str:
 
 
 def log_ticks(axes: "Axes") -> None:
-    """Round numbers along both axes, which are logarithmic, within what they show."""
+    """Write round numbers along both axes, which are logarithmic, within what they show."""
     ticks(axes.xaxis, round_ticks(*axes.get_xlim()))
     ticks(axes.yaxis, round_ticks(*axes.get_ylim()))
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Ticks for ratios about 1, as many as have room: round differences in a narrow range, else round factors."""
+    """Return as many ticks for ratios about 1 as fit: round differences in a narrow range, else round factors."""
     if high / low < 3:
         step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / s <= 6)
         return [round(1 + i * step, 4) for i in range(-int((1 - low) / step), int((high - 1) / step) + 1)]
@@ -151,7 +151,7 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def round_ticks(low: float, high: float) -> list[float]:
-    """Round numbers on a logarithmic axis, as many as have room."""
+    """Return round numbers on a logarithmic axis, as many as have room."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     room = (high / low) ** 0.14
     inside: list[float] = []
@@ -163,7 +163,7 @@ def round_ticks(low: float, high: float) -> list[float]:
 
 
 def save(figure: "Figure", stem: Path) -> str:
-    """`STEM.svg` and `STEM.pdf`; returns the SVG."""
+    """Write `STEM.svg` and `STEM.pdf`, and return the SVG."""
     for kind, undated in _UNDATED.items():
         figure.savefig(stem.with_suffix(f".{kind}"), metadata=undated)
     return stem.with_suffix(".svg").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ Scaling = dict[str, list[Result]]
 
 
 def thread_scaling(data: RunData, looks: dict[str, Look]) -> Kind:
-    """One for each operation: its largest problem at the most thread counts."""
+    """Return a figure for each operation, of its largest problem at the most thread counts."""
     found: dict[tuple[str, ...], dict[str, Scaling]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for r in data.timed:
         if r.device == "cpu":
@@ -34,7 +34,7 @@ def thread_scaling(data: RunData, looks: dict[str, Look]) -> Kind:
 
 
 def _scaling(rows: Scaling) -> Scaling:
-    """The kernels with two thread counts and more, by thread count."""
+    """Return the kernels with two thread counts or more, by thread count."""
     return {
         k: sorted(found, key=lambda r: r.threads) for k, found in rows.items() if len({r.threads for r in found}) > 1
     }

@@ -1,1 +1,1 @@
-"""One .cu while somebody tunes it: each version compiled, verified, and timed beside the one before."""
+"""One .cu while a user tunes it: each version compiled, verified, and timed beside the one before."""

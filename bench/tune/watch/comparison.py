@@ -10,7 +10,7 @@ from bench.plan.modes import Mode
 from bench.run.pool import Workers
 from bench.tune.watch.source import Version
 
-#: A module that makes the versions kernels of their own, in a worker that knows only what it can import.
+#: A module that makes the versions kernels of their own, in a worker that has only what it can import.
 PLUGIN = '''"""Versions of one source, each a kernel."""
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ for name, source in {sources!r}.items():
 
 
 def present_arch() -> str:
-    """The architecture of the GPU here, on Hopper with its own instructions."""
+    """Return the architecture of the GPU here, on Hopper with its own instructions."""
     import cupy
 
     capability = cupy.cuda.Device(device_id()).compute_capability
@@ -32,7 +32,7 @@ def present_arch() -> str:
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What is timed: versions of a kernel on a problem, beside its counterparts; the plug-ins that declare them."""
+    """A comparison to time: versions of a kernel on a problem, beside its counterparts; the plug-ins declare these."""
 
     kernel: str
     problem: str
@@ -42,7 +42,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def ids(self) -> tuple[str, str]:
-        """The kernels that the present and the previous version become."""
+        """Return the kernels that the present and the previous version become."""
         op = self.problem.partition("/")[0]
         return f"{op}/watch.current", f"{op}/watch.previous"
 
@@ -57,7 +57,7 @@ def compare(comparison: Comparison, current: Version, previous: Version | None) 
 
 
 def job_of(comparison: Comparison, current: Version, previous: Version | None) -> Job:
-    """The versions as contenders, declared by a plug-in that is written beside the present one."""
+    """Return a job with the versions as contenders, declared by a plug-in that is written beside the present one."""
     versions = dict(zip(comparison.ids, filter(None, (current, previous)), strict=False))
     sources = {kernel.partition(".")[2]: str(version.source) for kernel, version in versions.items()}
     plugin = current.source.with_name("versions.py")
@@ -70,5 +70,5 @@ def job_of(comparison: Comparison, current: Version, previous: Version | None) -
         seed=current.number,
         budget=comparison.budget,
         threads=1,
-        baseline=comparison.ids[0],  # sampled for as long as anybody is, so that each has its counterpart
+        baseline=comparison.ids[0],  # sampled for as long as any other, so that each has its counterpart
     )

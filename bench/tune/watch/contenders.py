@@ -1,4 +1,4 @@
-"""Which kernel a .cu belongs to, and whom it is set against."""
+"""The kernel that a .cu belongs to, and the kernels that it is compared with."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -10,12 +10,12 @@ from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 
-#: Whose calls a hand-written kernel is set against.
+#: Providers whose calls a hand-written kernel is compared with.
 VENDORS = ("cublas", "cudnn", "cudnn_frontend", "cufft")
 
 
 def watched_kernel(registry: Registry, file: Path, problem: Problem, wanted: str | None) -> CudaKernel:
-    """The hand-written kernel of `file` that takes `problem`; `wanted` where there are several. Raises UsageError."""
+    """Return the kernel of `file` that takes `problem`; `wanted` where there are several. Raises UsageError."""
     kernels = [k for k in registry.kernels.values() if isinstance(k, CudaKernel) and _source(k) == file.resolve()]
     if not kernels:
         raise UsageError(f"{file}: is the source of no kernel; --plugin names the file that declares one")
@@ -45,7 +45,7 @@ def _refusal(kernels: list[CudaKernel], problem: Problem) -> str:
 
 
 def counterparts(registry: Registry, kernel: CudaKernel, problem: Problem, glob: str | None) -> tuple[str, ...]:
-    """The GPU kernels that take the problem and match `glob`; without one, the vendor's of the same arithmetic.
+    """Return the GPU kernels that take the problem and match `glob`; without one, the vendor's of the same arithmetic.
 
     Raises UsageError where the glob matches none.
     """

@@ -1,4 +1,4 @@
-"""The emulator (docs/emulator.md), asked for one kernel where no GPU is there to run it."""
+"""The emulator (docs/emulator.md) for one kernel, where no GPU is there to run it."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -12,7 +12,7 @@ from bench.plan.kernel import CudaKernel
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 
-#: More would fill the screen without telling more.
+#: More would fill the screen without being of use.
 SHOWN = 8
 
 
@@ -27,7 +27,7 @@ class Emulated(msgspec.Struct, frozen=True):
 def emulate(registry: Registry, kernel: CudaKernel, problem: Problem) -> Emulated:
     """Run the kernel on the CPU, access by access checked, on the sweep's problems of this problem's kind.
 
-    Not on the problem itself: a million threads would take minutes.
+    The problem itself is left out: a million threads would take minutes.
     """
     if kernel.emulated:
         return Emulated(skipped=f"{kernel.id} cannot be emulated: {kernel.emulated}")
@@ -43,14 +43,14 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem) -> Emulate
 
 
 def _cases(every: list[Case], kernel: CudaKernel, problem: Problem) -> list[Case]:
-    """Those under the tile that a run takes, of the same storage type, layout and direction; failing that, all."""
+    """Return the cases of a run's tile and the problem's storage type, layout and direction; all if there are none."""
     tile, kind = kernel.tile_for(problem), list(_kind(problem))
     same = [case for case in every if case.tile == tile and list(_kind(case.problem)) == kind]
     return same or every
 
 
 def _kind(problem: Problem) -> Iterator[str]:
-    """Storage type, layout, direction and the like: the values that are words."""
+    """Yield the values that are words: storage type, layout, direction and the like."""
     for axis in ("dtype", "layout", "place", "direction", "kind", "unit"):
         if hasattr(problem, axis):
             yield str(getattr(problem, axis))

@@ -1,4 +1,4 @@
-"""A session: what is said of each version, and which one the next is compared with."""
+"""A session: what is shown of each version, and which one the next is compared with."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ class Session:
         self.good = False
 
     def look(self, version: Version) -> Iterator[str]:
-        """What there is to say of a version, part by part. One that is right is what the next is compared with."""
+        """Yield what is shown of a version, part by part. The next is compared with the last version that is right."""
         self.good = False
         kernel = replace(self._kernel, source=str(version.source))
         try:
@@ -43,7 +43,7 @@ class Session:
             self.previous, self._known = version, rows
 
     def _resources(self, kernel: CudaKernel) -> list[InspectRow]:
-        """Compiled as a run would for this problem."""
+        """Compile the kernel as a run would for this problem."""
         tile = kernel.tile_for(self._problem)
         assert tile is not None, "a kernel that takes the problem has a tile for it"
         return launch_rows(kernel, self._problem, tile, self._arch)

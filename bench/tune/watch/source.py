@@ -1,4 +1,4 @@
-"""The watched file and the headers beside it: when they are saved, and each version of them kept apart."""
+"""The watched file and the headers beside it: when they are saved, and each version of them kept separately."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -20,12 +20,12 @@ class Version(msgspec.Struct, frozen=True):
     original: Path
 
     def told(self, text: str) -> str:
-        """What a compiler or a checker said, with the files named as the user knows them."""
+        """Return the text of a compiler or a checker with the files named as the user knows them."""
         return text.replace(f"{self.source.parent}/", str(self.original).removesuffix(self.original.name))
 
 
 def saves(file: Path) -> Iterator[Files]:
-    """The contents now, and again each time that something is saved with another one."""
+    """Yield the contents now, and again each time that they have changed."""
     known: Files | None = None
     looked_at: object = None
     while True:
@@ -44,7 +44,7 @@ def _watched(file: Path) -> list[Path]:
 
 
 def _stamps(file: Path) -> list[tuple[str, int, int, int]] | None:
-    """What changes when a file is saved; None while an editor has one out of the way."""
+    """Return the stamps that change when a file is saved; None while an editor has one out of the way."""
     try:
         found = [(path.name, path.stat()) for path in _watched(file)]
     except FileNotFoundError:
@@ -60,7 +60,7 @@ def _contents(file: Path) -> Files | None:
 
 
 def keep(files: Files, file: Path, folder: Path, number: int) -> Version:
-    """A copy of this version below `folder`, so that a later save does not change it."""
+    """Copy this version to a folder below `folder`, so that a later save does not change it."""
     place = folder / str(number)
     place.mkdir()
     for name, content in files.items():
@@ -69,7 +69,7 @@ def keep(files: Files, file: Path, folder: Path, number: int) -> Version:
 
 
 def _including_copies(content: bytes, folder: str, files: Files) -> bytes:
-    """What names its neighbours by their folder, as the sources below `cuda/` do, would find those of today."""
+    """Return the content with the copies included; a name with the folder, as in `cuda/`, would find today's files."""
     for name in files:
         content = content.replace(f'"{folder}/{name}"'.encode(), f'"{name}"'.encode())
     return content

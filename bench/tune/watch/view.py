@@ -25,7 +25,7 @@ _SHOWN = {
 
 
 def resource_table(rows: Sequence[InspectRow], before: Sequence[InspectRow]) -> str:
-    """A column a launch of the plan; what differs from the version before says what it was. Sizes are in bytes."""
+    """Return a column for each launch; what differs from the version before shows the old value. Sizes are in bytes."""
     known = {row.entry: row for row in before}
     cells = [[name, *(_beside(row, known.get(row.entry), field) for row in rows)] for name, field in _SHOWN.items()]
     table: str = tabulate(cells, ["", *(row.entry for row in rows)], disable_numparse=True)
@@ -43,9 +43,9 @@ def _shown(value: object) -> str:
 
 
 def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: Problem) -> str:
-    """The present version, which is the first row, against each other kernel, from samples taken in turn.
+    """Return a table of the present version, the first row, against each other kernel, from samples taken in turn.
 
-    names: what kernels are called that have no id of their own. Below stands what has no time, and why.
+    names: of the kernels that have no id of their own. Below the table stands what has no time, and why.
     """
     headers = ("kernel", "time", "95 %", "GFLOP/s" if problem.flop else "GB/s", "this version against it")
     cells = [
@@ -70,7 +70,7 @@ _ALIGN = ("left", "right", "right", "right", "left")
 
 
 def _against(other: Measurement, present: Measurement) -> str:
-    """`1.05x [1.03, 1.07] faster`; no verdict where the interval leaves it open."""
+    """Return `1.05x [1.03, 1.07] faster`; no verdict where the interval leaves it open."""
     if other.job != present.job:
         return APART
     found = paired([other.samples], [present.samples])
