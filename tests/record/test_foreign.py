@@ -1,11 +1,8 @@
 """Results from elsewhere as runs of their own.
 
-tests/data/pytest_benchmark.json was written by pytest-benchmark 5.3.1 and shortened. tests/data/nvbench.json is laid
-out as nvbench's printer does it (nvbench/json_printer.cu); its numbers are made up.
+tests/data/pytest_benchmark.json was written by pytest-benchmark 5.3.1 and shortened.
 """
 
-import array
-import io
 import json
 import sqlite3
 from pathlib import Path
@@ -15,134 +12,13 @@ from click.testing import CliRunner
 
 from bench.cli.importing import import_command
 from bench.measure.stats import median_interval
-from bench.plan.errors import UsageError
 from bench.record.foreign.importing import import_files
-from bench.record.result import COLUMNS
 from bench.record.store import Store
-from bench.report.export import write_csv
 from bench.report.tables import run_table
 from bench.run.session import new_run_id
 
 DATA = Path(__file__).parents[1] / "data"
 FOREIGN, NVBENCH = DATA / "pytest_benchmark.json", DATA / "nvbench.json"
-WRONG = """
-from kernelmark import Launch, kernel
-
-@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",), numerics="fp32")
-def wrong(problem, x) -> Launch:
-    '''Wrong.'''
-    return lambda: x.c.fill(7)
-
-@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",), numerics="fp32",
-        supports=lambda p: 'needs "m % 4", not 33,\\r\\nand patience')
-def picky(problem, x) -> Launch:
-    '''Picky.'''
-    return lambda: None
-"""
-PROBLEMS = (
-    "gemm/m33n31k17/f32/NT/beta1",
-    "transpose/m33n31/f32/in",
-    "conv/n2c3h9w9k5r3s3pad1/f32/nchw/fprop",
-    "fft/b4h8w8/f32/r2c",
-)
-KERNELS = ("gemm/numpy.matmul", "gemm/mine.*", "transpose/openblas.imatcopy", "conv/cpu.im2col", "fft/scipy.pocketfft")
-
-
-@pytest.fixture
-def imported(tmp_path, registry):
-    """The rows of the runs that a file gives, each as (run, {case: (result, dims)})."""
-
-    def of(*paths):
-        with_ids = import_files(tmp_path / "results.db", paths, finder(registry), new_run_id)
-        store = Store(tmp_path / "results.db")
-        found = [(store.run(one.run_id), {r.case: (r, d) for r, d in store.results(one.run_id)}) for one in with_ids]
-        store.close()
-        return found
-
-    return of
-
-
-def finder(registry):
-    def find(text):
-        try:
-            return registry.problem(text)
-        except UsageError:
-            return None
-
-    return find
-
-
-@pytest.fixture
-def edited(tmp_path):
-    """A copy of a JSON file with one value replaced: `benchmarks.0.stats.median`."""
-
-    def of(path, place, value):
-        root = json.loads(path.read_text())
-        *parents, last = (int(key) if key.isdigit() else key for key in place.split("."))
-        node = root
-        for key in parents:
-            node = node[key]
-        node[last] = value
-        (tmp_path / "edited.json").write_text(json.dumps(root))
-        return tmp_path / "edited.json"
-
-    return of
-
-
-def csv_of(db, run_id):
-    store, out = Store(db, create=False), io.StringIO()
-    write_csv(store, run_id, out)
-    store.close()
-    return out.getvalue()
-
-
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory, kernelmark_in):
-    """The CSV of a real run with failures, problems in place and convolutions."""
-    folder = tmp_path_factory.mktemp("measured")
-    (folder / "mine.py").write_text(WRONG)
-    globs = [word for glob in KERNELS for word in ("--kernels", glob)]
-    options = ("--plugin", "mine.py", "--threads", "1,2", "--max-time", "0.02", "--no-ceilings", "--device", "cpu")
-    done = kernelmark_in(folder, "run", *PROBLEMS, *globs, *options, "--csv", "run.csv")
-    assert (done.returncode, done.stderr) == (1, "")
-    return folder / "run.csv"
-
-
-def test_csv_gives_the_same_bytes_again_but_for_the_id_of_the_run(measured, imported, tmp_path):
-    ((run, rows),) = imported(measured)
-    before = measured.read_bytes().decode()
-    old = before.splitlines()[1].split(",")[1]
-    assert {r.status for r, _ in rows.values()} == {"ok", "wrong", "unsupported"}
-    assert csv_of(tmp_path / "results.db", run.run_id) == before.replace(old, run.run_id)
-    assert run.run_id != old
-
-
-def test_csv_gives_dimensions_with_their_types(measured, imported):
-    ((_, rows),) = imported(measured)
-    dims = {r.op: d for r, d in rows.values()}
-    assert (dims["gemm"]["m"], dims["gemm"]["beta"]) == (33, 1.0)
-    assert isinstance(dims["gemm"]["m"], int)
-    assert dims["transpose"] == {"m": 33, "n": 31, "place": "in"}
-    assert "place" not in dims["conv"]
-
-
-def test_csv_keeps_the_machine_that_its_rows_tell(measured, imported):
-    ((run, rows),) = imported(measured)
-    assert run.machine == {"cpu": next(iter(rows.values()))[0].device_name}
-    assert run.suites == ("imported:run.csv",)
-    assert run.command == f"kernelmark import {measured}"
-
-
-def test_csv_of_an_older_kernelmark_lacks_the_newer_columns(measured, imported, tmp_path):
-    cut = COLUMNS.index("bound_by")
-    lines = [
-        line.split(",") for line in measured.read_text().splitlines() if '"' not in line and "patience" not in line
-    ]
-    old = tmp_path / "old.csv"
-    old.write_text("".join(",".join(fields[:cut]) + "\n" for fields in lines))
-    ((_, rows),) = imported(old)
-    assert len(rows) == len(lines) - 1
-    assert {r.bound_by for r, _ in rows.values()} == {""}
 
 
 def test_a_benchmark_of_anybody_stands_under_its_name_and_parameters(imported):
@@ -184,7 +60,7 @@ def test_without_samples_there_is_a_median_and_no_interval(imported, edited):
     assert (r.time_s_ci95_low, r.interval, r.outliers) == (None, "", None)
 
 
-def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_in, imported):
+def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_in, imported, csv_of):
     root = Path(__file__).parents[2]
     only = ("--benchmark-only", "--km-suite", "gemm/m33n31k17/f32/NT", "--km-kernels", "gemm/*.matmul")
     options = (
@@ -220,75 +96,14 @@ def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_
     store.close()
 
 
-def test_nvbench_gives_a_run_a_device(imported):
-    one, other = imported(NVBENCH)
-    assert [run.machine["gpu"] for run, _ in (one, other)] == ["GPU A", "GPU B"]
-    assert one[0].machine["compute_capability"] == "9.0"
-    assert {r.device_name for r, _ in other[1].values()} == {"GPU B"}
-
-
-def test_nvbench_isolated_times_are_cold_and_its_batches_hot(imported):
-    (_, rows), _ = imported(NVBENCH)
-    cold, dims = rows["axpy/nvbench.axpy axpy/T=F32/N=1048576 cold t1"]
-    hot, _ = rows["axpy/nvbench.axpy axpy/T=F32/N=1048576 hot t1"]
-    assert (cold.time_s_mean, hot.time_s_mean, cold.samples, hot.samples) == (1.25e-5, 1.1e-5, 812, 2048)
-    assert (cold.time_s_std, cold.gbyte_per_s, cold.clock_mhz) == pytest.approx((1.25e-5 * 0.0125, 1500.0, 1755.0))
-    assert (cold.device, cold.versions, hot.gbyte_per_s) == ("cuda", "nvbench 0.1.0", None)
-    assert dims == {"T": "F32", "N": 1048576}
-
-
-def test_nvbench_median_is_empty_where_only_the_mean_is_known(imported):
-    (_, rows), _ = imported(NVBENCH)
-    cold, _ = rows["axpy/nvbench.axpy axpy/T=F32/N=1048576 cold t1"]
-    ours, _ = rows["gemm/nvbench.my_gemm gemm/m64n64k64/f32/NN cold t1"]
-    assert (cold.time_s_median, cold.time_s_ci95_low) == (None, None)
-    assert ours.time_s_median == 4.9e-6
-    assert ours.gflop_per_s == pytest.approx(2 * 64**3 / 4.9e-6 * 1e-9)
-
-
-def test_nvbench_noise_that_is_not_finite_is_unknown(imported):
-    _, (_, rows) = imported(NVBENCH)
-    ((r, _),) = rows.values()
-    assert r.time_s_std is None
-
-
-def test_nvbench_states_that_were_skipped_keep_their_reason(imported):
-    (_, rows), _ = imported(NVBENCH)
-    skipped, _ = rows["axpy/nvbench.axpy axpy/T=F64/N=1048576 cold t1"]
-    failed, _ = rows["axpy/nvbench.axpy axpy/T=F32/N=64 cold t1"]
-    assert (skipped.status, skipped.reason) == ("unsupported", "Skipping: not for F64.")
-    assert (failed.status, failed.reason) == ("failed", "Unexpected error: too small")
-    assert skipped.time_s_mean is None
-
-
-def test_an_nvbench_state_without_a_time_has_failed(imported, edited):
-    (_, rows), _ = imported(edited(NVBENCH, "benchmarks.0.states.0.summaries", None))
-    r, _ = rows["axpy/nvbench.axpy axpy/T=F32/N=1048576 cold t1"]
-    assert (r.status, r.reason) == ("failed", "the file has no time for it")
-
-
-def test_nvbench_samples_beside_the_file_give_a_median_and_an_interval(tmp_path, imported):
-    root = json.loads(NVBENCH.read_text())
-    data = [{"name": "filename", "value": "elsewhere/out.json-bin/0.bin"}, {"name": "size", "value": "9"}]
-    state = root["benchmarks"][0]["states"][0]
-    state["summaries"].append({"tag": "nv/json/bin:nv/cold/sample_times", "name": "file", "data": data})
-    (tmp_path / "out.json").write_text(json.dumps(root))
-    (tmp_path / "out.json-bin").mkdir()
-    samples = array.array("f", [1e-5 + i * 1e-7 for i in range(9)])
-    (tmp_path / "out.json-bin" / "0.bin").write_bytes(samples.tobytes())
-    (_, rows), _ = imported(tmp_path / "out.json")
-    cold, _ = rows["axpy/nvbench.axpy axpy/T=F32/N=1048576 cold t1"]
-    assert (cold.samples, cold.time_s_median, cold.interval) == (9, samples[4], "within-process")
-
-
 def test_rows_from_elsewhere_stand_in_the_tables(imported):
     for _, rows in imported(FOREIGN, NVBENCH):
         assert run_table(r for r, _ in rows.values())
 
 
-def test_an_imported_run_has_the_id_that_it_was_given(tmp_path, registry):
+def test_an_imported_run_has_the_id_that_it_was_given(tmp_path, find):
     ids = iter(("first", "second", "third"))
-    found = import_files(tmp_path / "r.db", [FOREIGN, NVBENCH], finder(registry), lambda started: next(ids))
+    found = import_files(tmp_path / "r.db", [FOREIGN, NVBENCH], find, lambda started: next(ids))
     assert [run.run_id for run in found] == ["first", "second", "third"]  # one a device: nvbench measured on two
     store = Store(tmp_path / "r.db")
     assert store.run_ids() == ["first", "second", "third"]
@@ -296,10 +111,10 @@ def test_an_imported_run_has_the_id_that_it_was_given(tmp_path, registry):
     store.close()
 
 
-def test_an_id_that_is_taken_is_one_line_and_imports_nothing(tmp_path, registry, complaint):
+def test_an_id_that_is_taken_is_one_line_and_imports_nothing(tmp_path, complaint, find):
     db = tmp_path / "r.db"
     assert "nothing was imported" in complaint(
-        lambda: import_files(db, [FOREIGN, NVBENCH], finder(registry), lambda started: "same")
+        lambda: import_files(db, [FOREIGN, NVBENCH], find, lambda started: "same")
     )
     store = Store(db)
     assert store.run_ids() == []
@@ -335,16 +150,16 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "text", "found"), REFUSED)
-def test_what_is_none_of_the_formats_is_refused_in_one_line(tmp_path, complaint, registry, name, text, found):
+def test_what_is_none_of_the_formats_is_refused_in_one_line(tmp_path, complaint, name, text, found, find):
     path, db = tmp_path / name, tmp_path / "results.db"
     path.write_text(text)
-    assert complaint(lambda: import_files(db, [path], finder(registry), new_run_id)).startswith(f"{path}: {found}")
+    assert complaint(lambda: import_files(db, [path], find, new_run_id)).startswith(f"{path}: {found}")
     assert not db.exists()
 
 
-def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(tmp_path, complaint, registry):
+def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(tmp_path, complaint, find):
     (tmp_path / "bin.json").write_bytes(b"{\xff")
-    find, db = finder(registry), tmp_path / "results.db"
+    find, db = find, tmp_path / "results.db"
     assert "byte 1 is no UTF-8" in complaint(lambda: import_files(db, [tmp_path / "bin.json"], find, new_run_id))
     assert "No such file" in complaint(lambda: import_files(db, [tmp_path / "missing.json"], find, new_run_id))
     assert "Is a directory" in complaint(lambda: import_files(db, [tmp_path], find, new_run_id))
@@ -389,76 +204,26 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("path", "place", "value", "found"), BROKEN)
-def test_a_value_that_cannot_be_is_told_with_its_place(
-    edited, tmp_path, complaint, registry, path, place, value, found
-):
+def test_a_value_that_cannot_be_is_told_with_its_place(edited, tmp_path, complaint, path, place, value, found, find):
     if place.endswith("2.fullname"):
         root = json.loads(path.read_text())
         root["benchmarks"][2] |= {"param": "100", "params": {"n": 100}}
         path = tmp_path / "twice.json"
         path.write_text(json.dumps(root))
     broken, db = edited(path, place, value), tmp_path / "results.db"
-    text = complaint(lambda: import_files(db, [FOREIGN, broken], finder(registry), new_run_id))
+    text = complaint(lambda: import_files(db, [FOREIGN, broken], find, new_run_id))
     assert text.startswith(f"{broken}: ")
     assert found in text
     assert not db.exists()
 
 
-OWN = {"schema": "1", "kernel": "gemm/a.b", "problem": "gemm/m1n1k1/f32/NN", "status": "ok", "threads": "1"}
-OWN |= dict.fromkeys(("run_id", "suite", "op", "provider", "device", "device_name", "mode", "dtype", "numerics"), "x")
-OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "found"),
-    [
-        ("time_s_median", "nan", "line 2: time_s_median is 'nan', expected a finite number or nothing"),
-        ("time_s_median", "1e999", "time_s_median is '1e999', expected a finite number"),
-        ("time_s_median", "-1.0", "time_s_median is -1.0, expected seconds above 0"),
-        ("threads", "two", "threads is 'two', expected a whole number"),
-        ("threads", "", "threads is empty; every row of kernelmark has it"),
-        ("threads", "0", "threads is 0, expected a count from 1"),
-        ("status", "fine", "status is 'fine', expected one of ok, unsupported, wrong"),
-        ("schema", "2", "schema is 2, expected 1"),
-        ("provider", None, "has no column provider"),
-        ("threads", "99999999999999999999", "threads is '99999999999999999999', expected a whole number"),
-        ("a,b", "1", "column 'a,b' is no name of its own"),
-    ],
-)
-def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, complaint, registry, column, value, found):
-    fields = {**OWN, column: value}
-    names = [f'"{name}"' if "," in name else name for name in fields if fields[name] is not None]
-    (tmp_path / "own.csv").write_text(",".join(names) + "\n" + ",".join(v for v in fields.values() if v is not None))
-    db = tmp_path / "results.db"
-    assert found in complaint(lambda: import_files(db, [tmp_path / "own.csv"], finder(registry), new_run_id))
-    assert not db.exists()
-
-
-@pytest.mark.parametrize(
-    ("tail", "found"),
-    [("a,b\n", "line 3: 2 values, expected"), ('"open', "cannot be read as CSV: unexpected end of data")],
-)
-def test_a_csv_that_was_cut_short_is_refused(tmp_path, complaint, registry, tail, found):
-    text = ",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n" + tail
-    (tmp_path / "own.csv").write_text(text)
-    assert found in complaint(
-        lambda: import_files(tmp_path / "r.db", [tmp_path / "own.csv"], finder(registry), new_run_id)
-    )
-
-
-def test_a_blank_line_at_the_end_of_a_csv_is_no_row(tmp_path, imported):
-    (tmp_path / "own.csv").write_text(",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n\n")
-    ((_, rows),) = imported(tmp_path / "own.csv")
-    assert len(rows) == 1
-
-
-def test_a_write_that_fails_half_way_leaves_the_store_as_it_was(tmp_path, registry, complaint):
+def test_a_write_that_fails_half_way_leaves_the_store_as_it_was(tmp_path, complaint, find):
     store = Store(tmp_path / "results.db")
     refuse = "CREATE TRIGGER full BEFORE INSERT ON result WHEN NEW.device = 'cuda' BEGIN SELECT RAISE(ABORT, 'no'); END"
     with sqlite3.connect(store.path) as db:
         db.execute(refuse)
     files = [FOREIGN, NVBENCH]
-    line = complaint(lambda: import_files(tmp_path / "results.db", files, finder(registry), new_run_id))
+    line = complaint(lambda: import_files(tmp_path / "results.db", files, find, new_run_id))
     assert line == f"{tmp_path / 'results.db'}: cannot be written: no; nothing was imported"
     assert store.run_ids() == []
     store.close()

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,20 +16,9 @@ from bench.plan.suites import find_suite
 from bench.record.store import Store
 from bench.run import session as sessions
 from bench.run.resume import plan_of
+from small_runs import KERNELS, PROBLEMS, SUITE, WORDS, all_are_there_and_ok, query, visible
 
-FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
-KERNELS = ("copy/numpy.copyto", "copy/bad.honest")
-PROBLEMS = 20
-SUITE = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = {{linear = [1, {}, 1]}}\n"
-QUICK = ("--max-time", "0.01", "--no-ceilings", "--threads", "1", "--plugin", FAULTS)
-WORDS = ("run", "s.toml", *QUICK, "--kernels", KERNELS[0], "--kernels", KERNELS[1], "--db", "r.db")
 Start = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "s.toml").write_text(SUITE.format(PROBLEMS))
-    return tmp_path
 
 
 @pytest.fixture
@@ -49,24 +37,6 @@ def start(folder: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def query(path: Path, sql: str) -> list[sqlite3.Row]:
-    """What another process reads."""
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as db:
-        db.row_factory = sqlite3.Row
-        return db.execute(sql).fetchall()
-
-
-def visible(path: Path) -> dict[str, sqlite3.Row]:
-    """The rows of a store with one run, whole, by case; none where there is no store yet."""
-    try:
-        rows = query(path, "SELECT * FROM result")
-    except sqlite3.OperationalError:
-        return {}
-    found = {row["case"]: row for row in rows}
-    assert len(found) == len(rows)
-    return found
-
-
 def wait_for_rows(path: Path, count: int, run: subprocess.Popen[str]) -> dict[str, sqlite3.Row]:
     """What is visible once so many rows are, or once the run is over."""
     stop = time.monotonic() + 60
@@ -78,11 +48,6 @@ def wait_for_rows(path: Path, count: int, run: subprocess.Popen[str]) -> dict[st
 
 def run_ids(path: Path) -> list[str]:
     return [row["run_id"] for row in query(path, "SELECT run_id FROM run")]
-
-
-def all_are_there_and_ok(path: Path) -> bool:
-    found = visible(path)
-    return len(found) == PROBLEMS * len(KERNELS) and {row["status"] for row in found.values()} == {"ok"}
 
 
 def test_a_run_that_is_killed_again_and_again_has_each_case_once_and_no_row_changed(folder: Path, start: Start) -> None:
@@ -220,55 +185,3 @@ def test_a_run_that_is_not_there_is_named(finished, kernelmark_in, words) -> Non
 def test_nothing_can_be_taken_up_where_there_is_no_store(refused, tmp_path: Path) -> None:
     assert "there is no store" in refused("run", "--resume", "2026", "--db", "none.db")
     assert not (tmp_path / "none.db").exists()
-
-
-LIMITED = """
-import os, resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
-
-def test_a_file_that_may_not_grow_ends_the_run_in_one_line_and_keeps_the_rows(folder: Path, python_in) -> None:
-    script = str(Path(sys.executable).with_name("kernelmark"))
-    stopped(folder, python_in(folder, "-c", LIMITED, script, *WORDS))
-
-
-@pytest.fixture
-def small_disk(folder: Path) -> Iterator[Callable[[str], object]]:
-    """`folder/disk` is a disk of its own, of 400 kB; call it with another size."""
-    (folder / "disk").mkdir()
-
-    def mount(options: str) -> subprocess.CompletedProcess[bytes]:
-        words = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder / "disk")]
-        return subprocess.run(words, capture_output=True, check=False)
-
-    try:
-        done = mount("size=400k")
-    except FileNotFoundError as error:
-        pytest.skip(f"no disk can be made here: {error}")
-    if done.returncode:
-        pytest.skip(f"no disk can be made here: {done.stderr.decode().strip()}")
-    yield lambda size: mount(f"remount,size={size}")
-    subprocess.run(["umount", "-l", str(folder / "disk")], check=True)
-
-
-def test_a_full_disk_ends_the_run_in_one_line_and_keeps_the_rows(folder: Path, small_disk, kernelmark_in) -> None:
-    words = [word if word != "r.db" else "disk/r.db" for word in WORDS]
-    run_id, kept = stopped(folder, kernelmark_in(folder, *words), "disk/r.db")
-    small_disk("8m")
-    done = kernelmark_in(folder, "run", "--resume", run_id, "--db", "disk/r.db")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert all_are_there_and_ok(folder / "disk/r.db")
-    assert kept.items() <= visible(folder / "disk/r.db").items()
-
-
-def stopped(folder: Path, done, db: str = "r.db"):
-    """Id and rows of a run that could not be written to its end."""
-    assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.splitlines()
-    assert f"{db}: cannot be written: " in line
-    assert "rows recorded so far are safe" in line
-    kept = visible(folder / db)
-    assert 0 < len(kept) < PROBLEMS * len(KERNELS)
-    return done.stdout.split()[1], kept

@@ -1,0 +1,76 @@
+"""What the tests of the store and of imports share."""
+
+import io
+import json
+
+import pytest
+
+from bench.plan.errors import UsageError
+from bench.record.foreign.importing import import_files
+from bench.record.store import Store
+from bench.report.export import write_csv
+from bench.run.session import new_run_id
+from stored import RUN
+
+
+@pytest.fixture
+def begun(store):
+    store.begin(RUN)
+    return store
+
+
+@pytest.fixture
+def imported(tmp_path, find):
+    """The rows of the runs that a file gives, each as (run, {case: (result, dims)})."""
+
+    def of(*paths):
+        with_ids = import_files(tmp_path / "results.db", paths, find, new_run_id)
+        store = Store(tmp_path / "results.db")
+        found = [(store.run(one.run_id), {r.case: (r, d) for r, d in store.results(one.run_id)}) for one in with_ids]
+        store.close()
+        return found
+
+    return of
+
+
+@pytest.fixture
+def find(registry):
+    """The problem that a text is the id of, or None."""
+
+    def of(text):
+        try:
+            return registry.problem(text)
+        except UsageError:
+            return None
+
+    return of
+
+
+@pytest.fixture
+def edited(tmp_path):
+    """A copy of a JSON file with one value replaced: `benchmarks.0.stats.median`."""
+
+    def of(path, place, value):
+        root = json.loads(path.read_text())
+        *parents, last = (int(key) if key.isdigit() else key for key in place.split("."))
+        node = root
+        for key in parents:
+            node = node[key]
+        node[last] = value
+        (tmp_path / "edited.json").write_text(json.dumps(root))
+        return tmp_path / "edited.json"
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def csv_of():
+    """The CSV of a run."""
+
+    def of(db, run_id):
+        store, out = Store(db, create=False), io.StringIO()
+        write_csv(store, run_id, out)
+        store.close()
+        return out.getvalue()
+
+    return of

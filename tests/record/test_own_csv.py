@@ -1,0 +1,128 @@
+"""Our own CSV as a run of its own: what is read gives the same rows again, and what cannot be ours is refused."""
+
+import pytest
+
+from bench.record.foreign.importing import import_files
+from bench.record.result import COLUMNS
+from bench.run.session import new_run_id
+
+WRONG = """
+from kernelmark import Launch, kernel
+
+@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",), numerics="fp32")
+def wrong(problem, x) -> Launch:
+    '''Wrong.'''
+    return lambda: x.c.fill(7)
+
+@kernel("gemm", provider="mine", device="cpu", dtypes=("f32",), numerics="fp32",
+        supports=lambda p: 'needs "m % 4", not 33,\\r\\nand patience')
+def picky(problem, x) -> Launch:
+    '''Picky.'''
+    return lambda: None
+"""
+PROBLEMS = (
+    "gemm/m33n31k17/f32/NT/beta1",
+    "transpose/m33n31/f32/in",
+    "conv/n2c3h9w9k5r3s3pad1/f32/nchw/fprop",
+    "fft/b4h8w8/f32/r2c",
+)
+KERNELS = ("gemm/numpy.matmul", "gemm/mine.*", "transpose/openblas.imatcopy", "conv/cpu.im2col", "fft/scipy.pocketfft")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, kernelmark_in):
+    """The CSV of a real run with failures, problems in place and convolutions."""
+    folder = tmp_path_factory.mktemp("measured")
+    (folder / "mine.py").write_text(WRONG)
+    globs = [word for glob in KERNELS for word in ("--kernels", glob)]
+    options = ("--plugin", "mine.py", "--threads", "1,2", "--max-time", "0.02", "--no-ceilings", "--device", "cpu")
+    done = kernelmark_in(folder, "run", *PROBLEMS, *globs, *options, "--csv", "run.csv")
+    assert (done.returncode, done.stderr) == (1, "")
+    return folder / "run.csv"
+
+
+def test_csv_gives_the_same_bytes_again_but_for_the_id_of_the_run(measured, imported, tmp_path, csv_of):
+    ((run, rows),) = imported(measured)
+    before = measured.read_bytes().decode()
+    old = before.splitlines()[1].split(",")[1]
+    assert {r.status for r, _ in rows.values()} == {"ok", "wrong", "unsupported"}
+    assert csv_of(tmp_path / "results.db", run.run_id) == before.replace(old, run.run_id)
+    assert run.run_id != old
+
+
+def test_csv_gives_dimensions_with_their_types(measured, imported):
+    ((_, rows),) = imported(measured)
+    dims = {r.op: d for r, d in rows.values()}
+    assert (dims["gemm"]["m"], dims["gemm"]["beta"]) == (33, 1.0)
+    assert isinstance(dims["gemm"]["m"], int)
+    assert dims["transpose"] == {"m": 33, "n": 31, "place": "in"}
+    assert "place" not in dims["conv"]
+
+
+def test_csv_keeps_the_machine_that_its_rows_tell(measured, imported):
+    ((run, rows),) = imported(measured)
+    assert run.machine == {"cpu": next(iter(rows.values()))[0].device_name}
+    assert run.suites == ("imported:run.csv",)
+    assert run.command == f"kernelmark import {measured}"
+
+
+def test_csv_of_an_older_kernelmark_lacks_the_newer_columns(measured, imported, tmp_path):
+    cut = COLUMNS.index("bound_by")
+    lines = [
+        line.split(",") for line in measured.read_text().splitlines() if '"' not in line and "patience" not in line
+    ]
+    old = tmp_path / "old.csv"
+    old.write_text("".join(",".join(fields[:cut]) + "\n" for fields in lines))
+    ((_, rows),) = imported(old)
+    assert len(rows) == len(lines) - 1
+    assert {r.bound_by for r, _ in rows.values()} == {""}
+
+
+OWN = {"schema": "1", "kernel": "gemm/a.b", "problem": "gemm/m1n1k1/f32/NN", "status": "ok", "threads": "1"}
+
+
+OWN |= dict.fromkeys(("run_id", "suite", "op", "provider", "device", "device_name", "mode", "dtype", "numerics"), "x")
+
+
+OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "found"),
+    [
+        ("time_s_median", "nan", "line 2: time_s_median is 'nan', expected a finite number or nothing"),
+        ("time_s_median", "1e999", "time_s_median is '1e999', expected a finite number"),
+        ("time_s_median", "-1.0", "time_s_median is -1.0, expected seconds above 0"),
+        ("threads", "two", "threads is 'two', expected a whole number"),
+        ("threads", "", "threads is empty; every row of kernelmark has it"),
+        ("threads", "0", "threads is 0, expected a count from 1"),
+        ("status", "fine", "status is 'fine', expected one of ok, unsupported, wrong"),
+        ("schema", "2", "schema is 2, expected 1"),
+        ("provider", None, "has no column provider"),
+        ("threads", "99999999999999999999", "threads is '99999999999999999999', expected a whole number"),
+        ("a,b", "1", "column 'a,b' is no name of its own"),
+    ],
+)
+def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, complaint, column, value, found, find):
+    fields = {**OWN, column: value}
+    names = [f'"{name}"' if "," in name else name for name in fields if fields[name] is not None]
+    (tmp_path / "own.csv").write_text(",".join(names) + "\n" + ",".join(v for v in fields.values() if v is not None))
+    db = tmp_path / "results.db"
+    assert found in complaint(lambda: import_files(db, [tmp_path / "own.csv"], find, new_run_id))
+    assert not db.exists()
+
+
+@pytest.mark.parametrize(
+    ("tail", "found"),
+    [("a,b\n", "line 3: 2 values, expected"), ('"open', "cannot be read as CSV: unexpected end of data")],
+)
+def test_a_csv_that_was_cut_short_is_refused(tmp_path, complaint, tail, found, find):
+    text = ",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n" + tail
+    (tmp_path / "own.csv").write_text(text)
+    assert found in complaint(lambda: import_files(tmp_path / "r.db", [tmp_path / "own.csv"], find, new_run_id))
+
+
+def test_a_blank_line_at_the_end_of_a_csv_is_no_row(tmp_path, imported):
+    (tmp_path / "own.csv").write_text(",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n\n")
+    ((_, rows),) = imported(tmp_path / "own.csv")
+    assert len(rows) == 1

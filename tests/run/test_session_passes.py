@@ -1,0 +1,75 @@
+"""A run of several processes: each is a pass over the suites, and rows come with the last."""
+
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.plan.case import Plan, jobs
+from bench.plan.discovery import discover
+from bench.plan.modes import Mode
+from bench.plan.suites import find_suite
+from bench.run import session as sessions
+from bench.run.pool import Workers
+from bench.run.session import Session, run_passes
+from copying import SMALL
+
+FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
+
+
+@pytest.fixture
+def passes(registry, store):
+    """A run of three passes over two problems, in real processes: its rows, what it said, and its session."""
+
+    def of(*names, interrupted=lambda: False, session=None):
+        kernels = tuple(f"copy/{name}" for name in names)
+        plan = Plan(("cpu",), kernels, Mode.HOT, plugins=(FAULTS,), max_time_s=0.02, ceilings=False, processes=3)
+        plan = msgspec.structs.replace(plan, spread_s=0.0, suites=(SMALL, "copy/m4n5/f32"))
+        known = discover(plan.plugins)
+        suites = [find_suite(name, known) for name in plan.suites]
+        said = []
+        with Workers() as workers:
+            session = Session(store, suites, plan, workers.run, session and session.run_id)
+            run_passes(
+                session, lambda: jobs(suites, known, plan), known, plan, lambda r: None, said.append, interrupted
+            )
+        return [row for row, _ in store.results(session.run_id)], said, session
+
+    return of
+
+
+def test_each_process_is_a_pass_over_the_suites_and_rows_come_with_the_last(passes, store):
+    rows, said, session = passes("numpy.copyto", "bad.honest")
+    assert said == [f"process {n} of 3: {problem}" for n in (1, 2) for problem in (SMALL, "copy/m4n5/f32")]
+    assert [(r.status, r.processes, r.interval) for r in rows] == [("ok", 3, "between-processes")] * 4
+    assert all(len(store.parts(r.run_id, r.case)) == 3 and r.spread_s > 0 for r in rows)
+    assert rows[1].speedup_ci95_low < rows[1].speedup < rows[1].speedup_ci95_high
+    assert store.pending(session.run_id, 0) == store.pending(session.run_id, 1) == []
+
+
+def test_a_kernel_that_crashes_in_one_process_is_not_asked_in_the_next(passes, tmp_path, monkeypatch):
+    rows, *_ = passes("numpy.copyto", "bad.segv")
+    assert [(r.status, r.processes) for r in rows] == [("ok", 3), ("crashed", 1)] * 2
+    assert all("SIGSEGV" in r.reason for r in rows[1::2])
+
+
+def test_a_run_that_is_left_between_passes_goes_on_with_what_its_processes_have_found(passes, store):
+    looks = count()
+    rows, said, session = passes("numpy.copyto", interrupted=lambda: next(looks) == 3)
+    assert (rows, len(said)) == ([], 3)
+    assert [len(store.pending(session.run_id, number)) for number in (0, 1)] == [2, 1]
+    rows, said, _ = passes("numpy.copyto", session=session)
+    assert [(r.status, r.processes) for r in rows] == [("ok", 3)] * 2
+    assert [len(store.parts(r.run_id, r.case)) for r in rows] == [3, 3]
+
+
+def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
+    clock = iter([10.0, 10.5, 11.5, 12.2, 12.2])
+    slept, said = [], []
+    monkeypatch.setattr(sessions, "now", clock.__next__)
+    monkeypatch.setattr(sessions.time, "sleep", slept.append)
+    plan = Plan(("cpu",), processes=2, spread_s=2.2)
+    run_passes(None, list, None, plan, lambda row: None, said.append, lambda: False)
+    assert slept == [1.0, pytest.approx(0.7)]
+    assert said == ["the next process starts in 2 s", "the next process starts in 1 s"]
