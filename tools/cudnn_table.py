@@ -54,11 +54,12 @@ def probe(pattern: str = "conv/cudnn", forms: Iterable[tuple[str, str, str]] = F
             kernels = [k for k in registry.kernels.values() if k.id.startswith(pattern) and k.outside(problem) is None]
             job = Job((text,), tuple(k.id for k in kernels), Mode.VERIFY, (), 0, Budget(), threads=1)
             rows = run_job(job) if kernels else []
-            found += [_answer(row, direction, f"{shape} {dtype} {layout}") for row in rows]
+            found += [answer(row, direction, f"{shape} {dtype} {layout}") for row in rows]
     return found
 
 
-def _answer(row: Measurement, direction: str, name: str) -> Answer:
+def answer(row: Measurement, direction: str, name: str) -> Answer:
+    """What a row says of an algorithm on the probe of this name."""
     if row.status == Status.OK:
         return Answer(row.kernel, direction, name, f"runs, {(row.scratch_bytes or 0) / 2**20:.1f} MiB", "")
     status = re.search(r"returned (?:CUDNN_STATUS_)?(\w+)", row.reason or "")

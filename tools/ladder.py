@@ -64,9 +64,9 @@ def page(registry: Registry) -> str:
     parts = [f"{INTRODUCTION} Compiled by {compiler()}."]
     reports = dict(published())
     for title, kernels in rungs(registry).items():
-        rows = [_rung(registry, kernel) for kernel in kernels]
+        rows = [rung(registry, kernel) for kernel in kernels]
         parts += [f"## {title}", tabulate(rows, HEADERS, tablefmt="github", disable_numparse=True)]
-        parts += _rates({kernel.id for kernel in kernels}, reports)
+        parts += rates({kernel.id for kernel in kernels}, reports)
     if not reports:
         parts.append("Rates follow once `make gpu` has published a report in `reports/`; there is none yet.")
     return "\n\n".join(parts) + "\n"
@@ -82,7 +82,8 @@ def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
     return found | {"Others": list(left.values())}
 
 
-def _rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
+def rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
+    """The cells of a kernel: its label, and the resources of its default tile."""
     rows = inspect_rows(registry, kernel.id, [arch for arch in ARCHS if kernel.runs_on(arch)])
     chosen = [row for row in rows if row.tunables == _tunables(registry, kernel, rows[0])] or rows
     heaviest = max(chosen, key=lambda row: row.registers).entry  # of several launches
@@ -117,7 +118,7 @@ def published() -> Iterator[tuple[str, list[dict[str, str]]]]:
                 yield path.parent.name, list(csv.DictReader(rows))
 
 
-def _rates(names: set[str], reports: dict[str, list[dict[str, str]]]) -> Iterator[str]:
+def rates(names: set[str], reports: dict[str, list[dict[str, str]]]) -> Iterator[str]:
     """One table a report: rates of these kernels on the problems where at least two of them were timed."""
     columns = {"problem": "problem", "mode": "mode"}
     rates = {"GFLOP/s": "gflop_per_s", "GB/s": "gbyte_per_s", "roof %": "roofline_pct", "speedup": "speedup"}

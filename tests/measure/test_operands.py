@@ -1,5 +1,7 @@
 """Operands: fresh, guarded, poisoned, restored, and laid out as the problem says."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -97,8 +99,8 @@ def test_refresh_changes_a_block_of_an_input_in_set_and_draw_alike() -> None:
     ("write", "complaint"),
     [
         (lambda s: s.flat["a"].__setitem__(0, 5), "changed its input a"),
-        (lambda s: s._raw["c"].__setitem__(4095, 0), "wrote before the bounds of c"),
-        (lambda s: s._raw["c"].__setitem__(-4096, 0), "wrote beyond the bounds of c"),
+        (lambda s: ctypes.memset(s.flat["c"].ctypes.data - 1, 0, 1), "wrote before the bounds of c"),
+        (lambda s: ctypes.memset(s.flat["c"].ctypes.data + s.flat["c"].nbytes, 0, 1), "wrote beyond the bounds of c"),
         (lambda s: s.flat["c"].__setitem__(6, 0), "wrote into the padding between the rows of c"),
         (lambda s: s.flat["c"].__setitem__(5, 0), None),
     ],

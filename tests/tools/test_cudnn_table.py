@@ -19,8 +19,8 @@ def test_a_kernel_that_is_right_runs_and_others_say_why_not(tool, registry):
 def test_a_cell_holds_cudnns_own_status(tool):
     answers = [
         tool.Answer("conv/cudnn.fft", "dgrad", "3x3", "runs, 1.0 MiB", ""),
-        tool._answer(tool.Measurement(kernel="conv/cudnn.gemm", status="unsupported", reason=REFUSED), "fprop", "3x3"),
-        tool._answer(tool.Measurement(kernel="conv/cudnn.gemm", status="wrong", reason="is off"), "fprop", "9x9"),
+        tool.answer(tool.Measurement(kernel="conv/cudnn.gemm", status="unsupported", reason=REFUSED), "fprop", "3x3"),
+        tool.answer(tool.Measurement(kernel="conv/cudnn.gemm", status="wrong", reason="is off"), "fprop", "9x9"),
     ]
     head, _, fft, gemm = (line.split("|")[1:-1] for line in tool.table(answers).splitlines()[:4])
     assert [cell.strip() for cell in head] == ["kernel", "pass", "3x3", "9x9"]

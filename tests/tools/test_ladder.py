@@ -27,7 +27,7 @@ def test_each_kernel_stands_on_one_ladder_and_the_named_rungs_exist(tool, regist
 
 
 def test_a_rung_has_the_resources_of_its_default_tile(tool, registry, cuda_compiler):
-    name, label, threads, *_ = tool._rung(registry, registry.kernels["gemm/cuda.tiled"])
+    name, label, threads, *_ = tool.rung(registry, registry.kernels["gemm/cuda.tiled"])
     assert (name, threads) == ("[gemm/cuda.tiled](../cuda/gemm/tiled.cu)", "1024")
     assert label == registry.kernels["gemm/cuda.tiled"].label
 
@@ -38,10 +38,10 @@ def test_rates_are_those_of_published_reports_on_problems_that_several_rungs_sha
     alone = row | {"problem": "gemm/y"}
     failed = row | {"kernel": "gemm/cuda.c", "time_s_median": ""}
     rows = [row, row | {"kernel": "gemm/cuda.b"}, alone, failed]
-    title, table = tool._rates({"gemm/cuda.a", "gemm/cuda.b", "gemm/cuda.c"}, {"h100-2026": rows})
+    title, table = tool.rates({"gemm/cuda.a", "gemm/cuda.b", "gemm/cuda.c"}, {"h100-2026": rows})
     assert title == "Measured, reports/h100-2026:"
     assert "12346" in table
     assert "50.12" in table
     assert "gemm/y" not in table
     assert "cuda.c" not in table
-    assert list(tool._rates({"gemm/cuda.a"}, {})) == []
+    assert list(tool.rates({"gemm/cuda.a"}, {})) == []

@@ -1,0 +1,77 @@
+"""Stands for a GPU: cupy, cuda.core and the driver replaced by a record of what they were asked."""
+
+import ctypes
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from bench.plan.discovery import discover
+from bench.plan.kernel import CudaKernel
+
+REGISTRY = discover()
+KERNELS = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
+TILED = KERNELS["gemm/cuda.tiled"]
+CLUSTERED = KERNELS["gemm/cuda.wgmma_persistent"]
+PADDED = REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
+HALVES = REGISTRY.problem("gemm/m520n264k72/bf16/NN/batch9/lda+8/alpha2")
+
+
+class Gpu:
+    """Stands for cupy, cuda.core and the driver's functions: keeps a record of what was loaded, encoded, launched."""
+
+    def __init__(self, capability: str) -> None:
+        self.loaded: list[bytes] = []
+        self.launched: list[tuple[Any, ...]] = []
+        self.encoded: list[tuple[Any, ...]] = []
+        self.driven: list[tuple[Any, Any, int]] = []
+        self.refuses = False
+        device = SimpleNamespace(id=0, compute_capability=capability, attributes={}, set_current=lambda: None)
+        cupy, core = ModuleType("cupy"), ModuleType("cuda.core")
+        cupy.cuda = SimpleNamespace(Device=lambda: device)  # type: ignore[attr-defined]
+        core.Device = lambda number: device  # type: ignore[attr-defined]
+        core.LaunchConfig = lambda **options: options  # type: ignore[attr-defined]
+        core.Stream = SimpleNamespace(from_handle=lambda pointer: pointer)  # type: ignore[attr-defined]
+        core.ObjectCode = SimpleNamespace(from_cubin=self.load)  # type: ignore[attr-defined]
+        core.launch = lambda *arguments: self.launched.append(arguments)  # type: ignore[attr-defined]
+        self.modules = {"cupy": cupy, "cuda.core": core}
+
+    def load(self, code: bytes) -> Any:
+        self.loaded.append(code)
+        return SimpleNamespace(get_kernel=lambda symbol: SimpleNamespace(symbol=symbol, handle=4711))
+
+    def encode(self, *arguments: Any) -> tuple[Any, Any]:
+        """A descriptor whose bytes all tell how many there were before."""
+        from cuda.bindings import driver
+
+        descriptor = driver.CUtensorMap()
+        ctypes.memset(descriptor.getPtr(), len(self.encoded), 128)
+        self.encoded.append(arguments)
+        status = driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS
+        return status, descriptor
+
+    def drive(self, *arguments: Any) -> tuple[Any]:
+        from cuda.bindings import driver
+
+        self.driven.append(arguments[:3])
+        return (driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS,)
+
+
+def operands(**pointers: int) -> Any:
+    """Operands at these addresses, on stream 99."""
+    arrays = {name: SimpleNamespace(data=SimpleNamespace(ptr=pointer)) for name, pointer in pointers.items()}
+    return SimpleNamespace(stream=SimpleNamespace(ptr=99), **arrays)
+
+
+def device_arrays(problem: Any, base: int = 4096) -> Any:
+    """Operands of the problem as a GPU would hold them, bfloat16 in 16-bit integers, from this address on."""
+    arrays = {}
+    for index, operand in enumerate(problem.operands()):
+        dtype = np.dtype(np.uint16)
+        rows = operand.shape[-2]
+        strides = (rows * operand.ld * 2, operand.ld * 2, 2)[-len(operand.shape) :]
+        pointer = SimpleNamespace(ptr=base + index * 2**20)
+        arrays[operand.name] = SimpleNamespace(
+            data=pointer, shape=operand.shape, ndim=len(operand.shape), strides=strides, dtype=dtype
+        )
+    return SimpleNamespace(stream=SimpleNamespace(ptr=99), **arrays)

@@ -1,0 +1,40 @@
+"""What tests of measuring share: time that stands still until it is told to move, and a GPU that only keeps record."""
+
+import sys
+
+import pytest
+
+from bench.measure import launch, timing
+from bench.measure.compile import compile_cubin
+from fake_gpu import CLUSTERED, HALVES, PADDED, TILED, Gpu
+from timing_rig import FakeTime
+
+
+@pytest.fixture
+def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    fake = FakeTime()
+    monkeypatch.setattr(timing, "time", fake)
+    monkeypatch.setattr(timing, "resolution", lambda: 1e-7)
+    return fake
+
+
+@pytest.fixture
+def hopper(monkeypatch: pytest.MonkeyPatch, cuda_compiler: str) -> Gpu:
+    """A device of compute capability 9.0; what the tests launch is compiled before cuda.core is replaced."""
+    from cuda.bindings import driver
+
+    import cuda
+
+    for kernel, problem in ((TILED, PADDED), (CLUSTERED, HALVES)):
+        tile = kernel.tile_for(problem)
+        assert tile is not None
+        compile_cubin(kernel.source, [kernel.calls(problem, tile)[0][0]], "sm_90a")
+    gpu = Gpu("90")
+    for name, module in gpu.modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(cuda, "core", gpu.modules["cuda.core"], raising=False)
+    monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", gpu.encode)
+    monkeypatch.setattr(driver, "cuLaunchKernelEx", gpu.drive)
+    monkeypatch.setattr(driver, "cuKernelSetAttribute", lambda *_: (driver.CUresult.CUDA_SUCCESS,))
+    launch._cuda_core_kernel.cache_clear()
+    return gpu

@@ -1,0 +1,39 @@
+"""Energy of a call, from a counter that steps."""
+
+import pytest
+
+from bench.measure.energy import energy_per_call_j
+from timing_rig import FakeTime, Rig, Script
+
+
+class Meter:
+    """A counter of 100 W that is brought up to date every 70 ms."""
+
+    def __init__(self, fake: FakeTime) -> None:
+        self._fake = fake
+
+    def __call__(self) -> float:
+        return 100 * 0.07 * (self._fake.now // 0.07)
+
+
+def test_energy_is_that_of_calls_between_two_steps_of_the_counter(fake_time: FakeTime) -> None:
+    rig = Rig(fake_time, "copy/m3n4/f32", 3)
+    series = rig.series(seconds=1e-3)
+    series.warm_up(0.0)
+    rig.log.clear()
+    joules = energy_per_call_j(series, Script(joules=Meter(fake_time)))
+    assert joules == pytest.approx(0.1, rel=0.05)
+    assert len(rig.log) >= 500
+    assert rig.log[:4] == ["k0", "k1", "k2", "k0"]
+
+
+def test_without_a_sensor_or_with_one_that_stands_still_there_is_no_energy(fake_time: FakeTime) -> None:
+    rig = Rig(fake_time, "copy/m3n4/f32", 3)
+    series, evicted = rig.series(), rig.series(cold=True, evict=True)
+    series.warm_up(0.0)
+    evicted.warm_up(0.0)
+    rig.log.clear()
+    assert energy_per_call_j(series, Script()) is None
+    assert energy_per_call_j(evicted, Script(joules=Meter(fake_time))) is None  # back to back it would be warm
+    assert rig.log == []
+    assert energy_per_call_j(series, Script(joules=lambda: 5.0)) is None

@@ -1,0 +1,101 @@
+"""A series on a clock that moves only when a launch or somebody says so, and a monitor that follows a script."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+from bench.measure.cpu import Cpu
+from bench.measure.device import Window
+from bench.measure.draw import Draw
+from bench.measure.operands import OperandSet
+from bench.measure.series import Series
+from bench.measure.timing import CpuClock
+from bench.plan.discovery import discover
+
+
+class FakeTime:
+    """A clock that moves only when somebody says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def called(stage: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+class CountingCpu(Cpu):
+    """A CPU that counts evictions instead of doing them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.evictions = 0
+
+    def evict(self) -> None:
+        self.evictions += 1
+
+
+class Rig:
+    """A problem's sets, with launches that record which set they ran on and let time pass."""
+
+    def __init__(self, fake: FakeTime, text: str, sets: int) -> None:
+        problem = discover().problem(text)
+        self.device = CountingCpu()
+        self.draw = Draw(problem, 0)
+        self.draw.redraw()
+        self.sets = [OperandSet(problem, self.device) for _ in range(sets)]
+        for operands in self.sets:
+            operands.load(self.draw)
+        self.fake = fake
+        self.log: list[str] = []
+
+    def launch(self, which: int, name: str, seconds: float) -> Callable[[], None]:
+        def call() -> None:
+            self.log.append(f"{name}{which}")
+            self.fake.now += seconds
+
+        return call
+
+    def lasting(self, durations: Iterator[float]) -> Callable[[], None]:
+        """A launch that takes these seconds in turn."""
+
+        def call() -> None:
+            self.fake.now += next(durations)
+
+        return call
+
+    def series(
+        self,
+        name: str = "k",
+        seconds: float = 1e-3,
+        cold: bool = False,
+        evict: bool = False,
+        launches: list[Callable[[], None]] | None = None,
+    ) -> Series:
+        """A series of launches of one length, or of these."""
+        launches = launches or [self.launch(i, name, seconds) for i in range(len(self.sets))]
+        return Series(launches, self.sets, self.draw, self.device, CpuClock(), cold, evict, called)
+
+
+class Script:
+    """A monitor that says what the test wants: a cause or none, window by window, or clocks, or joules."""
+
+    def __init__(self, causes: Iterable[str] = (), clocks: Iterable[float] = (), joules: object = None) -> None:
+        self._causes, self._clocks, self._joules = iter(causes), iter(clocks), joules
+        self.looks = 0
+
+    def look(self) -> Window:
+        self.looks += 1
+        cause = next(self._causes, "") if self.looks > 1 else ""  # the first look begins the sampling
+        return Window(0.1, {"load": 0.5 if cause else 0.0}, {cause: 1.0} if cause else {})
+
+    def clock_mhz(self) -> float | None:
+        return next(self._clocks, None)
+
+    def energy_j(self) -> float | None:
+        return self._joules() if callable(self._joules) else None
