@@ -59,7 +59,7 @@ def probe(pattern: str = "conv/cudnn", forms: Iterable[tuple[str, str, str]] = F
 
 
 def answer(row: Measurement, direction: str, name: str) -> Answer:
-    """What a row says of an algorithm on the probe of this name."""
+    """Return what a row shows of an algorithm on the probe of this name."""
     if row.status == Status.OK:
         return Answer(row.kernel, direction, name, f"runs, {(row.scratch_bytes or 0) / 2**20:.1f} MiB", "")
     status = re.search(r"returned (?:CUDNN_STATUS_)?(\w+)", row.reason or "")
