@@ -31,7 +31,7 @@ _KERNEL_FLAGS = (
     *("-fno-tree-sra", "-fno-ipa-sra"),
     *("-fno-extern-tls-init", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused"),
 )
-#: A static shared variable as g++ lays it out. Nobody's bytes behind each catch an index past its end.
+#: A static shared variable as g++ lays it out. Unused bytes after each catch an index past its end.
 SHARED_VARIABLE = re.compile(r"^\t\.size\t(\S+), (\d+)\n\1:\n\t\.zero\t\2$", re.MULTILINE)
 RED_ZONE = 4096
 _LINK_FLAGS = ("-no-pie", "-rdynamic")
@@ -45,12 +45,12 @@ class CompileError(AssertionError):
 
 
 def compiler() -> str:
-    """The C++ compiler: $CXX, or g++."""
+    """Return the C++ compiler: $CXX, or g++."""
     return os.environ.get("CXX", "g++")
 
 
 def missing_tool() -> str | None:
-    """Why nothing can be compiled here and how to mend it, or None."""
+    """Return why nothing can be compiled here and how to fix it, or None."""
     for tool in (compiler(), "objcopy", "addr2line"):
         if shutil.which(tool) is None:
             return f"the emulator needs {tool}, which is not on PATH; install it with: {INSTALL}"
@@ -58,7 +58,7 @@ def missing_tool() -> str | None:
 
 
 def cache_folder() -> Path:
-    """Where programs are kept: `$XDG_CACHE_HOME/kernelmark/emulator`."""
+    """Return the folder of compiled programs: `$XDG_CACHE_HOME/kernelmark/emulator`."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base) / "kernelmark" / "emulator"
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def cache_folder() -> Path:
 
 
 def program(source: Path, entries: Sequence[str], *, defines: Iterable[str] = (), include: Path = CUDA) -> Path:
-    """The worker program for `source` with these name expressions. Raises CompileError.
+    """Return the worker program for `source` with these name expressions. Raises CompileError.
 
     include: the folder in which `#include "common.cuh"` is looked up, also where it lies beside the source.
     """
@@ -127,7 +127,7 @@ def _folder(name: str, fill: Callable[[Path], None]) -> Path:
 
 
 def _unit(source: Path, entries: Sequence[str]) -> str:
-    """The translation unit: the .cu as it stands, then the table of its entries."""
+    """Return the translation unit: the .cu as it stands, then the table of its entries."""
     table = "".join(f"    EMU_ENTRY({entry}),\n" for entry in entries)
     return f"""#include "{source}"
 namespace emu {{

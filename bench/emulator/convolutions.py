@@ -1,9 +1,8 @@
 """The convolutions that emulated kernels are swept through: ids of which storage type, layout and direction change."""
 
-#: These suit most kernels, and hold each thing that can go wrong at least once: one element; a filter larger than the
-#: image; strides larger than the filter; every option at once, different in height and width; prime sizes; one
-#: dimension; rows of whole vectors in a ragged tile; more than one tile of pixels, channels and filters; whole tiles
-#: of an FFT.
+#: These suit most kernels and hold each thing that can go wrong: one element; a filter larger than the image;
+#: strides larger than the filter; every option at once, different in height and width; prime sizes; one dimension;
+#: rows of whole vectors in a ragged tile; more than one tile of pixels, channels and filters; whole tiles of an FFT.
 RAGGED = (
     "n1c1h1w1k1r1s1",
     "n1c2h1w1k3r3s3pad1",

@@ -13,7 +13,7 @@ _NAMED = 5
 
 
 def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
-    """The paragraphs that `show --row` prints of the one case that contains a text. Raises UsageError."""
+    """Yield the paragraphs that `show --row` prints of the one case that contains a text. Raises UsageError."""
     with store.snapshot():
         case = _find(store, run_id, text)
         result, dims = store.result(run_id, case)
