@@ -58,6 +58,7 @@ def test_a_text_becomes_the_value_of_the_field(name: str, text: str, value: obje
         ("max-time", "soon", "a number above 0"),
         ("rel-ci", "nan", "a number, 0 or more"),
         ("spread", "-1", "a number, 0 or more"),
+        ("spread", "inf", "a number, 0 or more"),
         ("processes", "1.5", "an integer above 0"),
     ],
 )
