@@ -6,9 +6,9 @@ from pathlib import Path
 
 FAULTS = str(Path(__file__).with_name("faults.py"))
 KERNELS = ("copy/numpy.copyto", "copy/bad.honest")
-PROBLEMS = 20
+PROBLEMS = 60
 SUITE = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = {{linear = [1, {}, 1]}}\n"
-QUICK = ("--max-time", "0.01", "--no-ceilings", "--threads", "1", "--plugin", FAULTS)
+QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--plugin", FAULTS)
 WORDS = ("run", "s.toml", *QUICK, "--kernels", KERNELS[0], "--kernels", KERNELS[1], "--db", "r.db")
 
 

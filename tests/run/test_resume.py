@@ -130,7 +130,7 @@ def test_a_finished_run_measures_nothing_and_shows_its_tables(finished, kernelma
     ("words", "variables", "found"),
     [
         (("--seed", "3"), {}, "plan.seed was 0 and is 3"),
-        (("--mode", "hot"), {}, "plan.mode was cold and is hot"),
+        (("--mode", "cold"), {}, "plan.mode was hot and is cold"),
         (("--processes", "2"), {}, "plan.processes was 1 and is 2"),
         ((), {"OPENBLAS_NUM_THREADS": "1"}, "environment.variables.OPENBLAS_NUM_THREADS was None and is 1"),
         (("copy/m7n7/f32",), {}, "suites was ['s'] and is ['s', 'copy/m7n7/f32']"),
