@@ -161,8 +161,9 @@ if row.status == "ok":
     blocks = [[]]
     for line in map(str.strip, fresh.inspect_asm(types).splitlines()):
         blocks.append([]) if line.endswith(":") or line.startswith(("j", "b.")) else blocks[-1].append(line)
-    loop = max(blocks, key=lambda lines: sum(line.startswith(("vfmadd", "fmla")) for line in lines))
-    print(sum(line.startswith(("vfmadd231ps", "fmla")) for line in loop) // loops.ACCUMULATORS, loops.ACCUMULATORS)
+    added = lambda lines: sum(line.startswith(("vfmadd231ps", "fmla")) for line in lines)
+    loop = max(blocks, key=added)  # coarsening has as many multiply-adds of another form
+    print(added(loop) // loops.ACCUMULATORS, loops.ACCUMULATORS)
     print(*(line for line in loop if "(" in line or "[" in line))
 """
 
