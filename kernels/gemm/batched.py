@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
-from kernels._cuda import ceil_div
+from kernels._cuda import ceil_div, tiles
 from kernels.gemm.handwritten import arguments
-from kernels.gemm.ladder import tiles
 from kernels.gemm.problem import GemmProblem
 
 LARGEST = 128
@@ -46,16 +45,15 @@ def together(p: GemmProblem, t: Tile, wide: int, threads: int) -> int:
     return max(1, min(THREADS // threads, SHARED // panels_bytes(p, wide), p.batch, blocks(p, wide) // int(t.SMS)))
 
 
-def _valid(p: GemmProblem, t: Tile) -> str | None:
+def _unfit(p: GemmProblem, t: Tile) -> str | None:
     needed = panels_bytes(p, side(p, t))
-    if needed > SHARED_LIMIT:
-        return f"panels take {needed} bytes of shared memory, expected at most {SHARED_LIMIT}"
-    reason: str | None = _listed["valid"](p, t)
-    return reason
+    if needed <= SHARED_LIMIT:
+        return None
+    return f"panels take {needed} bytes of shared memory, expected at most {SHARED_LIMIT}"
 
 
 # SIDE 0 leaves the side to the problem; with one multiprocessor to fill, that is wide, and products share blocks early.
-_listed = tiles(*({"SMS": sms, "SIDE": wide} for sms, wide in ((132, 0), (1, 0), (132, 64), (132, 32), (132, 16))))
+_TILES = [{"SMS": sms, "SIDE": wide} for sms, wide in ((132, 0), (1, 0), (132, 64), (132, 32), (132, 16))]
 
 
 @cuda_kernel(
@@ -66,8 +64,7 @@ _listed = tiles(*({"SMS": sms, "SIDE": wide} for sms, wide in ((132, 0), (1, 0),
     dtypes=("f32", "f64"),
     layouts=("NN", "NT", "TN", "TT"),
     supports=small,
-    tunables=_listed["tunables"],
-    valid=_valid,
+    **tiles(*_TILES, unfit=_unfit),
 )
 def batched(p: GemmProblem, t: Tile) -> list[KernelCall]:
     """Small products, all of k in shared memory at once, several products a block."""

@@ -82,7 +82,7 @@ def gemm(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 def fits_ints(problem: GemmProblem) -> str | None:
     """Why a call with 32-bit sizes cannot take `problem`, or None."""
-    largest = max(problem.m, problem.n, problem.k, problem.batch, *(operand.ld for operand in problem.operands()))
+    largest = problem.largest
     return None if largest <= INT_LIMIT else f"{largest} does not fit cuBLAS's int, expected at most {INT_LIMIT}"
 
 

@@ -23,12 +23,14 @@ def within_grid(along_y: str, width: int) -> Callable[[GemmProblem], str | None]
             )
         if p.batch > GRID_LIMIT:
             return f"batch is {p.batch}, expected at most {GRID_LIMIT}: a grid has {GRID_LIMIT} blocks along z"
-        widest = max(operand.ld for operand in p.operands())
-        if max(p.m, p.n, p.k, widest) > INT_LIMIT:
-            return f"sizes and leading dimensions are C ints, expected at most {INT_LIMIT}"
-        return None
+        return within_ints(p)
 
     return supports
+
+
+def within_ints(p: GemmProblem) -> str | None:
+    """Why a kernel whose sizes are C ints cannot take `p`, or None."""
+    return None if p.largest <= INT_LIMIT else f"a size is {p.largest}, expected at most {INT_LIMIT}: sizes are C ints"
 
 
 def arguments(p: GemmProblem) -> tuple[Any, ...]:

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, KernelCall, TensorMap, Tile, cuda_kernel, split_dtype
-from kernels._cuda import INT_LIMIT, ceil_div
-from kernels.gemm.handwritten import within_grid
-from kernels.gemm.ladder import tiles
+from kernels._cuda import INT_LIMIT, ceil_div, rows_of_16_bytes, tiles
+from kernels.gemm.handwritten import within_grid, within_ints
 from kernels.gemm.problem import GemmProblem
 
 HOPPER: dict[str, Any] = {"archs": ("sm_90a",), "min_arch": 90}
@@ -32,15 +31,6 @@ WARPGROUP = 128
 WIDE = {"BN": 256, "STAGES": 4, "CLUSTER": 2, "SMS": 132}
 NARROW = {"BN": 128, "STAGES": 6, "CLUSTER": 2, "SMS": 132}
 SMALL = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": 132}
-
-
-def rows_of_16_bytes(p: GemmProblem) -> str | None:
-    """Why a tensor map cannot describe the operands, or None."""
-    for operand in p.operands():
-        pitch = operand.ld * DTYPES[operand.dtype].itemsize
-        if pitch % 16:
-            return f"rows of {operand.name} begin every {pitch} bytes, expected a multiple of 16 for the TMA"
-    return None
 
 
 def maps(p: GemmProblem, columns: int) -> tuple[TensorMap, TensorMap]:
@@ -97,29 +87,24 @@ def cluster_tiles(p: GemmProblem, t: Tile) -> int:
 
 def supports_persistent(p: GemmProblem) -> str | None:
     """Why the persistent kernels cannot take the problem, or None."""
-    if reason := rows_of_16_bytes(p):
+    if reason := rows_of_16_bytes(p) or within_ints(p):
         return reason
-    widest = max(operand.ld for operand in p.operands())
-    if max(p.m, p.n, p.k, p.batch, widest) > INT_LIMIT:
-        return f"sizes and leading dimensions are C ints, expected at most {INT_LIMIT}"
     count = cluster_tiles(p, Tile(**SMALL))
     return f"C has {count} tiles, expected at most {INT_LIMIT}" if count > INT_LIMIT else None
 
 
 def persistent_tiles(*wanted: Mapping[str, int]) -> dict[str, Any]:
     """The options `tunables` and `valid`: a tile leaves to the next what fills half the device and would fill more."""
-    options = tiles(*wanted)
     following = list(itertools.pairwise(wanted))
 
-    def valid(p: GemmProblem, t: Tile) -> str | None:
+    def unfit(p: GemmProblem, t: Tile) -> str | None:
         if after := next((Tile(**after) for tile, after in following if tile == vars(t)), None):
             blocks, more = (cluster_tiles(p, tile) * tile.CLUSTER for tile in (t, after))
             if blocks <= t.SMS // 2 and more > blocks:
                 return f"C has tiles for {blocks} blocks, expected more than {t.SMS // 2}: smaller ones occupy {more}"
-        reason: str | None = options["valid"](p, t)
-        return reason
+        return None
 
-    return options | {"valid": valid}
+    return tiles(*wanted, unfit=unfit)
 
 
 def persistent(p: GemmProblem, t: Tile) -> list[KernelCall]:
@@ -136,27 +121,17 @@ def persistent(p: GemmProblem, t: Tile) -> list[KernelCall]:
     return [KernelCall(grid, 3 * WARPGROUP, arguments, shared_bytes, entry, t.CLUSTER)]
 
 
-@cuda_kernel(
-    "gemm",
-    source="gemm/wgmma_persistent.cu",
-    entry="gemm_wgmma_persistent",
-    supports=supports_persistent,
-    **persistent_tiles(WIDE, NARROW, SMALL),
-    **HALF,
-)
-def wgmma_persistent(p: GemmProblem, t: Tile) -> list[KernelCall]:
-    """Warp-specialised wgmma in a persistent grid of clusters."""
-    return persistent(p, t)
-
-
-@cuda_kernel(
-    "gemm",
-    source="gemm/wgmma_persistent.cu",
-    entry="gemm_wgmma_persistent",
-    supports=supports_persistent,
-    **persistent_tiles(WIDE, NARROW, SMALL),
-    **TF32,
-)
-def wgmma_tf32(p: GemmProblem, t: Tile) -> list[KernelCall]:
-    """Warp-specialised TF32 wgmma in a persistent grid of clusters, operands stored along k."""
-    return persistent(p, t)
+for _name, _domain, _label in (
+    ("wgmma_persistent", HALF, "Warp-specialised wgmma in a persistent grid of clusters."),
+    ("wgmma_tf32", TF32, "Warp-specialised TF32 wgmma in a persistent grid of clusters, operands stored along k."),
+):
+    cuda_kernel(
+        "gemm",
+        source="gemm/wgmma_persistent.cu",
+        entry="gemm_wgmma_persistent",
+        name=_name,
+        label=_label,
+        supports=supports_persistent,
+        **persistent_tiles(WIDE, NARROW, SMALL),
+        **_domain,
+    )(persistent)

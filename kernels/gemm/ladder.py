@@ -1,13 +1,12 @@
 """The FP32 ladder in `cuda/gemm`, from tiles for a block to the pipelines that a device is filled with."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
-from kernels._cuda import INT_LIMIT, ceil_div
-from kernels.gemm.handwritten import F32, arguments, within_grid
+from kernels._cuda import ceil_div, tiles
+from kernels.gemm.handwritten import F32, arguments, within_grid, within_ints
 from kernels.gemm.problem import GemmProblem
 
 PAD = 4  # floats behind each row of a panel, as in panel.cuh
@@ -26,16 +25,6 @@ WARPTILE = "sgemm_warptile<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {W}, Op::{o
 ASYNC = "sgemm_async<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, {W}, Op::{op_a}, Op::{op_b}>"
 SPLITK = ASYNC.replace("async", "splitk")
 STREAMK = ASYNC.replace("async", "streamk")
-
-
-def tiles(*wanted: Mapping[str, int]) -> dict[str, Any]:
-    """The options `tunables` and `valid` for these tiles, the default first, and no others."""
-    names, expected = tuple(wanted[0]), f"expected one of {wanted}"
-
-    def valid(p: GemmProblem, t: Tile) -> str | None:
-        return None if vars(t) in wanted else f"there is no tile {vars(t)}, {expected}"
-
-    return {"tunables": {name: tuple(dict.fromkeys(tile[name] for tile in wanted)) for name in names}, "valid": valid}
 
 
 def packed(entry: str, p: GemmProblem) -> str:
@@ -172,12 +161,6 @@ def splitk(p: GemmProblem, t: Tile) -> list[KernelCall]:
         KernelCall(grid(p, t, count), warps(t), product, stages_bytes(t), packed(SPLITK, p)),
         KernelCall(over_c, (32, SUM_ROWS), summed, entry="sgemm_splitk_sum"),
     ]
-
-
-def within_ints(p: GemmProblem) -> str | None:
-    """Why a kernel whose sizes are C ints, and whose grid does not depend on them, cannot take `p`, or None."""
-    largest = max(p.m, p.n, p.k, p.batch, *(operand.ld for operand in p.operands()))
-    return None if largest <= INT_LIMIT else f"a size is {largest}, expected at most {INT_LIMIT}: sizes are C ints"
 
 
 class Dealt(NamedTuple):

@@ -183,6 +183,11 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return accumulated + storing_error(numerics, result, magnitude)
 
     @property
+    def largest(self) -> int:
+        """The largest of sizes, batch and leading dimensions."""
+        return max(self.m, self.n, self.k, self.batch, *(operand.ld for operand in self.operands()))
+
+    @property
     def flop(self) -> int:
         return 2 * self.batch * self.m * self.n * self.k
 

@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel, split_dtype
-from kernels._cuda import ceil_div
+from kernels._cuda import ceil_div, tiles
 from kernels.gemm.handwritten import F32, arguments, within_grid
-from kernels.gemm.ladder import grid, tiles, warps
+from kernels.gemm.ladder import grid, warps
 from kernels.gemm.problem import GemmProblem
 
 SIXTEEN: dict[str, Any] = {
@@ -30,17 +30,14 @@ MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, O
 
 def by_size(wide: dict[str, int], small: dict[str, int]) -> dict[str, Any]:
     """The options `tunables` and `valid` for two tiles, of which `small` is for products too small for `wide`."""
-    options = tiles(small, wide)
-    known = options["valid"]
 
-    def valid(p: GemmProblem, t: Tile) -> str | None:
+    def unfit(p: GemmProblem, t: Tile) -> str | None:
         blocks = math.prod(grid(p, Tile(**wide)))
         if vars(t) == small and blocks >= ENOUGH:
             return f"{blocks} larger tiles fill a device, expected less than {ENOUGH}"
-        reason: str | None = known(p, t)
-        return reason
+        return None
 
-    return options | {"valid": valid}
+    return tiles(small, wide, unfit=unfit)
 
 
 def copied(p: GemmProblem) -> int:

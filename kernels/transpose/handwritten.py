@@ -41,6 +41,11 @@ def _vectors_square(p: TransposeProblem) -> str | None:
     return _square(p, _vector_tile(p))
 
 
+def _out_of_place(p: TransposeProblem, tile: tuple[int, int], block: tuple[int, int]) -> list[KernelCall]:
+    """Tiles of so many columns and rows of A."""
+    return [KernelCall((ceil_div(p.n, tile[0]), ceil_div(p.m, tile[1])), block, ("a", "b", p.m, p.n))]
+
+
 @cuda_kernel(
     "transpose",
     source="transpose/naive.cu",
@@ -51,7 +56,7 @@ def _vectors_square(p: TransposeProblem) -> str | None:
 )
 def naive(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     """One thread an element, coalesced reads and strided writes."""
-    return [KernelCall((ceil_div(p.n, 32), ceil_div(p.m, 8)), (32, 8), ("a", "b", p.m, p.n))]
+    return _out_of_place(p, (32, 8), (32, 8))
 
 
 @cuda_kernel(
@@ -65,8 +70,7 @@ def naive(p: TransposeProblem, t: Tile) -> list[KernelCall]:
 )
 def unpadded(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     """Through a tile in shared memory whose columns each lie in one bank."""
-    grid = (ceil_div(p.n, t.TILE), ceil_div(p.m, t.TILE))
-    return [KernelCall(grid, (t.TILE, t.ROWS), ("a", "b", p.m, p.n))]
+    return _out_of_place(p, (t.TILE, t.TILE), (t.TILE, t.ROWS))
 
 
 @cuda_kernel(
@@ -80,8 +84,7 @@ def unpadded(p: TransposeProblem, t: Tile) -> list[KernelCall]:
 )
 def tiled(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     """Through a padded tile in shared memory, coalesced on both sides."""
-    grid = (ceil_div(p.n, t.TILE), ceil_div(p.m, t.TILE))
-    return [KernelCall(grid, (t.TILE, t.ROWS), ("a", "b", p.m, p.n))]
+    return _out_of_place(p, (t.TILE, t.TILE), (t.TILE, t.ROWS))
 
 
 @cuda_kernel(
@@ -94,8 +97,7 @@ def tiled(p: TransposeProblem, t: Tile) -> list[KernelCall]:
 )
 def vectorised(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     """128-bit accesses on both sides, through an XOR-swizzled tile."""
-    width = _vector_tile(p)
-    return [KernelCall((ceil_div(p.n, width), ceil_div(p.m, width)), (16, 16), ("a", "b", p.m, p.n))]
+    return _out_of_place(p, (_vector_tile(p), _vector_tile(p)), (16, 16))
 
 
 @cuda_kernel(

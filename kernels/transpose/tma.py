@@ -1,7 +1,7 @@
 """Our own transposition by Hopper's tensor memory accelerator: a pure plan of launches over tensor maps."""
 
 from kernelmark import DTYPES, KernelCall, TensorMap, Tile, cuda_kernel
-from kernels._cuda import ceil_div
+from kernels._cuda import ceil_div, rows_of_16_bytes
 from kernels.transpose.handwritten import BITS
 from kernels.transpose.problem import TransposeProblem
 
@@ -20,14 +20,6 @@ def stages(p: TransposeProblem, t: Tile) -> int:
     return int(t.RING * 1024 // (tile_width(p, t.SQUARES) * t.SQUARES * VECTOR))
 
 
-def _rows_of_16_bytes(p: TransposeProblem) -> str | None:
-    for operand in p.operands():
-        pitch = operand.ld * DTYPES[p.dtype].itemsize
-        if pitch % VECTOR:
-            return f"rows of {operand.name} begin every {pitch} bytes, expected a multiple of {VECTOR}, for the TMA"
-    return None
-
-
 def _two_stages(p: TransposeProblem, t: Tile) -> str | None:
     found = stages(p, t)
     return None if found > 1 else f"a ring of {t.RING} KiB holds {found} tiles, expected at least 2"
@@ -40,7 +32,7 @@ def _two_stages(p: TransposeProblem, t: Tile) -> str | None:
     places=("out",),
     min_arch=90,
     tunables={"SQUARES": (16, 8), "RING": (96, 16), "BLOCKS": (264, 1)},
-    supports=_rows_of_16_bytes,
+    supports=rows_of_16_bytes,
     valid=_two_stages,
     **BITS,
 )

@@ -1,19 +1,19 @@
 """Our own im2col and col2im with the FP32 ladder's product in `cuda/conv`: a pure plan of launches."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div
-from kernels.conv._geometry import elements, fits_ints, geometry
+from kernels._cuda import GRID_LIMIT, ceil_div, tiles
+from kernels.conv._geometry import fits_ints, geometry
+from kernels.conv._sums import added, partials
 from kernels.conv.columns._products import ENTRY, Pass, Product, columns, height, leading, passes, product
 from kernels.conv.problem import ConvProblem
 from kernels.gemm.ladder import NARROW, PACK, SMALL, stages_bytes, warps
 
 WARP, WARPS, PIXELS = 32, 8, 4  # of im2col.cu
-SUM_THREADS = 256
 BLOCKS = 132 * 3  # that fill a device
 #: SLICE: of wgrad's sum, at the least. KIB: of columns in a pass, unless a single image has more. LOW wastes less where
 #: a product has few rows. Blocks of 256 threads would leave a thread 128 registers, which 64 sums and the strides of
@@ -33,9 +33,7 @@ def _supports(p: ConvProblem) -> str | None:
     return fits_ints(p)
 
 
-def _valid(p: ConvProblem, t: Tile) -> str | None:
-    if vars(t) not in TILES:
-        return f"there is no tile {vars(t)}, {EXPECTED}"
+def _unfit(p: ConvProblem, t: Tile) -> str | None:
     m = product(p, passes(p, t)[0]).m
     return f"the product has {m} rows, expected more than half of BM = {t.BM}" if m <= t.BM // 2 and t.BM > 64 else None
 
@@ -46,9 +44,8 @@ def _valid(p: ConvProblem, t: Tile) -> str | None:
     entry=ENTRY,
     min_arch=80,
     dtypes=("f32",),
-    tunables={name: tuple(dict.fromkeys(tile[name] for tile in TILES)) for name in TILES[0]},
     supports=_supports,
-    valid=_valid,
+    **tiles(*TILES, unfit=_unfit),
 )
 def im2col(p: ConvProblem, t: Tile) -> list[KernelCall]:
     """Columns in scratch, multiplied by the pipelined FP32 product."""
@@ -112,21 +109,19 @@ def sums(p: ConvProblem, t: Tile) -> list[Sum]:
 
 
 def _wgrad(p: ConvProblem, t: Tile) -> Iterator[KernelCall]:
-    found, count = sums(p, t), elements(p, "w")
+    found = sums(p, t)
     slices = sum(part.slices for part in found)
-    out: Any = Scratch("partials", 4 * slices * count) if slices > 1 else "w"
+    out = partials(p, slices)
     before = 0
     for part in found:
         if not p.pointwise:
             yield _im2col(p, part.now)
         yield _slices(p, part, out, before, t)
         before += part.slices
-    if slices > 1:
-        args = (out, "w", np.int64(count), slices)
-        yield KernelCall(ceil_div(count, SUM_THREADS), SUM_THREADS, args, entry="conv_sum<float>")
+    yield from added(p, slices, "conv_sum<float>")
 
 
-def _slices(p: ConvProblem, part: Sum, out: Any, before: int, t: Tile) -> KernelCall:
+def _slices(p: ConvProblem, part: Sum, out: str | Scratch, before: int, t: Tile) -> KernelCall:
     d = product(p, part.now)
     blocks, across = d.tiles(t)
     sizes = (d.m, d.n, d.k, d.k * d.products, part.depth, d.loaded_n, d.a.ld, d.b.ld, across, p.groups, before)

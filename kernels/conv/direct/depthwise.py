@@ -4,11 +4,10 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
-from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div
-from kernels.conv._geometry import elements, fits_ints, geometry
+from kernelmark import KernelCall, Tile, cuda_kernel
+from kernels._cuda import GRID_LIMIT, ceil_div, tiles
+from kernels.conv._geometry import fits_ints, geometry
+from kernels.conv._sums import added, partials
 from kernels.conv.problem import ConvProblem
 
 THREADS = 256
@@ -88,9 +87,7 @@ def _staged(p: ConvProblem, rows: int, cols: int) -> tuple[int, int]:
     return (rows - 1 + high) // p.stride_h + 1, (cols - 1 + wide) // p.stride_w + 1
 
 
-def _valid(p: ConvProblem, t: Tile) -> str | None:
-    if vars(t) not in TILES:
-        return f"there is no tile {vars(t)}, expected one of {TILES}"
+def _unfit(p: ConvProblem, t: Tile) -> str | None:
     if p.direction == "wgrad":
         return None
     if output(p)[1] < t.OUT:
@@ -103,9 +100,8 @@ def _valid(p: ConvProblem, t: Tile) -> str | None:
     "conv",
     source="conv/depthwise.cu",
     entry="conv_depthwise_{direction}<{ctype}, {OUT}, Layout::{layout}>",
-    tunables={name: tuple(tile[name] for tile in TILES) for name in TILES[0]},
     supports=_supports,
-    valid=_valid,
+    **tiles(*TILES, unfit=_unfit),
 )
 def depthwise(p: ConvProblem, t: Tile) -> list[KernelCall]:
     """A filter a channel, images staged in shared memory."""
@@ -125,16 +121,10 @@ def _wgrad(p: ConvProblem, least: int) -> list[KernelCall]:
     over_filters, pixels = (ceil_div(p.k, planes), groups), p.n * p.p * p.q
     most = max(1, BLOCKS // math.prod(over_filters))
     slice_ = max(ceil_div(pixels, most), least // planes)
-    slices, count = ceil_div(pixels, slice_), elements(p, "w")
-    entry = f"conv_depthwise_wgrad<{p.ctype}, {{}}, Layout::{p.layout}>"
-    if slices == 1:
-        args = ("x", "w", "y", slice_, *geometry(p))
-        return [KernelCall((*over_filters, 1), THREADS, args, entry=entry.format(p.ctype))]
-    partials = Scratch("partials", 4 * slices * count)
-    summed = (partials, "w", np.int64(count), slices)
+    slices = ceil_div(pixels, slice_)
+    entry = f"conv_depthwise_wgrad<{p.ctype}, {p.ctype if slices == 1 else 'float'}, Layout::{p.layout}>"
+    args = ("x", partials(p, slices), "y", slice_, *geometry(p))
     return [
-        KernelCall(
-            (*over_filters, slices), THREADS, ("x", partials, "y", slice_, *geometry(p)), entry=entry.format("float")
-        ),
-        KernelCall(ceil_div(count, THREADS), THREADS, summed, entry=f"conv_sum<{p.ctype}>"),
+        KernelCall((*over_filters, slices), THREADS, args, entry=entry),
+        *added(p, slices, f"conv_sum<{p.ctype}>"),
     ]

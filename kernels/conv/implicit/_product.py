@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelmark import KernelCall, Scratch, Tile
+from kernelmark import KernelCall, Tile
 from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
 from kernels.conv._geometry import elements, fits_ints, geometry
+from kernels.conv._sums import added, partials
 from kernels.conv.problem import ConvProblem
 from kernels.gemm.ladder import warps
 
-SUM_THREADS = 256
 WIDEST = 256  # rows or columns of a tile
 DEEPEST = 32  # elements of the reduction in a step
 NARROWEST = 32  # rows or columns of a tile
@@ -26,7 +26,6 @@ class Product(NamedTuple):
 
     plain: str
     gathered: str
-    out: str
     plain_size: int
     gathered_size: int
     depth: int
@@ -37,11 +36,11 @@ def product(p: ConvProblem) -> Product:
     """The largest of all phases; the others have as many pixels and taps, or a row or column less."""
     filters, channels = p.k // p.groups, p.c // p.groups
     if p.direction == "wgrad":
-        return Product("y", "x", "w", filters, channels * p.r * p.s, p.n * p.p * p.q, p.groups)
+        return Product("y", "x", filters, channels * p.r * p.s, p.n * p.p * p.q, p.groups)
     if p.direction == "fprop":
-        return Product("w", "x", "y", filters, p.n * p.p * p.q, channels * taps(p), p.groups)
+        return Product("w", "x", filters, p.n * p.p * p.q, channels * taps(p), p.groups)
     pixels = p.n * ceil_div(p.h, p.stride_h) * ceil_div(p.w, p.stride_w)
-    return Product("w", "y", "x", channels, pixels, filters * taps(p), p.groups * p.stride_h * p.stride_w)
+    return Product("w", "y", channels, pixels, filters * taps(p), p.groups * p.stride_h * p.stride_w)
 
 
 def taps(p: ConvProblem) -> int:
@@ -103,13 +102,8 @@ def supports(p: ConvProblem) -> str | None:
 def call(p: ConvProblem, t: Tile, entry: str, shared_bytes: int) -> list[KernelCall]:
     """The product's launch and, where it has several slices, that of their sum."""
     m, (depth, count) = product(p), slices(p, t)
-    number = elements(p, m.out)
-    out = Scratch("partials", 4 * count * number) if count > 1 else m.out
     x, y, z = blocks(p, t)
-    arguments = (m.plain, m.gathered, out, depth, count, np.int64(number), *geometry(p))
+    number = np.int64(elements(p, p.output))
+    arguments = (m.plain, m.gathered, partials(p, count), depth, count, number, *geometry(p))
     launch = KernelCall((x, y, z * count), warps(t), arguments, shared_bytes, entry)
-    if count == 1:
-        return [launch]
-    over_out = ceil_div(number, SUM_THREADS)
-    summed = (out, m.out, np.int64(number), count)
-    return [launch, KernelCall(over_out, SUM_THREADS, summed, entry="conv_implicit_sum<{ctype}>")]
+    return [launch, *added(p, count, "conv_implicit_sum<{ctype}>")]

@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
+from kernels._cuda import tiles
 from kernels.conv.implicit._product import blocks, call, gathered_rows, masked, most_blocks, product, slices, supports
 from kernels.conv.problem import ConvProblem
 from kernels.gemm import tensorcore
-from kernels.gemm.ladder import MIDDLE, SMALL, WIDE, stages_bytes, tiles
+from kernels.gemm.ladder import MIDDLE, SMALL, WIDE, stages_bytes
 
 #: Tiles of the FP32 kernel. Each fills SMS multiprocessors with so many blocks, in slices of the reduction of at least
 #: DEPTH where it has too few tiles. LOW and NARROW are for 64 channels, as rows or as columns.
@@ -52,8 +53,9 @@ def waves(p: ConvProblem, tile: dict[str, int]) -> bool:
     return math.prod(blocks(p, Tile(**tile))) >= WAVES * tile["SMS"]
 
 
-def unfit(p: ConvProblem, tile: dict[str, int]) -> str | None:
+def unfit(p: ConvProblem, t: Tile) -> str | None:
     """Why a tile of the FP32 kernel is not for the problem, or None. BROAD is for all."""
+    tile = vars(t)
     if tile == LEAST and most_blocks(p, Tile(**SQUARE)) >= ENOUGH:
         return f"larger tiles make {ENOUGH} blocks and more"
     if tile in (LOW, NARROW) and (tile == NARROW) != gathered_rows(p):
@@ -65,12 +67,6 @@ def unfit(p: ConvProblem, tile: dict[str, int]) -> str | None:
     if tile == SQUARE and waves(p, BROAD):
         return f"larger tiles make {WAVES} waves and more"
     return None
-
-
-def chosen_by(listed: dict[str, Any], reasons: Any) -> dict[str, Any]:
-    """The options `tunables` and `valid` of listed tiles, of which the first without a reason against it is taken."""
-    known = listed["valid"]
-    return listed | {"valid": lambda p, t: known(p, t) or reasons(p, vars(t))}
 
 
 def line(p: ConvProblem) -> int:
@@ -98,7 +94,7 @@ def packed(p: ConvProblem) -> tuple[int, int]:
     dtypes=("f32",),
     numerics="fp32",
     supports=supports,
-    **chosen_by(tiles(LEAST, NARROW, LOW, SQUARE, BROAD), unfit),
+    **tiles(LEAST, NARROW, LOW, SQUARE, BROAD, unfit=unfit),
 )
 def implicit(p: ConvProblem, t: Tile) -> list[KernelCall]:
     """Implicit GEMM in FP32, panels gathered several steps ahead."""
@@ -120,7 +116,8 @@ def whole_chunks(p: ConvProblem) -> str | None:
 def mma_tiles(small: dict[str, int], square: dict[str, int], *wide: dict[str, int]) -> dict[str, Any]:
     """The options `tunables` and `valid` for these tiles; the widest is not for nchw and input's gradients."""
 
-    def unfit(p: ConvProblem, tile: dict[str, int]) -> str | None:
+    def unfit(p: ConvProblem, t: Tile) -> str | None:
+        tile = vars(t)
         if tile == small and product(p).plain_size > small["BN"] and most_blocks(p, Tile(**square)) >= ENOUGH:
             return f"larger tiles make {ENOUGH} blocks and more"
         crowded = p.layout == "nchw" or p.direction == "dgrad"
@@ -130,7 +127,7 @@ def mma_tiles(small: dict[str, int], square: dict[str, int], *wide: dict[str, in
             return f"larger tiles make {WAVES} waves and more"
         return None
 
-    return chosen_by(tiles(small, square, *wide), unfit)
+    return tiles(small, square, *wide, unfit=unfit)
 
 
 def mma_call(p: ConvProblem, t: Tile, arithmetic: str) -> list[KernelCall]:

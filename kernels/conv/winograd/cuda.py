@@ -1,7 +1,7 @@
 """Winograd's minimal filtering in `cuda/conv`: F(2x2,3x3) in one kernel, F(4x4,3x3) as a batch of matrix products."""
 
 from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div
+from kernels._cuda import GRID_LIMIT, ceil_div, tiles
 from kernels.conv.problem import ConvProblem
 from kernels.conv.winograd._cuda import (
     CHANNELS,
@@ -15,13 +15,13 @@ from kernels.conv.winograd._cuda import (
     transformed,
     view,
 )
-from kernels.gemm.ladder import MIDDLE, SMALL, stages_bytes, tiles, warps
+from kernels.gemm.ladder import MIDDLE, SMALL, stages_bytes, warps
 
 PACK = 4  # floats that the products move at once
 #: For products of at most 64 filters.
 LOW = MIDDLE | {"BM": 64, "WM": 32, "WN": 64}
 #: KIB: of the transformed input and the products, of which so many are there at a time; 32 MiB stay in a large L2.
-_CHUNKED = tiles(MIDDLE | {"KIB": 2**20}, MIDDLE | {"KIB": 2**15}, LOW | {"KIB": 2**20}, SMALL | {"KIB": 64})
+_CHUNKED = (MIDDLE | {"KIB": 2**20}, MIDDLE | {"KIB": 2**15}, LOW | {"KIB": 2**20}, SMALL | {"KIB": 64})
 
 
 def round_up(a: int, unit: int) -> int:
@@ -56,18 +56,12 @@ def winograd(p: ConvProblem, t: Tile) -> list[KernelCall]:
     return [filters(p, 2, ldk), KernelCall(grid, 256, args, 4 * frequencies(2) * max(stages, exchange))]
 
 
-def _valid(p: ConvProblem, t: Tile) -> str | None:
-    reason: str | None = _CHUNKED["valid"](p, t)
-    return reason or (_wide_enough(p, t.BM) if t.BM > 64 else None)
-
-
 @cuda_kernel(
     "conv",
     source="conv/winograd4.cu",
     entry="winograd4_products<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}>",
     numerics="winograd4",
-    tunables=_CHUNKED["tunables"],
-    valid=_valid,
+    **tiles(*_CHUNKED, unfit=lambda p, t: _wide_enough(p, t.BM) if t.BM > 64 else None),
     supports=supports(GRID_LIMIT // frequencies(4)),
     executed=executed(4),
     **DOMAIN,

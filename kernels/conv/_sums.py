@@ -1,0 +1,24 @@
+"""Sums in slices: each slice writes partial results to scratch, and a launch of its own adds them in order."""
+
+import numpy as np
+
+from kernelmark import KernelCall, Scratch
+from kernels._cuda import ceil_div
+from kernels.conv._geometry import elements
+from kernels.conv.problem import ConvProblem
+
+THREADS = 256
+
+
+def partials(p: ConvProblem, slices: int) -> str | Scratch:
+    """Where slices of the output go: the output itself, where there is one slice."""
+    return Scratch("partials", 4 * slices * elements(p, p.output)) if slices > 1 else p.output
+
+
+def added(p: ConvProblem, slices: int, entry: str) -> list[KernelCall]:
+    """The launch that adds the slices, where there are several."""
+    if slices == 1:
+        return []
+    count = elements(p, p.output)
+    arguments = (partials(p, slices), p.output, np.int64(count), slices)
+    return [KernelCall(ceil_div(count, THREADS), THREADS, arguments, entry=entry)]
