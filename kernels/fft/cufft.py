@@ -5,18 +5,9 @@ from typing import Any
 
 from kernelmark import Launch, kernel
 from kernels._cuda import INT_LIMIT
+from kernels.fft._cufft import SIGNS, TYPES, described
 from kernels.fft.problem import FftOperands, FftProblem
 
-# Values of cufft.h.
-_TYPES = {
-    ("f32", "r2c"): 0x2A,
-    ("f32", "c2r"): 0x2C,
-    ("f32", "c2c"): 0x29,
-    ("f64", "r2c"): 0x6A,
-    ("f64", "c2r"): 0x6C,
-    ("f64", "c2c"): 0x69,
-}
-_SIGNS = {"forward": -1, "inverse": 1}
 #: i runs over the half spectra y, `columns` wide, of transforms with h rows of w.
 _HERMITIAN = """
     long long column = i % columns, row = i / columns % h;
@@ -41,19 +32,11 @@ def _plan(problem: FftProblem) -> Any:
 
     shape, nothing = (problem.h, problem.w)[-len(problem.axes_transformed) :], None
     dense = (nothing, 1, 0, nothing, 1, 0)  # strides and distances are ignored without an embedding
-    return cufft.PlanNd(shape, *dense, _TYPES[problem.dtype, problem.kind], problem.b, "C", len(shape), None)
+    return cufft.PlanNd(shape, *dense, TYPES[problem.dtype, problem.kind], problem.b, "C", len(shape), None)
 
 
 def _work_bytes(problem: FftProblem) -> int:
     return int(_plan(problem).work_area.mem.size)
-
-
-@lru_cache
-def _version(problem: FftProblem) -> str:
-    from cupy.cuda import cufft
-
-    version = cufft.getVersion()
-    return f"cufft {version // 1000}.{version // 100 % 10}.{version % 100}"
 
 
 @lru_cache
@@ -70,11 +53,11 @@ def _hermitian_part() -> Any:
     modules=("cupy",),
     supports=_fits_ints,
     library_scratch=_work_bytes,
-    library_version=_version,
+    library_version=described,
 )
 def plan(problem: FftProblem, x: FftOperands) -> Launch:
     """cuFFT; c2r on a copy of its input, made Hermitian where cuFFT takes it to be, since cuFFT may overwrite it."""
-    planned, sign = _plan(problem), _SIGNS[problem.direction]
+    planned, sign = _plan(problem), SIGNS[problem.direction]
     source, target = x.x, x.y
     if problem.kind != "c2r":
         return lambda: planned.fft(source, target, sign)

@@ -13,14 +13,13 @@ from kernels._cuda import INT_LIMIT
 from kernels.conv.fft._tiling import Cut, Cuts, Sides, cheapest, cuts, executed, whole
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.vendor._cufft_movers import THREADS, blocks, cut_source, paste_source
+from kernels.fft import _cufft
 from kernels.gemm import _cublas
 
 _SIDES = (16, 24, 32, 48, 64, 96, 128)
 #: Rates of the model that chooses a side: only their ratio counts.
 _BYTES_PER_S, _FLOP_PER_S = 2.5e12, 40e12
 _MULTIPLY_ADD = 6  # operations, of a complex one by three real products
-# Values of cufft.h.
-_R2C, _C2R, _FORWARD, _INVERSE = 0x2A, 0x2C, -1, 1
 
 
 class _Product(NamedTuple):
@@ -56,19 +55,19 @@ def _seconds(c: Cuts) -> float:
 def _plans(problem: ConvProblem, sides: Sides) -> dict[str, Any]:
     """Of each tensor, good for all operands of the problem, on the stream that is current."""
     product, c = _PRODUCTS[problem.direction], cuts(problem, sides)._asdict()
-    kinds = {product.a: _R2C, product.b: _R2C, product.c: _C2R}
+    kinds = {product.a: "r2c", product.b: "r2c", product.c: "c2r"}
     return {name: _plan(c[name], kind) for name, kind in kinds.items()}
 
 
-def _plan(cut: Cut, kind: int) -> Any:
+def _plan(cut: Cut, kind: str) -> Any:
     """Tiles one behind the other, their spectra interleaved: equal frequencies of all tiles are neighbours."""
     from cupy.cuda import cufft
 
     height, width = cut.height.side, cut.width.side
     tiles = ((height, width), 1, cut.points)
     spectra = ((height, width // 2 + 1), cut.planes, 1)
-    layout = (*tiles, *spectra) if kind == _R2C else (*spectra, *tiles)
-    return cufft.PlanNd((height, width), *layout, kind, cut.planes, "C", 1, None)
+    layout = (*tiles, *spectra) if kind == "r2c" else (*spectra, *tiles)
+    return cufft.PlanNd((height, width), *layout, _cufft.TYPES["f32", kind], cut.planes, "C", 1, None)
 
 
 def _work_bytes(problem: ConvProblem, sides: Sides) -> int:
@@ -98,9 +97,9 @@ def _convolve(problem: ConvProblem, x: ConvOperands, sides: Sides) -> Launch:
     def launch() -> None:
         for name, cut in inputs:
             cut(arrays[name], tiles)
-            plans[name].fft(tiles, spectra[name], _FORWARD)
+            plans[name].fft(tiles, spectra[name], _cufft.SIGNS["forward"])
         multiply()
-        plans[output].fft(spectra[output], tiles, _INVERSE)
+        plans[output].fft(spectra[output], tiles, _cufft.SIGNS["inverse"])
         paste(tiles, arrays[output])
 
     return launch
@@ -135,12 +134,8 @@ def _fits_ints(problem: ConvProblem, sides: Sides) -> str | None:
     return None
 
 
-@lru_cache
 def _version(problem: ConvProblem) -> str:
-    from cupy.cuda import cufft
-
-    version = cufft.getVersion()
-    return f"cufft {version // 1000}.{version // 100 % 10}.{version % 100}; {_cublas.described(problem)}"
+    return f"{_cufft.described(problem)}; {_cublas.described(problem)}"
 
 
 _CUFFT: dict[str, Any] = {
