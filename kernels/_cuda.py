@@ -15,14 +15,15 @@ def ceil_div(a: int, b: int) -> int:
 
 
 def tiles(*wanted: Mapping[str, int], unfit: Callable[[Any, Tile], str | None] | None = None) -> dict[str, Any]:
-    """The options `tunables` and `valid` for these tiles, the default first, and no others.
+    """Return the options `tunables` and `valid` for these tiles, the default first, and no others.
 
-    unfit: why one of them is not for a problem, or None.
+    unfit: returns why one of them does not suit a problem, or None.
     """
+    expected = f"expected one of {wanted}"  # written once: a search over tiles is refused thousands of times
 
     def valid(p: Any, t: Tile) -> str | None:
         if vars(t) not in wanted:
-            return f"there is no tile {vars(t)}, expected one of {wanted}"
+            return f"there is no tile {vars(t)}, {expected}"
         return unfit(p, t) if unfit else None
 
     tunables = {name: tuple(dict.fromkeys(tile[name] for tile in wanted)) for name in wanted[0]}

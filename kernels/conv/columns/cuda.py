@@ -21,7 +21,6 @@ BLOCKS = 132 * 3  # that fill a device
 LOW = NARROW | {"BM": 64, "BN": 128, "WM": 32, "WN": 64}
 LARGE = {"SLICE": 256, "KIB": 2**19}
 TILES = (NARROW | LARGE, LOW | LARGE, SMALL | {"SLICE": 8, "KIB": 1})
-EXPECTED = f"expected one of {TILES}"
 
 
 def _supports(p: ConvProblem) -> str | None:
