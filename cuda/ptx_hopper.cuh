@@ -114,93 +114,63 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(pending) : "memory");
 }
 
-// D = A B + D, or A B where `accumulate` is 0. A is 64 x K, B is K x N, both in shared memory behind descriptors (PTX
-// ISA, "Shared memory matrix layout"), K 32 bytes deep. D is 64 x N: of each 8 columns a thread has 4 elements, in the
-// order of "wgmma D fragment": d[4 j + e] lies in row 16 warp + lane / 4 + 8 (e / 2), column 8 j + 2 (lane % 4) + e % 2.
-// mn_major_a, mn_major_b: 1 where the operand is stored along m or n instead of along k (16-bit types alone).
-#define WGMMA_8(d, i) \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define WGMMA_32(d, i) WGMMA_8(d, i), WGMMA_8(d, i + 8), WGMMA_8(d, i + 16), WGMMA_8(d, i + 24)
-#define WGMMA_64(d, i) WGMMA_32(d, i), WGMMA_32(d, i + 32)
-#define WGMMA_128(d, i) WGMMA_64(d, i), WGMMA_64(d, i + 64)
+// D = A B + D, or A B where `accumulate` is 0. A is 64 x K, B is K x N, both in shared memory behind descriptors
+// (gemm/wgmma_descriptor.cuh), K 32 bytes deep. D is 64 x N: of each 8 columns a thread has 4 elements, in the order of
+// "wgmma D fragment" in the PTX ISA: d[4 j + e] lies in row 16 warp + lane / 4 + 8 (e / 2), column 8 j + 2 (lane % 4) +
+// e % 2. mn_major_a, mn_major_b: 1 where the operand is stored along m or n instead of along k (16-bit types alone).
+#define WGMMA_8(i)                                                                                               \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),    \
+      "+f"(d[i + 7])
+#define WGMMA_SUMS_32(i) WGMMA_8(i), WGMMA_8(i + 8), WGMMA_8(i + 16), WGMMA_8(i + 24)
+#define WGMMA_SUMS_64(i) WGMMA_SUMS_32(i), WGMMA_SUMS_32(i + 32)
+#define WGMMA_SUMS_128(i) WGMMA_SUMS_64(i), WGMMA_SUMS_64(i + 64)
 #define WGMMA_NAMES_32 \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15" \
+  ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define WGMMA_NAMES_64 \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
-  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+  WGMMA_NAMES_32 \
+  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47" \
+  ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define WGMMA_NAMES_128 \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
-  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63," \
-  "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95," \
-  "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}"
-template <int mn_major_a, int mn_major_b>
-__device__ __forceinline__ void wgmma_f16(float (&d)[32], unsigned long long a, unsigned long long b, int accumulate) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " WGMMA_NAMES_32 ", %32, %33, p, 1, 1, %35, %36;\n}"
-               : WGMMA_32(d, 0)
-               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
-}
-template <int mn_major_a, int mn_major_b>
-__device__ __forceinline__ void wgmma_f16(float (&d)[64], unsigned long long a, unsigned long long b, int accumulate) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " WGMMA_NAMES_64 ", %64, %65, p, 1, 1, %67, %68;\n}"
-               : WGMMA_64(d, 0)
-               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
-}
-template <int mn_major_a, int mn_major_b>
-__device__ __forceinline__ void wgmma_f16(float (&d)[128], unsigned long long a, unsigned long long b, int accumulate) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 " WGMMA_NAMES_128 ", %128, %129, p, 1, 1, %131, %132;\n}"
-               : WGMMA_128(d, 0)
-               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
-}
-template <int mn_major_a, int mn_major_b>
-__device__ __forceinline__ void wgmma_bf16(float (&d)[32], unsigned long long a, unsigned long long b, int accumulate) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_NAMES_32 ", %32, %33, p, 1, 1, %35, %36;\n}"
-               : WGMMA_32(d, 0)
-               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
-}
-template <int mn_major_a, int mn_major_b>
-__device__ __forceinline__ void wgmma_bf16(float (&d)[64], unsigned long long a, unsigned long long b, int accumulate) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " WGMMA_NAMES_64 ", %64, %65, p, 1, 1, %67, %68;\n}"
-               : WGMMA_64(d, 0)
-               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
-}
-template <int mn_major_a, int mn_major_b>
-__device__ __forceinline__ void wgmma_bf16(float (&d)[128], unsigned long long a, unsigned long long b, int accumulate) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 " WGMMA_NAMES_128 ", %128, %129, p, 1, 1, %131, %132;\n}"
-               : WGMMA_128(d, 0)
-               : "l"(a), "l"(b), "r"(accumulate), "n"(mn_major_a), "n"(mn_major_b));
-}
-__device__ __forceinline__ void wgmma_tf32(float (&d)[32], unsigned long long a, unsigned long long b, int accumulate) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 " WGMMA_NAMES_32 ", %32, %33, p, 1, 1;\n}"
-               : WGMMA_32(d, 0)
-               : "l"(a), "l"(b), "r"(accumulate));
-}
-__device__ __forceinline__ void wgmma_tf32(float (&d)[64], unsigned long long a, unsigned long long b, int accumulate) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 " WGMMA_NAMES_64 ", %64, %65, p, 1, 1;\n}"
-               : WGMMA_64(d, 0)
-               : "l"(a), "l"(b), "r"(accumulate));
-}
-__device__ __forceinline__ void wgmma_tf32(float (&d)[128], unsigned long long a, unsigned long long b, int accumulate) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 " WGMMA_NAMES_128 ", %128, %129, p, 1, 1;\n}"
-               : WGMMA_128(d, 0)
-               : "l"(a), "l"(b), "r"(accumulate));
-}
+  WGMMA_NAMES_64 \
+  ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79" \
+  ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95" \
+  ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
+  ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
+// One product of N columns. A thread has SUMS of them; A, B and P number the operands behind those: both descriptors
+// and `accumulate`. MAJORS ends the instruction, and the last arguments are the operands from `accumulate` on.
+#define WGMMA(TYPE, N, K, SUMS, A, B, P, MAJORS, ...)                                                                  \
+  __device__ __forceinline__ void wgmma_##TYPE(float (&d)[SUMS], unsigned long long a, unsigned long long b,           \
+                                               int accumulate) {                                                       \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\n"                                                      \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k" #K ".f32." #TYPE "." #TYPE                                 \
+                 " {" WGMMA_NAMES_##SUMS "}, %" #A ", %" #B ", p, 1, 1" MAJORS ";\n}"                                  \
+                 : WGMMA_SUMS_##SUMS(0)                                                                                \
+                 : "l"(a), "l"(b), __VA_ARGS__);                                                                       \
+  }
+#define WGMMA_16_BIT(TYPE, N, SUMS, A, B, P, MAJOR_A, MAJOR_B)                                                         \
+  template <int mn_major_a, int mn_major_b>                                                                            \
+  WGMMA(TYPE, N, 16, SUMS, A, B, P, ", %" #MAJOR_A ", %" #MAJOR_B, "r"(accumulate), "n"(mn_major_a),                   \
+        "n"(mn_major_b))
+WGMMA_16_BIT(f16, 64, 32, 32, 33, 34, 35, 36)
+WGMMA_16_BIT(f16, 128, 64, 64, 65, 66, 67, 68)
+WGMMA_16_BIT(f16, 256, 128, 128, 129, 130, 131, 132)
+WGMMA_16_BIT(bf16, 64, 32, 32, 33, 34, 35, 36)
+WGMMA_16_BIT(bf16, 128, 64, 64, 65, 66, 67, 68)
+WGMMA_16_BIT(bf16, 256, 128, 128, 129, 130, 131, 132)
+WGMMA(tf32, 64, 8, 32, 32, 33, 34, "", "r"(accumulate))
+WGMMA(tf32, 128, 8, 64, 64, 65, 66, "", "r"(accumulate))
+WGMMA(tf32, 256, 8, 128, 128, 129, 130, "", "r"(accumulate))
 #undef WGMMA_8
-#undef WGMMA_32
-#undef WGMMA_64
-#undef WGMMA_128
+#undef WGMMA_SUMS_32
+#undef WGMMA_SUMS_64
+#undef WGMMA_SUMS_128
 #undef WGMMA_NAMES_32
 #undef WGMMA_NAMES_64
 #undef WGMMA_NAMES_128
+#undef WGMMA
+#undef WGMMA_16_BIT
 
 }  // namespace ptx
 

@@ -8,6 +8,7 @@
 // the operand's edges the TMA delivers zeros, which add nothing.
 #pragma once
 #include "gemm/element.cuh"
+#include "gemm/wgmma_descriptor.cuh"
 #include "ptx_hopper.cuh"
 
 constexpr unsigned ROW_BYTES = 128;             // of the swizzle
@@ -38,13 +39,11 @@ struct OperandTile {
     }
   }
 
-  // What the first wgmma of a step takes from the tile's part at `from`, as the PTX ISA lays it out under "Matrix
-  // descriptor": address, distance of boxes (none along k), distance of atoms, 128-byte swizzle. The next one's
+  // What the first wgmma of a step takes from the tile's part at `from`; along k there are no boxes. The next one's
   // descriptor is ADVANCE more.
   static constexpr unsigned ADVANCE = (ALONG_K ? WGMMA_BYTES : WGMMA_BYTES / sizeof(T) * ROW_BYTES) / 16;
   static __device__ __forceinline__ unsigned long long descriptor(unsigned from) {
-    constexpr unsigned long long BOXES = ALONG_K ? 1 : BOX * ROW_BYTES / 16, ATOMS = ATOM_BYTES / 16, SWIZZLE_128 = 1;
-    return from / 16 | BOXES << 16 | ATOMS << 32 | SWIZZLE_128 << 62;
+    return wgmma_descriptor(from, ALONG_K ? 16 : BOX * ROW_BYTES, ATOM_BYTES);
   }
 
  private:
