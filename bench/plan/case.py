@@ -45,7 +45,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class WorkerKey(msgspec.Struct, frozen=True):
-    """What must be set when a worker process starts; `process` tells the fresh processes of a case from one another."""
+    """What must be set when a worker process starts; `process` distinguishes the fresh processes of a case."""
 
     device: str
     threads: int
@@ -141,7 +141,7 @@ def _variants(
 def contenders(entry: Entry, registry: Registry, devices: tuple[str, ...], globs: tuple[str, ...] = ()) -> list[Kernel]:
     """The kernels that devices, suite and the user's globs select, and whose domain holds the problem.
 
-    A kernel that is named in full stays, whatever its domain: its row then says `unsupported` and why.
+    A kernel that is named in full stays, whatever its domain: its row is then `unsupported`, with the reason.
     """
     chosen = []
     for kernel in registry.kernels.values():

@@ -1,4 +1,4 @@
-"""Finding kernels: the folder `kernels`, installed packages' entry points, and files given with --plugin.
+"""Find kernels in the folder `kernels`, installed packages' entry points, and files given with --plugin.
 
 Below `kernels/<operation>/` every module is imported, in subfolders too, unless its name begins with an underscore.
 """
@@ -39,7 +39,7 @@ def _discover_installed() -> None:
 
 
 def _entry_points() -> Iterable[Any]:
-    """What installed packages offer under `kernelmark.kernels`.
+    """Return what installed packages offer under `kernelmark.kernels`.
 
     Importing importlib.metadata is a tenth of `kernelmark list`, so the files that it would read are looked at first.
     """

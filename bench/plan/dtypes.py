@@ -59,7 +59,7 @@ NATIVE = {"f64": "fp64", "f32": "fp32", "f16": "fp32", "bf16": "fp32"}
 
 
 def operand_roundoff(numerics: str, storage: str) -> float:
-    """To what `numerics` rounds operands of this storage type: 0 where they are stored no more precisely than that."""
+    """Return the roundoff of operands of this type in `numerics`: 0 where they are stored no more precisely."""
     roundoff = NUMERICS[numerics].operand
     return roundoff if DTYPES[storage].roundoff < roundoff else 0.0
 
@@ -77,7 +77,7 @@ def precision(dtype: str, numerics: str) -> str:
 
 
 def split_dtype(dtype: str) -> tuple[str, str]:
-    """`f32` is (f32, f32); `f16.f32` is storage of the inputs, then of the outputs."""
+    """Return the storage of inputs and of outputs: `f32` is (f32, f32), `f16.f32` is (f16, f32)."""
     first, _, second = dtype.partition(".")
     return first, second or first
 

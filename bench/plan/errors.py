@@ -1,8 +1,8 @@
-"""The two ways in which kernelmark says no."""
+"""The two ways in which kernelmark refuses: bad usage, and what is not supported."""
 
 
 class UsageError(Exception):
-    """Bad usage or input, told in one line: subject, found, expected, remedy. The command exits with 2."""
+    """Bad usage or input, reported in one line: subject, found, expected, remedy. The command exits with 2."""
 
 
 class Unsupported(Exception):

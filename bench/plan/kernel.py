@@ -23,11 +23,11 @@ class Kernel:
     modules: what must be importable. threaded: whether it uses more than one CPU thread.
     order: `F` for kernels that read the same buffers as column-major matrices.
     library_scratch: bytes that the library allocates by itself, as a function of the problem.
-    library_version: what `versions` says beside the modules, as a function of the problem, asked once the kernel is
+    library_version: what `versions` holds beside the modules, as a function of the problem, asked once the kernel is
     set up for it.
     executed: floating-point operations that its algorithm executes, as a function of the problem, where they are not
     the operation's nominal ones (Winograd, FFT).
-    synchronises: its calls block the host, so that no stream may be held back behind them.
+    synchronises: its calls block the host, so that no stream may be held back while they are queued.
     module: the Python module that declares it; set by the decorators.
     """
 
@@ -56,7 +56,7 @@ class Kernel:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it comes with kernelmark, not from a plug-in."""
+        """Return whether it comes with kernelmark, not from a plug-in."""
         return self.module.startswith("kernels.")
 
     def numerics_for(self, problem: Problem) -> str:
@@ -67,7 +67,7 @@ class Kernel:
         return (self.numerics or NATIVE)[storage]
 
     def outside(self, problem: Problem) -> str | None:
-        """Why `problem` lies outside the domain that the kernel declares, or None."""
+        """Return why `problem` lies outside the domain that the kernel declares, or None."""
         for axis, values in self.domain.items():
             value = getattr(problem, axis)
             if value not in values:
@@ -76,7 +76,7 @@ class Kernel:
         return None
 
     def refuses(self, problem: Problem) -> str | None:
-        """Why the kernel cannot take `problem`, or None."""
+        """Return why the kernel cannot take `problem`, or None."""
         return self.outside(problem) or (self.supports(problem) if self.supports else None)
 
 
@@ -145,7 +145,7 @@ class CudaKernel(Kernel):
     spills: str = ""
 
     def runs_on(self, arch: str) -> bool:
-        """Whether `arch` (`sm_90a`) has what the kernel needs."""
+        """Return whether `arch` (`sm_90a`) has what the kernel needs."""
         return arch in self.archs if self.archs else int(arch.strip("sm_af")) >= self.min_arch
 
     def tiles(self) -> Iterator[Tile]:

@@ -42,7 +42,7 @@ class Mode(StrEnum):
 
     @property
     def does(self) -> Does:
-        """What the mode does."""
+        """Return what the mode does."""
         return DOES[self]
 
     def rotation(self, footprint_bytes: int, llc_bytes: int) -> Rotation:
@@ -56,7 +56,7 @@ class Mode(StrEnum):
         return Rotation(min(MAX_SETS, wanted), wanted > MAX_SETS)
 
     def refuses(self, kernel: "Kernel") -> str | None:
-        """Why the kernel cannot be measured in this mode, or None."""
+        """Return why the kernel cannot be measured in this mode, or None."""
         if not self.does.replays:
             return None
         if kernel.device == "cpu":

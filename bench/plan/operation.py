@@ -60,7 +60,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the problem classes: sizes, storage type and options of one operation.
 
     A subclass declares its fields (suites use them as axes), which of them are `sizes` and which `suffixes`
-    may stand right behind these in an id, and the methods below.
+    may stand right after these in an id, and the methods below.
     """
 
     op: ClassVar[str] = ""
@@ -75,7 +75,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The problem named by the part of an id behind `op/`. Raises UsageError."""
+        """Return the problem named by the part of an id after `op/`. Raises UsageError."""
         subject = f"{cls.op}/{text}"
         sizes, _, rest = text.partition("/")
         dtype, *words = rest.split("/")
@@ -114,7 +114,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def complaint(cls, axis: str, value: Any) -> str | None:
-        """Why `value` cannot stand on `axis`, or None."""
+        """Return why `value` cannot stand on `axis`, or None."""
         axes = cls.axes()
         if axis not in axes:
             return f"{axis} is not an axis of {cls.op}; expected one of {', '.join(axes)}"
@@ -148,11 +148,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
 
     def suffix(self) -> str:
-        """What stands right behind the sizes in the id; defaults are left out."""
+        """Return what stands right after the sizes in the id; defaults are left out."""
         return ""
 
     def words(self) -> list[str]:
-        """The id's parts behind the storage type; defaults are left out."""
+        """Return the id's parts after the storage type; defaults are left out."""
         return []
 
     @classmethod
@@ -190,7 +190,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(name: str, got: Array, want: Array, bound: float, dtype: str) -> Verdict:
-    """Element by element: |got - want| <= bound. Names the first wrong element, and tells NaN from unwritten."""
+    """Require |got - want| <= bound of each element. Names the first wrong one; distinguishes NaN from unwritten."""
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(got.astype(np.float64) - want)
     right = error <= bound  # False for NaN, which is why it is not written as ~(error > bound)

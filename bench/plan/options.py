@@ -21,7 +21,7 @@ class Option(NamedTuple):
     """One option: `--name` of the command and `--km-name` in pytest, for a field of the plan.
 
     default: a boolean makes the option a switch, which is named by what it changes. unset: words for a default that
-    depends on the machine or the suite. parse: the value of a text; raises ValueError, which says what was found and
+    depends on the machine or the suite. parse: the value of a text; raises ValueError with what was found and
     expected. choices: the only words. many: may be given several times. times: has no meaning where nothing is timed.
     """
 

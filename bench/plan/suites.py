@@ -31,7 +31,7 @@ class Suite(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Of all that it says: equal where two suites have the same problems in the same order."""
+        """Return a hash of the whole suite, equal where two suites have the same problems in the same order."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
     def entries(self) -> Iterator[Entry]:
@@ -62,7 +62,7 @@ def find_suite(text: str, registry: Registry) -> Suite:
 
 
 def full_name(text: str) -> str:
-    """What finds the same suite from any folder."""
+    """Return the name that finds the same suite from any folder."""
     return str(Path(text).absolute()) if text.endswith(".toml") else text
 
 

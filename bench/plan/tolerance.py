@@ -6,7 +6,7 @@ from bench.plan.dtypes import DTYPES, NUMERICS, operand_roundoff
 
 
 def accumulation_error(numerics: str, storage: str, length: int) -> float:
-    """Of a sum of `length` products of operands stored as `storage`, before it is stored.
+    """Bound the error of a sum of `length` products of operands stored as `storage`, before it is stored.
 
     Accumulation: independent roundings of partial sums that grow like a random walk give about 0.14 u k as standard
     deviation for one chain of k additions (Higham and Mary, SIAM J. Sci. Comput. 41, 2019, on why it is not k^2);
@@ -21,7 +21,7 @@ def accumulation_error(numerics: str, storage: str, length: int) -> float:
 
 
 def storing_error(numerics: str, storage: str, magnitude: float) -> float:
-    """Of scaling results of this size and rounding them to their storage type."""
+    """Bound the error of scaling results of this size and rounding them to their storage type."""
     return (DTYPES[storage].roundoff + 2 * NUMERICS[numerics].accumulate) * magnitude
 
 
