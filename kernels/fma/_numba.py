@@ -53,7 +53,7 @@ multiply_add = cast(Any, intrinsic(_multiply_add))
 def _coarse(builder: Any, vector: Any) -> Any:
     """`coarse` of problem.py, element by element."""
     half, quarter = (ir.Constant(vector.type, [value] * vector.type.count) for value in (0.5, 0.25))
-    return llvm(builder, "llvm.fma", llvm(builder, "floor", builder.fadd(vector, vector)), half, quarter)
+    return llvm(builder, "fma", llvm(builder, "floor", builder.fadd(vector, vector)), half, quarter)
 
 
 @jit
