@@ -28,7 +28,7 @@ def pin(threads: int) -> None:
 
 
 def spread(usable: Iterable[int], count: int) -> list[int]:
-    """So many of the CPUs: one of each core before a second of any, and a NUMA node's cores before the next one's."""
+    """Choose this many CPUs: one of each core before a second of any, and a NUMA node's cores before the next one's."""
     left = set(usable)
     nodes = [sorted(node & left) for node in _nodes()] or [sorted(left)]
     nodes.sort(key=lambda node: -len(_first_of_each_core(node)))  # the one with most room first
@@ -52,7 +52,7 @@ def core_of(cpu: int) -> set[int]:
 
 
 def _nodes() -> list[set[int]]:
-    """The CPUs of each NUMA node; none where the system does not tell."""
+    """Return the CPUs of each NUMA node; none where the system does not report them."""
     try:
         return [cpus_in(path.read_text()) for path in sorted(NODES.glob("node*/cpulist"))]
     except (OSError, ValueError):
@@ -66,12 +66,12 @@ def cpus_in(text: str) -> set[int]:
 
 
 def affinity() -> str:
-    """The CPUs that this process may use, as the kernel writes a list: `0-3,8`; empty where nobody tells."""
+    """The CPUs that this process may use, as the kernel writes a list: `0-3,8`; empty where the system has none."""
     return listed(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ""
 
 
 def listed(cpus: Iterable[int]) -> str:
-    """`0-3,8`."""
+    """Return the CPUs as the kernel writes a list: `0-3,8`."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and cpu == runs[-1][-1] + 1:
@@ -82,7 +82,7 @@ def listed(cpus: Iterable[int]) -> str:
 
 
 class WorkingThreads:
-    """How many threads of this process worked while it lasted; `count` is None where the system does not tell."""
+    """Counts the threads of this process that work while it lasts; `count` is None where that is not reported."""
 
     count: int | None = None
 

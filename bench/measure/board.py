@@ -1,4 +1,4 @@
-"""Who is being called, and since when: a few shared bytes by which a parent tells what its worker was doing."""
+"""Which kernel is being called, and since when: a few shared bytes that show a parent what its worker was doing."""
 
 import mmap
 import os
@@ -29,7 +29,7 @@ class Board:
     """Memory that holds the call in progress, and outlives the process that wrote it."""
 
     def __init__(self, fd: int | None = None) -> None:
-        """On a file that another process maps too, or on memory of this process alone."""
+        """Map a file that another process maps too, or memory of this process alone."""
         if fd is None:
             fd = -1
         else:
@@ -38,7 +38,7 @@ class Board:
 
     @contextmanager
     def calling(self, contender: int, stage: str) -> Iterator[None]:
-        """While this lasts, whatever happens to the process is that kernel's doing."""
+        """Note the kernel that is being called: whatever happens to the process meanwhile is its doing."""
         # The number goes last: who reads in the midst of it must not take an earlier call's time for this one's.
         _LAYOUT.pack_into(self._memory, 0, now(), STAGES.index(stage), contender + 1)
         try:
@@ -47,7 +47,7 @@ class Board:
             self.clear()
 
     def clear(self) -> None:
-        """Nobody is being called."""
+        """Note that no kernel is being called."""
         _NUMBER.pack_into(self._memory, _NUMBER_AT, 0)
 
     def read(self) -> Call | None:

@@ -1,4 +1,4 @@
-"""Compiling .cu files to cubins, without a GPU or a driver, and what the compiler says that they need.
+"""Compiling .cu files to cubins, without a GPU or a driver, with the resources that the compiler reports for them.
 
 Cubins are cached on disk by content.
 """
@@ -98,7 +98,7 @@ def _load(file: Path) -> Cubin | None:
 
 
 def _store(file: Path, cubin: Cubin) -> None:
-    """Written beside and renamed, so that a reader never sees half of it. A folder that refuses costs only time."""
+    """Write beside and rename, so that a reader never sees half of it. A folder that refuses costs only time."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=".writing-")

@@ -50,7 +50,7 @@ class Contender:
 
     @property
     def live(self) -> bool:
-        """Whether nothing has gone against it so far."""
+        """Return whether nothing has gone against it so far."""
         return self.report.status == Status.OK
 
     def fail(self, error: BaseException) -> None:
@@ -66,7 +66,7 @@ class Contender:
             self.report.status, self.report.reason = Status.FAILED, f"{type(error).__name__}: {text}"
 
     def set_up(self, sets: list[OperandSet]) -> None:
-        """One launch for each set of operands, with shared scratch."""
+        """Make one launch for each set of operands, with shared scratch."""
         start = now()
         try:
             if reason := self._refusal():
@@ -88,7 +88,7 @@ class Contender:
             self.fail(error)
 
     def _refusal(self) -> str | None:
-        """Why the kernel cannot be had here, in this mode or on this problem, or None."""
+        """Return why the kernel cannot be had here, in this mode or on this problem, or None."""
         return unavailable(self.kernel) or self._job.mode.refuses(self.kernel) or self.kernel.refuses(self.problem)
 
     @property
@@ -157,7 +157,7 @@ class Contender:
         self.report.threads_used, self.report.affinity = working.count, affinity()
 
     def meter(self, monitor: Monitor) -> None:
-        """What a call costs in energy, where there is time for it and a sensor."""
+        """Measure what a call costs in energy, where there is time for it and a sensor."""
         if not (self.live and self.series) or self._job.budget.max_time_s < METERED_S:
             return
         try:
@@ -168,7 +168,7 @@ class Contender:
             self.report.state = {} if joules is None else {"energy_j": joules}
 
     def audit(self) -> None:
-        """Mistrust a kernel that spares itself work that it was not seen to do, or does it when nobody looks."""
+        """Mistrust a kernel that does less on unchanged operands, or returns before its output is written."""
         try:
             if self.live and self.series and (reason := self.series.spared_work() or self.series.early_return()):
                 self._keep_samples(self.series)
@@ -177,7 +177,7 @@ class Contender:
             self.fail(error)
 
     def conclude(self) -> None:
-        """Samples and their interval, once both verdicts stand."""
+        """Report the samples and their interval, once both verdicts stand."""
         if not self.live or self.series is None:
             return
         self._keep_samples(self.series)

@@ -16,7 +16,7 @@ from bench.plan.dtypes import numpy_dtype
 from bench.plan.operation import Array
 
 ALIGNMENT = 4096
-#: Where the system does not tell its last-level cache: large enough for the desktop and server parts of 2026.
+#: Where the system does not report its last-level cache: large enough for the desktop and server parts of 2026.
 LLC_IF_UNKNOWN = 64 * 2**20
 
 
@@ -69,7 +69,7 @@ class Cpu:
         """NumPy gives memory back by itself."""
 
     def broken(self) -> str | None:
-        """What would break a CPU breaks the process."""
+        """Return None: what would break a CPU breaks the process."""
         return None
 
 

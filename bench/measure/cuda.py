@@ -79,13 +79,13 @@ class Cuda:
         self._cupy.get_default_memory_pool().free_all_blocks()
 
     def monitor(self) -> Monitor:
-        """What NVML tells, where its bindings are."""
+        """Watch the GPU by what NVML reports, where its bindings are."""
         return GpuMonitor(self._cupy.cuda.Device(0).pci_bus_id)
 
 
 @lru_cache
 def cuda_missing() -> str | None:
-    """Why there is no CUDA device here, or None; asks the driver alone, which takes no Python package."""
+    """Return why there is no CUDA device here, or None; asks the driver alone, which takes no Python package."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -33,5 +33,5 @@ def devices_present() -> tuple[str, ...]:
 def choose_devices(choice: str, option: str = "--device") -> tuple[str, ...]:
     """`auto` is what is there; `cpu` and `cuda` as named. Raises UsageError where no GPU answers."""
     if choice == "cuda" and (reason := cuda_missing()):
-        raise UsageError(f"{option} cuda: {reason}; `kernelmark doctor` says what is usable")
+        raise UsageError(f"{option} cuda: {reason}; `kernelmark doctor` shows what is usable")
     return devices_present() if choice == "auto" else (choice,)

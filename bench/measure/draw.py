@@ -21,7 +21,7 @@ def logical(flat: Any, operand: Operand, order: str = "C") -> Any:
 
 
 def poison(flat: Any, dtype: str) -> None:
-    """Fill with the NaN that says: nobody wrote here."""
+    """Fill with the NaN that marks unwritten elements."""
     flat.view(bits_dtype(dtype)).fill(DTYPES[dtype].poison)
 
 

@@ -25,7 +25,7 @@ def energy_per_call_j(series: Series, monitor: Monitor) -> float | None:
 
 
 def _until_step(series: Series, monitor: Monitor, least_s: float) -> tuple[int, float] | None:
-    """Calls until so long has passed and the counter then steps: their number, and what it says."""
+    """Call until `least_s` have passed and the counter then steps; return the number of calls and its reading."""
     began, calls = series.clock.now(), 0
     before = None
     while series.clock.now() - began < least_s + STEP_S:

@@ -67,7 +67,7 @@ def _cpu_flags(option: str) -> frozenset[str]:
     try:
         lines = CPUINFO.read_text().splitlines()
     except OSError:
-        raise UsageError(f"{option}: {CPUINFO} does not tell what this CPU has; leave it out") from None
+        raise UsageError(f"{option}: {CPUINFO} does not report what this CPU has; leave it out") from None
     return frozenset(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
 
 

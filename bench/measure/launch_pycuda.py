@@ -19,7 +19,7 @@ NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 def with_pycuda(
     kernel: CudaKernel, cubin: Cubin, symbol: str, call: KernelCall, arguments: list[Any], stream: Any
 ) -> Launch:
-    """What launches the kernel once. Raises Unsupported for what PyCUDA cannot launch."""
+    """Return what launches the kernel once. Raises Unsupported for what PyCUDA cannot launch."""
     if what := beyond_pycuda(kernel, call):
         raise Unsupported(f"PyCUDA launches no {what}; take --launcher cuda-core")
     own = pycuda_stream(device_id())
@@ -35,7 +35,7 @@ def with_pycuda(
 
 
 def beyond_pycuda(kernel: CudaKernel, call: KernelCall) -> str | None:
-    """What of the launch PyCUDA has no words for, or None."""
+    """Return what of the launch PyCUDA has no words for, or None."""
     if kernel.cooperative:
         return "cooperative kernels"
     if call.cluster > 1:

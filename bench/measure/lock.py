@@ -23,7 +23,7 @@ def exclusive(devices: tuple[str, ...], shared: bool) -> Iterator[None]:
 
 @contextmanager
 def held(name: str, remedy: str, once: bool = False) -> Iterator[None]:
-    """A lock of this name on this machine, which ends with the process; `once`: nobody will ask for it again.
+    """Hold the lock of this name on this machine, which ends with the process; `once`: none will ask for it again.
 
     Raises UsageError with the holder's number.
     """
@@ -58,7 +58,7 @@ def _opened(path: Path) -> int:
 
 
 def gpu_uuid() -> str:
-    """The identity of the present GPU, which no renumbering changes, from the driver; `unknown` if it does not say."""
+    """The identity of the present GPU, which no renumbering changes, from the driver; `unknown` if it gives none."""
     driver = ctypes.CDLL("libcuda.so.1")
     device, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0) or driver.cuDeviceGetUuid_v2(uuid, device):

@@ -1,4 +1,4 @@
-"""What a run says of its machine: processor, memory, system, GPU, and the versions a kernel stands on."""
+"""What a run records of its machine: processor, memory, system, GPU, and the versions a kernel stands on."""
 
 import importlib.util
 import os
@@ -50,7 +50,7 @@ def _inside(folders: Iterable[str], module: Path) -> bool:
 
 
 def unavailable(kernel: Kernel) -> str | None:
-    """Why no problem can be run by `kernel` on this machine, or None."""
+    """Return why no problem can be run by `kernel` on this machine, or None."""
     if kernel.device == "cuda" and (reason := cuda_missing()):
         return reason
     return next((reason for module in kernel.modules if (reason := module_missing(module))), None)

@@ -1,4 +1,4 @@
-"""What a worker says of one contender: data that crosses to whoever records it."""
+"""What a worker reports of one contender: data that crosses to whoever records it."""
 
 import math
 
@@ -8,7 +8,7 @@ from bench.measure.ceiling import Excess
 from bench.measure.stats import Interval, Ratio
 from bench.plan.status import Status
 
-#: What an interval says: of the process that was asked, or of the next one too.
+#: What an interval holds for: the process that was asked, or the next one too.
 WITHIN, BETWEEN = "within-process", "between-processes"
 
 
@@ -44,7 +44,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Measurement(msgspec.Struct, kw_only=True):
-    """What the worker says of one contender. Times in seconds a call; no samples unless status is `ok`.
+    """What the worker reports of one contender. Times in seconds a call; no samples unless status is `ok`.
 
     A field with the name of a column is that column of the row (bench/record/result.py); how the fields of several
     processes become one is declared in bench/run/passes.py, for each.
@@ -53,7 +53,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     where the operation has none.
     job: the id of the execution that it was measured in, which contenders that were measured in turn share.
     parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` where one
-    process alone was asked, whose interval does not say what the next one would find.
+    process alone was asked, whose interval does not cover what the next one would find.
     spread_s: from the start of the first process to that of the last, where there are several.
     attempt: 2 and more where an earlier worker was lost. repeated: samples set aside, since the machine was disturbed,
     and taken again.

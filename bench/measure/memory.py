@@ -21,7 +21,7 @@ def refuse_what_does_not_fit(nbytes: int, subject: str) -> None:
 
 
 def available_bytes() -> int | None:
-    """Host memory that can still be had, within the limit of the control group, or None where nobody says."""
+    """Return the host memory that can still be had within the limit of the control group; None where it is unknown."""
     return min((found for found in (_free_of_system(), _free_of_group()) if found is not None), default=None)
 
 
@@ -34,7 +34,7 @@ def _free_of_system() -> int | None:
 
 
 def _free_of_group() -> int | None:
-    """What a container may still take; its page cache counts as used here, which errs on the safe side."""
+    """Return what a container may still take; its page cache counts as used here, which errs on the safe side."""
     try:
         return int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
     except (OSError, ValueError):  # no limit reads `max`
@@ -53,7 +53,7 @@ def whole_bytes() -> int | None:
 
 
 def resident_bytes(pid: int) -> int | None:
-    """What a process holds of it."""
+    """Return how much host memory a process holds."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -61,7 +61,7 @@ def resident_bytes(pid: int) -> int | None:
 
 
 def kills_by_system() -> int:
-    """How many processes the system has killed for want of memory since it started, in so far as it tells."""
+    """How many processes the system has killed for want of memory since it started, as far as it reports that."""
     kills = 0
     for path in (Path("/proc/vmstat"), CGROUP / "memory.events"):
         try:

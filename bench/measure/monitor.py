@@ -20,7 +20,7 @@ POWERCAP = Path("/sys/class/powercap")
 #: More than this taken by others on CPUs that we use, in CPUs, or by the hypervisor, in per cent, disturbs.
 OTHERS_CPUS = 0.1
 STEAL_PCT = 2.0
-#: The counters of /proc/stat move in steps of this: what one step may feign is nobody's doing.
+#: The counters of /proc/stat move in steps of this: what one step may feign is put down to no process.
 TICK_S = 0.01
 OTHERS = "others took {:.2g} CPUs"
 STEAL = "the hypervisor took {:.2g} % of the time"
@@ -29,7 +29,7 @@ _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 
 
 class Unwatched:
-    """A device that tells nothing of itself."""
+    """A device that reports nothing of itself."""
 
     def look(self) -> Window:
         return Window(0.0)
@@ -92,7 +92,7 @@ class CpuMonitor:
         self._began_s, self._before = now(), self._read()
 
     def look(self) -> Window:
-        """Means since the last look; nothing of the load where /proc/stat does not tell it."""
+        """Return the means since the last look; nothing of the load where /proc/stat does not report it."""
         began_s, before = self._began_s, self._before
         self._began_s, self._before = now(), self._read()
         mhz = self.clock_mhz()
@@ -138,7 +138,7 @@ class CpuMonitor:
         return math.fsum(known) / len(known) if known else None
 
     def energy_j(self) -> float | None:
-        """What the processor packages have taken (RAPL), where that may be read; everybody's share of it."""
+        """Return what the processor packages have taken for all processes (RAPL), where that may be read."""
         try:
             return math.fsum(int(path.read_text()) for path in _package_counters()) * 1e-6 or None
         except (OSError, ValueError):
@@ -146,7 +146,7 @@ class CpuMonitor:
 
 
 def _denied_s() -> float:
-    """What a container's quota has kept from its threads, in seconds of a CPU."""
+    """Return what a container's quota has kept from its threads, in seconds of a CPU."""
     try:
         lines = (CGROUP / "cpu.stat").read_text().splitlines()
     except OSError:
@@ -155,7 +155,7 @@ def _denied_s() -> float:
 
 
 def _counters(words: list[str]) -> _Cpus:
-    """Of a line of /proc/stat."""
+    """Read the counters from a line of /proc/stat."""
     seconds = [int(word) * TICK_S for word in words]
     return _Cpus(math.fsum(seconds), seconds[_IDLE] + seconds[_IOWAIT], seconds[_STEAL])
 
@@ -170,7 +170,7 @@ def _difference(early: _Reading, late: _Reading) -> _Reading:
 
 
 def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:
-    """What others took of so many CPUs, in CPUs, and what the hypervisor took, in per cent.
+    """Return what others took of `count` CPUs, in CPUs, and what the hypervisor took, in per cent.
 
     From idle time, which is exact to a step, where busy time may be sampled at ticks of the timer alone.
     """

@@ -1,4 +1,4 @@
-"""A GPU between two looks, as NVIDIA's management library tells it. Nothing is set, neither clocks nor power."""
+"""A GPU between two looks, as NVIDIA's management library reports it. Nothing is set, neither clocks nor power."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -23,7 +23,7 @@ SLOW_CLOCK = "the GPU's clock was {:.2g} % below its highest"
 
 
 class GpuMonitor:
-    """SM clock, temperature, power, throttle reasons and energy; each is left out where the GPU does not tell it."""
+    """SM clock, temperature, power, throttle reasons and energy; each is left out where the GPU has none."""
 
     def __init__(self, pci_bus_id: str) -> None:
         self._nvml, self._handle = _library(), None
@@ -33,7 +33,7 @@ class GpuMonitor:
         self._before_s = now()
 
     def look(self) -> Window:
-        """What it reads now, taken for the time since the last look."""
+        """Return what it reads now, taken for the time since the last look."""
         began, self._before_s = self._before_s, now()
         readings = {
             "clock_mhz": self.clock_mhz(),
@@ -50,7 +50,7 @@ class GpuMonitor:
         return mhz
 
     def energy_j(self) -> float | None:
-        """What the board has taken since the driver was loaded, in joules; the counter is one of millijoules."""
+        """Return what the board has taken since the driver was loaded, in joules; the counter is one of millijoules."""
         return self._read("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3)
 
     def _causes(self, state: dict[str, float]) -> dict[str, float]:
@@ -75,7 +75,7 @@ class GpuMonitor:
         return None if value is None else float(value) * scale
 
     def _ask(self, call: Callable[[], Any]) -> Any:
-        """What NVML answers, or None where this GPU has no answer."""
+        """Return what NVML answers, or None where this GPU has no answer."""
         assert self._nvml is not None
         try:
             return call()

@@ -33,7 +33,7 @@ class Spot(NamedTuple):
 
     @property
     def written(self) -> bool:
-        """Whether it is no longer the NaN that every output begins with."""
+        """Return whether it is no longer the NaN that every output begins with."""
         value = self.array[self.place]
         return bool(value == value)  # NaN alone differs from itself
 
@@ -90,7 +90,7 @@ class OperandSet:
         ]
 
     def outputs(self, order: str) -> dict[str, Array]:
-        """What a run has written, on the host."""
+        """Return what a run has written, on the host."""
         found = {}
         for name, operand in self.specs.items():
             if operand.role != "in":
@@ -99,7 +99,7 @@ class OperandSet:
         return found
 
     def damage(self, draw: Draw) -> str | None:
-        """What a run wrote that it must not: an input, the padding of an output, or beyond a buffer's ends."""
+        """Return what a run wrote that it must not: an input, the padding of an output, or beyond a buffer's ends."""
         for name, operand in self.specs.items():
             bits = bits_dtype(operand.dtype)
             if operand.role == "in":

@@ -37,10 +37,10 @@ _PTXAS = (
 
 
 def resources_of(code: bytes, symbol: str, log: str) -> Resources:
-    """The resources of one kernel of a cubin. Raises UsageError where the log does not tell them."""
+    """Return the resources of one kernel of a cubin. Raises UsageError where the log does not have them."""
     used = re.search(_PTXAS.format(symbol=re.escape(symbol)), log, re.DOTALL)
     if not used:
-        raise UsageError(f"{symbol}: the compiler's log tells no resources; expected the lines of ptxas -v:\n{log}")
+        raise UsageError(f"{symbol}: the compiler's log has no resources; expected the lines of ptxas -v:\n{log}")
 
     def rest(unit: str) -> int:
         found = re.search(rf"(\d+) bytes {unit}", used["rest"])

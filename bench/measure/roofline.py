@@ -101,7 +101,7 @@ def place(measured: Measurement, problem: Problem, bounds: Bounds) -> Roofline |
 def _pct_cycles(measured: Measurement, limit: Ceiling | None, share: float) -> float | None:
     """Work per cycle over the ceiling's: what a clock that moved between the two took or gave is out of it.
 
-    Of arithmetic alone: the memory's clock does not move with the core's.
+    The figure is for arithmetic alone: the memory's clock does not move with the core's.
     """
     mhz = measured.state.get("clock_mhz")
     return 100 * share * limit.clock_mhz / mhz if limit and limit.clock_mhz and mhz else None

@@ -18,7 +18,7 @@ from bench.plan.kernel import Launch
 
 #: A sample lasts at least this long, thousands of ticks of the clock; shorter calls are batched up to it.
 SAMPLE_S = 200e-6
-#: A batch that lasts fewer steps of the clock than this says nothing: half a per cent is what a step may cost.
+#: A batch that lasts fewer steps of the clock than this is of no use: half a per cent is what a step may cost.
 MIN_STEPS = 20
 #: Calls longer than this are not repeated just to wake threads and caches: both are a small part of them.
 LONG_CALL_S = 10e-3
@@ -34,7 +34,7 @@ AUDITS = 9
 SPARED_RATIO = 2.0
 SPARED_S = 10e-6
 
-#: Tells, while it lasts, what the contender is being called for.
+#: Records, while it lasts, what the contender is being called for.
 Called = Callable[[str], AbstractContextManager[None]]
 
 
@@ -80,7 +80,7 @@ class Series:
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
         """Run untimed until caches, threads and branch predictors know the code, and choose the batch.
 
-        Raises Unsupported for a call that is too short to be told from an empty one, of `overhead_s`.
+        Raises Unsupported for a call that is too short to be distinguished from an empty one, of `overhead_s`.
         """
         fastest = self._until_settled(min(self.device.warm_up_s, WARM_UP_SHARE * max_time_s), monitor or Unwatched())
         self._call_s = fastest
@@ -173,7 +173,7 @@ class Series:
         return f"spares itself the work: {changed:.2g} s a call when its operands have changed, {same:.2g} s when not"
 
     def early_return(self) -> str | None:
-        """Why the samples cannot be trusted: an output is written only after the call has returned.
+        """Return why the samples cannot be trusted: an output is written only after the call has returned.
 
         One look, as verification takes, may come too late; several hardly all.
         """
@@ -206,7 +206,7 @@ class Series:
         self._started += seconds
 
     def out_of_time(self, budget: Budget) -> bool:
-        """Whether it has all samples that its time allows."""
+        """Return whether it has all samples that its time allows."""
         return len(self.samples) >= MIN_SAMPLES and self.spent_s >= budget.max_time_s
 
     def decide(self, budget: Budget) -> None:
@@ -226,7 +226,7 @@ class Series:
         return self._looks.alpha
 
     def longest_s(self, mark: Mark) -> float:
-        """What the longest sample since a mark took."""
+        """Return what the longest sample since a mark took."""
         return max(self.samples[mark.samples :], default=0.0) * self.batch
 
     def burst(self, seconds: float) -> int:
@@ -243,5 +243,5 @@ class Series:
 
 
 def _steady(mhz_before: float | None, mhz: float | None) -> bool:
-    """Whether the clock has hardly moved; one that nobody tells has not."""
+    """Return whether the clock has hardly moved; an unknown one counts as steady."""
     return mhz is None or mhz_before is None or abs(mhz - mhz_before) <= SETTLED * mhz_before

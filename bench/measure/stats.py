@@ -76,7 +76,7 @@ def correlation_time(samples: Sequence[float]) -> float:
     """Integrated autocorrelation time of the signs about the median, at least 1.
 
     Geyer's initial positive sequence (Statistical Science 7, 1992): sums of neighbouring autocorrelations are added
-    while they stay positive. Below 16 samples nothing can be said, and 1 is returned.
+    while they stay positive. Below 16 samples nothing can be estimated, and 1 is returned.
     """
     values = np.asarray(samples, dtype=np.float64)
     n = len(values)
@@ -107,7 +107,7 @@ class Looks:
         self._count = 0
 
     def due(self, n: int) -> bool:
-        """Whether n samples call for a look; a look that is due is taken."""
+        """Return whether n samples call for a look; a look that is due is taken."""
         if n < self._next:
             return False
         self._next = math.ceil(max(self._next, n) * self._growth)
@@ -116,7 +116,7 @@ class Looks:
 
     @property
     def alpha(self) -> float:
-        """What the present look may spend; before any look (a stop by time alone) the whole of it."""
+        """Return what the present look may spend; before any look (a stop by time alone) the whole of it."""
         return ALPHA / (self._count * (self._count + 1)) if self._count else ALPHA
 
 

@@ -55,7 +55,7 @@ def encode(wanted: TensorMap, array: Any, subject: str) -> Any:
 
 
 def is_descriptor(argument: Any) -> bool:
-    """Whether a resolved argument is what `encode` returned."""
+    """Return whether a resolved argument is what `encode` returned."""
     return hasattr(argument, "opaque")
 
 
@@ -78,7 +78,7 @@ def extents(size: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def launch_with_descriptors(function: int, call: KernelCall, arguments: list[Any], stream: int) -> Launch:
-    """What launches the kernel of this handle on this stream; the parameters are packed once, here."""
+    """Return what launches the kernel of this handle on this stream; the parameters are packed once, here."""
     from cuda.bindings import driver
 
     config = driver.CUlaunchConfig()

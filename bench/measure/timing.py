@@ -71,7 +71,7 @@ class CudaClock:
     """Event time of a batch on one stream, which is held back until everything is queued.
 
     The stream waits for a word in pinned memory, so that the cost of launching on the host stays out of the span. A
-    call that synchronises the host would wait for ever behind it: after `RELEASE_S` a watchdog lets the stream go,
+    call that synchronises the host would wait for ever: after `RELEASE_S` a watchdog lets the stream go,
     and from then on the contender is timed without holding.
     """
 
@@ -135,7 +135,7 @@ class CudaClock:
         self._flag[0] = 1
 
     def hidden_work(self, samples: Sequence[float], batch: int) -> str | None:
-        """Why the span cannot be trusted: the device went on working well after it, sample for sample."""
+        """Return why the span cannot be trusted: the device went on working well after it, sample for sample."""
         if not self.unseen_s:
             return None
         unseen, span = median(self.unseen_s), median(samples) * batch

@@ -9,7 +9,7 @@ from bench.plan.case import Budget
 
 #: How long at least the machine is sampled between two looks at its state: ten steps of the load's counters.
 WINDOW_S = 0.1
-#: A window with a sample longer than this is taken again so many times in a job at most.
+#: A window with a sample longer than this is taken again at most MAX_LONG_REPEATS times in a job.
 LONG_SAMPLE_S = 0.5
 MAX_LONG_REPEATS = 2
 
@@ -42,7 +42,7 @@ class Repeats:
         self._long = 0
 
     def allow(self, seconds: float, longest_s: float) -> bool:
-        """Whether a window of so many seconds may be; one that may is counted."""
+        """Return whether a window of this many seconds may be taken again; one that may is counted."""
         is_long = longest_s > LONG_SAMPLE_S
         if self._repeated_s + seconds > max(self._least_s, self.kept_s) or (is_long and self._long >= MAX_LONG_REPEATS):
             return False
@@ -69,7 +69,7 @@ class Turns:
         self._repeats = Repeats(len(series) * min(SPREAD_S, budget.max_time_s))
 
     def run(self) -> None:
-        """Until nobody is left."""
+        """Take turns until no contender is left."""
         for monitor in self._monitors.values():
             monitor.look()  # what was before is not ours
         while self._active:
