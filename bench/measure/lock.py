@@ -23,7 +23,7 @@ def exclusive(devices: tuple[str, ...], shared: bool) -> Iterator[None]:
 
 @contextmanager
 def held(name: str, remedy: str, once: bool = False) -> Iterator[None]:
-    """Hold the lock of this name on this machine, which ends with the process; `once`: none will ask for it again.
+    """Hold the lock of this name on this machine, which ends with the process; `once`: no other use follows.
 
     Raises UsageError with the holder's number.
     """

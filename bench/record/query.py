@@ -33,7 +33,7 @@ class Query:
             raise UsageError(f"{self.path}: cannot be read: {error}; --db names another file") from None
 
     def _of_run(self, run_id: str, query: str, **values: Any) -> Iterator[Any]:
-        """The rows of a query that says `{of_run}` where it means the rows of this run."""
+        """Yield the rows of a query that has `{of_run}` where it means the rows of this run."""
         ((first, last),) = self._rows(
             "SELECT min(result_id), max(result_id) FROM result WHERE run_id = :run_id", run_id=run_id
         )
@@ -55,7 +55,7 @@ def result_of(values: Any) -> Result:
 
 
 def doubles(blob: bytes) -> "array.array[float]":
-    """What the store keeps of a list of numbers."""
+    """Return what the store keeps of a list of numbers."""
     values = array.array("d")
     values.frombytes(blob)
     return values

@@ -122,7 +122,7 @@ class Reader(CaseReader):
             yield [result for _, result in rows]
 
     def _with_results(self, keys: Iterator[tuple[int, int]]) -> Iterator[tuple[int, Result]]:
-        """The row behind each (group, result_id); sorting those and not the rows takes little memory."""
+        """Yield the row of each (group, result_id); sorting those and not the rows takes little memory."""
         while chunk := list(islice(keys, 500)):
             ids = ", ".join(str(result_id) for _, result_id in chunk)
             query = f"SELECT result_id, {SELECTED} FROM result WHERE result_id IN ({ids})"
@@ -130,18 +130,18 @@ class Reader(CaseReader):
             yield from ((group, by_id[result_id]) for group, result_id in chunk)
 
     def group_count(self, run_id: str) -> int:
-        """How many lists `groups` has."""
+        """Return how many lists `groups` has."""
         query = "SELECT count(*) FROM (SELECT DISTINCT problem, mode, isa FROM result WHERE {of_run})"
         ((count,),) = self._of_run(run_id, query)
         return int(count)
 
     def statuses(self, run_id: str) -> Counter[str]:
-        """How many rows of a run have each status, in order of appearance."""
+        """Return how many rows of a run have each status, in order of appearance."""
         query = "SELECT status, count(*) FROM result WHERE {of_run} GROUP BY status ORDER BY min(result_id)"
         return Counter(dict(self._of_run(run_id, query)))
 
     def kernel_totals(self, run_id: str) -> list[KernelTotal]:
-        """What each kernel's rows come to, in order of appearance; speedup: the geometric mean."""
+        """Return what each kernel's rows come to, in order of appearance; speedup: the geometric mean."""
         self._db.create_function("log", 1, math.log, deterministic=True)
         query = """
             SELECT kernel, status, count(*), avg(log(speedup)) FILTER (WHERE speedup > 0), min(speedup), max(speedup),
@@ -167,7 +167,7 @@ class Reader(CaseReader):
         return list(dict.fromkeys(name for _, keys in found for name in (keys or "").split(",") if name))
 
     def pending(self, run_id: str, job: int) -> list[list[Measurement]]:
-        """What the processes asked so far have found of a job, by its place in the plan."""
+        """Return what the processes asked so far have found of a job, by its place in the plan."""
         query = "SELECT measured FROM pending WHERE run_id = ? AND job = ? ORDER BY process"
         found = self._db.execute(query, (run_id, job))
         return [msgspec.msgpack.decode(blob, type=list[Measurement]) for (blob,) in found]

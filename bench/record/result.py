@@ -151,7 +151,7 @@ def _speedup(ratio: Ratio) -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """None in the place of NaN and infinity: an unknown is empty, never a number."""
+    """Return None in the place of NaN and infinity: an unknown is empty, never a number."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

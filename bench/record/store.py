@@ -102,7 +102,7 @@ class Store(Reader):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """One transaction. Raises UsageError for a full disk and the like; what was committed before stays."""
+        """Open one transaction. Raises UsageError for a full disk and the like; what was committed before stays."""
         try:
             with self._db:
                 yield
@@ -135,14 +135,14 @@ class Store(Reader):
             self._db.execute("UPDATE run SET finished_at = ? WHERE run_id = ?", (finished_at, run_id))
 
     def run(self, run_id: str) -> Run:
-        """What a run is: the one with this id, or the only one that begins with it. Raises UsageError."""
+        """Return a run: the one with this id, or the only one that begins with it. Raises UsageError."""
         found = self.find_run(run_id)
         parts = {name: json.loads(found[name]) for name in ("suites", "environment", "plan")}
         parts |= {name: found[name] for name in ("run_id", "started_at", "command", "git_commit")}
         return msgspec.convert({**parts, "machine": json.loads(found["facts"])}, Run)
 
     def has(self, run_id: str, case: str) -> bool:
-        """Whether the run has a row for this case."""
+        """Return whether the run has a row for this case."""
         query = 'SELECT 1 FROM result WHERE run_id = ? AND "case" = ?'
         return self._db.execute(query, (run_id, case)).fetchone() is not None
 

@@ -29,7 +29,7 @@ class _Known(NamedTuple):
 
 
 class Ceilings:
-    """What bounds the rows of a run. `keep` is told of each ceiling that is measured, and why one cannot hold."""
+    """What bounds the rows of a run. `keep` gets each ceiling that is measured, and why one cannot hold."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Ceilings:
             row.roofline = found if found and found.roofline_pct <= 100 * SLACK else None
 
     def _stale(self, job: Job, problem: Problem, rows: list[Measurement]) -> list[Need]:
-        """What the rows refer to and was not measured within the last minute, each once."""
+        """Return what the rows refer to and was not measured within the last minute, each once."""
         wanted = dict.fromkeys(need for row in rows for need in self._needs(job, problem, row))
         oldest = now() - MAX_AGE_S
         return [need for need in wanted if need not in self._known or self._known[need].taken_at_s < oldest]

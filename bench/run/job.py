@@ -68,7 +68,7 @@ def _refuse_operands(problem: Problem, rotations: dict[str, Rotation]) -> None:
 def run_job(job: Job, board: Board | None = None) -> list[Measurement]:
     """Verify and time the contenders of a job, one row each, in the order of `job.kernels`.
 
-    `board` is told which of them is being called. Raises UsageError for ids and plug-ins that do not exist, DeviceLost
+    `board` notes which of them is being called. Raises UsageError for ids and plug-ins that do not exist, DeviceLost
     where a kernel has corrupted its device; never for any other kernel's sake.
     """
     registry = discover(job.plugins)

@@ -46,7 +46,7 @@ def _merge(found: Sequence[Measurement], processes: int) -> Measurement:
 
 
 def _alike(values: Sequence[Any]) -> Any:
-    """What all processes have found alike. Raises ValueError where they have not."""
+    """Return what all processes have found alike. Raises ValueError where they have not."""
     if any(value != values[0] for value in values):
         raise ValueError(f"processes of one case differ where they cannot: {values}")
     return values[0]

@@ -99,7 +99,7 @@ class Worker:
         return reply
 
     def _has_replied(self, seconds: float) -> bool:
-        """Whether there is something to read within so long, be it the end."""
+        """Return whether there is something to read within so long, be it the end."""
         return bool(select.select([self._replies], [], [], seconds)[0])
 
     def _overdue(self, job: Job) -> Death | None:
@@ -114,7 +114,7 @@ class Worker:
         )
 
     def _greedy(self, job: Job) -> Death | None:
-        """End a worker that takes the last of the memory, before the system has to choose somebody."""
+        """End a worker that takes the last of the memory, before the system has to choose a process to end."""
         available, whole = memory.available_bytes(), memory.whole_bytes()
         own = memory.resident_bytes(self._process.pid)
         if available is None or whole is None or own is None:
@@ -148,7 +148,7 @@ class Worker:
         return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
 
     def _relay(self) -> None:
-        """What kernels and libraries have printed goes where complaints go, and not among the tables."""
+        """Pass on what kernels and libraries have printed to where complaints go, and not among the tables."""
         self._log.seek(0)
         if text := self._log.read().decode(errors="replace"):
             sys.stderr.write(text)

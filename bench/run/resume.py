@@ -11,11 +11,11 @@ from bench.record.store import Run, Store
 
 
 def plan_of(store: Store, run_id: str) -> Plan:
-    """What a run was asked for. Raises UsageError for a run that cannot be taken up."""
+    """Return what the run was asked for. Raises UsageError for a run that cannot be taken up."""
     found = store.run(run_id)
     plan = msgspec.convert(found.plan, Plan)
     if not plan.suites:
-        raise UsageError(f"--resume {found.run_id}: the run does not say its suites; name them")
+        raise UsageError(f"--resume {found.run_id}: the run has no record of its suites; name them")
     return plan
 
 
@@ -45,5 +45,5 @@ def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
 
 
 def _as_stored(value: Any) -> Any:
-    """What the store gives back: lists for tuples."""
+    """Return what the store gives back: lists for tuples."""
     return msgspec.json.decode(msgspec.json.encode(value))

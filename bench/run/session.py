@@ -1,4 +1,4 @@
-"""A run: jobs to the worker, rows to the store, until the suites are done or somebody interrupts."""
+"""A run: jobs to the worker, rows to the store, until the suites are done or the user interrupts."""
 
 import secrets
 import shlex
@@ -39,7 +39,7 @@ Progress = Callable[[str], None]
 
 @lru_cache
 def git_commit() -> str:
-    """The commit of the checkout that kernelmark runs from, `-dirty` behind it where files differ; else its version."""
+    """The commit of the checkout that kernelmark runs from, `-dirty` after it where files differ; else its version."""
     root = Path(bench.__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return f"kernelmark {bench.__version__}"
@@ -84,7 +84,7 @@ class Session:
                 self._store.add_layer(self.run_id, Layer(name, problem, planned.part, planned.count))
 
     def missing(self, planned: PlannedJob, registry: Registry) -> PlannedJob | None:
-        """What of the job has no row in the run yet, with its baseline; None where nothing is left.
+        """Return what of the job has no row in the run yet, with its baseline; None where nothing is left.
 
         Sweeps of a suite may overlap, and a run may be taken up again in the midst of a job.
         """
@@ -122,7 +122,7 @@ class Session:
         return rows
 
     def _merged(self, number: int, planned: PlannedJob) -> list[Measurement]:
-        """What all processes have found, the last of them now, under the ceilings of now."""
+        """Return what all processes have found, the last of them now, under the ceilings of now."""
         found = self._store.pending(self.run_id, number)
         if left := _still_good(planned, found):
             found.append(self._ask(left, len(found) + 1))
@@ -140,7 +140,7 @@ class Session:
 
     @property
     def against(self) -> int:
-        """Rows whose verdict went against the user."""
+        """Count the rows whose status is against the user."""
         return sum(self.tally[status] for status in AGAINST)
 
 
@@ -181,7 +181,7 @@ def run_suites(
     notify: Notify,
     progress: Progress = lambda text: None,
 ) -> bool:
-    """Measure everything; True if it was not interrupted. The first SIGINT lets the job in hand finish."""
+    """Measure everything; return True if it was not interrupted. The first SIGINT lets the job in hand finish."""
     with _interruptible() as interrupted:
         run_passes(session, lambda: jobs(suites, registry, plan), registry, plan, notify, progress, interrupted)
         session.finish()
@@ -197,9 +197,9 @@ def run_passes(
     progress: Progress,
     interrupted: Callable[[], bool],
 ) -> None:
-    """As many passes over the jobs as there are processes, so that those of a case lie far apart; rows with the last.
+    """Pass over the jobs once a process, so that those of a case lie far apart; rows come with the last pass.
 
-    `notify` is told of each row, `progress` what goes on before there are any.
+    `notify` gets each row, `progress` what goes on before there are any.
     """
     last = plan.processes if plan.mode.does.times else 1
     for process in range(1, last + 1):

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Reply(msgspec.Struct):
-    """What a worker says of a job: its rows, or why it was refused, or which kernel has lost the device and how."""
+    """What a worker replies to a job: its rows, or why it was refused, or which kernel has lost the device and how."""
 
     rows: list[Measurement] = []
     refused: str = ""
@@ -32,7 +32,7 @@ class Reply(msgspec.Struct):
 
 
 def send(fd: int, message: object) -> None:
-    """Write one message. Raises BrokenPipeError where nobody reads any more."""
+    """Write one message. Raises BrokenPipeError where the reader has gone."""
     data = msgspec.msgpack.encode(message)
     data = len(data).to_bytes(_LENGTH_BYTES, "little") + data
     while data:
@@ -47,7 +47,7 @@ def receive(fd: int, kind: type[T]) -> T | None:
 
 
 def _read(fd: int, count: int) -> bytes:
-    """So many bytes, or none at all where the other side ends before."""
+    """Read this many bytes, or none at all where the other side ends before."""
     parts = []
     while count:
         part = os.read(fd, count)
@@ -82,7 +82,7 @@ def _answer(job: Job, board: Board) -> Reply:
 
 
 def _die_with(parent: int) -> None:
-    """A run that is killed leaves no worker behind; and where memory is short, the system takes the worker first."""
+    """Let a run that is killed leave no worker; and where memory is short, let the system take the worker first."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         with suppress(OSError):

@@ -90,4 +90,4 @@ def test_a_run_that_would_go_on_otherwise_is_refused(measured, taken_up, complai
 def test_a_run_that_does_not_say_its_suites_cannot_be_taken_up_by_its_id_alone(measured, store, complaint):
     _, session, _ = measured(SMALL, kernels=("copy/numpy.copyto",))
     found = complaint(lambda: plan_of(store, session.run_id))
-    assert found == f"--resume {session.run_id}: the run does not say its suites; name them"
+    assert found == f"--resume {session.run_id}: the run has no record of its suites; name them"

@@ -47,7 +47,7 @@ class Batch(Store):
 
 
 def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id: NewRunId) -> list[Imported]:
-    """Every file becomes a run, one a device; all of them or none. Raises UsageError."""
+    """Make every file a run, one a device; all of them or none. Raises UsageError."""
     files = [(path, data := _bytes(path), read(path, data, find)) for path in paths]
     store = Batch(db)
     try:
@@ -64,7 +64,7 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
 
 
 def read(path: Path, data: bytes, find: FindProblem) -> list[Source]:
-    """What a file holds. Raises UsageError for one that is none of the formats, or not sound."""
+    """Return what a file holds. Raises UsageError for one that is none of the formats, or not sound."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

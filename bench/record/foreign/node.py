@@ -1,4 +1,4 @@
-"""Values of a JSON file that know where they stand, so that a complaint about one can say it."""
+"""Values of a JSON file with their place in it, so that a complaint about one can name it."""
 
 import math
 from typing import Any, NoReturn
@@ -13,13 +13,13 @@ class Node:
         self.value, self._file, self._place = value, file, place
 
     def refuse(self, expected: str) -> NoReturn:
-        """Say in one line what is wrong here."""
+        """Raise a complaint in one line about what is wrong here."""
         shown = repr(self.value)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
         raise UsageError(f"{self._file}: {self._place or 'the whole'} is {shown}, expected {expected}")
 
     def get(self, *keys: str) -> "Node | None":
-        """What stands under these keys, one inside the other; None where one is absent or null."""
+        """Return what stands under these keys, one inside the other; None where one is absent or null."""
         node = self
         for key in keys:
             if not isinstance(node.value, dict):
@@ -30,7 +30,7 @@ class Node:
         return node
 
     def need(self, *keys: str) -> "Node":
-        """What stands under these keys."""
+        """Return what stands under these keys."""
         if (found := self.get(*keys)) is None:
             what = ".".join(filter(None, (self._place, *keys)))
             raise UsageError(f"{self._file}: {what} is missing; without it there is no row")

@@ -48,7 +48,7 @@ WAYS = (
 
 
 def recognise(root: Any) -> bool:
-    """Whether a JSON value is the document that nvbench writes."""
+    """Return whether a JSON value is the document that nvbench writes."""
     return isinstance(root, dict) and {"devices", "benchmarks"} <= root.keys()
 
 
@@ -121,7 +121,7 @@ def _axis_value(axis: Node) -> Any:
 
 
 def _why(state: Node) -> tuple[str, str]:
-    """Why a state has no time: it was skipped by its benchmark, or it failed."""
+    """Return why a state has no time: it was skipped by its benchmark, or it failed."""
     reason = text_under(state, "skip_reason").strip()
     failed = not reason or reason.startswith("Unexpected error")
     return Status.FAILED if failed else Status.UNSUPPORTED, reason or "the file has no time for it"
@@ -177,7 +177,7 @@ def _samples(state: Node, path: Path) -> list[float]:
 
 
 def _doubles(path: Path, size: int) -> list[float]:
-    """Little-endian 32-bit floats."""
+    """Read little-endian 32-bit floats."""
     try:
         found = array.array("f", path.read_bytes())
     except FileNotFoundError:

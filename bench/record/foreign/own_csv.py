@@ -19,12 +19,12 @@ _INTEGER = re.compile(r"-?\d{1,19}")
 
 
 def recognise(header: str) -> bool:
-    """Whether a file's first line is the header of our CSV, whole or not."""
+    """Return whether a file's first line is the header of our CSV, whole or not."""
     return len({"run_id", "kernel", "problem", "status", "time_s_median"} & set(header.split(","))) >= 3
 
 
 def read(text: str, file: str) -> list[Source]:
-    """One source with a row a line; the machine is what the rows say of their devices. Raises UsageError."""
+    """Return one source with a row a line; the machine is taken from the rows' devices. Raises UsageError."""
     try:
         rows = [_row(fields, f"{file}, line {line}") for line, fields in _records(text, file)]
     except csv.Error as error:
@@ -84,7 +84,7 @@ def _number(text: str, column: str, where: str) -> int | float:
 
 
 def _dimension(text: str) -> int | float | str:
-    """A number where writing it again gives the same text, otherwise the text."""
+    """Return a number where writing it again gives the same text, otherwise the text."""
     if _INTEGER.fullmatch(text) and str(int(text)) == text and abs(int(text)) < 2**63:
         return int(text)
     if _NUMBER.fullmatch(text) and repr(float(text)) == text:

@@ -1,4 +1,4 @@
-"""The JSON of pytest-benchmark: anybody's, and what `pytest --benchmark-only` of kernelmark writes.
+"""The JSON of pytest-benchmark: any project's, and what `pytest --benchmark-only` of kernelmark writes.
 
 Ours carries the whole row in `extra_info`, and that is taken as it is. Of anybody else's benchmark the name is the
 kernel's and group and parameters are the problem; samples are there where --benchmark-save-data was given.
@@ -24,7 +24,7 @@ _OURS = {"schema", "kernel", "problem", "status"}
 
 
 def recognise(root: Any) -> bool:
-    """Whether a JSON value is the document that pytest-benchmark writes."""
+    """Return whether a JSON value is the document that pytest-benchmark writes."""
     return isinstance(root, dict) and {"machine_info", "benchmarks"} <= root.keys()
 
 
@@ -95,7 +95,7 @@ def _add_statistics(result: Any, stats: Node) -> None:
 
 
 def _machine(root: Node) -> dict[str, Any]:
-    """The facts under the names that our own runs have for them; what the file does not say is left out."""
+    """The facts under the names that our own runs have for them; what the file does not have is left out."""
     info = root.need("machine_info")
     system = (text_under(info, name) for name in ("system", "release", "machine"))
     facts: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What a file holds: rows as the store keeps them, and what it says of its machine."""
+"""What a file holds: rows as the store keeps them, and what it records of its machine."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What becomes a run: which format the file has, and what it says of machine, libraries and commit."""
+    """What becomes a run: which format the file has, and what it records of machine, libraries and commit."""
 
     kind: str
     machine: dict[str, Any]
@@ -69,7 +69,7 @@ def add_rates(result: Result, problem: Problem | None) -> None:
 
 
 def dimensions(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers and words by name; a name that a column has already gets `param_` before it."""
+    """Return numbers and words by name; a name that a column has already gets `param_` before it."""
     kept: dict[str, Any] = {}
     for name, value in named.items():
         # The names of all dimensions cross the store in one string, parted by commas.
