@@ -39,7 +39,7 @@ VIRTUAL_CLOCK = VirtualClock()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options, each with the prefix `--km-`, since other projects own the short names."""
+    """Add the options, each with the prefix `--km-`, since other projects own the short names."""
     group = parser.getgroup("kernelmark")
     suite_help = "Suite, TOML file or problem id; may be repeated. [default: smoke and founding]"
     group.addoption("--km-suite", action="append", metavar="SUITE", help=suite_help)
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _add(group: pytest.OptionGroup, option: Option) -> None:
-    """An option to a plan, kept under the name of the plan's field."""
+    """Add an option to a plan, kept under the name of the plan's field."""
     kept: dict[str, Any] = {"dest": f"km_{option.field}", "help": option.text.replace("%", "%%")}
     if isinstance(option.default, bool):
         name = f"--km-no-{option.name}" if option.default else f"--km-{option.name}"
@@ -90,7 +90,7 @@ def _bridge(config: pytest.Config) -> "Bridge":
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One item a case, for whatever test takes `km_case`."""
+    """Make one item a case, for whatever test takes `km_case`."""
     if "km_case" in metafunc.fixturenames:
         cases: list[Any] = []
         try:
@@ -114,7 +114,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def km_measure(request: pytest.FixtureRequest) -> Any:
-    """Measures a case and hands its time to pytest-benchmark."""
+    """Measure a case and hand its time to pytest-benchmark."""
     bridge = _bridge(request.config)
 
     def measure(case: "Case", benchmark: Any) -> None:
@@ -136,7 +136,7 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """The table with GFLOP/s and speedup, for which pytest-benchmark's own has no columns."""
+    """Print the table with GFLOP/s and speedup, for which pytest-benchmark's own has no columns."""
     bridge = config.stash.get(_BRIDGE, None)
     if bridge is None or bridge.opened is None:
         return

@@ -1,4 +1,4 @@
-"""What `kernelmark doctor` finds: each part, whether it is usable, and the command that would mend it."""
+"""What `kernelmark doctor` finds: each part, whether it is usable, and the command that would fix it."""
 
 import json
 import shutil
@@ -75,7 +75,7 @@ def _kernels() -> list[Finding]:
 
 
 def _ceilings(path: Path) -> list[Finding]:
-    """Whether what the latest run was held against holds itself."""
+    """Report whether the ceilings that the latest run was held against hold themselves."""
     if not path.is_file():
         return []
     store = Store(path, create=False)
@@ -90,7 +90,7 @@ def _ceilings(path: Path) -> list[Finding]:
 
 
 def render(findings: list[Finding], as_json: bool) -> str:
-    """A table, or JSON."""
+    """Return a table, or JSON."""
     if as_json:
         return json.dumps(findings, indent=2)
     cells = [("ok" if f["usable"] else "--", f["part"], f["found"]) for f in findings]

@@ -15,7 +15,7 @@ Rows = list[dict[str, Any]]
 
 
 def kernels(registry: Registry, op: str | None = None, device: str | None = None) -> Rows:
-    """A row a kernel: id, device, domain, numerics, whether it can run here, label, and why it cannot."""
+    """Return a row a kernel: id, device, domain, numerics, whether it can run here, label, and why it cannot."""
     rows = []
     for kernel in sorted(registry.kernels.values(), key=lambda kernel: kernel.id):
         if op in (None, kernel.op) and device in (None, kernel.device):
@@ -36,7 +36,7 @@ def kernels(registry: Registry, op: str | None = None, device: str | None = None
 
 
 def suites(registry: Registry) -> Rows:
-    """A row a suite: name, title, source; nothing is expanded."""
+    """Return a row a suite: name, title, source; nothing is expanded."""
     rows = []
     for name in suite_names():
         table = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
@@ -45,7 +45,7 @@ def suites(registry: Registry) -> Rows:
 
 
 def render(rows: Rows, as_json: bool) -> str:
-    """A table with the reasons below it, or JSON."""
+    """Return a table with the reasons below it, or JSON."""
     if as_json:
         return json.dumps(rows, indent=2)
     shown = [{key: value for key, value in row.items() if key != "reason"} for row in rows]

@@ -18,12 +18,12 @@ def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def file_option(*names: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A file to write."""
+    """Return an option for a file to write."""
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), help=text)
 
 
 def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An option to a plan, under the name of the plan's field."""
+    """Return an option to a plan, under the name of the plan's field."""
     if isinstance(option.default, bool):
         names = f"--{option.name}/--no-{option.name}" if option.default else f"--{option.name}"
         return click.option(names, option.field, is_flag=True, default=option.default, help=option.text)

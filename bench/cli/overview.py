@@ -14,7 +14,7 @@ from bench.cli.options import db_option, plugin_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @plugin_option
 def list_command(op: str | None, device: str | None, suites: bool, as_json: bool, plugins: tuple[str, ...]) -> None:
-    """Kernels and suites, and whether they can run here."""
+    """List kernels and suites, and whether they can run here."""
     from bench.cli import listing
     from bench.plan.discovery import discover
 
@@ -29,7 +29,7 @@ def list_command(op: str | None, device: str | None, suites: bool, as_json: bool
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @db_option
 def doctor(as_json: bool, db: Path | None) -> None:
-    """What is usable here, what is not and why, and the command that mends it; ceilings of the latest run."""
+    """Show what is usable here, what is not and why, and the command that fixes it; ceilings of the latest run."""
     from bench.cli import doctor as diagnosis
     from bench.record.store import default_store
 
@@ -42,7 +42,7 @@ def doctor(as_json: bool, db: Path | None) -> None:
 @click.option("--format", "style", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
 @plugin_option
 def inspect(kernels: str, archs: str | None, style: str, plugins: tuple[str, ...]) -> None:
-    """Registers, shared memory, spills and occupancy of hand-written kernels; needs no GPU."""
+    """Show registers, shared memory, spills and occupancy of hand-written kernels; needs no GPU."""
     from bench.measure.compile import ARCHS
     from bench.plan.discovery import discover
     from bench.tune.inspect import inspect_rows, render

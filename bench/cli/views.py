@@ -119,7 +119,7 @@ def export(run_id: str | None, style: str, output: Path | None, db: Path | None)
 
 
 def _percent(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """`2%` or `2` as 0.02. Raises click.BadParameter."""
+    """Read `2%` or `2` as 0.02. Raises click.BadParameter."""
     if value is None:
         return None
     try:
@@ -140,7 +140,7 @@ def _percent(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option(
     "--margin", metavar="P%", callback=_percent, default="2%", show_default=True, help="Within it a ratio is `same`."
 )
-@click.option("--anyway", is_flag=True, help="Compare different machines too; the output then says what differs.")
+@click.option("--anyway", is_flag=True, help="Compare different machines too; the output then shows what differs.")
 @file_option("--csv", "csv_path", text="Write every case here.")
 @file_option("--base-db", text="The store of BASE, if not that of NEW.")
 @db_option
@@ -156,7 +156,7 @@ def compare(
 ) -> None:
     """Which cases of run NEW are slower or faster than in run BASE, judged by the medians of their processes.
 
-    Needs runs of several processes (`run --processes 5`): one says nothing of the next.
+    Needs runs of several processes (`run --processes 5`): one does not show what the next would find.
     """
     from bench.compare.runs import compare_runs
     from bench.record.store import Store, default_store

@@ -11,7 +11,7 @@ import click
 from bench.cli.options import AGAINST, OK, plugin_option
 from bench.plan.errors import UsageError
 
-#: What is compiled for where no GPU says otherwise, if the kernel has it.
+#: The architecture to compile for where there is no GPU, if the kernel has it.
 DEFAULT_ARCH = "sm_90a"
 
 

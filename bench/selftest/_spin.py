@@ -62,7 +62,7 @@ def _pair() -> tuple[float, int]:
 
 
 def spinner(target: int, source: int, nbytes: int, duration_s: float) -> Launch:
-    """What moves bytes between two addresses and returns once the counter says that `duration_s` has passed.
+    """Return a launch that copies bytes to an address and ends once the counter shows that `duration_s` has passed.
 
     Addresses and duration are constants of the compiled code, so that a call hands over no argument, which costs most
     of what a call costs.

@@ -43,7 +43,7 @@ def check(tick: Tick) -> Iterator[Finding]:
 
 
 def caught(cheat: str, honest: Measurement, found: Measurement, statuses: tuple[Status, ...]) -> Finding:
-    """Whether the cheat has a status that says so, and no time."""
+    """Return whether the cheat has one of its statuses, and no time."""
     holds = honest.status == Status.OK and found.status in statuses and not found.samples
     said = f"{found.status}: {found.reason}" if found.reason else found.status
     beside = "" if honest.status == Status.OK else f"; honest {honest.status}: {honest.reason}"

@@ -90,7 +90,7 @@ def returns_early(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def out_of_bounds(problem: Any, x: Any) -> Launch:
-    """Right, and writes one element behind its output."""
+    """Right, and writes one element past its output."""
     beyond = np.lib.stride_tricks.as_strided(x.c, (problem.m + 1, problem.n), x.c.strides)
 
     def launch() -> None:
@@ -102,7 +102,7 @@ def out_of_bounds(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **{**CPU, "device": "cuda", "modules": ("cupy",)})
 def on_another_stream(problem: Any, x: Any) -> Launch:
-    """Computes on a stream of its own, which nobody waits for."""
+    """Computes on a stream of its own, which is not waited for."""
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)

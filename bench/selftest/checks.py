@@ -41,7 +41,7 @@ def chosen(only: str | None, quick: bool) -> tuple[str, ...]:
 
 
 def jobs(names: Sequence[str]) -> int:
-    """How many jobs these checks take."""
+    """Return how many jobs these checks take."""
     return sum(group.jobs() for group in _groups(names))
 
 

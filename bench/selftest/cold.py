@@ -15,7 +15,7 @@ PROBLEM, KERNEL = "copy/m512n512/f32", "copy/numpy.copyto"
 
 
 def check(tick: Tick) -> Iterator[Finding]:
-    """The same copy of 1 MB, cold and hot in turn."""
+    """Time one copy of 1 MB, cold and hot in turn."""
     times: dict[Mode, list[float]] = {Mode.COLD: [], Mode.HOT: []}
     with Workers() as workers:
         for mode in ORDER:
@@ -29,7 +29,7 @@ def check(tick: Tick) -> Iterator[Finding]:
 
 
 def slower(cold: list[float], hot: list[float]) -> Finding:
-    """How many times the cold copy takes of the hot one's time."""
+    """Return how many times the cold copy takes of the hot one's time."""
     ratio = mean(cold) / mean(hot)
     found = f"{ratio:.2f} times slower ({1e6 * mean(cold):.3g} us, hot {1e6 * mean(hot):.3g} us)"
     return Finding("cold: a copy of 1 MB, cold against hot", found, f"at least {BOUND:g}", ratio >= BOUND)

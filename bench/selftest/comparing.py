@@ -1,4 +1,4 @@
-"""What `kernelmark compare` says of runs whose truth is known: the same product twice, and one that was slowed.
+"""What `kernelmark compare` finds in runs whose truth is known: the same product twice, and one that was slowed.
 
 Each pair of runs is compared by itself, so that there is one case and nothing to correct for.
 """
@@ -17,7 +17,7 @@ Runs = Sequence[Sequence[float]]
 
 
 def false_alarms(base: Runs, new: Runs) -> Finding:
-    """How many pairs of runs of the same product are told apart."""
+    """Return how many pairs of runs of the same product are found to differ."""
     alarms = welch(base, new).p < ALPHA
     return Finding(
         f"aa: false alarms of compare, {100 * ALPHA:g} % stated",

@@ -26,7 +26,7 @@ LEAST_SHARE = 0.8 * NEIGHBOUR_SHARE
 
 
 def jobs() -> int:
-    """How many jobs there are."""
+    """Return how many jobs there are."""
     return 1 + len(devices_present())
 
 
@@ -70,7 +70,7 @@ def _measure(device: str) -> list[Measurement]:
 def bare_call_s() -> float:
     """What the harness's clock finds for a compiled call that does nothing, timed alone right after 20 us of work.
 
-    Nine of ten such calls cost at most that. In a batch one costs a fraction of it: the processor then knows by heart
+    Nine of ten such calls cost at most that. In a batch one costs a fraction of it: the processor then remembers
     what it did a moment ago, which it does not after a kernel that ran for 20 us.
     """
     from bench.selftest._spin import spinner

@@ -14,7 +14,7 @@ Tick = Callable[[], object]
 
 
 class Finding(NamedTuple):
-    """A figure with its bound. check: the check's name, and behind a colon what of it.
+    """A figure with its bound. check: the check's name, and after a colon what of it.
 
     holds: None where there is nothing to hold, since it could not be tested, or is for information.
     """
@@ -48,7 +48,7 @@ def as_json(findings: Sequence[Finding], left_out: Sequence[str]) -> str:
 
 
 def failures(check: str, rows: Sequence[Measurement]) -> list[Finding]:
-    """What stands in the place of figures where a kernel of ours has no time."""
+    """Return what stands in the place of figures where a kernel of ours has no time."""
     return [
         Finding(f"{check}: {row.kernel}", f"{row.status}: {row.reason}", "a time", False)
         for row in rows

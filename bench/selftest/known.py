@@ -1,8 +1,8 @@
-"""What the self-test plants and therefore knows; its plug-ins and its checks both read it."""
+"""The facts that the self-test plants; its plug-ins and its checks both read them."""
 
 from pathlib import Path
 
-#: Durations that compiled kernels spin for. 0 tells what a call costs that has nothing to wait for.
+#: Durations that compiled kernels spin for. 0 shows what a call costs that has nothing to wait for.
 DURATIONS_US = (0, 20, 50, 100, 200, 500, 2000, 20000)
 #: What the slowed product takes of the plain one's time.
 SLOWED = 1.05
@@ -21,11 +21,11 @@ def spin_name(duration_us: int) -> str:
 
 
 def counter_missing() -> str | None:
-    """Why no time-stamp counter can be read that ticks at a constant rate, or None."""
+    """Return why no time-stamp counter can be read that ticks at a constant rate, or None."""
     try:
         words = Path("/proc/cpuinfo").read_text().split()
     except OSError:
-        return "the system does not tell whether the time-stamp counter ticks at a constant rate (/proc/cpuinfo)"
+        return "the system does not report whether the time-stamp counter ticks at a constant rate (/proc/cpuinfo)"
     if {"tsc", "constant_tsc"} <= set(words):
         return None
     return "the processor has no time-stamp counter that ticks at a constant rate (constant_tsc in /proc/cpuinfo)"

@@ -29,7 +29,7 @@ def pinned() -> Iterator[None]:
 
 
 class Neighbour:
-    """A process on the CPUs of this one, busy from `with` to its end; `share` says what it then had of the time."""
+    """A process on the CPUs of this one, busy from `with` to its end; `share` is what it then had of the time."""
 
     share = 0.0
 

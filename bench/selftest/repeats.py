@@ -57,7 +57,7 @@ class NoTimeError(Exception):
 
 
 def count() -> int:
-    """How many processes there are."""
+    """Return how many processes there are."""
     return SERIES * RUNS * PROCESSES
 
 

@@ -1,4 +1,4 @@
-"""A plug-in of kernels whose duration is known: copies that spin until a clock says that their time has passed.
+"""A plug-in of kernels whose duration is known: copies that spin until a clock shows that their time has passed.
 
 The clock is not the harness's: on a CPU the processor's time-stamp counter, on a GPU its global timer.
 """
@@ -23,7 +23,7 @@ def _register(duration_us: int) -> None:
         **options,
     )
     def spin(problem: Any, x: Any) -> Launch:
-        """Copies, and returns when the time-stamp counter says that its time has passed."""
+        """Copies, and returns when the time-stamp counter shows that its time has passed."""
         from bench.selftest._spin import spinner
 
         return spinner(x.b.ctypes.data, x.a.ctypes.data, x.a.nbytes, duration_us * 1e-6)
@@ -36,7 +36,7 @@ def _register(duration_us: int) -> None:
         **options,
     )
     def spin_on_device(p: Any, t: Tile) -> list[KernelCall]:
-        """Copies, and ends when the global timer says that its time has passed."""
+        """Copies, and ends when the global timer shows that its time has passed."""
         return [KernelCall(1, 256, ("a", "b", p.m * p.n, np.int64(1000 * duration_us)))]
 
 
