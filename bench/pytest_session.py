@@ -1,4 +1,4 @@
-"""The run behind a pytest session: its cases, and what each of them found."""
+"""The run that a pytest session makes: its cases, and what each of them found."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -53,7 +53,7 @@ class Opened(NamedTuple):
 
 
 class Bridge:
-    """The run behind a pytest session: plans at collection, measures at the first item of a group."""
+    """The run that a pytest session makes: plans at collection, measures at the first item of a group."""
 
     def __init__(self, config: pytest.Config) -> None:
         names = config.getoption("km_suite") or DEFAULT_SUITES
