@@ -62,9 +62,7 @@ def test_scratch_grows_with_threads_by_one_strip_each() -> None:
     def nbytes(threads: int) -> int:
         return set_up("transpose/m512n4099/f32/in", "tiles", threads)[-1].nbytes
 
-    strip = _tiles.strips(4099, 512 * 4, 2)
-    assert strip == _tiles.strips(4099, 512 * 4, 1)._replace(workers=2)
-    assert nbytes(2) - nbytes(1) == strip.size * 512 * 4
+    assert nbytes(2) - nbytes(1) == 128 * 512 * 4
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7, 64, 500])
@@ -73,7 +71,7 @@ def test_strips_of_any_length_stay_within_their_share(threads: int) -> None:
         size, workers, rest = _tiles.strips(longer, 4096, threads)
         assert longer == longer // size * size + rest
         assert 1 <= workers <= threads
-        assert size == 1 or workers * size + rest <= _tiles.SHARE * longer
+        assert size == 1 or workers * size + rest <= 0.1 * longer
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 3), (4, 4), (7, 5), (12, 18), (31, 40), (1, 9)])

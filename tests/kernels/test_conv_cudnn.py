@@ -48,15 +48,7 @@ ALGORITHMS = {
         "winograd_nonfused": 7,
     },
     "dgrad": {"algo_0": 0, "algo_1": 1, "fft": 2, "fft_tiling": 3, "winograd": 4, "winograd_nonfused": 5},
-    "wgrad": {
-        "algo_0": 0,
-        "algo_1": 1,
-        "fft": 2,
-        "algo_3": 3,
-        "winograd": 4,
-        "winograd_nonfused": 5,
-        "fft_tiling": 6,
-    },
+    "wgrad": {"algo_0": 0, "algo_1": 1, "fft": 2, "algo_3": 3, "winograd": 4, "winograd_nonfused": 5, "fft_tiling": 6},
 }
 MISSING = {("fprop", "direct"): "NOT_SUPPORTED", ("wgrad", "winograd"): "BAD_PARAM"}
 

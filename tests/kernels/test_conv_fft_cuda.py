@@ -10,7 +10,6 @@ from bench.emulator.sweep import Case, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.registry import CudaKernel
 from kernelmark import Scratch
-from kernels.conv.fft._matrices import spectra
 from kernels.conv.fft._tiling import cuts
 
 REGISTRY = discover()
@@ -93,12 +92,14 @@ def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, di
     for tile in found.tiles():
         if max(parsed.r, parsed.s) >= tile.T:
             continue
-        a, b, c = spectra(parsed, tile.T)
-        assert a.matrix[0] == b.matrix[0]
-        assert (a.matrix[1], b.matrix[1]) == c.matrix
-        for call in found.plan(parsed, tile)[:2]:
+        *transforms, multiply, _ = found.plan(parsed, tile)
+        a, b, c, m, k, lda, ldb = multiply.args
+        at_a_frequency = 8 * tile.T * (tile.T // 2 + 1) * parsed.groups
+        assert [part.nbytes // at_a_frequency for part in (a, b, c)] == [k * lda, k * ldb, m * ldb]
+        for call, read in zip(transforms, (a, b), strict=True):
             (written,) = (arg for arg in call.args if isinstance(arg, Scratch))
-            blocks, groups = call.grid  # type: ignore[misc]
+            blocks, groups = call.grid
+            assert written == read
             assert written.nbytes == 8 * tile.T * (tile.T // 2 + 1) * blocks * groups * 2 * 128 // tile.T
 
 

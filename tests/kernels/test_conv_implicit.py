@@ -8,7 +8,7 @@ from bench.emulator.build import missing_tool
 from bench.emulator.sweep import Case, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, Scratch
-from kernels.conv.implicit._product import masked, product, slices, taps
+from kernels.conv.implicit._product import taps
 
 REGISTRY = discover()
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
@@ -77,15 +77,16 @@ def test_slices_cover_the_reduction_and_none_is_empty(direction: str) -> None:
     for name in ("implicit", *TENSOR_CORES):
         dtype = kernel(name).domain["dtype"][0]
         one = case(name, f"conv/n2c64h14w14k64r3s3pad1/{dtype}/nhwc/{direction}")
-        deep, count = slices(one.problem, one.tile)
-        depth = product(one.problem).depth
+        (_, call), *_ = one.kernel.calls(one.problem, one.tile)
+        deep, count = call.args[3:5]
+        depth = 2 * 14 * 14 if direction == "wgrad" else 64 * 3 * 3
         assert deep % one.tile.BK == 0
         assert (count - 1) * deep < depth <= count * deep
 
 
 def test_several_slices_leave_fp32_sums_apart_for_a_second_launch() -> None:
     one = case("implicit_mma", "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/wgrad")
-    assert slices(one.problem, one.tile)[1] == 1
+    assert len(one.kernel.calls(one.problem, one.tile)) == 1
     one = case("implicit_mma", "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/fprop")
     (product_, first), (sum_, second) = one.kernel.calls(one.problem, one.tile)
     assert "float, Direction::fprop" in product_
@@ -108,8 +109,10 @@ def test_dilation_that_shares_a_divisor_with_the_stride_leaves_more_taps_to_fewe
 
 
 def test_a_pixel_has_bits_for_at_most_32_taps() -> None:
-    found = {sizes: masked(REGISTRY.problem(f"conv/n1c4h16w16k4{sizes}/f32/nchw/fprop")) for sizes in ("r4s8", "r3s11")}
-    assert found == {"r4s8": True, "r3s11": False}
+    for sizes, masked in (("r4s8", "true"), ("r3s11", "false")):
+        one = case("implicit", f"conv/n1c4h16w16k4{sizes}/f32/nchw/fprop")
+        (entry, _), *_ = one.kernel.calls(one.problem, one.tile)
+        assert entry.endswith(f", {masked}>")
 
 
 @pytest.mark.parametrize("name", TENSOR_CORES)
@@ -148,7 +151,7 @@ def test_phases_without_pixels_or_taps_leave_no_element_of_a_gradient_unwritten(
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_slices_in_several_groups_are_added_up(layout: str, direction: str) -> None:
     problem = f"conv/n3c32h9w8k40r3s3pad1/f32/{layout}/{direction}/g2"
-    assert any(slices(one.problem, one.tile)[1] > 1 for one in cases("implicit", problem))
+    assert any(len(one.kernel.calls(one.problem, one.tile)) > 1 for one in cases("implicit", problem))
     prove("implicit", problem)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,6 @@ from bench.measure.compile import compile_cubin
 from bench.measure.occupancy import occupancy
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, KernelCall, Scratch
-from kernels.conv.winograd._cuda import view
 
 REGISTRY = discover()
 NAMES = ("winograd", "winograd4")
@@ -36,6 +36,13 @@ def every_case(name: str, problem: str) -> list[Case]:
 def calls(case: Case, part: str) -> list[KernelCall]:
     """The plan's launches of the entries that begin so."""
     return [call for entry, call in case.kernel.calls(case.problem, case.tile) if entry.startswith(part)]
+
+
+def outputs(case: Case, side: int) -> tuple[int, int]:
+    """Tiles of so many outputs a side, and output channels of a group."""
+    p: Any = case.problem
+    height, width, channels = (p.h, p.w, p.c) if p.direction == "dgrad" else (p.p, p.q, p.k)
+    return p.n * math.ceil(height / side) * math.ceil(width / side), channels // p.groups
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -88,10 +95,12 @@ def test_both_directions_of_a_symmetric_problem_execute_the_same(name: str) -> N
 
 @pytest.mark.parametrize("pad", ["0", "1", "2", "0-1x2-0", "3"])
 def test_an_inputs_gradient_is_a_convolution_whose_padding_complements_the_other(pad: str) -> None:
-    v = view(problem := REGISTRY.problem(f"conv/n1c2h5w6k3r3s3pad{pad}/f32/nchw/dgrad"))
-    assert (v.top, v.left) == (2 - problem.pad_h.before, 2 - problem.pad_w.before)
-    assert (v.c, v.h, v.w, v.k, v.p, v.q) == (3, problem.p, problem.q, 2, 5, 6)
-    assert v.p == v.h + v.top + (2 - problem.pad_h.behind) - 2
+    problem: Any = REGISTRY.problem(f"conv/n1c2h5w6k3r3s3pad{pad}/f32/nchw/dgrad")
+    (call,) = calls(every_case("winograd", problem.id)[-1], "winograd_fused")
+    n, c, h, w, k, p, q, top, left = call.args[3:12]
+    assert (top, left) == (2 - problem.pad_h.before, 2 - problem.pad_w.before)
+    assert (n, c, h, w, k, p, q) == (1, 3, problem.p, problem.q, 2, 5, 6)
+    assert p == h + top + (2 - problem.pad_h.behind) - 2
 
 
 @pytest.mark.parametrize(
@@ -100,9 +109,9 @@ def test_an_inputs_gradient_is_a_convolution_whose_padding_complements_the_other
 def test_every_tile_and_filter_has_one_block_of_the_fused_kernel(problem: str) -> None:
     for case in every_case("winograd", problem):
         (call,) = calls(case, "winograd_fused")
-        v, width = view(case.problem), case.tile.BK
-        assert call.grid == (math.ceil(v.tiles(2) / 32) * math.ceil(v.k / width), v.groups)
-        assert call.args[-1] == math.ceil(v.k / width) * width
+        (tiles, channels), width = outputs(case, 2), case.tile.BK
+        assert call.grid == (math.ceil(tiles / 32) * math.ceil(channels / width), case.problem.groups)
+        assert call.args[-1] == math.ceil(channels / width) * width
 
 
 @pytest.mark.parametrize(
@@ -110,7 +119,7 @@ def test_every_tile_and_filter_has_one_block_of_the_fused_kernel(problem: str) -
 )
 def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(problem: str) -> None:
     for case in every_case("winograd4", problem):
-        v, covered, sizes = view(case.problem), 0, set()
+        covered, sizes, p = 0, set(), case.problem
         for call in calls(case, "winograd4_input"):
             *_, first, ldt = call.args
             assert first == covered
@@ -118,11 +127,10 @@ def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(pr
             sizes |= {arg for arg in call.args if isinstance(arg, Scratch)}
         for call in calls(case, "winograd4_output"):
             sizes |= {arg for arg in call.args if isinstance(arg, Scratch)}
-        assert 0 <= covered - v.tiles(4) < 4
+        assert 0 <= covered - outputs(case, 4)[0] < 4
         assert len(sizes) == 2  # every chunk has the same two buffers
-        assert sum(scratch.nbytes for scratch in sizes) <= max(
-            1024 * case.tile.KIB, 4 * 36 * v.groups * 32 * (v.c + v.k + 3)
-        )
+        least = 4 * 36 * 32 * (p.c + p.k + 3 * p.groups)
+        assert sum(scratch.nbytes for scratch in sizes) <= max(1024 * case.tile.KIB, least)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -66,10 +66,11 @@ print(resident("VmHWM") - before)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads peak memory from /proc")
 @pytest.mark.parametrize(("m", "n"), [(1024, 8192), (8192, 1024), (2048, 2048)])
 def test_imatcopy_declares_the_memory_that_it_touches(m: int, n: int) -> None:
-    from kernels.transpose.cpu import imatcopy_scratch
-
+    kernel = discover().kernels["transpose/openblas.imatcopy"]
+    problem = discover().problem(f"transpose/m{m}n{n}/f32/in")
+    assert kernel.library_scratch is not None
     out = subprocess.run([sys.executable, "-c", PEAK, str(m), str(n)], check=True, capture_output=True, text=True)
-    assert int(out.stdout) == pytest.approx(imatcopy_scratch(m, n, "f32"), abs=2e6)
+    assert int(out.stdout) == pytest.approx(kernel.library_scratch(problem), abs=2e6)
 
 
 @pytest.mark.parametrize("name", ["sgemm", "sgemm_colmajor"])

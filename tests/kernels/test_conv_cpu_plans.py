@@ -1,0 +1,88 @@
+"""How the CPU's convolutions are cut for threads and caches: nothing is left out, nothing is done twice."""
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+
+from bench.plan.discovery import discover
+from kernels._host import split
+from kernels.conv._shape import Shape, shape
+from kernels.conv.columns import _plan
+from kernels.conv.direct._phases import phases
+
+#: More than one block, strip or item of everything that is cut into them, none of which divides evenly; and less.
+SIZES = (
+    "n2c70h23w29k67r3s3pad1",
+    "n1c97h40w37k41r3s3pad2-1x0-1",
+    "n3c5h31w33k9r5s7pad2x3stride2x1",
+    "n1c401h9w11k35r1s1",
+    "n1c33h1w700k34r1s3pad0x1",
+    "n1c1h1w1k1r1s1",
+    "n2c6h7w5k9r3s2pad1stride2|/g3",
+    "n1c8h12w3k8r4s1pad2|/dil2x1/g8",
+    "n3c2h17w19k35r6s6pad4stride3x1",
+)
+
+
+def _shapes() -> Iterator[tuple[Shape, bool]]:
+    for sizes, layout in product(SIZES, ("nchw", "nhwc")):
+        sizes, _, words = sizes.partition("|")
+        problem = discover().problem(f"conv/{sizes}/f32/{layout}/fprop{words}")
+        yield shape(problem), problem.pointwise
+
+
+def test_blocks_of_columns_cover_each_channel_and_tap_once() -> None:
+    for (g, plain), threads in product(_shapes(), (1, 2, 5)):
+        for plan_of in (_plan.forward, _plan.image_gradient, _plan.filter_gradient):
+            covered = np.zeros((g.c, g.r * g.s), int)
+            for c0, c1, t0, t1 in plan_of(g, plain, threads).blocks:
+                covered[c0:c1, t0:t1] += 1
+            assert (covered == 1).all()
+
+
+def test_items_of_columns_cover_each_output_once() -> None:
+    for (g, plain), threads in product(_shapes(), (1, 2, 5)):
+        y = np.zeros((g.n, g.groups, g.k, g.p * g.q), int)
+        for n, group, f0, f1, p0, p1 in _plan.forward(g, plain, threads).items:
+            y[n, group, f0:f1, p0:p1] += 1
+        plan = _plan.image_gradient(g, plain, threads)
+        x = np.zeros((g.n, g.groups, g.c), int)
+        for n, group, e0, e1 in plan.items:
+            (bounds,) = {(block[0], block[1]) for block in plan.blocks[e0:e1].tolist()}
+            x[n, group, slice(*bounds)] += 1
+        plan = _plan.filter_gradient(g, plain, threads)
+        w = np.zeros((g.groups, g.k, len(plan.blocks)), int)
+        for group, f0, f1, e in plan.items:
+            w[group, f0:f1, e] += 1
+        assert (y == 1).all()
+        assert (x == 1).all()
+        assert (w == 1).all()
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_threads_get_as_many_parts_each(most: int) -> None:
+    for length, others, threads in product((1, 5, 97), (1, 2, 3, 16), (1, 2, 6)):
+        parts = split(length, most, others, threads)
+        assert [stop for _, stop in parts[:-1]] == [start for start, _ in parts[1:]]
+        assert (parts[0][0], parts[-1][1]) == (0, length)
+        assert all(0 < stop - start <= most for start, stop in parts)
+        many = others * len(parts) >= 4 * threads or len(parts) == length
+        assert many or others * len(parts) % threads == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "taps", "pad", "stride", "dilation"), [(9, 3, 1, 1, 1), (7, 3, 0, 2, 1), (5, 2, 3, 4, 3)]
+)
+def test_phases_meet_each_output_through_each_tap_where_it_is(
+    size: int, taps: int, pad: int, stride: int, dilation: int
+) -> None:
+    outputs = (size + 2 * pad - (taps - 1) * dilation - 1) // stride + 1
+    met = set()
+    for phase in phases(size, taps, pad, stride, dilation):
+        for u, (tap, first) in product(range(phase.length), zip(phase.taps, phase.outputs, strict=True)):
+            met.add((phase.first + u * stride, int(tap), int(first) + u))
+    places = product(range(outputs), range(taps))
+    defined = {(output * stride + tap * dilation - pad, tap, output) for output, tap in places}
+    assert {place for place in defined if 0 <= place[0] < size} == {place for place in met if 0 <= place[2] < outputs}
