@@ -51,13 +51,19 @@ REPLACED = {
 }
 #: Options that a command is run with besides, unless it has them, by how it begins.
 BESIDES = {
-    "kernelmark run": ("--max-time 0.01", "--no-ceilings", FEW),
+    "kernelmark run": ("--mode hot", "--max-time 0.01", "--no-ceilings", FEW),
     "kernelmark verify": (FEW,),
     "kernelmark inspect": ("--kernels gemm/cuda.tiled",),
     "kernelmark watch": ("--once",),
     "kernelmark selftest": ("--help",),
     "kernelmark claims": ("--help",),
-    "pytest": ("--km-suite small.toml", "--km-kernels '*/numpy.matmul'", "--km-max-time 0.01", "--km-no-ceilings"),
+    "pytest": (
+        "--km-suite small.toml",
+        "--km-kernels '*/numpy.matmul'",
+        "--km-mode hot",
+        "--km-max-time 0.01",
+        "--km-no-ceilings",
+    ),
 }
 COMMAND = re.compile(r"^ {4}((?:kernelmark|pytest|python -m pytest) .*)$", re.MULTILINE)
 SAVED = re.compile(r"save this as\s`([^`]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL | re.IGNORECASE)

@@ -25,7 +25,7 @@ def zeros(problem, x):
 @pytest.fixture
 def bench(python_in, tmp_path):
     """Benchmarks by pytest in this test's folder."""
-    return lambda *words: python_in(tmp_path, *ONLY, *words)
+    return lambda *words: python_in(tmp_path, *ONLY, "--km-mode", "hot", *words)
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def measured(tmp_path_factory, kernelmark_in):
     folder = tmp_path_factory.mktemp("claims")
     problem = "gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1"
     kernels = ("--kernels", "gemm/scipy.sgemm", "--kernels", "gemm/scipy.two_step")
-    options = ("--max-time", "0.02", "--no-ceilings", "--db", "claims.db")
+    options = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--db", "claims.db")
     assert kernelmark_in(folder, "run", problem, *kernels, *options).returncode == 0
     return folder
 

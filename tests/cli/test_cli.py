@@ -7,7 +7,7 @@ import json
 import pytest
 
 NT = "gemm/m8n8k8/f32/NT"
-QUICK = ("--max-time", "0.02")
+QUICK = ("--mode", "hot", "--max-time", "0.02")
 WRONG = """\
 from kernelmark import kernel
 

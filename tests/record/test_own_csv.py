@@ -35,7 +35,8 @@ def measured(tmp_path_factory, kernelmark_in):
     folder = tmp_path_factory.mktemp("measured")
     (folder / "mine.py").write_text(WRONG)
     globs = [word for glob in KERNELS for word in ("--kernels", glob)]
-    options = ("--plugin", "mine.py", "--threads", "1,2", "--max-time", "0.02", "--no-ceilings", "--device", "cpu")
+    quick = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--device", "cpu")
+    options = ("--plugin", "mine.py", "--threads", "1,2", *quick)
     done = kernelmark_in(folder, "run", *PROBLEMS, *globs, *options, "--csv", "run.csv")
     assert (done.returncode, done.stderr) == (1, "")
     return folder / "run.csv"

@@ -58,7 +58,17 @@ def test_the_fastest_kernel_is_bold_and_a_limit_is_not():
 
 @pytest.mark.parametrize(("variables", "plain"), [({}, False), ({"NO_COLOR": "1"}, True)])
 def test_show_on_a_terminal_differs_from_a_pipe_unless_no_colour_is_wanted(kernelmark, tmp_path, variables, plain):
-    kernelmark("run", "gemm/m33n31k17/f32/NT", "--kernels", "gemm/numpy.*", "--max-time", "0.01", "--no-ceilings")
+    kernelmark(
+        "run",
+        "gemm/m33n31k17/f32/NT",
+        "--kernels",
+        "gemm/numpy.*",
+        "--mode",
+        "hot",
+        "--max-time",
+        "0.01",
+        "--no-ceilings",
+    )
     piped = kernelmark("show").stdout
     env = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "TERM": "xterm", "PYTHONUTF8": "1", **variables}
     shown = on_a_terminal([sys.executable, str(Path(sys.executable).with_name("kernelmark")), "show"], env)

@@ -199,7 +199,7 @@ def test_no_worker_can_be_started_where_nothing_can_be_written(
 
 
 SUITE = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4]\n"
-QUICK = ("--max-time", "0.02", "--no-ceilings", "--threads", "1", "--plugin", FAULTS)
+QUICK = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--threads", "1", "--plugin", FAULTS)
 
 
 def test_a_run_with_crashes_exits_1_and_prints_of_kernels_keep_out_of_its_tables(kernelmark, tmp_path: Path) -> None:
