@@ -119,7 +119,9 @@ def drawn(rng: random.Random, depthwise: bool) -> str:
             continue
 
 
-@pytest.mark.parametrize("variant", ["/".join(variant) for variant in VARIANTS])
+@pytest.mark.parametrize(
+    "variant", ["nchw/fprop", *(pytest.param("/".join(v), marks=pytest.mark.long) for v in VARIANTS[1:])]
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_drawn_parameters_come_out_right_and_without_reports(name: str, variant: str) -> None:
     if reason := missing_tool():
@@ -150,6 +152,7 @@ def test_the_sweep_meets_each_option_and_each_bad_shape_in_every_variant(dtype: 
     assert max(p.q for p in taken) > 32
 
 
+@pytest.mark.long  # test_handwritten.py compiles a variant of each
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.usefixtures("cuda_compiler")

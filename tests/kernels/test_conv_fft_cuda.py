@@ -52,6 +52,7 @@ def cases(name: str, sizes: tuple[str, ...], direction: str) -> list[Case]:
     return [Case(found, p, t) for p in taken for t in found.tiles() if found.valid is None or not found.valid(p, t)]
 
 
+@pytest.mark.long  # the sweep has the tiles on smaller problems
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_every_tile_is_right_in_every_direction(direction: str) -> None:
     if reason := missing_tool():
