@@ -24,12 +24,12 @@ template <int T> __global__ void __launch_bounds__(T * 4) stage(float *a, int n)
   a[threadIdx.x] = tile[T - 1 - threadIdx.x] + weights[n];
 }
 __global__ void __launch_bounds__(1024) spills(float *a, int n) {
-  float held[200];
+  float held[140];
 #pragma unroll
-  for (int i = 0; i < 200; ++i) held[i] = a[i * n + threadIdx.x];
+  for (int i = 0; i < 140; ++i) held[i] = a[i * n + threadIdx.x];
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < 200; ++i) a[threadIdx.x * n + i] = held[i] * held[199 - i];
+  for (int i = 0; i < 140; ++i) a[threadIdx.x * n + i] = held[i] * held[139 - i];
 }
 extern "C" __global__ void indexed(float *a, int n) {
   float held[512];
