@@ -66,7 +66,7 @@ def test_crossover_prints_a_table_and_writes_it_as_csv(measured, kernelmark_in):
         (("show", "--by", "kernel"), "'kernel' is not one of"),
         (("show", "--page", "0"), "'--page'"),
         (("show", "--row", "gemm/none"), "--row 'gemm/none': run 20"),
-        (("show", "--row", "numpy.matmul"), "found 'gemm/numpy.matmul gemm/m4n8k8/f32/NT cold t"),
+        (("show", "--row", "numpy.matmul"), "found 'gemm/numpy.matmul gemm/m4n8k8/f32/NT hot t"),
         (("show", "--row", "m4n8", "--page", "2"), "--row: shows one row"),
         (("show", "--page", "2"), "has 1; --page 1 shows the first"),
         (("compare", "r9", "r8"), "run 'r9': is not a run of net.db"),
