@@ -46,7 +46,8 @@ def test_every_module_and_suite_travels(installed: Path) -> None:
 
 def test_it_measures_outside_the_repository(installed: Path) -> None:
     code = (
-        "import sys, bench; sys.argv = 'kernelmark run gemm/m8n8k8/f32/NT --mode hot --no-ceilings --max-time 0.02'.split();"
+        "import sys, bench; words = 'gemm/m8n8k8/f32/NT --mode hot --no-ceilings --max-time 0.02'.split();"
+        "sys.argv = ['kernelmark', 'run', *words];"
         "print(bench.__file__); from bench.cli import main; main()"
     )
     out = _run(installed, code)
