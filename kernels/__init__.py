@@ -1,1 +1,1 @@
-"""What is measured: one folder an operation, each with its problem class and its kernels."""
+"""The kernels that are measured: one folder an operation, each with its problem class and its kernels."""

@@ -1,4 +1,4 @@
-"""What plans of CUDA launches share: limits of every device, tiles that belong together, what the TMA asks for."""
+"""Shared by plans of CUDA launches: limits of every device, tiles that belong together, what the TMA asks for."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -21,7 +21,7 @@ PLANNING_S = 5.0
 
 
 class Plan(NamedTuple):
-    """A transform between two arrays, and what `x.chose` should be told of how it was planned.
+    """A transform between two arrays, and how it was planned, for `x.chose`.
 
     rigour: FFTW_MEASURE, or FFTW_ESTIMATE where planning came to its time limit. wisdom: `found` where an earlier
     process had planned it, `new` where this one has, `none` where there is nothing to keep.
@@ -62,7 +62,7 @@ def plan(
 
 
 def _layout(array: Array) -> tuple[Any, ...]:
-    """What FFTW's wisdom belongs to; addresses count by how they are aligned."""
+    """Return what FFTW keeps wisdom for; of an address, its alignment counts."""
     return array.shape, array.strides, array.dtype.str, array.ctypes.data % 64
 
 
@@ -74,7 +74,7 @@ def _pyfftw() -> Any:
 
 
 class Wisdom:
-    """What FFTW has learnt in this process and before it, in a file that belongs to this pyFFTW and this CPU."""
+    """Plans that FFTW has measured, now or before, in a file that belongs to this pyFFTW and this CPU."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -82,23 +82,23 @@ class Wisdom:
         self.read()
 
     def read(self) -> None:
-        """Add what the file knows; one that is damaged, or another build's, adds nothing."""
+        """Add the plans of the file; one that is damaged, or another build's, adds nothing."""
         with suppress(OSError, ValueError, TypeError, LookupError, AttributeError):
             _pyfftw().import_wisdom(tuple(text.encode() for text in json.loads(self._file.read_text("ascii"))))
 
     def learn(self, source: Array, target: Array, options: dict[str, Any], extra: tuple[str, ...]) -> dict[str, str]:
         """Plan unless it is known already, and tell how that went."""
         measured = ("FFTW_MEASURE", *extra)
-        if self._knows(source, target, measured, options):
+        if self._has(source, target, measured, options):
             return {"rigour": "FFTW_MEASURE", "wisdom": "found"}
         _pyfftw().FFTW(source, target, flags=measured, planning_timelimit=PLANNING_S, **options)
-        # FFTW does not say that it has come to its limit, but then it knows no more than before.
-        if not self._knows(source, target, measured, options):
+        # FFTW does not report that it came to its time limit, but then it has no more plans than before.
+        if not self._has(source, target, measured, options):
             return {"rigour": "FFTW_ESTIMATE", "wisdom": "none"}
         self.write()
         return {"rigour": "FFTW_MEASURE", "wisdom": "new"}
 
-    def _knows(self, source: Array, target: Array, flags: tuple[str, ...], options: dict[str, Any]) -> bool:
+    def _has(self, source: Array, target: Array, flags: tuple[str, ...], options: dict[str, Any]) -> bool:
         try:
             _pyfftw().FFTW(source, target, flags=(*flags, "FFTW_WISDOM_ONLY"), **options)
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""What kernels on the CPU share: a cache folder, the width of vectors, bands for threads, launches in turn."""
+"""Shared by kernels on the CPU: a cache folder, the width of vectors, bands for threads, launches in turn."""
 
 import math
 import os
@@ -34,7 +34,7 @@ class Registers(NamedTuple):
 
 @lru_cache
 def registers() -> Registers:
-    """Of the CPU that Numba generates code for. Raises Unsupported where LLVM would call a library for llvm.fma."""
+    """Return those of the CPU that Numba generates code for. Raises Unsupported where it has no multiply-add."""
     from numba.core.registry import cpu_target
 
     triple, cpu, listed = cpu_target.target_context.codegen().magic_tuple()

@@ -1,4 +1,4 @@
-"""What our Numba kernels share: compilation without the GIL, operands bound, and pieces of LLVM's code."""
+"""Shared by our Numba kernels: compilation without the GIL, operands bound, and pieces of LLVM's code."""
 
 import hashlib
 import shutil

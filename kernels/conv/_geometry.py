@@ -21,7 +21,7 @@ GEOMETRY = np.dtype([(name, "u4") for name in SIZES] + [(name, DIVISOR) for name
 
 
 def divisor(d: int) -> np.uint64:
-    """What `Divisor::packed` divides by d with: multiplier in the low word, shift in the high one.
+    """Return the numbers with which `Divisor::packed` divides by d: multiplier in the low word, shift in the high one.
 
     For dividends below 2^31: Granlund, Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994.
     """

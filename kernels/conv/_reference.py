@@ -75,7 +75,7 @@ def _signed_sum(array: Array, signs: Array) -> Array:
 
 
 def _signed_sums(array: Array, signs: Array) -> Array:
-    """The same over the second axis."""
+    """Sums over the second axis, one for each group."""
     return np.stack([_signed_sum(image, signs) for image in array])
 
 

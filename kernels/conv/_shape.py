@@ -8,7 +8,7 @@ from kernels.conv.problem import ConvProblem
 class Shape(NamedTuple):
     """Sizes, `c` and `k` of one group; then strides in elements: `x_n` is that of x along n.
 
-    y has one axis of the p q pixels. In w and its gradient c, r and s together are one axis behind k.
+    y has one axis of the p q pixels. In w and its gradient c, r and s together are one axis after k.
     """
 
     n: int
@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 
 
 def shape(problem: ConvProblem) -> Shape:
-    """Of a problem in its layout."""
+    """Return the numbers of a problem in its layout."""
     c, h, w, k, taps, pixels = problem.c, problem.h, problem.w, problem.k, problem.r * problem.s, problem.p * problem.q
     depth, last = c // problem.groups, problem.layout == "nhwc"
     strides: dict[str, Any] = (

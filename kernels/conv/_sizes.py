@@ -13,10 +13,10 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Pad(NamedTuple):
-    """Rows or columns of zeros before and behind an image."""
+    """Rows or columns of zeros before and after an image."""
 
     before: int
-    behind: int
+    after: int
 
 
 class ConvSizes(Problem, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
         return outputs[self.direction]
 
     def shapes(self) -> dict[str, tuple[int, int, int, int]]:
-        """Of x, w and y, the channels in second place whatever the layout."""
+        """Return the shapes of x, w and y, channels in second place whatever the layout."""
         return {
             "x": (self.n, self.c, self.h, self.w),
             "w": (self.k, self.c // self.groups, self.r, self.s),
@@ -126,7 +126,7 @@ def as_nchw(array: Array, layout: str) -> Array:
 
 
 def _ends(value: Spatial) -> list[tuple[int, int]]:
-    """(before, behind) of height and of width."""
+    """(before, after) of height and of width."""
     dims = [tuple(int(end) for end in part.split("-")) for part in str(value).split("x")]
     return [(dim[0], dim[-1]) for dim in (dims * 2)[:2]]
 

@@ -23,7 +23,7 @@ def tolerance(problem: ConvSizes, numerics: str) -> float:
 def _winograd(problem: ConvSizes, f: Transforms) -> float:
     """Sums over channels are made of transformed operands, which are larger, and so are their errors.
 
-    `growth` is the ratio of an error's size behind the inverse transform to that which a sum of as many plain products
+    `growth` is the ratio of an error's size after the inverse transform to that which a sum of as many plain products
     would have (rms, independent roundings): Barabasz, Anderson, Soodhalter, Gregg, "Error Analysis and Improving the
     Accuracy of Winograd Convolution for Deep Neural Networks", ACM TOMS 46(4), 2020, with norms of rows in the place of
     worst cases. The transforms round each product a few times, the sum over channels then adds independent errors. A

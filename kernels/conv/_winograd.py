@@ -11,7 +11,7 @@ from kernelmark import Array
 
 
 class Transforms(NamedTuple):
-    """Of m outputs from m + 2 inputs along one axis: A^T (m x m+2), G (m+2 x 3), B^T (m+2 x m+2)."""
+    """Matrices for m outputs from m + 2 inputs along one axis: A^T (m x m+2), G (m+2 x 3), B^T (m+2 x m+2)."""
 
     at: Array
     g: Array
@@ -41,7 +41,7 @@ F4 = Transforms(
 
 
 def growth(f: Transforms) -> float:
-    """How much larger (rms) errors are behind the inverse transform than those of a sum of as many plain products."""
+    """How much larger (rms) errors are after the inverse transform than those of a sum of as many plain products."""
     # The variance along one axis, which is the root of that along both.
     squares = f.at**2 @ ((f.bt**2).sum(axis=1) * (f.g**2).sum(axis=1))
     return float(squares.max())

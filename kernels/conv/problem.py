@@ -13,7 +13,7 @@ from kernels.conv._tolerance import tolerance
 
 
 class ConvOperands(Protocol):
-    """What a set-up is handed: `x`, `w` and `y` in the problem's layout, thread count, stream and scratch.
+    """Operands of a set-up: `x`, `w` and `y` in the problem's layout, thread count, stream and scratch.
 
     One of them is the output: `y` of fprop, `x` of dgrad, `w` of wgrad; the others are read.
     """
@@ -73,7 +73,7 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
         if len(words) < 2:
             raise ValueError(
                 "has no layout and direction; expected one of nchw, nhwc and one of fprop, dgrad, wgrad "
-                "behind the storage type"
+                "after the storage type"
             )
         values: dict[str, Any] = {"layout": words[0], "direction": words[1]}
         for word in words[2:]:

@@ -8,7 +8,7 @@ from kernelmark import Array, Arrays, Dim, Operand, Problem, Verdict, compare, o
 
 
 class CopyOperands(Protocol):
-    """What a copy kernel's set-up is handed: `a` (m x n, in) and `b` (m x n, out)."""
+    """Operands of a copy kernel's set-up: `a` (m x n, in) and `b` (m x n, out)."""
 
     a: Any
     b: Any

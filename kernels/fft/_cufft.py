@@ -1,4 +1,4 @@
-"""What callers of cuFFT share: values of cufft.h, and the version."""
+"""Shared by callers of cuFFT: values of cufft.h, and the version."""
 
 TYPES = {
     ("f32", "r2c"): 0x2A,

@@ -16,7 +16,7 @@ _ONE_WAY = {"r2c": "forward", "c2r": "inverse"}
 
 
 class FftOperands(Protocol):
-    """What a set-up is handed: `x` (in) and `y` (out), thread count, stream and scratch.
+    """Operands of a set-up: `x` (in) and `y` (out), thread count, stream and scratch.
 
     A complex array is a real one with a last axis of 2, real and imaginary part.
     """
@@ -64,13 +64,13 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
         if not words or words[1:] not in ([], ["inverse"]) or (len(words) > 1 and words[0] != "c2c"):
             raise ValueError(
-                f"ends in {'/'.join(words)!r}, expected r2c, c2r, c2c or c2c/inverse behind the storage type"
+                f"ends in {'/'.join(words)!r}, expected r2c, c2r, c2c or c2c/inverse after the storage type"
             )
         return {"kind": words[0]} | ({"direction": words[1]} if words[1:] else {})
 
     @property
     def axes_transformed(self) -> tuple[int, ...]:
-        """Of the arrays (b, h, w): the last alone where h is 1."""
+        """Axes of the arrays (b, h, w): the last alone where h is 1."""
         return (1, 2) if self.h > 1 else (2,)
 
     @property

@@ -15,7 +15,7 @@ def _c_int(p: FmaProblem) -> str | None:
 
 
 def _call(p: FmaProblem, each: int) -> list[KernelCall]:
-    """Blocks of THREADS threads with so many accumulators each."""
+    """Blocks of THREADS threads with `each` accumulators each."""
     return [KernelCall(ceil_div(p.n, THREADS * each), THREADS, ("x", "a", "b", "d", p.n, p.k))]
 
 

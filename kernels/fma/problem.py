@@ -28,7 +28,7 @@ TILES = {"fma": Tile(1, 1, 1), "mma": Tile(16, 8, 16)}
 
 
 class FmaOperands(Protocol):
-    """What a set-up is handed: `x` (n, in), `a` (rows x depth, in), `b` (depth x cols, in), `d` (n, out)."""
+    """Operands of a set-up: `x` (n, in), `a` (rows x depth, in), `b` (depth x cols, in), `d` (n, out)."""
 
     x: Any
     a: Any
@@ -64,7 +64,7 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
     @classmethod
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
         if words not in ([], ["mma"]):
-            raise ValueError(f"ends in {'/'.join(words)!r}, expected /mma or nothing behind the storage type")
+            raise ValueError(f"ends in {'/'.join(words)!r}, expected /mma or nothing after the storage type")
         return {"unit": words[0]} if words else {}
 
     @property

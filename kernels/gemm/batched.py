@@ -10,7 +10,7 @@ from kernels.gemm.handwritten import arguments
 from kernels.gemm.problem import GemmProblem
 
 LARGEST = 128
-PAD = 4  # elements behind each row of a panel, as in batched.cu
+PAD = 4  # elements after each row of a panel, as in batched.cu
 PARTS = {64: (8, 4), 32: (4, 4), 16: (2, 2), 8: (1, 1)}  # TM x TN elements a thread of a tile that wide
 THREADS = 256  # of a block that several products share
 SHARED = 48 * 1024  # bytes for the panels of several products

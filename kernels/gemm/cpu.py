@@ -25,7 +25,7 @@ def plain(problem: GemmProblem) -> str | None:
 
 
 def _multiply(a: Any, b: Any, problem: GemmProblem, x: GemmOperands) -> Launch:
-    """C = alpha a b + beta C for a (m x k) and b (k x n); NumPy cannot accumulate, so beta needs a product apart."""
+    """C = alpha a b + beta C for a (m x k) and b (k x n); NumPy cannot accumulate, so beta needs scratch."""
     alpha, beta, c = problem.alpha, problem.beta, x.c
     if alpha == 1 and beta == 0:
         return lambda: np.matmul(a, b, out=c)

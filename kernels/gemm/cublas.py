@@ -38,7 +38,7 @@ def _matrices(problem: GemmProblem, x: GemmOperands, order: str) -> dict[str, _M
 
 
 def _arguments(problem: GemmProblem, x: GemmOperands, order: str, scalar: str, types: bool) -> list[Any]:
-    """Arguments behind the handle: row-major C (m x n) is column-major C^T (n x m), with A and B in turned places."""
+    """Arguments after the handle: row-major C (m x n) is column-major C^T (n x m), with A and B in turned places."""
     matrices, batched = _matrices(problem, x, order), problem.batch > 1
     first, second = (matrices["b"], matrices["a"]) if order == "C" else (matrices["a"], matrices["b"])
     m, n = (problem.n, problem.m) if order == "C" else (problem.m, problem.n)

@@ -34,7 +34,7 @@ def within_ints(p: GemmProblem) -> str | None:
 
 
 def arguments(p: GemmProblem) -> tuple[Any, ...]:
-    """What all of them take: a, b, c, m, n, k, alpha, beta, the leading dimensions, the strides of a batch."""
+    """The arguments of all of them: a, b, c, m, n, k, alpha, beta, the leading dimensions, the strides of a batch."""
     operands = p.operands()
     strides = (np.int64(operand.shape[-2] * operand.ld) for operand in operands)
     return ("a", "b", "c", p.m, p.n, p.k, p.alpha, p.beta, *(operand.ld for operand in operands), *strides)

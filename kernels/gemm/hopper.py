@@ -34,7 +34,7 @@ SMALL = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": 132}
 
 
 def maps(p: GemmProblem, columns: int) -> tuple[TensorMap, TensorMap]:
-    """A's and B's, for tiles of BM rows and copies of so many columns of op(B)."""
+    """The maps of A and B, for tiles of BM rows and copies of `columns` columns of op(B)."""
     depth = ROW_BYTES // DTYPES[split_dtype(p.dtype)[0]].itemsize
     a = (BM, depth) if p.op_a == "N" else (depth, BOX)
     b = (columns, depth) if p.op_b == "T" else (depth, BOX)
@@ -81,7 +81,7 @@ def wgmma(p: GemmProblem, t: Tile) -> list[KernelCall]:
 
 
 def cluster_tiles(p: GemmProblem, t: Tile) -> int:
-    """Of all products, each tile as large as a cluster of blocks computes."""
+    """Tiles of all products, each as large as a cluster of blocks computes."""
     return ceil_div(p.m, BM * t.CLUSTER) * ceil_div(p.n, t.BN) * p.batch
 
 

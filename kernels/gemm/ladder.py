@@ -9,7 +9,7 @@ from kernels._cuda import ceil_div, tiles
 from kernels.gemm.handwritten import F32, arguments, within_grid, within_ints
 from kernels.gemm.problem import GemmProblem
 
-PAD = 4  # floats behind each row of a panel, as in panel.cuh
+PAD = 4  # floats after each row of a panel, as in panel.cuh
 PACK = 4  # floats of the widest access
 #: Tiles of the pipelined kernels. WIDE reads least of shared memory for a multiply-add, and wants many tiles; two
 #: blocks of MIDDLE or three of NARROW fit on a multiprocessor; SMALL is for small products, TINY is one warp's.
@@ -39,7 +39,7 @@ def pack(p: GemmProblem) -> int:
 
 
 def grid(p: GemmProblem, t: Tile, layers: int = 1) -> tuple[int, int, int]:
-    """Blocks of BM x BN over C, so many times for each product of the batch."""
+    """Blocks of BM x BN over C, `layers` times for each product of the batch."""
     return ceil_div(p.n, t.BN), ceil_div(p.m, t.BM), p.batch * layers
 
 

@@ -1,4 +1,4 @@
-"""GEMM: C = alpha op(A) op(B) + beta C, row-major unless a kernel says otherwise."""
+"""GEMM: C = alpha op(A) op(B) + beta C, row-major unless a kernel declares otherwise."""
 
 import math
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -29,7 +29,7 @@ Pad = Any
 
 
 class GemmOperands(Protocol):
-    """What a GEMM kernel's set-up is handed: views of A, B and C as stored, thread count, stream and scratch."""
+    """Operands of a GEMM kernel's set-up: views of A, B and C as stored, thread count, stream and scratch."""
 
     a: Any
     b: Any
@@ -106,7 +106,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     @classmethod
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
         if not words:
-            raise ValueError("has no layout; expected one of NN, NT, TN, TT behind the storage type")
+            raise ValueError("has no layout; expected one of NN, NT, TN, TT after the storage type")
         values: dict[str, Any] = {"layout": words[0]}
         for word in words[1:]:
             if word[:3] in ("lda", "ldb", "ldc") and word[3:4] == "+":

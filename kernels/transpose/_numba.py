@@ -58,7 +58,7 @@ def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
 
 @jit
 def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
-    """Each of the m x n matrices start:stop that lie one behind the other in x, transposed through s."""
+    """Each of the m x n matrices start:stop that lie one after the other in x, transposed through s."""
     whole_m, whole_n = m // side * side, n // side * side
     for g in range(start, stop):
         o = g * m * n
@@ -116,7 +116,7 @@ def follow(x, s, kept, starts, moves, ends, rows, columns, chunk, start, stop): 
             s[:chunk] = x[q * chunk : (q + 1) * chunk]
         for _ in range(moves[e]):
             p = q % rows * columns + q // rows
-            # Views, since LLVM vectorises the loop only where it knows the length of both.
+            # Views, since LLVM vectorises the loop only where both lengths are known to it.
             to, off = x[q * chunk : (q + 1) * chunk], x[p * chunk : (p + 1) * chunk]
             for k in range(chunk):
                 to[k] = off[k]

@@ -16,7 +16,7 @@ _NUMBA: dict[str, Any] = {
 
 
 def _bits(array: Any) -> Any:
-    """The elements as unsigned integers in one row: what moves is bits, and Numba knows no bfloat16."""
+    """The elements as unsigned integers in one row: what moves is bits, and Numba has no bfloat16."""
     return array.reshape(-1).view(f"u{array.itemsize}")
 
 

@@ -12,7 +12,7 @@ _RESERVED = 1024
 
 
 def stash_bytes(v: View) -> int:
-    """What the first rows need of scratch: half of the c - 1 that the last rows are made of, too."""
+    """Bytes that the first rows need of scratch: half of the c - 1 that the last rows are made of, too."""
     return v.common // 2 * v.cols * v.itemsize
 
 
@@ -57,7 +57,7 @@ def c2r_fused(p: TransposeProblem, t: Tile) -> list[KernelCall]:
 def _call(
     p: TransposeProblem, t: Tile, name: str, parts: int, each: int, sizes: tuple[int, ...], shared: int, most: int = 2
 ) -> KernelCall:
-    """A launch for so many parts of so many elements each; name: the entry without the last of its types.
+    """A launch for `parts` parts of `each` elements; name: the entry without the last of its types.
 
     All blocks have to be resident: at most as many as shared memory holds, and registers, which allow `most`.
     """

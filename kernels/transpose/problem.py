@@ -8,7 +8,7 @@ from kernelmark import DTYPES, Array, Arrays, Dim, Operand, Problem, Verdict, co
 
 
 class TransposeOperands(Protocol):
-    """What a transposition's set-up is handed: `a` (m x n) and, out of place, `b` (n x m); scratch is counted."""
+    """Operands of a transposition's set-up: `a` (m x n) and, out of place, `b` (n x m); scratch is counted."""
 
     a: Any
     b: Any
@@ -35,7 +35,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
     @classmethod
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
         if len(words) != 1:
-            raise ValueError(f"ends in {'/'.join(words)!r}, expected /out or /in behind the storage type")
+            raise ValueError(f"ends in {'/'.join(words)!r}, expected /out or /in after the storage type")
         return {"place": words[0]}
 
     @property

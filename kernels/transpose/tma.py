@@ -11,7 +11,7 @@ VECTOR = 16  # bytes, and the multiple that the TMA wants rows to begin at
 
 
 def tile_width(p: TransposeProblem, squares: int) -> int:
-    """Elements along the side of a tile of so many squares, each as wide as a vector."""
+    """Elements along the side of a tile of `squares` squares, each as wide as a vector."""
     return squares * VECTOR // DTYPES[p.dtype].itemsize
 
 

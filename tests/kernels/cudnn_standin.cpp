@@ -1,5 +1,5 @@
 // A stand-in for libcudnn on host memory: the functions that kernelmark calls, under the prototypes of cuDNN 9, which
-// compute what cuDNN documents and keep what they were told. -DHEADER=<cudnn.h> holds them against the real header.
+// compute what cuDNN documents and keep their arguments. -DHEADER=<cudnn.h> holds them against the real header.
 #include "cudnn_standin.hpp"
 
 #define NAMED(name) case name: return #name

@@ -88,7 +88,7 @@ def test_drawn_problems_are_of_every_kind() -> None:
         "groups": [p.groups > 1 for p in problems],
         "depthwise": [p.groups == p.c > 1 for p in problems],
         "r is not s": [p.r != p.s for p in problems],
-        "asymmetric padding": [p.pad_h.before != p.pad_h.behind or p.pad_w.before != p.pad_w.behind for p in problems],
+        "asymmetric padding": [p.pad_h.before != p.pad_h.after or p.pad_w.before != p.pad_w.after for p in problems],
         "padding beyond the filter": [p.pad_h.before >= p.r * p.dilation_h for p in problems],
         "pointwise": [p.pointwise for p in problems],
     }

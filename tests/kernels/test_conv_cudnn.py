@@ -1,4 +1,4 @@
-"""The cuDNN calls mean the problem: a stand-in under cuDNN's prototypes computes what its documentation says."""
+"""The cuDNN calls mean the problem: a stand-in under cuDNN's prototypes computes what is documented."""
 
 import ctypes
 import os
@@ -199,7 +199,7 @@ def test_uneven_padding_is_refused(pad: str) -> None:
         problem = REGISTRY.problem(f"conv/n1c1h5w5k1r3s3{pad}/f32/nchw/{direction}")
         reasons = [kernel.refuses(problem) for kernel in KERNELS if kernel.outside(problem) is None]
         assert reasons
-        assert all(reason and "expected the same before and behind" in reason for reason in reasons)
+        assert all(reason and "expected the same before and after" in reason for reason in reasons)
 
 
 def test_declared_operations_are_no_more_than_those_of_direct_convolution_with_large_filters() -> None:

@@ -143,7 +143,7 @@ def test_the_sweep_meets_each_option_and_each_bad_shape_in_every_variant(dtype: 
     taken: list[Any] = [p for p in every if (p.dtype, p.layout, p.direction) == (dtype, *variant)]  # type: ignore[attr-defined]
     assert any(p.stride != 1 and p.dilation != 1 and p.groups > 1 for p in taken)
     assert any(p.groups > 1 and p.c // p.groups != p.k // p.groups for p in taken)
-    assert any(p.pad_h.before != p.pad_h.behind and p.pad_w.before != p.pad_w.behind for p in taken)
+    assert any(p.pad_h.before != p.pad_h.after and p.pad_w.before != p.pad_w.after for p in taken)
     assert any(p.r != p.s for p in taken)
     assert any(p.stride_h > p.r for p in taken)
     assert any(p.h * p.w == 1 and p.r > 1 for p in taken)

@@ -1,4 +1,4 @@
-"""Convolution by FFTW: right across tiles, batches, blocks and threads, and as large a tile as it says."""
+"""Convolution by FFTW: right across tiles, batches, blocks and threads, and by the tile that the row has."""
 
 import json
 import tracemalloc

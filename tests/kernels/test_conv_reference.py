@@ -151,7 +151,7 @@ def test_growth_is_the_measured_growth_of_errors(f) -> None:
     x, w = rng.uniform(-1, 1, (tiles, channels, side, side)), rng.uniform(-1, 1, (channels, 3, 3))
 
     def error(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Of sums over channels in single precision, one product after the other, for operands that it holds."""
+        """The error of sums over channels in single precision, product by product, for operands that it holds."""
         a, b = a.astype(np.float32), b.astype(np.float32)
         total = np.zeros(a.shape[:1] + a.shape[2:], np.float32)
         for c in range(channels):

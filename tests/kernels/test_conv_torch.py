@@ -55,7 +55,7 @@ def test_it_is_right_in_every_direction_and_layout(torch, layout: str, direction
 def test_padding_that_differs_between_two_ends_is_refused(torch) -> None:
     measured = run("conv/n1c4h9w9k4r3s3pad0x1-2/f32/nchw/fprop")
     assert measured.status == "unsupported"
-    assert measured.reason == "pad is 0x1-2, expected the same before and behind"
+    assert measured.reason == "pad is 0x1-2, expected the same before and after"
 
 
 def test_rows_tell_what_onednn_ran(torch, capfd: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +67,7 @@ def test_rows_tell_what_onednn_ran(torch, capfd: pytest.CaptureFixture[str]) -> 
     }
     for versions in found.values():
         assert re.search(r"torch [\d.]+\S*;.* oneDNN [\d.]+ [a-z_]+:\w+", versions), versions
-    # Small one-dimensional convolutions are PyTorch's own: nothing may be said of oneDNN's then.
+    # Small one-dimensional convolutions are PyTorch's own, and no implementation of oneDNN's may be named.
     assert run("conv/n1c2h1w8k2r1s3/f32/nchw/fprop").versions.endswith("PyTorch's own loops, not oneDNN")
     assert capfd.readouterr().out == ""
 

@@ -39,7 +39,7 @@ def calls(case: Case, part: str) -> list[KernelCall]:
 
 
 def outputs(case: Case, side: int) -> tuple[int, int]:
-    """Tiles of so many outputs a side, and output channels of a group."""
+    """Tiles of `side` x `side` outputs, and output channels of a group."""
     p: Any = case.problem
     height, width, channels = (p.h, p.w, p.c) if p.direction == "dgrad" else (p.p, p.q, p.k)
     return p.n * math.ceil(height / side) * math.ceil(width / side), channels // p.groups
@@ -100,7 +100,7 @@ def test_an_inputs_gradient_is_a_convolution_whose_padding_complements_the_other
     n, c, h, w, k, p, q, top, left = call.args[3:12]
     assert (top, left) == (2 - problem.pad_h.before, 2 - problem.pad_w.before)
     assert (n, c, h, w, k, p, q) == (1, 3, problem.p, problem.q, 2, 5, 6)
-    assert p == h + top + (2 - problem.pad_h.behind) - 2
+    assert p == h + top + (2 - problem.pad_h.after) - 2
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_every_kernel_compiles_without_spills_or_stack(name: str, arch: str) -> 
     if capability(arch) < kernel.min_arch:
         pytest.skip(f"{name} needs compute capability {kernel.min_arch / 10}")
     for row in inspect_rows(REGISTRY, name, (arch,)):
-        if not kernel.spills:  # a declaration that allows it says why
+        if not kernel.spills:  # a declaration that allows it has the reason
             assert (row.spill_bytes, row.stack_bytes) == (0, 0), row.entry
         assert row.blocks_per_sm > 0, row.entry
 

@@ -165,7 +165,7 @@ def test_every_layout_compiles_without_spills_and_with_wgmma_in_flight(name: str
     ]
     cubin = compile_cubin(kernel(name).source, [str(entry) for entry in names], "sm_90a")
     assert {(used.spill_bytes, used.stack_bytes) for used in cubin.resources.values()} == {(0, 0)}
-    assert "(C75" not in cubin.log  # ptxas tells there where it waits for each wgmma, or drops setmaxnreg
+    assert "(C75" not in cubin.log  # ptxas logs there where it waits for each wgmma, or drops setmaxnreg
 
 
 def check(name: str, problem: str, *tiles: Tile) -> None:
@@ -197,7 +197,7 @@ def test_a_persistent_grid_is_right_in_every_layout(layout: str) -> None:
 @pytest.mark.parametrize("name", ["wgmma", "wgmma_persistent"])
 @pytest.mark.parametrize("scaled", ["", "/alpha2/beta0.5"])
 def test_half_a_pair_at_the_end_of_a_row_is_right(name: str, scaled: str) -> None:
-    """Of C's rows an odd element is left, and what lies behind it belongs to nobody."""
+    """Rows of C end in an odd element, and what follows it must not be written."""
     check(name, f"m133n133k72/bf16.f32/NN{scaled}/ldb+3/ldc+3", *known_tiles(name)[-1:])
     check(name, f"m133n133k72/f16/TT{scaled}/lda+3/ldc+3", *known_tiles(name)[-1:])
 

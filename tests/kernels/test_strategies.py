@@ -34,7 +34,7 @@ class Lab:
         self._kept: list[Any] = []
 
     def run(self, kernel_id: str) -> None:
-        """Set up and launch twice: what one launch leaves behind must not change the next."""
+        """Set up and launch twice: what one launch leaves must not change the next."""
         arrays = {name: array(values) for name, values in self.host.items()}
         x = SimpleNamespace(stream=SimpleNamespace(ptr=5), scratch=self.scratch, launch=self.launch, **arrays)
         launch = REGISTRY.kernels[kernel_id].setup(self.problem, x)

@@ -114,7 +114,7 @@ def test_copies_of_16_bytes_are_right_over_the_edges_of_tiles(name: str, layout:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rows_that_end_within_16_bytes_are_cut_where_they_end(layout: str) -> None:
-    """Aligned by their leading dimensions alone: the last copy of a row takes a part, and NaN lies behind it."""
+    """Aligned by their leading dimensions alone: the last copy of a row takes a part, and NaN follows."""
     if reason := missing_tool():
         pytest.skip(reason)
     stored = {"NN": (51, 77), "NT": (51, 51), "TN": (75, 77), "TT": (75, 51)}[layout]

@@ -39,7 +39,7 @@ def _formed(columns, g, block, count):
 
 @jit
 def _as_stored(x, g, at, block, first):
-    """The same where pixels meet one element each, in order: the image itself."""
+    """The image itself as that matrix, where each pixel meets one element, in order."""
     return x, at + block[0] * g.x_c + first * g.x_w, g.x_c, g.x_w
 
 

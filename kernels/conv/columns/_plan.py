@@ -67,7 +67,7 @@ def filter_gradient(g: Shape, plain: bool, threads: int) -> Plan:
 
 
 def _blocks(g: Shape, plain: bool, others: int, threads: int) -> Array:
-    """Of all channels and taps, each a range in the filter: whole channels, or with channels last whole taps."""
+    """All channels and taps in ranges of the filter: whole channels, or with channels last whole taps."""
     taps = g.r * g.s
     if g.channels_last:
         return np.array([(0, g.c, *t) for t in split(taps, max(1, DEPTH // g.c), others, threads)])

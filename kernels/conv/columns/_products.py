@@ -56,13 +56,13 @@ class Product(NamedTuple):
         return ENTRY.format(what=what, op_a=self.op[0], op_b=self.op[1], **widths, **vars(tile))
 
     def tiles(self, t: Tile) -> tuple[int, int]:
-        """Of the product: all, and along a row."""
+        """Tiles of the product: all, and along a row."""
         across = ceil_div(self.n, t.BN)
         return ceil_div(self.m, t.BM) * across, across
 
 
 def height(p: ConvProblem) -> int:
-    """Of a column of one group."""
+    """Elements of a column of one group."""
     return p.c // p.groups * p.r * p.s
 
 
@@ -72,19 +72,19 @@ def leading(p: ConvProblem) -> int:
 
 
 def _image_floats(p: ConvProblem) -> int:
-    """Of columns, one image."""
+    """Elements of the columns of one image."""
     return leading(p) * (p.groups * height(p) if p.layout == "nchw" else p.groups * p.p * p.q)
 
 
 def passes(p: ConvProblem, t: Tile) -> list[Pass]:
-    """As many images at a time as scratch and the grid hold."""
+    """Passes of the most images that scratch and the grid hold."""
     limit = p.n if p.pointwise else max(1, t.KIB * 1024 // (4 * _image_floats(p)))
     step = min(p.n, limit, GRID_LIMIT // p.groups)
     return [Pass(first, min(step, p.n - first), step) for first in range(0, p.n, step)]
 
 
 def columns(p: ConvProblem, now: Pass) -> Matrix:
-    """Those of a pass, or x in their place."""
+    """The columns of a pass, or x in their place."""
     depth, pixels = p.c // p.groups, p.p * p.q
     if p.pointwise:
         first = now.first * p.c * pixels

@@ -1,7 +1,7 @@
 """Direct convolution as sums over tables: offsets tell what an output adds up, and no columns are formed.
 
 All three directions are out[row, lane] = sum over t of b[rows[row] + steps[t]] v[t, lane], where `b` is an image
-between zeros, and `v` the other operand in panels of WIDTH lanes (`_plan.py` says which is which).
+between zeros, and `v` the other operand in panels of WIDTH lanes (`_plan.py` has a table of which is which).
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -18,7 +18,7 @@ STEPS = 256  # steps at a time: a panel's share of a first-level cache of 48 KiB
 
 @jit
 def surround(b, source, counts, strides, inner, start, stop):
-    """Lines start:stop of b from those of the source: `inner` elements, zeros before and behind.
+    """Lines start:stop of b from those of the source: `inner` elements, zeros before and after.
 
     counts: lines of an outer block of the source and of b, and the first of b that is not all zeros.
     strides: of a line in the source and in b, and where a line's elements begin in b's.
@@ -40,7 +40,7 @@ def surround(b, source, counts, strides, inner, start, stop):
 
 @jit
 def pack(v, source, bases, places, lane, straight, start, stop):
-    """Panels start:stop, t by t; `bases` says where each begins in the source, and how many of its lanes are there.
+    """Panels start:stop, t by t; `bases` has where each begins in the source, and its number of lanes.
 
     straight: places are one another's neighbours, so that lanes are transposed block by block.
     """

@@ -35,7 +35,7 @@ class Border(NamedTuple):
 
     @property
     def strides(self) -> tuple[int, int, int, int]:
-        """Of the surrounded images, along n, channels, rows and columns."""
+        """Strides of the surrounded images, along n, channels, rows and columns."""
         rows, columns = self.height + self.top + self.bottom, self.width + self.left + self.right
         if self.channels_last:
             return self.channels * rows * columns, 1, columns * self.channels, self.channels
@@ -47,7 +47,7 @@ class Border(NamedTuple):
 
 
 class Item(NamedTuple):
-    """What one thread does at a time: rows r0:r1 of one panel of lanes, summed over steps t0:t1 and over images.
+    """A thread's work at a time: rows r0:r1 of one panel of lanes, summed over steps t0:t1 and over images.
 
     b, v, out: where the operands begin. next_b, next_v: from one image to the next.
     """
@@ -66,7 +66,7 @@ class Item(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What the loops of `_loops.py` take. `lanes`: the stride between two of them, in v's source and in the output."""
+    """The arguments of `_loops.py`. `lanes`: the stride between two of them, in v's source and in the output."""
 
     border: Border
     rows: Array
@@ -100,7 +100,7 @@ def panels(lanes: int, width: int) -> list[tuple[int, int]]:
 
 
 def _around_x(g: Shape) -> Border:
-    """As many zeros as taps meet."""
+    """The zeros that taps meet."""
     down = (g.p - 1) * g.stride_h + (g.r - 1) * g.dilation_h + 1 - g.top - g.h
     right = (g.q - 1) * g.stride_w + (g.s - 1) * g.dilation_w + 1 - g.left - g.w
     return Border(g.c * g.groups, g.h, g.w, g.top, max(0, down), g.left, max(0, right), g.channels_last)

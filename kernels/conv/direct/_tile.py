@@ -1,6 +1,6 @@
 """The inner loop of direct convolution: a tile of sums that stays in vector registers.
 
-Sums of ROWS x WIDTH: each step multiplies an element of each row, wherever tables say that it lies, with WIDTH
+Sums of ROWS x WIDTH: each step multiplies an element of each row, which tables of offsets find, with WIDTH
 elements that lie side by side. LLVM would not keep the sums in registers by itself, so its code is given here.
 """
 

@@ -59,7 +59,7 @@ def staged(p: ConvProblem) -> Staged:
 
 
 def staged_bytes(p: ConvProblem, channels: int) -> int:
-    """Shared memory for so many channels of the image's part and of the filters."""
+    """Shared memory for that many channels of the image's part and of the filters."""
     tile = staged(p)
     return 4 * (ceil_div(channels * tile.rows * tile.cols, 4) * 4 + channels * p.r * p.s * ROW)
 

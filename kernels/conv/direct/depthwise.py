@@ -108,7 +108,7 @@ def depthwise(p: ConvProblem, t: Tile) -> list[KernelCall]:
     if p.direction == "wgrad":
         return _wgrad(p, t.PIXELS)
     b, (planes, height, width) = block(p, t.OUT), output(p)
-    assert b is not None  # `valid` says so
+    assert b is not None  # or no tile were valid
     across = ceil_div(width, b.cols)
     grid = (ceil_div(height, b.rows * t.OUT) * across, ceil_div(planes, b.planes), p.n)
     args = ("x", "w", "y", b.tile_rows, b.tile_cols, across, geometry(p))

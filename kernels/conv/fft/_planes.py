@@ -41,7 +41,7 @@ def transform(fft: tuple[int, int], source: Array, target: Array) -> None:
 
 
 class Order(NamedTuple):
-    """Which planes there are, and in which order: of so many `tiles` from the `first` on, or of all filters.
+    """Which planes there are, and in which order: those of `tiles` tiles from the `first` on, or of all filters.
 
     images, channels: of all groups. tiles_first: whether neighbours are tiles of a channel, or channels of a tile.
     """
@@ -141,7 +141,7 @@ def forward(fft, flat, cut, order, block, held, spectra, start, stop):  # type: 
 
 @jit
 def inverse(fft, flat, cut, order, block, held, spectra, start, stop):  # type: ignore[no-untyped-def]
-    """The same backwards: batches start:stop gathered, transformed, and their outputs stored, over the tile's size."""
+    """Gather batches start:stop of spectra, transform them, and store their outputs, divided by the tile's size."""
     batch = len(block)
     scale = np.float32(1 / (block.shape[1] * block.shape[2]))
     for at in range(start * batch, stop * batch, batch):

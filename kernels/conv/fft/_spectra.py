@@ -114,7 +114,7 @@ def _products(a: Array, b: Array, out: Array, threads: int) -> Launch:
 
 
 def _added(a: Array, b: Array, out: Array, x: ConvOperands) -> Launch:
-    """The same, added to what is there, a few frequencies at a time."""
+    """The products added to what is there, a few frequencies at a time."""
     size = max(1, _PRODUCT_BYTES // out[0].nbytes)
 
     def band(first: int, last: int) -> Launch:
@@ -133,7 +133,7 @@ def _added(a: Array, b: Array, out: Array, x: ConvOperands) -> Launch:
 
 
 def _matrices(problem: ConvProblem, planes: dict[str, Planes]) -> tuple[Array, Array, Array]:
-    """Of each frequency and group: what is multiplied, and the output, which lies in rows."""
+    """The two factors at each frequency and group, and the output, which lies in rows."""
     x, w, y = (_by_group(planes[name], name) for name in "xwy")
     a, b, out = {
         "fprop": (w, x, y),

@@ -32,7 +32,7 @@ class Axis(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A tensor in tiles: `groups` of so many channels of so many images; a filter is an image in a single tile.
+    """A tensor in tiles: groups, channels of a group, and images; a filter is an image in a single tile.
 
     strides: in the tensor, of groups, channels, images, rows and columns. turned: whether this is the operand that is
     shifted over the other, whose tiles are flipped, or whose spectra are conjugated.
@@ -129,7 +129,7 @@ def cuts(p: ConvSizes, sides: Sides, flip: bool = False) -> Cuts:
 def _axes(
     p: ConvSizes, side: int, sizes: tuple[int, int, int], steps: tuple[int, int, int], flip: bool
 ) -> tuple[Axis, Axis, Axis]:
-    """Of x, w and y: tiles of the output, or of y in wgrad, that follow each other, and what they need of the input."""
+    """Axes of x, w and y: tiles of the output, or of y in wgrad, follow each other; the input's overlap."""
     (image, taps, outputs), (stride, dilation, pad) = sizes, steps
     last = (taps - 1) * dilation
     step = side - last
@@ -144,7 +144,7 @@ def _axes(
 
 
 def spans(p: ConvSizes) -> Sides:
-    """What a filter reaches over, dilated."""
+    """Rows and columns that a dilated filter reaches over."""
     return (p.r - 1) * p.dilation_h + 1, (p.s - 1) * p.dilation_w + 1
 
 
@@ -166,7 +166,7 @@ def cheapest(p: ConvSizes, sides: Iterable[int], cost: Callable[[Cuts], float]) 
 
 
 def executed(c: Cuts, multiply_add: int) -> int:
-    """Floating-point operations: those of the transforms, and so many for each complex multiply-add."""
+    """Floating-point operations: those of the transforms, and `multiply_add` for each complex one."""
     return round(c.transform_flop) + multiply_add * c.products
 
 

@@ -45,7 +45,7 @@ def _library() -> ctypes.CDLL:
 
 @lru_cache
 def transform(batch: int, height: int, width: int, inverse: bool) -> Transform:
-    """Of tiles (batch, height, width) in float32 to spectra (height, width // 2 + 1, batch) in complex64, or back.
+    """Plan from float32 tiles (batch, height, width) to complex64 spectra (height, width // 2 + 1, batch), or back.
 
     Both contiguous and aligned to 32 bytes; going back overwrites the spectra. A plan lives as long as the process.
     """

@@ -133,7 +133,7 @@ def fft_fused(p: ConvProblem, t: Tile) -> list[KernelCall]:
 
 
 def _side(operand: Spectra) -> tuple[object, ...]:
-    """What fft_fused wants to know of its input, or of its output."""
+    """The arguments of fft_fused that describe its input, or its output."""
     return (operand.cut.channels, *operand.sizes, *operand.first, *operand.strides)
 
 

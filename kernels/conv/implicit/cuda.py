@@ -10,8 +10,8 @@ from kernels.conv.problem import ConvProblem
 from kernels.gemm import tensorcore
 from kernels.gemm.ladder import MIDDLE, SMALL, WIDE, stages_bytes
 
-#: Tiles of the FP32 kernel. Each fills SMS multiprocessors with so many blocks, in slices of the reduction of at least
-#: DEPTH where it has too few tiles. LOW and NARROW are for 64 channels, as rows or as columns.
+#: Tiles of the FP32 kernel. Each fills SMS multiprocessors with BLOCKS_PER_SM blocks, in slices of the reduction of at
+#: least DEPTH where it has too few tiles. LOW and NARROW are for 64 channels, as rows or as columns.
 LEAST = SMALL | {"SMS": 132, "BLOCKS_PER_SM": 4, "DEPTH": 64}
 NARROW = MIDDLE | {"BN": 64, "SMS": 132, "BLOCKS_PER_SM": 3, "DEPTH": 256}
 LOW = NARROW | {"BM": 64, "BN": 128}
@@ -23,7 +23,7 @@ SQUARE_16 = tensorcore.WIDE | {"BN": 128, "WN": 32, "SMS": 132, "BLOCKS_PER_SM":
 WIDE_16 = tensorcore.WIDE | {"SMS": 132, "BLOCKS_PER_SM": 1, "DEPTH": 512}
 SMALL_32, SQUARE_32, WIDE_32 = (tile | {"BK": 16} for tile in (SMALL_16, SQUARE_16, WIDE_16))
 ENOUGH = 66  # blocks, half of the multiprocessors of an H100
-WAVES = 4  # of blocks on all multiprocessors, behind which it matters little that the last one is not full
+WAVES = 4  # of blocks on all multiprocessors, after which it matters little that the last one is not full
 
 FFMA = (
     "conv_implicit<Direction::{direction}, Layout::{layout}, {BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, "
@@ -49,7 +49,7 @@ def half_empty(p: ConvProblem, width: int) -> bool:
 
 
 def waves(p: ConvProblem, tile: dict[str, int]) -> bool:
-    """Whether there are so many such tiles that the last wave of blocks does not weigh."""
+    """Whether there are enough such tiles for the last wave of blocks not to weigh."""
     return math.prod(blocks(p, Tile(**tile))) >= WAVES * tile["SMS"]
 
 
@@ -70,7 +70,7 @@ def unfit(p: ConvProblem, t: Tile) -> str | None:
 
 
 def line(p: ConvProblem) -> int:
-    """So many neighbours of the output are neighbours in the product, too, and aligned as its first is."""
+    """How many neighbours of the output are neighbours in the product, too, and aligned as its first is."""
     if p.direction == "wgrad":
         return p.c // p.groups * p.r * p.s
     if p.layout == "nhwc":

@@ -1,6 +1,6 @@
 """Kernels that cut a tensor into tiles and paste tiles into one, compiled by CuPy for a problem's own numbers.
 
-Numbers that the compiler knows make the divisions cheap, by which a thread finds its element.
+A thread finds its element by divisions, which constant divisors make cheap.
 """
 
 from string import Template
@@ -48,17 +48,17 @@ extern "C" __global__ void paste_$name(const float* tiles, float* target) {
 
 
 def cut_source(name: str, cut: Cut) -> str:
-    """Of `cut_NAME`: a thread an element of the tiles, zero where the tensor has none."""
+    """The source of `cut_NAME`: a thread an element of the tiles, zero where the tensor has none."""
     return _CUT.substitute(_numbers(cut, cut.planes * cut.points), name=name)
 
 
 def paste_source(name: str, cut: Cut) -> str:
-    """Of `paste_NAME`: a thread an element of the tensor, from the tile that holds it."""
+    """The source of `paste_NAME`: a thread an element of the tensor, from the tile that holds it."""
     return _PASTE.substitute(_numbers(cut, cut.elements), name=name)
 
 
 def blocks(count: int) -> int:
-    """Of THREADS threads, one for each of `count` elements."""
+    """Blocks of THREADS threads, one thread for each of `count` elements."""
     return -(-count // THREADS)
 
 

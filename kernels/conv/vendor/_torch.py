@@ -1,4 +1,4 @@
-"""PyTorch's convolution on our operands, and what oneDNN says that it ran; PyTorch is imported when one is set up."""
+"""PyTorch's convolution on our operands, and what oneDNN reports that it ran; PyTorch is imported when one is set up."""
 
 import ctypes
 import os
@@ -68,7 +68,7 @@ def implementation(launch: Launch) -> str:
 
 
 def _printed(run: Launch) -> str:
-    """What C code wrote to file descriptor 1 meanwhile."""
+    """Return what C code writes to file descriptor 1 while it runs."""
     libc = ctypes.CDLL(None)
     sys.stdout.flush()
     libc.fflush(None)

@@ -1,8 +1,8 @@
 """cuDNN's convolution, each algorithm a kernel of its own name.
 
 FP32 operands are multiplied by FMA alone, those of `_tf32` by tensor cores, 16-bit ones by tensor cores with sums in
-FP32. Which algorithms a GPU and a version still have, only a call tells: its refusal is an `unsupported` row. Winograd
-and FFT are here for FP32 by FMA alone, since cuDNN does not tell in what precision it transforms for tensor cores.
+FP32. Which algorithms a GPU and a version still have, only a call shows: its refusal is an `unsupported` row. Winograd
+and FFT are here for FP32 by FMA alone, since cuDNN does not report in what precision it transforms for tensor cores.
 """
 
 from ctypes import addressof, byref, c_size_t, c_void_p
@@ -14,7 +14,7 @@ from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.vendor import _cudnn
 from kernels.conv.vendor._cudnn import ONE, ZERO, cudnn, handle
 
-#: Of each pass: its functions, the operands in the order of their arguments, the output last.
+#: The functions of each pass, and the operands in the order of their arguments, the output last.
 _PASSES = {
     "fprop": ("Forward", ("x", "w", "y")),
     "dgrad": ("BackwardData", ("w", "y", "x")),
@@ -24,7 +24,7 @@ _TILE = 32  # of FFT_TILING, the larger of its sides at the most
 
 
 class _Descriptors(NamedTuple):
-    """What cuDNN knows of a problem: its three operands and the convolution."""
+    """A problem as cuDNN has it: its three operands and the convolution."""
 
     x: c_void_p
     w: c_void_p
@@ -34,7 +34,7 @@ class _Descriptors(NamedTuple):
 
 @lru_cache
 def _descriptors(problem: ConvProblem, math: int) -> _Descriptors:
-    """They live as long as the process, since launches hold them."""
+    """Describe a problem; descriptors live as long as the process, since launches hold them."""
     p, api = problem, cudnn()
     x, w, y = api.new("TensorDescriptor"), api.new("FilterDescriptor"), api.new("TensorDescriptor")
     convolution = api.new("ConvolutionDescriptor")
@@ -79,8 +79,8 @@ def _launch(problem: ConvProblem, x: ConvOperands, algorithm: int, math: int) ->
 
 
 def _symmetric(p: ConvProblem) -> str | None:
-    if any(pad.before != pad.behind for pad in (p.pad_h, p.pad_w)):
-        return f"pad is {p.pad}, expected the same before and behind: cuDNN's descriptor has one number an axis"
+    if any(pad.before != pad.after for pad in (p.pad_h, p.pad_w)):
+        return f"pad is {p.pad}, expected the same before and after: cuDNN's descriptor has one number an axis"
     return None
 
 
@@ -100,12 +100,12 @@ def _described(problem: ConvProblem) -> str:
 
 
 def products(m: int) -> Any:
-    """Those of F(m x m, 3 x 3) alone, (m + 2)^2 where direct convolution has 9 m^2; cuDNN does not tell the rest."""
+    """Products of F(m x m, 3 x 3) alone, (m + 2)^2 where direct convolution has 9 m^2; the rest is not documented."""
     return lambda p: p.flop * (m + 2) ** 2 // (9 * m * m)
 
 
 def spectral(p: ConvProblem) -> int:
-    """The least that multiplies the spectra, 6 a complex multiply-add; cuDNN does not tell what sizes it transforms."""
+    """The least that multiplies spectra, 6 a complex multiply-add; what sizes cuDNN transforms is not documented."""
     height, width = (min(_TILE, size) for size in (p.h + sum(p.pad_h), p.w + sum(p.pad_w)))
     tiles = max(1, (p.p * p.q) // (_TILE * _TILE))
     return 6 * p.n * p.k * (p.c // p.groups) * tiles * height * (width // 2 + 1)

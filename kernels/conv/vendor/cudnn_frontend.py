@@ -56,7 +56,7 @@ def _graph(problem: ConvProblem) -> tuple[Any, dict[str, Any]]:
 def _geometry(p: ConvProblem) -> dict[str, list[int]]:
     return {
         "pre_padding": [p.pad_h.before, p.pad_w.before],
-        "post_padding": [p.pad_h.behind, p.pad_w.behind],
+        "post_padding": [p.pad_h.after, p.pad_w.after],
         "stride": [p.stride_h, p.stride_w],
         "dilation": [p.dilation_h, p.dilation_w],
     }

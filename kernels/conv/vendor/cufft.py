@@ -53,14 +53,14 @@ def _seconds(c: Cuts) -> float:
 
 @lru_cache(maxsize=1)  # whose work areas are held as long
 def _plans(problem: ConvProblem, sides: Sides) -> dict[str, Any]:
-    """Of each tensor, good for all operands of the problem, on the stream that is current."""
+    """The plan of each tensor, good for all operands of the problem, on the stream that is current."""
     product, c = _PRODUCTS[problem.direction], cuts(problem, sides)._asdict()
     kinds = {product.a: "r2c", product.b: "r2c", product.c: "c2r"}
     return {name: _plan(c[name], kind) for name, kind in kinds.items()}
 
 
 def _plan(cut: Cut, kind: str) -> Any:
-    """Tiles one behind the other, their spectra interleaved: equal frequencies of all tiles are neighbours."""
+    """Tiles one after the other, their spectra interleaved: equal frequencies of all tiles are neighbours."""
     from cupy.cuda import cufft
 
     height, width = cut.height.side, cut.width.side

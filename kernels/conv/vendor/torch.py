@@ -8,19 +8,19 @@ from kernels.conv.problem import ConvOperands, ConvProblem
 
 
 def _symmetric(problem: ConvProblem) -> str | None:
-    if any(pad.before != pad.behind for pad in (problem.pad_h, problem.pad_w)):
-        return f"pad is {problem.pad}, expected the same before and behind"
+    if any(pad.before != pad.after for pad in (problem.pad_h, problem.pad_w)):
+        return f"pad is {problem.pad}, expected the same before and after"
     return None
 
 
 def _output_bytes(problem: ConvProblem) -> int:
-    """PyTorch's own result, which is then copied. oneDNN's reordered operands come on top; it does not tell them."""
+    """PyTorch's own result, which is then copied. oneDNN's reordered operands come on top; it does not report them."""
     return math.prod(problem.shapes()[problem.output]) * DTYPES[problem.dtype].itemsize
 
 
 @lru_cache
 def _implementations() -> dict[ConvProblem, str]:
-    """What oneDNN chose for the problems that were set up in this process."""
+    """The implementations that oneDNN chose for the problems that were set up in this process."""
     return {}
 
 

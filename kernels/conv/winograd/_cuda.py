@@ -1,4 +1,4 @@
-"""What the Winograd kernels in `cuda/conv` share: what they compute, what they refuse, and the filters' transform."""
+"""Shared by the Winograd kernels in `cuda/conv`: what they compute, what they refuse, and the filters' transform."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ DOMAIN: dict[str, Any] = {
 class View(NamedTuple):
     """A convolution of n images of c channels a group, h x w, to k channels a group, p x q.
 
-    The patch of an output begins `top` rows and `left` columns before it, or behind, where they are negative.
+    The patch of an output begins `top` rows and `left` columns before it, or after it, where they are negative.
     """
 
     source: str
@@ -45,7 +45,7 @@ class View(NamedTuple):
 
 
 def view(p: ConvProblem) -> View:
-    """What the kernels compute: the input's gradient is the convolution of y by filters turned by half a turn."""
+    """The convolution that is computed; the input's gradient is that of y by filters turned by half a turn."""
     c, k, top, left = p.c // p.groups, p.k // p.groups, p.pad_h.before, p.pad_w.before
     if p.direction == "fprop":
         return View("x", "y", p.n, c, p.h, p.w, k, p.p, p.q, top, left, p.groups)
@@ -53,7 +53,7 @@ def view(p: ConvProblem) -> View:
 
 
 def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
-    """The predicate for a kernel whose grid has room for so many groups."""
+    """The predicate for a kernel whose grid has room for that many groups."""
 
     def refusal(p: ConvProblem) -> str | None:
         shape = (("filter", f"{p.r}x{p.s}", "3x3"), ("stride", p.stride, 1), ("dilation", p.dilation, 1))
@@ -95,7 +95,7 @@ def transformed(v: View, side: int, ldk: int) -> Scratch:
 
 
 def filters(p: ConvProblem, side: int, ldk: int) -> KernelCall:
-    """Their transform, which is timed with the rest."""
+    """The filters' transform, which is timed with the rest."""
     v = view(p)
     turned = "true" if p.direction == "dgrad" else "false"
     return KernelCall(

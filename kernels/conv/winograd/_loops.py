@@ -52,7 +52,7 @@ def _every(to, off, step):
 
 @jit
 def filter_planes(u, w, held, g, start, stop):
-    """Planes (k x c) of filters start:stop; a row of theirs ends in elements that nobody reads."""
+    """Planes (k x c) of filters start:stop; a row of theirs ends in elements that are not read."""
     side, line = g.m + 2, g.filter_line
     plane, through = g.k * line, 9 * line
     for k in range(start, stop):

@@ -43,7 +43,7 @@ class Tiling(NamedTuple):
 
 
 def tiling(problem: ConvProblem, m: int, lanes: int = 1) -> Tiling:
-    """Of fprop, or of dgrad as fprop of y with rotated filters, whose padding completes the given to r - 1."""
+    """The tiling of fprop, or of dgrad as fprop of y with rotated filters, its padding the rest of r - 1."""
     back, last, channels = problem.direction == "dgrad", problem.layout == "nhwc", (problem.c, problem.k)
     inputs, outputs = reversed(channels) if back else channels
     images, results = (problem.h, problem.w), (problem.p, problem.q)

@@ -20,7 +20,7 @@ from kernels.gemm.ladder import MIDDLE, SMALL, stages_bytes, warps
 PACK = 4  # floats that the products move at once
 #: For products of at most 64 filters.
 LOW = MIDDLE | {"BM": 64, "WM": 32, "WN": 64}
-#: KIB: of the transformed input and the products, of which so many are there at a time; 32 MiB stay in a large L2.
+#: KIB: of the transformed input and the products, as large as they may be at a time; 32 MiB stay in a large L2.
 _CHUNKED = (MIDDLE | {"KIB": 2**20}, MIDDLE | {"KIB": 2**15}, LOW | {"KIB": 2**20}, SMALL | {"KIB": 64})
 
 
@@ -30,7 +30,7 @@ def round_up(a: int, unit: int) -> int:
 
 
 def _wide_enough(p: ConvProblem, width: int) -> str | None:
-    """Why a tile of so many filters, for which there is one of half as many, is not for `p`, or None."""
+    """Why a tile of `width` filters, for which there is one of half as many, is not for `p`, or None."""
     k = view(p).k
     return None if 2 * k > width else f"{k} filters a group fill at most half of a tile of {width}"
 
