@@ -1,4 +1,4 @@
-"""PyTorch's convolution on our operands, and what oneDNN reports that it ran; PyTorch is imported when one is set up."""
+"""PyTorch's convolution on our operands, and what oneDNN reports to have run; PyTorch is imported when set up."""
 
 import ctypes
 import os
