@@ -120,7 +120,7 @@ def kept(rows: Mapping[str, Row]) -> set[str]:
 
 
 def _with_variants(every: list[Case], known: set[str]) -> set[str]:
-    """Those of a kernel's cases that are needed, and the first one of each variant that has none of these."""
+    """Return a kernel's cases that are needed, and the first one of each variant that has none of these."""
     found, seen = set(), set()
     for key, case in ordered(every, known).items():
         variant = tuple(getattr(case.problem, axis, "") for axis in ("dtype", "layout", "direction", "place"))

@@ -22,7 +22,7 @@ def shown(array: Any) -> Any:
 
 
 def numbers(values: Any) -> list[int]:
-    """Of what the bindings wrap."""
+    """Return the integers that the bindings wrap."""
     return [int(value) for value in values]
 
 
