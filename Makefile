@@ -1,5 +1,5 @@
 # make bench   measure what this machine has; CSV in reports/local/
-# make test    the tests, in minutes       make test-all   all of them       make lint    ruff, mypy, import-linter
+# make test    the short test suite      make test-all   every test        make lint    ruff, mypy, import-linter
 # make bars    the figures that the project promises, measured      make gpu    a report of an NVIDIA GPU
 # make mutants   what the emulator does not notice when cuda/ is broken on purpose
 # make mutants-table   choose the emulator's cases for make test anew, where kernels or mutants have changed
