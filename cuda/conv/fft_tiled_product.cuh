@@ -6,7 +6,8 @@
 // products and five sums, which is less elsewhere, are more instructions here.
 #pragma once
 #include "fft/butterfly.cuh"
-#include "ptx.cuh"
+#include "gemm/panel.cuh"
+#include "panel_copy.cuh"
 
 // Two neighbours at once, aligned to 16 bytes.
 __device__ __forceinline__ void load_two(Complex<float> *values, const Complex<float> *from) {
@@ -17,26 +18,15 @@ __device__ __forceinline__ void store_two(Complex<float> *to, Complex<float> fir
   *reinterpret_cast<float4 *>(to) = make_float4(first.re, first.im, second.re, second.im);
 }
 
-// Starts the copy of BK rows of x from row k0 and WIDTH columns from w0; x has k rows of ld, an even number, and beyond
-// them stand zeros.
-template <int BK, int WIDTH, int THREADS>
-__device__ __forceinline__ void copy_rows(Complex<float> (*panel)[WIDTH], const Complex<float> *x, unsigned k0,
-                                          unsigned w0, unsigned k, unsigned ld) {
-  constexpr unsigned ACROSS = WIDTH / 2, STEP = THREADS / ACROSS;
-  static_assert(STEP * ACROSS == THREADS && BK % STEP == 0, "the threads share a panel evenly");
-  const unsigned w = threadIdx.x % ACROSS * 2;
-#pragma unroll
-  for (unsigned kk = threadIdx.x / ACROSS; kk < BK; kk += STEP) {
-    const bool inside = k0 + kk < k && w0 + w < ld;
-    const Complex<float> *from = inside ? x + offset<Op::N>(k0 + kk, w0 + w, ld) : x;  // nothing is read of 0 bytes
-    ptx::cp_async_cg(ptx::smem_address(&panel[kk][w]), from, inside ? 16 : 0);
-  }
-}
-
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES>
 struct Product {
   static constexpr int THREADS = 32 * (BM / WM) * (BN / WN), LANES_M = WM / TM, LANES_N = WN / TN;
   static_assert(LANES_M * LANES_N == 32, "the lanes of a warp fill its tile");
+  // A row of k ends at ld, an even number; beyond the matrix stand zeros.
+  using PanelA = PaddedPanel<Complex<float>, BK, BM, Op::N, 0>;
+  using PanelB = PaddedPanel<Complex<float>, BK, BN, Op::N, 0>;
+  using ShareA = Share<BK, BM, THREADS, 2>;
+  using ShareB = Share<BK, BN, THREADS, 2>;
   struct Stage {
     Complex<float> a[BK][BM], b[BK][BN];
   };
@@ -56,11 +46,13 @@ struct Product {
   __device__ __forceinline__ void accumulate(Stage *stages, const Complex<float> *a, const Complex<float> *b,
                                              unsigned row0, unsigned col0, unsigned k, unsigned lda, unsigned ldb) {
     const unsigned steps = (k + BK - 1) / BK;
-    const auto start = [&](unsigned step) {  // one group a step, empty behind the last, so that waiting can count
-      if (step < steps) {
-        copy_rows<BK, BM, THREADS>(stages[step % STAGES].a, a, step * BK, row0, k, lda);
-        copy_rows<BK, BN, THREADS>(stages[step % STAGES].b, b, step * BK, col0, k, ldb);
-      }
+    PanelSource<PanelA, ShareA> source_a(a, 0, row0, k, lda, lda);
+    PanelSource<PanelB, ShareB> source_b(b, 0, col0, k, ldb, ldb);
+    const auto start = [&](unsigned step) {  // one group a step, of zeros behind the last
+      copy_panel<PanelA, ShareA>(stages[step % STAGES].a[0], source_a);
+      copy_panel<PanelB, ShareB>(stages[step % STAGES].b[0], source_b);
+      source_a.advance();
+      source_b.advance();
       ptx::cp_async_commit();
     };
     for (unsigned step = 0; step < STAGES - 1; ++step) start(step);
@@ -70,6 +62,7 @@ struct Product {
       start(step + STAGES - 1);
       multiply(stages[step % STAGES]);
     }
+    ptx::cp_async_wait_all();  // what lies behind the last step, too
   }
 
   // C has m rows of ldc, an even number.

@@ -18,26 +18,6 @@
 #include "conv/implicit_feed.cuh"
 #include "gemm/fragment.cuh"
 
-// A panel of floats as gemm/fragment.cuh reads it: the reduction down its rows.
-template <int BK, int COLS, int PACK, bool along>
-struct FloatPanel {
-  using T = float;
-  static constexpr unsigned DEPTH = BK, WIDTH = COLS, W = along ? 1 : PACK;
-  static constexpr bool ALONG = along;
-
-  // Pack i of a thread whose first is at (depth, place), each AHEAD further.
-  template <unsigned AHEAD>
-  static __device__ __forceinline__ void copy(float *panel, unsigned depth, unsigned place, unsigned i,
-                                              const float *from, bool inside) {
-    const unsigned to = ptx::smem_address(panel + depth * (COLS + PAD) + place) + i * AHEAD * sizeof(float);
-    if constexpr (W == 4) {
-      ptx::cp_async_cg(to, from, inside ? 16 : 0);
-    } else {
-      ptx::cp_async_ca<4>(to, from, inside ? 4 : 0);
-    }
-  }
-};
-
 template <Direction direction, Layout layout, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W,
           bool MASKED>
 struct ImplicitLoop {
@@ -45,8 +25,10 @@ struct ImplicitLoop {
   using Tile = Fragment<BM, BN, BK, WM, WN, TM, TN>;
   static constexpr bool A_ALONG = Map::GATHERED_ROWS ? Map::GATHERED_ALONG : Map::PLAIN_ALONG;
   static constexpr bool B_ALONG = Map::GATHERED_ROWS ? Map::PLAIN_ALONG : Map::GATHERED_ALONG;
-  using Fed = Feeds<Map, FloatPanel<BK, BM, W, A_ALONG>, FloatPanel<BK, BN, W, B_ALONG>, Tile::THREADS, MASKED>;
-  static constexpr unsigned A_FLOATS = BK * (BM + PAD), STAGE_FLOATS = A_FLOATS + BK * (BN + PAD);
+  using PanelA = PaddedPanel<float, BK, BM, A_ALONG ? Op::T : Op::N>;
+  using PanelB = PaddedPanel<float, BK, BN, B_ALONG ? Op::T : Op::N>;
+  using Fed = Feeds<Map, PanelA, PanelB, A_ALONG ? 1 : W, B_ALONG ? 1 : W, Tile::THREADS, MASKED>;
+  static constexpr unsigned STAGE_FLOATS = PanelA::ELEMENTS + PanelB::ELEMENTS;
 
   typename Fed::A a;
   typename Fed::B b;
@@ -63,7 +45,7 @@ struct ImplicitLoop {
       start(step + STAGES - 1);
       const float *slot = smem + step % STAGES * STAGE_FLOATS;
       tile.multiply(reinterpret_cast<const float(*)[BM + PAD]>(slot),
-                    reinterpret_cast<const float(*)[BN + PAD]>(slot + A_FLOATS));
+                    reinterpret_cast<const float(*)[BN + PAD]>(slot + PanelA::ELEMENTS));
     }
     ptx::cp_async_wait_all();
   }
@@ -73,7 +55,7 @@ struct ImplicitLoop {
   __device__ __forceinline__ void start(unsigned step) {
     float *slot = smem + step % STAGES * STAGE_FLOATS;
     a.copy(slot, k0 + step * BK, k_end);
-    b.copy(slot + A_FLOATS, k0 + step * BK, k_end);
+    b.copy(slot + PanelA::ELEMENTS, k0 + step * BK, k_end);
     ptx::cp_async_commit();
   }
 };

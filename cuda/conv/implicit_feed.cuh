@@ -1,16 +1,15 @@
-// Feeds: how threads copy the panels of an implicit product, BK deep and WIDTH rows or columns wide, by cp.async.
+// Feeds: where the packs that a thread copies (panel_copy.cuh) of an implicit product's panels come from.
 //
-// Each thread stands at one place along the reduction in a step, and copies from there PACKS packs of W neighbours,
-// PER threads apart. Its place is counted on in digits, and its pointer moved by what the digits and their carries are
-// worth, once a step and without a division; what depends on the row or column stays in registers. Zeros are copied by
-// copying 0 bytes.
+// Each thread stands at one place along the reduction in a step, and copies from there packs of W neighbours. Its place
+// is counted on in digits, and its pointer moved by what the digits and their carries are worth, once a step and
+// without a division; what depends on the row or column stays in registers. Zeros are copied by copying 0 bytes.
 //
 // Whether a gathered element lies inside of the image: where the reduction runs over at most 32 taps (MASKED), each of
 // a thread's pixels has a bit for each tap, and a pack costs one instruction to test and one to address. Else, and in
 // a filter's gradient, rows and columns are added and compared.
 #pragma once
 #include "conv/implicit.cuh"
-#include "ptx.cuh"
+#include "panel_copy.cuh"
 
 // A coordinate so far away that it lies outside of every image, whatever is added to it.
 constexpr int FAR = 1 << 29;
@@ -36,37 +35,30 @@ struct Walk {
   }
 };
 
-// Which packs are a thread's: Panel says how deep and wide it is, and whether packs lie along the reduction.
-template <class Panel, unsigned THREADS>
-struct Portion {
-  static constexpr unsigned W = Panel::W, DEEP = Panel::ALONG ? W : 1, WIDE = Panel::ALONG ? 1 : W;
-  static constexpr unsigned SLOTS = Panel::DEPTH / DEEP, PER = THREADS / SLOTS;
-  static constexpr unsigned PACKS = (Panel::WIDTH / WIDE + PER - 1) / PER;
-  static_assert(PER * SLOTS == THREADS, "threads share a panel evenly along the reduction");
+// A share of a panel in which all packs of a thread lie at one place along the reduction.
+template <class Panel, unsigned W, unsigned THREADS>
+using FeedColumn =
+    Share<Panel::ROWS, Panel::COLS, THREADS, W, Panel::ALONG_K ? Panel::COLS / W : THREADS / Panel::ROWS>;
+template <class Panel, unsigned W, unsigned THREADS>
+struct FeedShare : FeedColumn<Panel, W, THREADS> {
+  using Base = FeedColumn<Panel, W, THREADS>;
+  static constexpr unsigned DEPTH = Panel::ALONG_K ? Panel::COLS : Panel::ROWS;  // of a step
 
-  static __device__ __forceinline__ unsigned depth() {
-    return (Panel::ALONG ? threadIdx.x % SLOTS : threadIdx.x / PER) * DEEP;
-  }
-  static __device__ __forceinline__ unsigned place() {
-    return (Panel::ALONG ? threadIdx.x / SLOTS : threadIdx.x % PER) * WIDE;
-  }
-  static constexpr __device__ __forceinline__ unsigned ahead(unsigned i) { return i * PER * WIDE; }
-
-  // Whether a panel has the pack: one of fewer packs than threads has not.
-  static __device__ __forceinline__ bool exists(unsigned i) {
-    return PACKS * PER * WIDE == Panel::WIDTH || place() + ahead(i) < Panel::WIDTH;
-  }
+  // The thread's place along the reduction and that of its first pack across it; how far ahead of that pack i is.
+  static __device__ __forceinline__ unsigned depth() { return Panel::ALONG_K ? Base::col() : Base::row(); }
+  static __device__ __forceinline__ unsigned across() { return Panel::ALONG_K ? Base::row() : Base::col(); }
+  static constexpr __device__ __forceinline__ unsigned ahead(unsigned i) { return Base::below(i) + Base::right(i); }
 };
 
 // The operand that is gathered from an image.
-template <class Map, class Panel, unsigned THREADS, bool MASKED>
+template <class Map, class Panel, unsigned W, unsigned THREADS, bool MASKED>
 struct GatheredFeed {
-  using Mine = Portion<Panel, THREADS>;
+  using Mine = FeedShare<Panel, W, THREADS>;
   using T = typename Panel::T;
   static_assert(!(MASKED && Map::GRADIENT), "the taps are along the reduction");
   const Map &map;
   const T *from;
-  Walk<Panel::DEPTH> walk;
+  Walk<Mine::DEPTH> walk;
   int offset[Mine::PACKS];
   Spot spot[Mine::PACKS];
   unsigned mask[Mine::PACKS];
@@ -80,7 +72,7 @@ struct GatheredFeed {
     from += map.reduction_slopes().at(walk.digits) + static_cast<long long>(first) * map.image();
 #pragma unroll
     for (unsigned i = 0; i < Mine::PACKS; ++i) {
-      const unsigned w = w0 + Mine::place() + Mine::ahead(i);
+      const unsigned w = w0 + Mine::across() + Mine::ahead(i);
       Digits at = radix.split(w);
       if constexpr (!Map::GRADIENT) at.slow -= first;
       offset[i] = int(map.gathered_slopes().at(at));
@@ -95,14 +87,12 @@ struct GatheredFeed {
     const unsigned bit = within ? 1u << (tap() % 32) : 0;
     Spot here = map.reduction_spot(walk.digits);
     if (!within) here.y = FAR;
-#pragma unroll
-    for (unsigned i = 0; i < Mine::PACKS; ++i) {
-      if (!Mine::exists(i)) break;
+    copy_panel<Panel, Mine>(panel, [&](unsigned i) {
       const bool inside = MASKED ? (mask[i] & bit) != 0
                                  : unsigned(here.y + spot[i].y) < map.height() &&
                                        unsigned(here.x + spot[i].x) < map.width();
-      Panel::template copy<Mine::ahead(1)>(panel, Mine::depth(), Mine::place(), i, from + offset[i], inside);
-    }
+      return Origin<T>{from + offset[i], inside ? unsigned(W * sizeof(T)) : 0};
+    });
     from += walk.advance();
   }
 
@@ -123,18 +113,18 @@ struct GatheredFeed {
 };
 
 // The other one.
-template <class Map, class Panel, unsigned THREADS>
+template <class Map, class Panel, unsigned W, unsigned THREADS>
 struct PlainFeed {
-  using Mine = Portion<Panel, THREADS>;
+  using Mine = FeedShare<Panel, W, THREADS>;
   using T = typename Panel::T;
   const Map &map;
   const T *from;
   unsigned left;  // elements across the reduction, from this thread's first on
-  Walk<Panel::DEPTH> walk;
+  Walk<Mine::DEPTH> walk;
 
   __device__ __forceinline__ PlainFeed(const Map &map_, const T *source, unsigned k0, unsigned w0)
       : map(map_), walk(map.reduction_radix(), map.plain_slopes(), k0 + Mine::depth()) {
-    const unsigned w = w0 + Mine::place();
+    const unsigned w = w0 + Mine::across();
     from = source + map.plain_base() + size_t(w) * map.plain_step();
     if constexpr (Map::PLAIN_EVEN) {
       from += size_t(k0 + Mine::depth()) * map.even_slope();
@@ -146,25 +136,23 @@ struct PlainFeed {
 
   __device__ __forceinline__ void copy(T *panel, unsigned k0, unsigned k_end) {
     const bool within = k0 + Mine::depth() < k_end;
-#pragma unroll
-    for (unsigned i = 0; i < Mine::PACKS; ++i) {
-      if (!Mine::exists(i)) break;
+    copy_panel<Panel, Mine>(panel, [&](unsigned i) {
       const T *pack = from + size_t(Mine::ahead(i)) * map.plain_step();
-      Panel::template copy<Mine::ahead(1)>(panel, Mine::depth(), Mine::place(), i, pack,
-                                           within && Mine::ahead(i) < left);
-    }
-    from += Map::PLAIN_EVEN ? int(Panel::DEPTH * map.even_slope()) : walk.advance();
+      return Origin<T>{pack, within && Mine::ahead(i) < left ? unsigned(W * sizeof(T)) : 0};
+    });
+    from += Map::PLAIN_EVEN ? int(Mine::DEPTH * map.even_slope()) : walk.advance();
   }
 };
 
-// The feeds of a product's rows and columns.
-template <class Map, class PanelA, class PanelB, unsigned THREADS, bool MASKED, bool rows = Map::GATHERED_ROWS>
+// The feeds of a product's rows and columns, WA and WB elements at once.
+template <class Map, class PanelA, class PanelB, unsigned WA, unsigned WB, unsigned THREADS, bool MASKED,
+          bool rows = Map::GATHERED_ROWS>
 struct Feeds {
-  using A = PlainFeed<Map, PanelA, THREADS>;
-  using B = GatheredFeed<Map, PanelB, THREADS, MASKED>;
+  using A = PlainFeed<Map, PanelA, WA, THREADS>;
+  using B = GatheredFeed<Map, PanelB, WB, THREADS, MASKED>;
 };
-template <class Map, class PanelA, class PanelB, unsigned THREADS, bool MASKED>
-struct Feeds<Map, PanelA, PanelB, THREADS, MASKED, true> {
-  using A = GatheredFeed<Map, PanelA, THREADS, MASKED>;
-  using B = PlainFeed<Map, PanelB, THREADS>;
+template <class Map, class PanelA, class PanelB, unsigned WA, unsigned WB, unsigned THREADS, bool MASKED>
+struct Feeds<Map, PanelA, PanelB, WA, WB, THREADS, MASKED, true> {
+  using A = GatheredFeed<Map, PanelA, WA, THREADS, MASKED>;
+  using B = PlainFeed<Map, PanelB, WB, THREADS>;
 };

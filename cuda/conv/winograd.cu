@@ -14,7 +14,7 @@
 // that nothing hides its first step and the inverse transform: few channels want BK = 32, of which two fit.
 #include "conv/winograd_filters.cuh"
 #include "gemm/panel.cuh"
-#include "ptx.cuh"
+#include "panel_copy.cuh"
 
 namespace {
 
@@ -38,16 +38,14 @@ __device__ __forceinline__ constexpr unsigned exchanged(unsigned channel) {
 template <int BK>
 __device__ __forceinline__ void copy_filters(float *stage, const float *__restrict__ from, size_t frequency,
                                              unsigned ldk, unsigned left) {
-  constexpr unsigned ACROSS = BK / 4, ROWS = THREADS / ACROSS;  // rows at once
-  static_assert(ROWS % BC == 0, "a thread stays with its channel");
-  const unsigned row = threadIdx.x / ACROSS, channel = row % BC, filter = threadIdx.x % ACROSS * 4;
-  const bool there = channel < left;
-  const float *source = there ? from + row / BC * frequency + size_t(channel) * ldk + filter : from;
-  const unsigned to = ptx::smem_address(&stage[row * BK + filter]);
-  const size_t further = there ? ROWS / BC * frequency : 0;
-#pragma unroll
-  for (unsigned i = 0; i < FREQUENCIES * BC / ROWS; ++i, source += further)
-    ptx::cp_async_cg(to + i * ROWS * BK * 4, source, there ? 16 : 0);
+  using Panel = PaddedPanel<float, FREQUENCIES * BC, BK, Op::N, 0>;
+  using Mine = Share<Panel::ROWS, BK, THREADS, 4>;
+  static_assert(Mine::DOWN % BC == 0, "a thread stays with its channel");
+  const unsigned channel = Mine::row() % BC;
+  const float *first = from + Mine::row() / BC * frequency + size_t(channel) * ldk + Mine::col();
+  copy_panel<Panel, Mine>(stage, [&](unsigned i) {
+    return Origin<float>{first + Mine::below(i) / BC * frequency, channel < left ? 16u : 0};
+  });
 }
 
 // Transforms a patch into the stage, all frequencies of its channel and tile.

@@ -9,13 +9,11 @@
 // Limit: memory bandwidth up to sizes of about 64, by which nothing is used often enough; beyond that each panel is
 // read by several blocks, and gemm/async.cu, which overlaps copies with products, is better. A single product is
 // bounded by the latencies of a launch and of one access to memory.
-#include "common.cuh"
 #include "gemm/pack.cuh"
-#include "ptx.cuh"
+#include "gemm/panel.cuh"
+#include "panel_copy.cuh"
 
 namespace {
-
-constexpr unsigned PAD = 4;  // elements behind each row of a panel: keeps vectors aligned, and moves the banks
 
 // One thread's part of a tile.
 template <int SIDE, int TM, int TN>
@@ -30,21 +28,18 @@ struct Part {
   }
 };
 
-// Starts the copy of a panel: element [kk][w] is that at offset<op>(kk, w, ld) of x, or zero from `width` on. Threads
-// walk along the rows as stored; along k, where the copy turns the panel, only eight at a time, which meet no bank twice.
+// Starts the copy of a panel: element [kk][w] is that at offset<op>(kk, w0 + w, ld) of x, or zero from `width` on.
+// Threads walk along the rows as stored; along k, where the copy turns the panel, only eight at a time, which meet no
+// bank twice. As many elements deep as they reach in one go is what is copied at once; a thread past k copies nothing.
 template <int SIDE, int THREADS, Op op, class T>
-__device__ __forceinline__ void copy_panel(T (*panel)[SIDE + PAD], const T *x, unsigned k, unsigned width, unsigned ld) {
-  constexpr unsigned ALONG = op == Op::T ? 8 : SIDE < 32 ? SIDE : 32, ROWS = THREADS / ALONG;
-  constexpr unsigned K_STEP = op == Op::N ? ROWS : ALONG, W_STEP = op == Op::N ? ALONG : ROWS;
-  const unsigned along = threadIdx.x % ALONG, row = threadIdx.x / ALONG;
-  for (unsigned kk = op == Op::N ? row : along; kk < k; kk += K_STEP) {
-#pragma unroll
-    for (unsigned w = op == Op::N ? along : row; w < SIDE; w += W_STEP) {
-      const bool inside = w < width;
-      const T *from = inside ? x + offset<op>(kk, w, ld) : x;  // nothing is read where the size is 0
-      ptx::cp_async_ca<sizeof(T)>(ptx::smem_address(&panel[kk][w]), from, inside ? sizeof(T) : 0);
-    }
-  }
+__device__ __forceinline__ void copy_whole(T *panel, const T *x, unsigned w0, unsigned k, unsigned width, unsigned ld) {
+  constexpr int ACROSS = op == Op::T ? 8 : SIDE < 32 ? SIDE : 32, DEEP = op == Op::T ? ACROSS : THREADS / ACROSS;
+  using Panel = PaddedPanel<T, DEEP, SIDE, op>;
+  using Mine = Share<Panel::ROWS, Panel::COLS, THREADS, 1, ACROSS>;
+  const unsigned depth = op == Op::T ? Mine::col() : Mine::row();
+  PanelSource<Panel, Mine> source(x, 0, w0, k, width, ld);
+  for (unsigned kk = depth; kk < k; kk += DEEP, panel += Panel::ELEMENTS, source.advance())
+    copy_panel<Panel, Mine>(panel, source);
 }
 
 }  // namespace
@@ -61,10 +56,8 @@ __global__ void __launch_bounds__(256)
   const unsigned row0 = blockIdx.y * SIDE, col0 = blockIdx.z * SIDE;
   const unsigned product = blockIdx.x * blockDim.y + threadIdx.y;
   if (product < batch) {
-    a += product * stride_a + offset<op_a>(row0, 0, lda);
-    b += product * stride_b + offset<op_b>(0, col0, ldb);
-    copy_panel<SIDE, Mine::THREADS, op_a == Op::N ? Op::T : Op::N>(panel_a, a, k, m - row0, lda);
-    copy_panel<SIDE, Mine::THREADS, op_b>(panel_b, b, k, n - col0, ldb);
+    copy_whole<SIDE, Mine::THREADS, flipped<op_a>>(panel_a[0], a + product * stride_a, row0, k, m, lda);
+    copy_whole<SIDE, Mine::THREADS, op_b>(panel_b[0], b + product * stride_b, col0, k, n, ldb);
   }
   ptx::cp_async_wait_all();
   __syncthreads();  // all panels are whole

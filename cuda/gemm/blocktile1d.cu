@@ -22,12 +22,12 @@ __global__ void __launch_bounds__(BM *BN / TM)
   a += blockIdx.z * stride_a;
   b += blockIdx.z * stride_b;
   c += blockIdx.z * stride_c;
-  Panel<BK, BM, THREADS, 1, flipped<op_a>> panel_a;
-  Panel<BK, BN, THREADS, 1, op_b> panel_b;
+  StagedPanel<BK, BM, THREADS, 1, flipped<op_a>> panel_a(a, row0, k, m, lda);
+  StagedPanel<BK, BN, THREADS, 1, op_b> panel_b(b, col0, k, n, ldb);
   float sums[TM] = {};
   for (unsigned k0 = 0; k0 < k; k0 += BK) {
-    panel_a.fetch(a, k0, row0, k, m, lda);
-    panel_b.fetch(b, k0, col0, k, n, ldb);
+    panel_a.fetch();
+    panel_b.fetch();
     panel_a.stash(smem_a);
     panel_b.stash(smem_b);
     __syncthreads();  // the panels are whole

@@ -9,13 +9,16 @@
 #include "gemm/mma_pipeline.cuh"
 #include "gemm/mma_store.cuh"
 #include "gemm/tileorder.cuh"
+#include "panel_copy.cuh"
 
 template <class Arithmetic, int BM, int BN, int BK, int WM, int WN, int STAGES, int W, Op op_a, Op op_b>
 struct MmaLoop {
   using T = typename Arithmetic::Storage;
   static constexpr int THREADS = 32 * (BM / WM) * (BN / WN);
-  using PanelA = MmaPanel<Side::A, T, BK, BM, THREADS, W, op_a == Op::N>;
-  using PanelB = MmaPanel<Side::B, T, BK, BN, THREADS, W, op_b == Op::T>;
+  using PanelA = MmaPanel<Side::A, T, BK, BM, op_a == Op::N>;
+  using PanelB = MmaPanel<Side::B, T, BK, BN, op_b == Op::T>;
+  using ShareA = Share<PanelA::ROWS, PanelA::COLS, THREADS, PanelA::V>;
+  using ShareB = Share<PanelB::ROWS, PanelB::COLS, THREADS, PanelB::V>;
   using Pipeline = MmaPipeline<Arithmetic, PanelA, PanelB, BK, WM, WN, STAGES>;
 
   const T *a, *b;
@@ -24,9 +27,13 @@ struct MmaLoop {
 
   // Adds the product to the sums.
   __device__ __forceinline__ void accumulate(Pipeline &pipeline) const {
-    pipeline.accumulate((k + BK - 1) / BK, [this](unsigned step, T *slot) {
-      PanelA::copy(slot, a, step * BK, row0, k, m, lda);
-      PanelB::copy(slot + PanelA::ELEMENTS, b, step * BK, col0, k, n, ldb);
+    PanelSource<PanelA, ShareA> source_a(a, 0, row0, k, m, lda);
+    PanelSource<PanelB, ShareB> source_b(b, 0, col0, k, n, ldb);
+    pipeline.accumulate((k + BK - 1) / BK, [&](T *slot) {
+      copy_panel<PanelA, ShareA, W>(slot, source_a);
+      copy_panel<PanelB, ShareB, W>(slot + PanelA::ELEMENTS, source_b);
+      source_a.advance();
+      source_b.advance();
     });
   }
 };

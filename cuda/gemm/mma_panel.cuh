@@ -6,7 +6,7 @@
 // Chunk c of row r stands at place c ^ key(r). The eight chunks that shared memory serves at once, one place of eight
 // rows or all places of one, then lie in different banks, without a byte of padding.
 #pragma once
-#include "common.cuh"
+#include "panel_share.cuh"
 #include "ptx.cuh"
 
 // Of which operand a panel is.
@@ -20,47 +20,21 @@ struct Fragment16 {
   unsigned r[4];
 };
 
-// W neighbours at a time of a chunk, of which the first `left` are there; the others become zero.
-template <int W, class T>
-__device__ __forceinline__ void copy_chunk(T *to, const T *from, unsigned left) {
-  constexpr unsigned V = 16 / sizeof(T), BYTES = W * sizeof(T);
-  if constexpr (W == V) {
-    ptx::cp_async_cg(ptx::smem_address(to), from, left * sizeof(T));
-  } else if constexpr (BYTES >= 4) {
-#pragma unroll
-    for (unsigned e = 0; e < V; e += W) {
-      const unsigned bytes = e < left ? min((left - e) * unsigned(sizeof(T)), BYTES) : 0;
-      ptx::cp_async_ca<BYTES>(ptx::smem_address(to + e), from + e, bytes);
-    }
-  } else {  // cp.async has nothing smaller than 4 bytes: through registers
-#pragma unroll
-    for (unsigned e = 0; e < V; ++e) to[e] = e < left ? from[e] : T(0.0f);
-  }
-}
-
-template <Side side, class T, int BK, int WIDTH, int THREADS, int W, bool ALONG_K>
+template <Side side, class Element, int BK, int WIDTH, bool ALONG>
 struct MmaPanel {
+  using T = Element;
+  static constexpr bool ALONG_K = ALONG, RAGGED = true;
   static constexpr unsigned V = 16 / sizeof(T);                                   // elements of a chunk
   static constexpr unsigned ROWS = ALONG_K ? WIDTH : BK, COLS = ALONG_K ? BK : WIDTH;  // as stored
-  static constexpr unsigned CHUNKS = COLS / V, STEP = THREADS / CHUNKS, ELEMENTS = ROWS * COLS;
+  static constexpr unsigned CHUNKS = COLS / V, ELEMENTS = ROWS * COLS;
   static constexpr bool WORDS = !ALONG_K && sizeof(T) == 4;  // ldmatrix turns 16-bit elements only
-  static_assert(STEP * CHUNKS == THREADS && ROWS % STEP == 0, "threads stand in whole rows and share a panel evenly");
   static_assert(ALONG_K || CHUNKS >= 8, "a key needs eight places");
 
-  // Starts the copy of the panel whose corner lies at k0, w0 of an operand k deep and `width` wide.
-  static __device__ __forceinline__ void copy(T *panel, const T *__restrict__ x, unsigned k0, unsigned w0, unsigned k,
-                                              unsigned width, unsigned ld) {
-    const unsigned chunk = threadIdx.x % CHUNKS, first = threadIdx.x / CHUNKS;
-    const unsigned row = (ALONG_K ? w0 : k0) + first, rows = ALONG_K ? width : k;
-    const unsigned col = (ALONG_K ? k0 : w0) + chunk * V, cols = ALONG_K ? k : width;
-    const unsigned left = col < cols ? min(cols - col, V) : 0;
-    const T *from = x + offset<Op::N>(row, col, ld);
-    constexpr int UNROLL = W * sizeof(T) >= 4 ? ROWS / STEP : 1;  // what goes through registers finds few of them free
-#pragma unroll UNROLL
-    for (unsigned i = 0; i < ROWS; i += STEP) {
-      const unsigned there = row + i < rows ? left : 0;  // nothing is read where it is 0
-      copy_chunk<W>(panel + place(first + i, chunk), from + size_t(i) * ld, there);
-    }
+  // Where the element `below` and right of one as stored stands: a constant further, where that leaves the key and the
+  // bits that it changes alone.
+  static __device__ __forceinline__ unsigned place(unsigned row, unsigned col, unsigned below, unsigned right) {
+    if (below % 8 == 0 && right % (8 * V) == 0) return at(row, col / V) + col % V + (below * COLS + right);
+    return at(row + below, (col + right) / V) + (col + right) % V;
   }
 
   // The fragment of the width's elements first + 16 i to first + 16 i + 15 and of the kk-th 32 bytes along k. What does
@@ -69,16 +43,16 @@ struct MmaPanel {
     const unsigned lane_id = threadIdx.x % 32, matrix = lane_id / 8, row = lane_id % 8;
     Fragment16 f;
     if constexpr (ALONG_K) {
-      const unsigned at = place(first + across(matrix) * 8 + row, along(matrix));
-      ptx::ldmatrix_x4(f.r, ptx::smem_address(moved(panel, at, 2 * kk) + 16 * i * COLS));
+      const unsigned mine = at(first + across(matrix) * 8 + row, along(matrix));
+      ptx::ldmatrix_x4(f.r, ptx::smem_address(moved(panel, mine, 2 * kk) + 16 * i * COLS));
     } else if constexpr (!WORDS) {
-      const unsigned at = place(along(matrix) * 8 + row, first / V + across(matrix));
-      ptx::ldmatrix_x4_trans(f.r, ptx::smem_address(moved(panel, at, 2 * i) + 16 * kk * COLS));
+      const unsigned mine = at(along(matrix) * 8 + row, first / V + across(matrix));
+      ptx::ldmatrix_x4_trans(f.r, ptx::smem_address(moved(panel, mine, 2 * i) + 16 * kk * COLS));
     } else {
-      const unsigned at = place(lane_id % 4, first / V + lane_id / 4 / V) + lane_id / 4 % V;
+      const unsigned mine = at(lane_id % 4, first / V + lane_id / 4 / V) + lane_id / 4 % V;
 #pragma unroll
       for (unsigned r = 0; r < 4; ++r)
-        f.r[r] = __float_as_uint(moved(panel, at, 4 * i + across(r) * 2)[(8 * kk + along(r) * 4) * COLS]);
+        f.r[r] = __float_as_uint(moved(panel, mine, 4 * i + across(r) * 2)[(8 * kk + along(r) * 4) * COLS]);
     }
     return f;
   }
@@ -95,7 +69,7 @@ struct MmaPanel {
     if constexpr (CHUNKS < 8) return row / (8 / CHUNKS) % CHUNKS;
     return row % 8;
   }
-  static __device__ __forceinline__ unsigned place(unsigned row, unsigned chunk) {
+  static __device__ __forceinline__ unsigned at(unsigned row, unsigned chunk) {
     return row * COLS + (chunk ^ key(row)) * V;
   }
 

@@ -21,9 +21,9 @@ struct MmaPipeline {
   unsigned warp_m, warp_n;  // the warp's corner in the block's tile
   float sums[MT][NT][2][4] = {};
 
-  // Adds the products of so many steps. copy(step, slot) starts the thread's copies of A's panel to slot and of B's
-  // behind it; behind the last step it copies zeros, for which nothing is read. When this returns, all threads are done
-  // with shared memory.
+  // Adds the products of so many steps. copy(slot) starts the thread's copies of the next step, of A's panel to slot
+  // and of B's behind it; behind the last step it copies zeros, for which nothing is read. When this returns, all
+  // threads are done with shared memory.
   template <class Copy>
   __device__ __forceinline__ void accumulate(unsigned steps, Copy copy) {
 #pragma unroll
@@ -49,7 +49,7 @@ struct MmaPipeline {
   // since the last barrier.
   template <class Copy>
   __device__ __forceinline__ void start(Copy &copy, unsigned step) const {
-    copy(step, smem + step % STAGES * STAGE);
+    copy(smem + step % STAGES * STAGE);
     ptx::cp_async_commit();
   }
 

@@ -5,7 +5,7 @@
 // that global loads coalesce. PAD floats behind each row keep it aligned to a float4 and move each row by four banks,
 // so that a store across 8 rows, which an operand stored along k needs, meets no bank twice.
 #pragma once
-#include "common.cuh"
+#include "panel_share.cuh"
 
 constexpr int PAD = 4;
 
@@ -47,57 +47,57 @@ __device__ __forceinline__ void store_scaled_pack(float *c, const float *product
   store_pack<W>(c, values);
 }
 
-// How THREADS threads share a panel: each takes packs of W neighbours along the rows as stored, each STEP rows below
-// the one before. Element [kk][w] of the operand's panel lies at offset<op>(kk, w, ld). W = 4 wants ld and the length
-// of the stored rows to be multiples of 4: a pack then lies wholly inside of the operand or wholly outside.
-template <int BK, int WIDTH, int THREADS, int W, Op op>
-struct Share {
-  static constexpr int ACROSS = (op == Op::N ? WIDTH : BK) / W;  // threads along a row
-  static constexpr int STEP = THREADS / ACROSS, PACKS = (BK * WIDTH / W + THREADS - 1) / THREADS;
-  static_assert(STEP * ACROSS == THREADS, "threads stand in whole rows");
+// BK x WIDTH elements of an operand, with k down the rows of shared memory, PAD elements behind each. ALONG_K: whether
+// the operand is stored along k, and so turned on its way.
+template <class Element, int BK, int WIDTH, Op op, int PADDING = PAD>
+struct PaddedPanel {
+  using T = Element;
+  static constexpr bool ALONG_K = op == Op::T, RAGGED = false;
+  static constexpr unsigned ROWS = ALONG_K ? WIDTH : BK, COLS = ALONG_K ? BK : WIDTH;  // as stored
+  static constexpr unsigned PITCH = WIDTH + PADDING, ELEMENTS = BK * PITCH;
 
-  // Where in the panel pack i begins.
-  static __device__ __forceinline__ unsigned depth(int i) {
-    return op == Op::N ? threadIdx.x / ACROSS + i * STEP : threadIdx.x % ACROSS * W;
-  }
-  static __device__ __forceinline__ unsigned place(int i) {
-    return op == Op::N ? threadIdx.x % ACROSS * W : threadIdx.x / ACROSS + i * STEP;
-  }
-
-  // Where it begins in memory. The distance to the first is the same for all threads, and costs them no registers.
-  static __device__ __forceinline__ const float *source(const float *x, int i, unsigned k0, unsigned w0, unsigned ld) {
-    return x + offset<op>(k0 + depth(0), w0 + place(0), ld) + size_t(i * STEP) * ld;
+  // Where the element `below` and right of one as stored stands.
+  static __device__ __forceinline__ unsigned place(unsigned row, unsigned col, unsigned below, unsigned right) {
+    return ALONG_K ? col * PITCH + row + (right * PITCH + below) : row * PITCH + col + (below * PITCH + right);
   }
 };
 
 // A panel on its way through registers: fetched from global memory, then stashed in shared memory. Beyond k and width
-// it holds zeros, which add nothing.
+// it holds zeros, which add nothing. W = 4 wants ld and the length of the stored rows to be multiples of 4: a pack then
+// lies wholly inside of the operand or wholly outside.
 template <int BK, int WIDTH, int THREADS, int W, Op op>
-struct Panel {
-  using Mine = Share<BK, WIDTH, THREADS, W, op>;
-  static_assert(Mine::PACKS * W * THREADS == BK * WIDTH, "the threads share a panel evenly");
+struct StagedPanel {
+  using Panel = PaddedPanel<float, BK, WIDTH, op>;
+  using Mine = Share<Panel::ROWS, Panel::COLS, THREADS, W>;
+  static_assert(Mine::EVEN, "the threads share a panel evenly");
+  PanelSource<Panel, Mine> source;
   float staged[Mine::PACKS][W];
 
-  __device__ __forceinline__ void fetch(const float *__restrict__ x, unsigned k0, unsigned w0, unsigned k,
-                                        unsigned width, unsigned ld) {
+  __device__ __forceinline__ StagedPanel(const float *__restrict__ x, unsigned w0, unsigned k, unsigned width,
+                                         unsigned ld)
+      : source(x, 0, w0, k, width, ld) {}
+
+  // Each time the next panel along k.
+  __device__ __forceinline__ void fetch() {
 #pragma unroll
-    for (int i = 0; i < Mine::PACKS; ++i) {
-      const bool inside = k0 + Mine::depth(i) < k && w0 + Mine::place(i) < width;
+    for (unsigned i = 0; i < Mine::PACKS; ++i) {
+      const Origin<float> origin = source(i);
 #pragma unroll
       for (int e = 0; e < W; ++e) staged[i][e] = 0.0f;
-      if (inside) load_pack<W>(staged[i], Mine::source(x, i, k0, w0, ld));
+      if (origin.bytes) load_pack<W>(staged[i], origin.from);
     }
+    source.advance();
   }
 
   __device__ __forceinline__ void stash(float (*panel)[WIDTH + PAD]) const {
 #pragma unroll
-    for (int i = 0; i < Mine::PACKS; ++i) {
-      const unsigned kk = Mine::depth(i), w = Mine::place(i);
+    for (unsigned i = 0; i < Mine::PACKS; ++i) {
+      float *to = panel[0] + Panel::place(Mine::row(), Mine::col(), Mine::below(i), Mine::right(i));
       if constexpr (op == Op::N) {
-        store_pack<W>(&panel[kk][w], staged[i]);
+        store_pack<W>(to, staged[i]);
       } else {
 #pragma unroll
-        for (int e = 0; e < W; ++e) panel[kk + e][w] = staged[i][e];
+        for (int e = 0; e < W; ++e) to[e * Panel::PITCH] = staged[i][e];
       }
     }
   }

@@ -5,64 +5,43 @@
 // panel's rows goes W words at a time. Edges are filled with zeros by copying 0 bytes.
 #pragma once
 #include "gemm/fragment.cuh"
-#include "ptx.cuh"
-
-// Starts the copy of a panel; its arguments are those of Panel::fetch.
-template <int BK, int WIDTH, int THREADS, int W, Op op>
-__device__ __forceinline__ void copy_panel(float (*panel)[WIDTH + PAD], const float *__restrict__ x, unsigned k0,
-                                           unsigned w0, unsigned k, unsigned width, unsigned ld) {
-  constexpr int V = op == Op::N ? W : 1;
-  using Mine = Share<BK, WIDTH, THREADS, V, op>;
-#pragma unroll
-  for (int i = 0; i < Mine::PACKS; ++i) {
-    const unsigned kk = Mine::depth(i), w = Mine::place(i);
-    if (kk >= BK || w >= WIDTH) break;  // a panel of fewer packs than threads
-    const bool inside = k0 + kk < k && w0 + w < width;
-    const float *from = inside ? Mine::source(x, i, k0, w0, ld) : x;  // nothing is read where bytes is 0
-    const unsigned to = ptx::smem_address(&panel[kk][w]), bytes = inside ? 4 * V : 0;
-    if constexpr (V == 4) {
-      ptx::cp_async_cg(to, from, bytes);
-    } else {
-      ptx::cp_async_ca<4>(to, from, bytes);
-    }
-  }
-}
+#include "panel_copy.cuh"
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b>
 struct Pipeline {
   using Tile = Fragment<BM, BN, BK, WM, WN, TM, TN>;
-  static constexpr int A_FLOATS = BK * (BM + PAD), STAGE_FLOATS = A_FLOATS + BK * (BN + PAD);
+  using PanelA = PaddedPanel<float, BK, BM, flipped<op_a>>;
+  using PanelB = PaddedPanel<float, BK, BN, op_b>;
+  using ShareA = Share<PanelA::ROWS, PanelA::COLS, Tile::THREADS, PanelA::ALONG_K ? 1 : W>;
+  using ShareB = Share<PanelB::ROWS, PanelB::COLS, Tile::THREADS, PanelB::ALONG_K ? 1 : W>;
+  static constexpr unsigned STAGE_FLOATS = PanelA::ELEMENTS + PanelB::ELEMENTS;
   const float *a, *b;
   unsigned m, n, lda, ldb;
 
-  static __device__ __forceinline__ float (*panel_a(float *smem, unsigned stage))[BM + PAD] {
-    return reinterpret_cast<float(*)[BM + PAD]>(smem + stage % STAGES * STAGE_FLOATS);
-  }
-  static __device__ __forceinline__ float (*panel_b(float *smem, unsigned stage))[BN + PAD] {
-    return reinterpret_cast<float(*)[BN + PAD]>(smem + stage % STAGES * STAGE_FLOATS + A_FLOATS);
-  }
-
   // Adds the product of op(A)'s rows from row0 and op(B)'s columns from col0, k deep, to the tile.
   __device__ __forceinline__ void accumulate(Tile &tile, float *smem, unsigned row0, unsigned col0, unsigned k) const {
+    PanelSource<PanelA, ShareA> source_a(a, 0, row0, k, m, lda);
+    PanelSource<PanelB, ShareB> source_b(b, 0, col0, k, n, ldb);
+    // Starts a step's copies as one group. Behind the last step lie zeros, for which nothing is read.
+    const auto start = [&](unsigned step) {
+      float *slot = smem + step % STAGES * STAGE_FLOATS;
+      copy_panel<PanelA, ShareA>(slot, source_a);
+      copy_panel<PanelB, ShareB>(slot + PanelA::ELEMENTS, source_b);
+      source_a.advance();
+      source_b.advance();
+      ptx::cp_async_commit();
+    };
     const unsigned steps = (k + BK - 1) / BK;
-    for (unsigned step = 0; step < STAGES - 1; ++step) start(smem, step, steps, row0, col0, k);
+#pragma unroll 1
+    for (unsigned step = 0; step < STAGES - 1; ++step) start(step);
     for (unsigned step = 0; step < steps; ++step) {
       ptx::cp_async_wait<STAGES - 2>();  // this step's panels are there as far as this thread copied them
       __syncthreads();                   // ... and wholly; and the slot of the step before is free
-      start(smem, step + STAGES - 1, steps, row0, col0, k);
-      tile.multiply(panel_a(smem, step), panel_b(smem, step));
+      start(step + STAGES - 1);
+      const float *slot = smem + step % STAGES * STAGE_FLOATS;
+      tile.multiply(reinterpret_cast<const float(*)[BM + PAD]>(slot),
+                    reinterpret_cast<const float(*)[BN + PAD]>(slot + PanelA::ELEMENTS));
     }
-  }
-
- private:
-  // Starts a step's copies as one group, which is empty behind the last step, so that waiting can count groups.
-  __device__ __forceinline__ void start(float *smem, unsigned step, unsigned steps, unsigned row0, unsigned col0,
-                                        unsigned k) const {
-    if (step < steps) {
-      const unsigned k0 = step * BK;
-      copy_panel<BK, BM, Tile::THREADS, W, flipped<op_a>>(panel_a(smem, step), a, k0, row0, k, m, lda);
-      copy_panel<BK, BN, Tile::THREADS, W, op_b>(panel_b(smem, step), b, k0, col0, k, n, ldb);
-    }
-    ptx::cp_async_commit();
+    ptx::cp_async_wait_all();  // what lies behind the last step, too
   }
 };

@@ -21,19 +21,19 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN))
   a += blockIdx.z * stride_a;
   b += blockIdx.z * stride_b;
   c += blockIdx.z * stride_c;
-  Panel<BK, BM, Tile::THREADS, W, flipped<op_a>> panel_a;
-  Panel<BK, BN, Tile::THREADS, W, op_b> panel_b;
+  StagedPanel<BK, BM, Tile::THREADS, W, flipped<op_a>> panel_a(a, row0, k, m, lda);
+  StagedPanel<BK, BN, Tile::THREADS, W, op_b> panel_b(b, col0, k, n, ldb);
   Tile tile;
-  panel_a.fetch(a, 0, row0, k, m, lda);
-  panel_b.fetch(b, 0, col0, k, n, ldb);
+  panel_a.fetch();
+  panel_b.fetch();
   panel_a.stash(smem_a[0]);
   panel_b.stash(smem_b[0]);
   __syncthreads();  // the first panels are whole
   unsigned half = 0;
   for (unsigned k0 = 0; k0 < k; k0 += BK) {
     // Behind the last step lie zeros, for which nothing is read.
-    panel_a.fetch(a, k0 + BK, row0, k, m, lda);
-    panel_b.fetch(b, k0 + BK, col0, k, n, ldb);
+    panel_a.fetch();
+    panel_b.fetch();
     tile.multiply(smem_a[half], smem_b[half]);
     half ^= 1;
     panel_a.stash(smem_a[half]);
