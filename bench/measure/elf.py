@@ -1,10 +1,12 @@
 """Reading a cubin, which is a 64-bit ELF file: sections, the attributes of kernels, and relocations."""
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 # Names of the attributes as in cuobjdump -elf (EIATTR_...).
 EIATTR_MAX_THREADS = 0x05
+EIATTR_KPARAM_INFO = 0x17
 _EIFMT_SVAL = 0x04  # attribute with a size and that many bytes; the others carry two bytes
 
 
@@ -26,16 +28,25 @@ def elf_sections(code: bytes) -> dict[str, Section]:
 
 def elf_attributes(code: bytes, section: str) -> dict[int, bytes]:
     """The attributes of an `.nv.info` section by their code; of one that repeats, the last."""
-    found: dict[int, bytes] = {}
+    return dict(_attributes(code, section))
+
+
+def elf_parameters(code: bytes, symbol: str) -> list[int]:
+    """The sizes in bytes of a kernel's parameters, in their order."""
+    found = (value for name, value in _attributes(code, f".nv.info.{symbol}") if name == EIATTR_KPARAM_INFO)
+    infos = (struct.unpack("<4xHHI", value) for value in found)  # which one, its offset, and flags below its size
+    return [info >> 18 for _, _, info in sorted(infos)]
+
+
+def _attributes(code: bytes, section: str) -> Iterator[tuple[int, bytes]]:
     position, size = elf_sections(code).get(section, Section(0, 0))
     end = position + size
     while position < end:
         form, attribute, length = struct.unpack_from("<BBH", code, position)
         position += 4
         if form == _EIFMT_SVAL:
-            found[attribute] = code[position : position + length]
+            yield attribute, code[position : position + length]
             position += length
-    return found
 
 
 def pointees(code: bytes, count: int) -> list[str]:

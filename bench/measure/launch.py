@@ -14,7 +14,7 @@ from bench.measure.compile import Cubin, compile_cubin
 from bench.measure.cuda import device_id
 from bench.measure.launch_pycuda import with_pycuda
 from bench.measure.occupancy import STATIC_LIMIT, occupancy
-from bench.measure.tensormap import encode, extents, is_descriptor, launch_with_descriptors
+from bench.measure.tensormap import encode, extents, is_struct, launch_with_structs
 from bench.plan.errors import Unsupported, UsageError
 from bench.plan.kernel import CudaKernel, KernelCall, Launch, Scratch, TensorMap, Tile
 from bench.plan.operation import Problem
@@ -139,8 +139,8 @@ def _with_cuda_core(
     function = _cuda_core_kernel(cubin.code, symbol)
     if call.shared_bytes > STATIC_LIMIT:
         _allow_shared(function, call.shared_bytes)
-    if any(is_descriptor(argument) for argument in arguments):
-        return launch_with_descriptors(int(function.handle), call, arguments, stream.ptr)
+    if any(is_struct(argument) for argument in arguments):
+        return launch_with_structs(int(function.handle), call, arguments, stream.ptr)
     options: dict[str, Any] = {"is_cooperative": True} if kernel.cooperative else {}
     width, *rest = extents(call.grid)
     if call.cluster > 1:  # cuda-core then counts the grid in clusters

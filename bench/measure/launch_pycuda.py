@@ -24,7 +24,8 @@ def with_pycuda(
         raise Unsupported(f"PyCUDA launches no {what}; take --launcher cuda-core")
     own = pycuda_stream(device_id())
     function = _pycuda_function(cubin.code, symbol)
-    function.prepare("".join(value.dtype.char if isinstance(value, np.generic) else "P" for value in arguments))
+    function.prepare("".join(map(_format, arguments)))
+    arguments = [value.tobytes() if isinstance(value, np.void) else value for value in arguments]
     if call.shared_bytes > STATIC_LIMIT:
         from pycuda.driver import function_attribute
 
@@ -32,6 +33,13 @@ def with_pycuda(
     grid, block = extents(call.grid), extents(call.block)
     run = partial(function.prepared_async_call, grid, block, own, *arguments, shared_size=call.shared_bytes)
     return run if stream.ptr == own.handle else _bridged(run, own.handle, stream)
+
+
+def _format(value: Any) -> str:
+    """How `struct` packs an argument: an address, a scalar, or a struct's bytes where its alignment puts them."""
+    if isinstance(value, np.void):
+        return f"0{np.dtype(f'u{value.dtype.alignment}').char}{value.dtype.itemsize}s"
+    return value.dtype.char if isinstance(value, np.generic) else "P"
 
 
 def beyond_pycuda(kernel: CudaKernel, call: KernelCall) -> str | None:

@@ -1,4 +1,4 @@
-"""Tensor maps, the descriptors that Hopper's copy engine (TMA) reads, and launching with them as arguments.
+"""Tensor maps, the descriptors that Hopper's copy engine (TMA) reads, and launching with structs as arguments.
 
 cuda-core 1.2 encodes no TF32 and takes its swizzles from a private module, and its `launch` takes no other descriptor
 than its own, so both go through the driver's public bindings.
@@ -54,6 +54,11 @@ def encode(wanted: TensorMap, array: Any, subject: str) -> Any:
     return descriptor
 
 
+def is_struct(argument: Any) -> bool:
+    """Return whether a resolved argument is passed by value as a struct, which cuda-core's `launch` does not take."""
+    return is_descriptor(argument) or isinstance(argument, np.void)
+
+
 def is_descriptor(argument: Any) -> bool:
     """Return whether a resolved argument is what `encode` returned."""
     return hasattr(argument, "opaque")
@@ -77,7 +82,7 @@ def extents(size: int | tuple[int, ...]) -> tuple[int, ...]:
     return (*sizes, 1, 1)[:3]
 
 
-def launch_with_descriptors(function: int, call: KernelCall, arguments: list[Any], stream: int) -> Launch:
+def launch_with_structs(function: int, call: KernelCall, arguments: list[Any], stream: int) -> Launch:
     """Return what launches the kernel of this handle on this stream; the parameters are packed once, here."""
     from cuda.bindings import driver
 

@@ -107,7 +107,8 @@ class Scratch:
 class KernelCall:
     """One launch of a CUDA kernel.
 
-    args: operand names, integers (C `int`), floats (C `float`), NumPy scalars (their own width), Scratch, TensorMap.
+    args: operand names, integers (C `int`), floats (C `float`), NumPy scalars (their own width; a structured one is a
+    struct, by value), Scratch, TensorMap.
     entry: the name expression where it differs from the declaration's; grid and block count blocks and threads.
     cluster: blocks along the grid's x that share their shared memory; a divisor of the grid's width.
     """

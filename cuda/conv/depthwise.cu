@@ -43,8 +43,7 @@ __device__ __forceinline__ void load_weights(float *mine, const T *__restrict__ 
 template <class T, unsigned OUT, Layout layout>
 __global__ void __launch_bounds__(256)
     conv_depthwise_fprop(const T *__restrict__ x, const T *__restrict__ w, T *__restrict__ y, unsigned tile_rows,
-                         unsigned tile_cols, unsigned tiles_across, CONV_GEOMETRY) {
-  const Geometry g CONV_GEOMETRY_VALUES;
+                         unsigned tile_cols, unsigned tiles_across, const __grid_constant__ Geometry g) {
   const Lanes<layout> lanes;
   DYN_SHARED(float, tile);
   const unsigned taps = g.by_rs.divisor;
@@ -88,8 +87,7 @@ __global__ void __launch_bounds__(256)
 template <class T, unsigned OUT, Layout layout>
 __global__ void __launch_bounds__(256)
     conv_depthwise_dgrad(T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ y, unsigned tile_rows,
-                         unsigned tile_cols, unsigned tiles_across, CONV_GEOMETRY) {
-  const Geometry g CONV_GEOMETRY_VALUES;
+                         unsigned tile_cols, unsigned tiles_across, const __grid_constant__ Geometry g) {
   const Lanes<layout> lanes;
   DYN_SHARED(float, tile);
   const unsigned taps = g.by_rs.divisor;

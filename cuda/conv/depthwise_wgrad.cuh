@@ -14,8 +14,7 @@ constexpr unsigned TAPS = 9, WGRAD_WARPS = 8;
 template <class T, class Out, Layout layout>
 __global__ void __launch_bounds__(32 * WGRAD_WARPS, 4)
     conv_depthwise_wgrad(const T *__restrict__ x, Out *__restrict__ out, const T *__restrict__ y, unsigned slice,
-                         CONV_GEOMETRY) {
-  const Geometry g CONV_GEOMETRY_VALUES;
+                         const __grid_constant__ Geometry g) {
   constexpr unsigned PLANES = layout == Layout::nhwc ? 32 : 1, STEP = 32 * WGRAD_WARPS / PLANES;
   __shared__ float parts[WGRAD_WARPS][TAPS][32];
   const unsigned lane_id = threadIdx.x % 32, warp_id = threadIdx.x / 32;

@@ -27,8 +27,8 @@ __device__ __forceinline__ size_t channel_stride(unsigned places) {
 
 template <class T, Layout layout>
 __global__ void __launch_bounds__(THREADS, RESIDENT)
-    conv_direct_fprop(const T *__restrict__ x, const T *__restrict__ w, T *__restrict__ y, CONV_GEOMETRY) {
-  const Geometry g CONV_GEOMETRY_VALUES;
+    conv_direct_fprop(const T *__restrict__ x, const T *__restrict__ w, T *__restrict__ y,
+                      const __grid_constant__ Geometry g) {
   const unsigned pixel = my_place<layout>(), filter = my_channel<layout>();
   if (pixel >= g.n * g.by_pq.divisor || filter >= g.k) return;
   const unsigned image = g.by_pq.quotient(pixel), within = g.by_pq.remainder(pixel);
@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 
 template <class T, Layout layout>
 __global__ void __launch_bounds__(THREADS, RESIDENT)
-    conv_direct_dgrad(T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ y, CONV_GEOMETRY) {
-  const Geometry g CONV_GEOMETRY_VALUES;
+    conv_direct_dgrad(T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ y,
+                      const __grid_constant__ Geometry g) {
   const unsigned pixel = my_place<layout>(), channel = my_channel<layout>();
   if (pixel >= g.n * g.by_hw.divisor || channel >= g.c) return;
   const unsigned image = g.by_hw.quotient(pixel), within = g.by_hw.remainder(pixel);
@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 
 template <class T, Layout layout>
 __global__ void __launch_bounds__(THREADS, RESIDENT)
-    conv_direct_wgrad(const T *__restrict__ x, T *__restrict__ w, const T *__restrict__ y, CONV_GEOMETRY) {
-  const Geometry g CONV_GEOMETRY_VALUES;
+    conv_direct_wgrad(const T *__restrict__ x, T *__restrict__ w, const T *__restrict__ y,
+                      const __grid_constant__ Geometry g) {
   const unsigned element = blockIdx.x * WARP + threadIdx.x, filter = blockIdx.y * WARPS + threadIdx.y;
   if (element >= g.depth() * g.by_rs.divisor || filter >= g.k) return;
   constexpr bool last = layout == Layout::nhwc;  // the channel is

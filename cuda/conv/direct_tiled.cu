@@ -93,8 +93,7 @@ template <class T, unsigned BC, Direction direction, Layout layout>
 __global__ void __launch_bounds__(THREADS, 3)
     conv_direct_tiled(const T *__restrict__ in, const T *__restrict__ w, T *__restrict__ out, unsigned log_cols,
                       unsigned tiles_across, unsigned tiles_of_filters, unsigned rows, unsigned cols,
-                      unsigned long long by_cols, CONV_GEOMETRY) {
-  const Geometry g CONV_GEOMETRY_VALUES;
+                      unsigned long long by_cols, const __grid_constant__ Geometry g) {
   const Pass<direction, layout> pass{g};
   DYN_SHARED(float, smem_x);
   const unsigned places = rows * cols;  // of the image's part

@@ -1,7 +1,7 @@
 // The sizes of a convolution, as every kernel here is handed them, and where its operands' elements lie.
 //
-// A kernel takes CONV_GEOMETRY behind its operands, a fixed list of integers that kernels/conv/_geometry.py packs, and
-// begins with `const Geometry g CONV_GEOMETRY_VALUES;`. What is not used costs nothing: parameters are constants.
+// A kernel takes a Geometry by value behind its operands, as kernels/conv/_geometry.py packs it. What is not used costs
+// nothing: parameters are constants.
 //
 // x: n images of c channels, h x w. w: k filters of c / groups channels, r x s. y: n images of k channels, p x q.
 // Each in the same order of axes: images (filters), channels, rows, columns (nchw), or with channels last (nhwc).
@@ -86,16 +86,3 @@ struct Geometry {
     return padded >= tap && found * stride.divisor == distance ? found : none;
   }
 };
-
-#define CONV_GEOMETRY                                                                                             \
-  unsigned n_, unsigned c_, unsigned h_, unsigned w_, unsigned k_, unsigned r_, unsigned s_, unsigned p_,         \
-      unsigned q_, unsigned stride_h_, unsigned stride_w_, unsigned dilation_h_, unsigned dilation_w_,            \
-      unsigned pad_h_, unsigned pad_w_, unsigned groups_, unsigned pq_, unsigned long long by_pq_,                \
-      unsigned long long by_q_, unsigned hw_, unsigned long long by_hw_, unsigned long long by_w_, unsigned rs_,  \
-      unsigned long long by_rs_, unsigned long long by_s_, unsigned depth_, unsigned long long by_depth_,         \
-      unsigned filters_, unsigned long long by_filters_, unsigned long long by_stride_h_,                         \
-      unsigned long long by_stride_w_
-#define CONV_GEOMETRY_VALUES                                                                                      \
-  {n_, c_, h_, w_, k_, r_, s_, p_, q_, stride_h_, stride_w_, dilation_h_, dilation_w_, pad_h_, pad_w_, groups_,   \
-   {pq_, by_pq_}, {q_, by_q_}, {hw_, by_hw_}, {w_, by_w_}, {rs_, by_rs_}, {s_, by_s_}, {depth_, by_depth_},        \
-   {filters_, by_filters_}, {stride_h_, by_stride_h_}, {stride_w_, by_stride_w_}}

@@ -25,8 +25,7 @@ constexpr unsigned PIXELS = 4;
 // blockIdx.x counts pixels, blockIdx.y channels, blockIdx.z the images of the pass.
 __global__ void __launch_bounds__(WARP *WARPS, 5)
     conv_im2col_nchw(const float *__restrict__ x, float *__restrict__ columns, unsigned first_image, unsigned ld,
-                     CONV_GEOMETRY) {
-  const Geometry g CONV_GEOMETRY_VALUES;
+                     const __grid_constant__ Geometry g) {
   const unsigned pixel = my_place<Layout::nchw>(), channel = my_channel<Layout::nchw>(), image = blockIdx.z;
   if (pixel >= ld || channel >= g.c) return;
   const unsigned i = g.by_q.quotient(pixel), j = g.by_q.remainder(pixel);
@@ -44,8 +43,7 @@ __global__ void __launch_bounds__(WARP *WARPS, 5)
 // blockIdx.x counts the pixels of the pass's images, blockIdx.y elements of a column, blockIdx.z groups.
 __global__ void __launch_bounds__(WARP *WARPS, 5)
     conv_im2col_nhwc(const float *__restrict__ x, float *__restrict__ columns, unsigned first_image, unsigned images,
-                     unsigned ld, CONV_GEOMETRY) {
-  const Geometry g CONV_GEOMETRY_VALUES;
+                     unsigned ld, const __grid_constant__ Geometry g) {
   const unsigned element = blockIdx.y * WARP + threadIdx.x, group = blockIdx.z, count = images * g.by_pq.divisor;
   if (element >= ld) return;
   const unsigned tap = g.by_depth.quotient(element), channel = group * g.depth() + g.by_depth.remainder(element);
@@ -66,8 +64,7 @@ __global__ void __launch_bounds__(WARP *WARPS, 5)
 template <Layout layout>
 __global__ void __launch_bounds__(WARP *WARPS, 5)
     conv_col2im(const float *__restrict__ columns, float *__restrict__ x, unsigned first_image, unsigned images,
-                unsigned ld, CONV_GEOMETRY) {
-  const Geometry g CONV_GEOMETRY_VALUES;
+                unsigned ld, const __grid_constant__ Geometry g) {
   const unsigned pixel = my_place<layout>(), channel = my_channel<layout>();
   if (pixel >= images * g.by_hw.divisor || channel >= g.c) return;
   const unsigned image = g.by_hw.quotient(pixel), within = g.by_hw.remainder(pixel);

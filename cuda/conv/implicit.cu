@@ -71,10 +71,9 @@ template <Direction direction, Layout layout, int BM, int BN, int BK, int WM, in
 __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), HELD<TM * TN, 32 * (BM / WM) * (BN / WN),
                                                                    direction == Direction::dgrad && !MASKED>)
     conv_implicit(const float *__restrict__ plain, const float *__restrict__ gathered, float *__restrict__ out,
-                  unsigned slice_depth, unsigned slices, long long elements, CONV_GEOMETRY) {
+                  unsigned slice_depth, unsigned slices, long long elements, const __grid_constant__ Geometry g) {
   using Loop = ImplicitLoop<direction, layout, BM, BN, BK, WM, WN, TM, TN, STAGES, W, MASKED>;
   using Map = typename Loop::Map;
-  const Geometry g CONV_GEOMETRY_VALUES;
   DYN_SHARED(float, smem);
   const Map map(g, blockIdx.z / slices);
   const auto block = ImplicitBlock::at<Map, BM, BN>(map, slice_depth, slices);

@@ -25,14 +25,13 @@ template <class Arithmetic, class Out, Direction direction, Layout layout, int B
 __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), RESIDENT<WM, WN, MASKED>)
     conv_implicit_mma(const typename Arithmetic::Storage *__restrict__ plain,
                       const typename Arithmetic::Storage *__restrict__ gathered, Out *__restrict__ out,
-                      unsigned slice_depth, unsigned slices, long long elements, CONV_GEOMETRY) {
+                      unsigned slice_depth, unsigned slices, long long elements, const __grid_constant__ Geometry g) {
   using Loop = ImplicitMma<Arithmetic, direction, layout, BM, BN, BK, WM, WN, STAGES, W, MASKED>;
   using Map = typename Loop::Map;
   using Pipeline = typename Loop::Pipeline;
   static_assert(Stripe<WN>::FLOATS * sizeof(float) * (Loop::THREADS / 32) <=
                     STAGES * Pipeline::STAGE * sizeof(typename Loop::T),
                 "stripes fit where the panels were");
-  const Geometry g CONV_GEOMETRY_VALUES;
   DYN_SHARED(unsigned char, smem);
   const Map map(g, blockIdx.z / slices);
   const auto block = ImplicitBlock::at<Map, BM, BN>(map, slice_depth, slices);

@@ -1,12 +1,23 @@
-"""A convolution's sizes as the arguments of a .cu (CONV_GEOMETRY in cuda/conv/geometry.cuh), and what they must be."""
+"""A convolution's sizes as an argument of a .cu (`Geometry` in cuda/conv/geometry.cuh), and what they must be."""
 
 import math
-from typing import Any
 
 import numpy as np
 
 from kernels._cuda import INT_LIMIT, ceil_div
 from kernels.conv.problem import ConvProblem
+
+SIZES = (
+    *("n", "c", "h", "w", "k", "r", "s", "p", "q"),
+    *("stride_h", "stride_w", "dilation_h", "dilation_w", "pad_h", "pad_w", "groups"),
+)
+DIVISORS = (
+    *("by_pq", "by_q", "by_hw", "by_w", "by_rs", "by_s"),
+    *("by_depth", "by_filters", "by_stride_h", "by_stride_w"),
+)
+#: `Divisor` and `Geometry`, field by field, in the layout of C.
+DIVISOR = np.dtype([("divisor", "u4"), ("packed", "u8")], align=True)
+GEOMETRY = np.dtype([(name, "u4") for name in SIZES] + [(name, DIVISOR) for name in DIVISORS], align=True)
 
 
 def divisor(d: int) -> np.uint64:
@@ -18,16 +29,24 @@ def divisor(d: int) -> np.uint64:
     return np.uint64(ceil_div(1 << shift, d) | shift << 32)
 
 
-def geometry(p: ConvProblem) -> tuple[Any, ...]:
-    """The arguments, in the order of CONV_GEOMETRY."""
-    sizes = (p.n, p.c, p.h, p.w, p.k, p.r, p.s, p.p, p.q)
-    steps = (p.stride_h, p.stride_w, p.dilation_h, p.dilation_w, p.pad_h.before, p.pad_w.before, p.groups)
-    outputs = (p.p * p.q, divisor(p.p * p.q), divisor(p.q))
-    inputs = (p.h * p.w, divisor(p.h * p.w), divisor(p.w))
-    taps = (p.r * p.s, divisor(p.r * p.s), divisor(p.s))
-    depth, filters = p.c // p.groups, p.k // p.groups
-    of_group = (depth, divisor(depth), filters, divisor(filters))
-    return (*sizes, *steps, *outputs, *inputs, *taps, *of_group, divisor(p.stride_h), divisor(p.stride_w))
+def geometry(p: ConvProblem) -> np.void:
+    """The argument, which a kernel takes by value."""
+    pads = {"pad_h": p.pad_h.before, "pad_w": p.pad_w.before}
+    divided = {
+        "by_pq": p.p * p.q,
+        "by_q": p.q,
+        "by_hw": p.h * p.w,
+        "by_w": p.w,
+        "by_rs": p.r * p.s,
+        "by_s": p.s,
+        "by_depth": p.c // p.groups,
+        "by_filters": p.k // p.groups,
+        "by_stride_h": p.stride_h,
+        "by_stride_w": p.stride_w,
+    }
+    sizes = (pads[name] if name in pads else getattr(p, name) for name in SIZES)
+    divisors = ((divided[name], divisor(divided[name])) for name in DIVISORS)
+    return np.void((*sizes, *divisors), GEOMETRY)
 
 
 def fits_ints(p: ConvProblem) -> str | None:

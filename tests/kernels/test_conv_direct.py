@@ -3,20 +3,23 @@
 import itertools
 import math
 import random
+import re
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bench.emulator.build import missing_tool
 from bench.emulator.shapes import problems
 from bench.emulator.sweep import Case, complaints, entries
-from bench.measure.compile import compile_cubin
+from bench.measure.compile import compile_cubin, cuda_sources
+from bench.measure.elf import elf_parameters
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, KernelCall
 from bench.plan.operation import Problem
-from kernels.conv._geometry import divisor, fits_ints, geometry
+from kernels.conv._geometry import DIVISOR, DIVISORS, GEOMETRY, SIZES, divisor, fits_ints, geometry
 
 REGISTRY = discover()
 NAMES = ("direct", "direct_tiled", "depthwise", "im2col")
@@ -63,12 +66,34 @@ def test_a_packed_divisor_divides_exactly_up_to_the_largest_int(d: int) -> None:
         assert dividend * multiplier < 2**64
 
 
-def test_geometry_is_the_list_that_the_header_takes() -> None:
+def fields(struct: str) -> list[tuple[str, str]]:
+    """The fields of a struct in cuda/conv/geometry.cuh, each with its type, in their order."""
+    header = (cuda_sources() / "conv/geometry.cuh").read_text()
+    body = header[header.index(f"struct {struct} {{") :].partition("__device__")[0]
+    lines = re.findall(r"^  ((?:\w+ )+)(\w+(?:, \w+)*);", body, re.MULTILINE)
+    return [(name, kind.strip()) for kind, names in lines for name in names.split(", ")]
+
+
+def test_geometry_has_the_fields_of_the_headers_structs_in_their_order() -> None:
+    widths = {"unsigned": "u4", "unsigned long long": "u8"}
+    assert np.dtype([(name, widths[kind]) for name, kind in fields("Divisor")], align=True) == DIVISOR
+    assert fields("Geometry") == [(name, "unsigned") for name in SIZES] + [(name, "Divisor") for name in DIVISORS]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_geometry_is_as_large_as_the_kernels_parameter(arch: str, cuda_compiler: str) -> None:
+    ((entry, call),) = calls("direct", conv(LAYER, "nchw/fprop"))
+    cubin = compile_cubin("conv/direct.cu", [entry], arch)
+    assert elf_parameters(cubin.code, cubin.symbols[entry]) == [8, 8, 8, GEOMETRY.itemsize]
+    assert call.args[-1].nbytes == GEOMETRY.itemsize
+
+
+def test_geometry_holds_sizes_and_what_divides_by_them() -> None:
     p = conv("n2c6h9w7k4r3s2pad0-1x2-0stride2x1", "nchw/fprop", "dil1x2/g2")
-    plain = [value for value in geometry(p) if isinstance(value, int)]  # type: ignore[arg-type]
-    assert plain == [2, 6, 9, 7, 4, 3, 2, 4, 7, 2, 1, 1, 2, 0, 2, 2, 4 * 7, 9 * 7, 3 * 2, 3, 2]
-    divisors = [value for value in geometry(p) if not isinstance(value, int)]  # type: ignore[arg-type]
-    assert divisors == [divisor(d) for d in (28, 7, 63, 7, 6, 2, 3, 2, 2, 1)]
+    held = geometry(p)  # type: ignore[arg-type]
+    assert [held[name] for name in SIZES] == [2, 6, 9, 7, 4, 3, 2, 4, 7, 2, 1, 1, 2, 0, 2, 2]
+    divided = [28, 7, 63, 7, 6, 2, 3, 2, 2, 1]
+    assert [tuple(held[name]) for name in DIVISORS] == [(d, divisor(d)) for d in divided]
 
 
 def test_sizes_that_no_int_counts_are_refused_with_their_number() -> None:

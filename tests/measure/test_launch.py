@@ -1,6 +1,9 @@
 """Launching: arguments as C types, what is refused before a launch, and what a launch hands to cuda.core. No GPU."""
 
+import ctypes
+import struct
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -77,6 +80,37 @@ def test_pycuda_refuses_tensor_maps() -> None:
     call = KernelCall(1, 1, (TensorMap("a", (8, 8)),))
     assert launch_pycuda.beyond_pycuda(TILED, call) == "tensor maps"
     assert launch_pycuda.beyond_pycuda(TILED, KernelCall(1, 1, ("a", 3))) is None
+
+
+#: A struct of 16 bytes, aligned to 8: after an address and an int, 4 bytes of padding come before it.
+STRUCT = np.void((7, 2**40), np.dtype([("small", "u4"), ("large", "u8")], align=True))
+
+
+def taking_a_struct(problem: Any, tile: Any) -> list[KernelCall]:
+    """The plan of a kernel that takes an operand, an int, a struct and an int."""
+    return [replace(call, args=("a", 5, STRUCT, 6)) for call in TILED.plan(problem, tile)]
+
+
+def test_a_struct_is_handed_to_the_driver_by_value(hopper: Gpu) -> None:
+    run = cuda_launch(replace(TILED, plan=taking_a_struct), PADDED, operands(a=16))
+    run()
+    addresses = (ctypes.c_void_p * 4).from_address(hopper.driven[0][2])
+    assert np.frombuffer(ctypes.string_at(addresses[2], 16), STRUCT.dtype)[0] == STRUCT
+    assert hopper.launched == []
+
+
+def test_pycuda_packs_a_struct_where_its_alignment_puts_it(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    formats: list[str] = []
+    handed: list[bytes] = []
+
+    def run(grid: Any, block: Any, stream: Any, *arguments: Any, shared_size: int) -> None:
+        handed.append(struct.pack(formats[0], *arguments))
+
+    function = SimpleNamespace(prepare=formats.append, prepared_async_call=run)
+    monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=99))
+    monkeypatch.setattr(launch_pycuda, "_pycuda_function", lambda code, symbol: function)
+    cuda_launch(replace(TILED, plan=taking_a_struct), PADDED, operands(a=16), "pycuda")()
+    assert struct.unpack("=Qi4xI4xQi", handed[0]) == (16, 5, 7, 2**40, 6)
 
 
 def test_a_launcher_that_is_none_is_refused() -> None:

@@ -64,17 +64,17 @@ def _im2col(p: ConvProblem, now: Pass) -> KernelCall:
     ld, scratch = leading(p), columns(p, now).at
     if p.layout == "nchw":
         grid = (ceil_div(ld, WARP), ceil_div(p.c, WARPS), now.images)
-        return KernelCall(grid, (WARP, WARPS), ("x", scratch, now.first, ld, *geometry(p)), entry="conv_im2col_nchw")
+        return KernelCall(grid, (WARP, WARPS), ("x", scratch, now.first, ld, geometry(p)), entry="conv_im2col_nchw")
     grid = (ceil_div(now.images * p.p * p.q, WARPS * PIXELS), ceil_div(ld, WARP), p.groups)
     return KernelCall(
-        grid, (WARP, WARPS), ("x", scratch, now.first, now.images, ld, *geometry(p)), entry="conv_im2col_nhwc"
+        grid, (WARP, WARPS), ("x", scratch, now.first, now.images, ld, geometry(p)), entry="conv_im2col_nhwc"
     )
 
 
 def _col2im(p: ConvProblem, now: Pass) -> KernelCall:
     width, tall = (WARP, WARPS) if p.layout == "nchw" else (WARPS, WARP)
     grid = (ceil_div(now.images * p.h * p.w, width), ceil_div(p.c, tall))
-    args = (columns(p, now).at, "x", now.first, now.images, leading(p), *geometry(p))
+    args = (columns(p, now).at, "x", now.first, now.images, leading(p), geometry(p))
     return KernelCall(grid, (WARP, WARPS), args, entry=f"conv_col2im<Layout::{p.layout}>")
 
 

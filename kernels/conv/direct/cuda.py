@@ -39,7 +39,7 @@ def direct(p: ConvProblem, t: Tile) -> list[KernelCall]:
     width, height = (WARP, WARPS) if along_places else (WARPS, WARP)
     count, channels = places(p)
     grid = (ceil_div(count, width), ceil_div(channels, height))
-    return [KernelCall(grid, (WARP, WARPS), ("x", "w", "y", *geometry(p)))]
+    return [KernelCall(grid, (WARP, WARPS), ("x", "w", "y", geometry(p)))]
 
 
 class Staged(NamedTuple):
@@ -103,4 +103,4 @@ def direct_tiled(p: ConvProblem, t: Tile) -> list[KernelCall]:
     grid = (ceil_div(rows, PLACES >> tile.log_cols) * across, p.groups * of_filters, p.n)
     operands = ("x", "w", "y") if p.direction == "fprop" else ("y", "w", "x")
     sizes = (tile.log_cols, across, of_filters, tile.rows, tile.cols, divisor(tile.cols))
-    return [KernelCall(grid, PLACES, (*operands, *sizes, *geometry(p)), staged_bytes(p, t.BC))]
+    return [KernelCall(grid, PLACES, (*operands, *sizes, geometry(p)), staged_bytes(p, t.BC))]

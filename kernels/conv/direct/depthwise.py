@@ -111,7 +111,7 @@ def depthwise(p: ConvProblem, t: Tile) -> list[KernelCall]:
     assert b is not None  # or no tile were valid
     across = ceil_div(width, b.cols)
     grid = (ceil_div(height, b.rows * t.OUT) * across, ceil_div(planes, b.planes), p.n)
-    args = ("x", "w", "y", b.tile_rows, b.tile_cols, across, *geometry(p))
+    args = ("x", "w", "y", b.tile_rows, b.tile_cols, across, geometry(p))
     return [KernelCall(grid, b.threads(p.layout), args, b.shared_bytes(p.r * p.s))]
 
 
@@ -123,7 +123,7 @@ def _wgrad(p: ConvProblem, least: int) -> list[KernelCall]:
     slice_ = max(ceil_div(pixels, most), least // planes)
     slices = ceil_div(pixels, slice_)
     entry = f"conv_depthwise_wgrad<{p.ctype}, {p.ctype if slices == 1 else 'float'}, Layout::{p.layout}>"
-    args = ("x", partials(p, slices), "y", slice_, *geometry(p))
+    args = ("x", partials(p, slices), "y", slice_, geometry(p))
     return [
         KernelCall((*over_filters, slices), THREADS, args, entry=entry),
         *added(p, slices, f"conv_sum<{p.ctype}>"),

@@ -104,6 +104,6 @@ def call(p: ConvProblem, t: Tile, entry: str, shared_bytes: int) -> list[KernelC
     m, (depth, count) = product(p), slices(p, t)
     x, y, z = blocks(p, t)
     number = np.int64(elements(p, p.output))
-    arguments = (m.plain, m.gathered, partials(p, count), depth, count, number, *geometry(p))
+    arguments = (m.plain, m.gathered, partials(p, count), depth, count, number, geometry(p))
     launch = KernelCall((x, y, z * count), warps(t), arguments, shared_bytes, entry)
     return [launch, *added(p, count, "conv_implicit_sum<{ctype}>")]
