@@ -104,8 +104,10 @@ struct GatheredFeed {
   // A bit for each tap, set where it meets the image.
   __device__ __forceinline__ unsigned taps_inside(const Spot &pixel) const {
     unsigned columns = 0, all = 0;
+#pragma unroll 1
     for (unsigned s = 0; s < map.wide.taps; ++s)
       if (unsigned(pixel.x + int(s) * map.wide.tap_step) < map.width()) columns |= 1u << s;
+#pragma unroll 1
     for (unsigned r = 0; r < map.high.taps; ++r)
       if (unsigned(pixel.y + int(r) * map.high.tap_step) < map.height()) all |= columns << r * map.wide.taps;
     return all;
