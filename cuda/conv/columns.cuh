@@ -9,7 +9,7 @@
 #include "gemm/pipeline.cuh"
 
 #define COLUMNS_TILE int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, int V, Op op_a, Op op_b
-#define COLUMNS_BOUNDS __launch_bounds__(32 * (BM / WM) * (BN / WN), RESIDENT<TM, TN>)
+#define COLUMNS_BOUNDS __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
 
 // C = op(A) op(B); blockIdx.z counts images times groups. Of op(B), loaded_n >= n columns may be read: those past n
 // pad rows to whole vectors.

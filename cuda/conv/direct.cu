@@ -15,7 +15,7 @@ namespace {
 
 constexpr unsigned THREADS = WARP * WARPS;
 // Blocks a multiprocessor is to hold: asked for none, the compiler aims at eight, and spills.
-constexpr unsigned RESIDENT = 5;
+constexpr unsigned DIRECT_BLOCKS_PER_SM = 5;
 
 // How far apart the channels of an array with this many places and channels are.
 template <Layout layout>
@@ -26,7 +26,7 @@ __device__ __forceinline__ size_t channel_stride(unsigned places) {
 }  // namespace
 
 template <class T, Layout layout>
-__global__ void __launch_bounds__(THREADS, RESIDENT)
+__global__ void __launch_bounds__(THREADS, DIRECT_BLOCKS_PER_SM)
     conv_direct_fprop(const T *__restrict__ x, const T *__restrict__ w, T *__restrict__ y,
                       const __grid_constant__ Geometry g) {
   const unsigned pixel = my_place<layout>(), filter = my_channel<layout>();
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 }
 
 template <class T, Layout layout>
-__global__ void __launch_bounds__(THREADS, RESIDENT)
+__global__ void __launch_bounds__(THREADS, DIRECT_BLOCKS_PER_SM)
     conv_direct_dgrad(T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ y,
                       const __grid_constant__ Geometry g) {
   const unsigned pixel = my_place<layout>(), channel = my_channel<layout>();
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 }
 
 template <class T, Layout layout>
-__global__ void __launch_bounds__(THREADS, RESIDENT)
+__global__ void __launch_bounds__(THREADS, DIRECT_BLOCKS_PER_SM)
     conv_direct_wgrad(const T *__restrict__ x, T *__restrict__ w, const T *__restrict__ y,
                       const __grid_constant__ Geometry g) {
   const unsigned element = blockIdx.x * WARP + threadIdx.x, filter = blockIdx.y * WARPS + threadIdx.y;

@@ -23,7 +23,7 @@ namespace {
 // The matrix of a frequency and group, and what part of it a block has: one row, and columns for each tile twice.
 template <int T, bool BY_CHANNEL>
 struct Part {
-  using Block = Tiles<T, float>;
+  using Block = BlockTiles<T, float>;
   static constexpr unsigned HALF = T / 2 + 1, WIDTH = 2 * Block::COUNT;
   unsigned rows, cols, row, col;
 
@@ -61,12 +61,12 @@ struct Part {
 // Tensor to spectrum. A block has 2 * 128 / T tiles, a thread a column of two of them, then a row. Of each tile only
 // extent_y x extent_x pixels are read, the others are zeros.
 template <int T, bool BY_CHANNEL, bool CONJUGATE>
-__global__ void __launch_bounds__(128, HELD)
+__global__ void __launch_bounds__(128, FFT_TILED_BLOCKS_PER_SM)
     fft_tiled_spectrum(const float *__restrict__ image, Complex<float> *spectrum, unsigned channels, unsigned images,
                        unsigned h, unsigned w, unsigned tiles_y, unsigned tiles_x, int first_y, int first_x,
                        unsigned step_y, unsigned step_x, unsigned extent_y, unsigned extent_x, unsigned ld,
                        long long image_stride, long long group_stride) {
-  using Block = Tiles<T, float>;
+  using Block = BlockTiles<T, float>;
   __shared__ __align__(16) Complex<float> smem[Block::ELEMENTS];
   const Cut cut{channels, images, h, w, tiles_y, tiles_x, first_y, first_x, step_y, step_x, size_t(image_stride)};
   const Part<T, BY_CHANNEL> part(cut, ld);
@@ -106,11 +106,11 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN))
 // Spectrum to tensor: the way back, with the same tiles. Of each, step_y x step_x pixels are kept, behind the -first_y
 // x -first_x that are not.
 template <int T, bool BY_CHANNEL>
-__global__ void __launch_bounds__(128, HELD)
+__global__ void __launch_bounds__(128, FFT_TILED_BLOCKS_PER_SM)
     fft_tiled_image(const Complex<float> *__restrict__ spectrum, float *image, unsigned channels, unsigned images,
                     unsigned h, unsigned w, unsigned tiles_y, unsigned tiles_x, int first_y, int first_x,
                     unsigned step_y, unsigned step_x, unsigned ld, long long image_stride, long long group_stride) {
-  using Block = Tiles<T, float>;
+  using Block = BlockTiles<T, float>;
   __shared__ __align__(16) Complex<float> smem[Block::ELEMENTS];
   const Cut cut{channels, images, h, w, tiles_y, tiles_x, first_y, first_x, step_y, step_x, size_t(image_stride)};
   const Part<T, BY_CHANNEL> part(cut, ld);

@@ -5,9 +5,9 @@
 // Blocks of 128 threads that a multiprocessor is to hold, from which the compiler takes its share of registers. On
 // compute capability 10.0 and later it wants a few more than 128 for tiles of 32 x 32.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-constexpr int HELD = 3;
+constexpr int FFT_TILED_BLOCKS_PER_SM = 3;
 #else
-constexpr int HELD = 4;
+constexpr int FFT_TILED_BLOCKS_PER_SM = 4;
 #endif
 
 // A tensor of `images` x `channels` x h x w and its tiles. The first begins at first_y, first_x, which may lie in the
@@ -37,7 +37,7 @@ __device__ __forceinline__ Place place(const Cut &cut, unsigned number) {
 template <int T, class Visit>
 __device__ __forceinline__ void each_pixel(const Cut &cut, const Place &at, int first_y, int first_x, int last_y,
                                            int last_x, Visit visit) {
-  const int lane = Tiles<T, float>::lane(), y = at.y + cut.first_y;
+  const int lane = BlockTiles<T, float>::lane(), y = at.y + cut.first_y;
   const unsigned x = at.x + cut.first_x + lane;  // left of the tensor it is large
   if (lane < first_x || lane >= last_x || x >= cut.w) return;
   const int top = max(first_y, -y), bottom = min(last_y, int(cut.h) - y);

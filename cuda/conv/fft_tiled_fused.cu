@@ -27,7 +27,7 @@ template <int T, bool CONJUGATE>
 __global__ void __launch_bounds__(128)
     fft_fused_filters(const float *__restrict__ filters, Complex<float> *spectra, unsigned count, unsigned r,
                       unsigned s) {
-  using Block = Tiles<T, float>;
+  using Block = BlockTiles<T, float>;
   __shared__ __align__(16) Complex<float> smem[Block::ELEMENTS];
   const Block block{smem};
   const Cut cut{1, count, r, s, 1, 1, 0, 0, T, T, size_t(r) * s};
@@ -51,14 +51,14 @@ __global__ void __launch_bounds__(128)
 // The convolution. blockIdx.x: two places; y: the group; z: which `share` of the output channels. The filter of output
 // channel m and input channel c of a group is number m * filter_m + c * filter_c of filters_of_group.
 template <int T>
-__global__ void __launch_bounds__(128, HELD)
+__global__ void __launch_bounds__(128, FFT_TILED_BLOCKS_PER_SM)
     fft_fused(const float *__restrict__ input, const Complex<float> *__restrict__ spectra, float *output,
               unsigned images, unsigned tiles_y, unsigned tiles_x, unsigned step_y, unsigned step_x,
               unsigned channels, unsigned h, unsigned w, int first_y, int first_x, long long image_stride,
               long long group_stride, unsigned out_channels, unsigned out_h, unsigned out_w, int skip_y, int skip_x,
               long long out_image_stride, long long out_group_stride, unsigned share, unsigned filter_m,
               unsigned filter_c, unsigned filters_of_group) {
-  using Block = Tiles<T, float>;
+  using Block = BlockTiles<T, float>;
   DYN_SHARED(Complex<float>, smem);
   const Block in{smem}, out{smem + channels * Block::TILE};
   const unsigned lane = Block::lane();

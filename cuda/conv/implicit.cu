@@ -63,13 +63,14 @@ struct ImplicitLoop {
 // Blocks that a multiprocessor is to hold, from which the compiler takes its share of registers. An input's gradient
 // whose rows and columns are compared, for want of a mask, takes most.
 template <int SUMS, int THREADS, bool CROWDED>
-constexpr int HELD = SUMS > 64 ? 1 : THREADS > 128 || CROWDED ? 2 : 3;
+constexpr int IMPLICIT_BLOCKS_PER_SM = SUMS > 64 ? 1 : THREADS > 128 || CROWDED ? 2 : 3;
 
 // out: the operand, or with several slices partial[slice], each like the operand, of `elements` elements.
 template <Direction direction, Layout layout, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W,
           int V, bool MASKED>
-__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), HELD<TM * TN, 32 * (BM / WM) * (BN / WN),
-                                                                   direction == Direction::dgrad && !MASKED>)
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN),
+                                  IMPLICIT_BLOCKS_PER_SM<TM * TN, 32 * (BM / WM) * (BN / WN),
+                                                         direction == Direction::dgrad && !MASKED>)
     conv_implicit(const float *__restrict__ plain, const float *__restrict__ gathered, float *__restrict__ out,
                   unsigned slice_depth, unsigned slices, long long elements, const __grid_constant__ Geometry g) {
   using Loop = ImplicitLoop<direction, layout, BM, BN, BK, WM, WN, TM, TN, STAGES, W, MASKED>;

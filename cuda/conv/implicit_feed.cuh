@@ -16,12 +16,12 @@ constexpr int FAR = 1 << 29;
 
 // One thread's place along the reduction, which moves on by BK, and what that is worth in memory.
 template <unsigned BK>
-struct Walk {
+struct ReductionWalk {
   Radix radix;
   Digits digits, pace;
   int step, carry, borrow;  // a step, one from the first digit to the second, one from the second to the third
 
-  __device__ __forceinline__ Walk(const Radix &sizes, const Slopes &slopes, unsigned first)
+  __device__ __forceinline__ ReductionWalk(const Radix &sizes, const Slopes &slopes, unsigned first)
       : radix(sizes), digits(sizes.split(first)), pace(sizes.split(BK)), step(int(slopes.at(pace))),
         carry(slopes.mid - int(sizes.fast) * slopes.fast), borrow(slopes.slow - int(sizes.mid) * slopes.mid) {}
 
@@ -58,7 +58,7 @@ struct GatheredFeed {
   static_assert(!(MASKED && Map::GRADIENT), "the taps are along the reduction");
   const Map &map;
   const T *from;
-  Walk<Mine::DEPTH> walk;
+  ReductionWalk<Mine::DEPTH> walk;
   int offset[Mine::PACKS];
   Spot spot[Mine::PACKS];
   unsigned mask[Mine::PACKS];
@@ -122,7 +122,7 @@ struct PlainFeed {
   const Map &map;
   const T *from;
   unsigned left;  // elements across the reduction, from this thread's first on
-  Walk<Mine::DEPTH> walk;
+  ReductionWalk<Mine::DEPTH> walk;
 
   __device__ __forceinline__ PlainFeed(const Map &map_, const T *source, unsigned k0, unsigned w0)
       : map(map_), walk(map.reduction_radix(), map.plain_slopes(), k0 + Mine::depth()) {

@@ -17,12 +17,12 @@
 // Blocks that a multiprocessor is to hold, from which the compiler takes its share of registers: one where the sums of
 // a warp's tile take half of them or more. Rows and columns to be compared take more than a mask.
 template <int WM, int WN, bool MASKED>
-constexpr int RESIDENT = WM * WN > 1024 ? 1 : MASKED ? 3 : 2;
+constexpr int IMPLICIT_MMA_BLOCKS_PER_SM = WM * WN > 1024 ? 1 : MASKED ? 3 : 2;
 
 // out: the operand, or with several slices partial[slice], each like the operand, of `elements` elements in FP32.
 template <class Arithmetic, class Out, Direction direction, Layout layout, int BM, int BN, int BK, int WM, int WN,
           int STAGES, int W, int V, bool MASKED>
-__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), RESIDENT<WM, WN, MASKED>)
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), IMPLICIT_MMA_BLOCKS_PER_SM<WM, WN, MASKED>)
     conv_implicit_mma(const typename Arithmetic::Storage *__restrict__ plain,
                       const typename Arithmetic::Storage *__restrict__ gathered, Out *__restrict__ out,
                       unsigned slice_depth, unsigned slices, long long elements, const __grid_constant__ Geometry g) {

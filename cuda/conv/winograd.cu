@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(THREADS, BK == 64 ? 1 : 2)
   DYN_SHARED(float, smem);
   const unsigned group = blockIdx.y, groups = gridDim.y;
   const unsigned filter0 = blockIdx.x % (ldk / BK) * BK, tile0 = blockIdx.x / (ldk / BK) * BT;
-  const Tiles<F2::M> tiles(n, p, q);
+  const OutputTiles<F2::M> tiles(n, p, q);
   const Images<layout> in{c * groups, h, w}, out{k * groups, p, q};
   const size_t frequency = size_t(groups) * c * ldk, channels = BC * in.channel();
   u += size_t(group) * c * ldk + filter0;

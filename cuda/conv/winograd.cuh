@@ -94,7 +94,7 @@ struct Images {
 // The tiles of M x M outputs, counted along rows of tiles, then down the image, then through the batch, so that what
 // stands side by side in memory mostly has neighbouring numbers.
 template <int M>
-struct Tiles {
+struct OutputTiles {
   unsigned down, across, count;
 
   // image, and the first output of the tile in it.
@@ -102,7 +102,7 @@ struct Tiles {
     unsigned image, row, col;
   };
 
-  __device__ __forceinline__ Tiles(unsigned images, unsigned height, unsigned width)
+  __device__ __forceinline__ OutputTiles(unsigned images, unsigned height, unsigned width)
       : down((height + M - 1) / M), across((width + M - 1) / M), count(images * down * across) {}
 
   __device__ __forceinline__ Place at(unsigned tile) const {

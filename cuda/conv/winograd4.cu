@@ -18,10 +18,10 @@ namespace {
 // A thread's tile and channel of the block's 32 x 8. Lanes have neighbouring tiles, as U and M have them; where
 // channels are neighbours in memory only eight, of four channels.
 template <Layout layout>
-struct Pair {
+struct TileChannel {
   unsigned tile, channel;
 
-  __device__ __forceinline__ Pair()
+  __device__ __forceinline__ TileChannel()
       : tile(blockIdx.x * 32 + (layout == Layout::nchw ? threadIdx.x % 32 : threadIdx.x / 4 % 32)),
         channel(blockIdx.y * 8 +
                 (layout == Layout::nchw ? threadIdx.x / 32 : threadIdx.x % 4 + threadIdx.x / 128 * 4)) {}
@@ -35,10 +35,10 @@ template <Layout layout>
 __global__ void __launch_bounds__(256)
     winograd4_input(const float *__restrict__ x, float *__restrict__ v, unsigned n, unsigned c, unsigned h, unsigned w,
                     unsigned p, unsigned q, int top, int left, unsigned first, unsigned ldt) {
-  const Pair<layout> mine;
+  const TileChannel<layout> mine;
   if (mine.tile >= ldt || mine.channel >= c) return;
   const Images<layout> in{c, h, w};
-  const Tiles<F4::M> tiles(n, p, q);
+  const OutputTiles<F4::M> tiles(n, p, q);
   const unsigned tile = first + mine.tile;
   const Patch<F4, layout> patch(x + mine.channel * in.channel(), in, tiles.at(tile), top, left);
   float fetched[6][6], made[6][6];
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(256)
 }
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES>
-__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), RESIDENT<TM, TN>)
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
     winograd4_products(const float *__restrict__ u, const float *__restrict__ v, float *__restrict__ m, unsigned c,
                        unsigned ldk, unsigned ldt) {
   using Loop = Pipeline<BM, BN, BK, WM, WN, TM, TN, STAGES, 4, Op::T, Op::N>;
@@ -67,8 +67,8 @@ template <Layout layout>
 __global__ void __launch_bounds__(256)
     winograd4_output(const float *__restrict__ m, float *__restrict__ y, unsigned n, unsigned k, unsigned groups,
                      unsigned p, unsigned q, unsigned first, unsigned ldk, unsigned ldt) {
-  const Pair<layout> mine;
-  const Tiles<F4::M> tiles(n, p, q);
+  const TileChannel<layout> mine;
+  const OutputTiles<F4::M> tiles(n, p, q);
   const unsigned filter = mine.channel, tile = first + mine.tile;
   if (filter >= k * groups || tile >= tiles.count) return;
   const Images<layout> out{k * groups, p, q};

@@ -33,7 +33,7 @@ struct Half {
 
 // Blocks that a multiprocessor is to hold. The factors of the longest lines take the registers of half of them.
 template <Shape shape, unsigned T>
-constexpr unsigned RESIDENT = shape == Shape::LINE && T == 32 ? 2 : 4;
+constexpr unsigned FFT_BLOCKS_PER_SM = shape == Shape::LINE && T == 32 ? 2 : 4;
 
 // Elements of one transform.
 template <Shape shape, unsigned T>
@@ -41,7 +41,7 @@ constexpr unsigned LENGTH = shape == Shape::ROWS ? T : T *T;
 
 template <class Real, unsigned T>
 __device__ __forceinline__ unsigned tile_number() {
-  return blockIdx.x * Tiles<T, Real>::COUNT + Tiles<T, Real>::tile();
+  return blockIdx.x * BlockTiles<T, Real>::COUNT + BlockTiles<T, Real>::tile();
 }
 
 template <class Real>
@@ -52,9 +52,9 @@ __device__ __forceinline__ Complex<Real> conjugate(Complex<Real> z) {
 }  // namespace
 
 template <class Real, int T, Shape shape, bool INVERSE>
-__global__ void __launch_bounds__(Tiles<T, Real>::THREADS, RESIDENT<shape, T>)
+__global__ void __launch_bounds__(BlockTiles<T, Real>::THREADS, FFT_BLOCKS_PER_SM<shape, T>)
     fft_small_c2c(const Complex<Real> *__restrict__ x, Complex<Real> *y, unsigned b) {
-  using Block = Tiles<T, Real>;
+  using Block = BlockTiles<T, Real>;
   __shared__ __align__(16) Complex<Real> smem[Block::ELEMENTS];
   const Block block{smem};
   const size_t count = size_t(b) * LENGTH<shape, T>, first = size_t(tile_number<Real, T>()) * T * T + Block::lane();
@@ -72,9 +72,9 @@ __global__ void __launch_bounds__(Tiles<T, Real>::THREADS, RESIDENT<shape, T>)
 }
 
 template <class Real, int T, Shape shape>
-__global__ void __launch_bounds__(Tiles<T, Real>::THREADS, RESIDENT<shape, T>)
+__global__ void __launch_bounds__(BlockTiles<T, Real>::THREADS, FFT_BLOCKS_PER_SM<shape, T>)
     fft_small_r2c(const Real *__restrict__ x, Complex<Real> *y, unsigned b) {
-  using Block = Tiles<T, Real>;
+  using Block = BlockTiles<T, Real>;
   using Spectrum = Half<shape, T>;
   __shared__ __align__(16) Complex<Real> smem[Block::ELEMENTS];
   const Block block{smem};
@@ -101,9 +101,9 @@ __global__ void __launch_bounds__(Tiles<T, Real>::THREADS, RESIDENT<shape, T>)
 // Where an element's conjugate is of the half spectrum, too, the mean of one and the conjugate of the other is taken:
 // what is not of a real array drops out, here as where rows are last.
 template <class Real, int T, Shape shape>
-__global__ void __launch_bounds__(Tiles<T, Real>::THREADS, RESIDENT<shape, T>)
+__global__ void __launch_bounds__(BlockTiles<T, Real>::THREADS, FFT_BLOCKS_PER_SM<shape, T>)
     fft_small_c2r(const Complex<Real> *__restrict__ x, Real *y, unsigned b) {
-  using Block = Tiles<T, Real>;
+  using Block = BlockTiles<T, Real>;
   using Spectrum = Half<shape, T>;
   __shared__ __align__(16) Complex<Real> smem[Block::ELEMENTS];
   const Block block{smem};

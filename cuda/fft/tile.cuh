@@ -16,7 +16,7 @@ enum class Shape { PLANE, LINE, ROWS };
 
 // A block's tiles in shared memory, as each of its threads has them.
 template <int T, class Real>
-struct Tiles {
+struct BlockTiles {
   static constexpr unsigned THREADS = sizeof(Real) == 4 ? 128 : 64, COUNT = THREADS / T;
   static constexpr unsigned PITCH = T + 1, TILE = (T * PITCH + 15) / 16 * 16 + T / 8, ELEMENTS = COUNT * TILE;
   Complex<Real> *smem;

@@ -41,10 +41,10 @@ struct MmaLoop {
 // Blocks that a multiprocessor is to hold, from which the compiler takes its share of registers: one where the sums of
 // a warp's tile take half of them or more.
 template <int WM, int WN>
-constexpr int RESIDENT = WM * WN <= 1024 ? 3 : 1;
+constexpr int MMA_BLOCKS_PER_SM = WM * WN <= 1024 ? 3 : 1;
 
 template <class Arithmetic, class TC, int BM, int BN, int BK, int WM, int WN, int STAGES, int W, Op op_a, Op op_b>
-__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), RESIDENT<WM, WN>)
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), MMA_BLOCKS_PER_SM<WM, WN>)
     gemm_mma(const typename Arithmetic::Storage *__restrict__ a, const typename Arithmetic::Storage *__restrict__ b,
              TC *c, unsigned m, unsigned n, unsigned k, float alpha, float beta, unsigned lda, unsigned ldb,
              unsigned ldc, long long stride_a, long long stride_b, long long stride_c) {

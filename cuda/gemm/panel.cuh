@@ -12,7 +12,7 @@ constexpr int PAD = 4;
 // Blocks of 256 threads that a multiprocessor is to hold, from which the compiler takes its share of registers: two, so
 // that one computes while the other waits, unless each thread's TM x TN sums leave no room.
 template <int TM, int TN>
-constexpr int RESIDENT = TM * TN <= 64 ? 2 : 1;
+constexpr int SGEMM_BLOCKS_PER_SM = TM * TN <= 64 ? 2 : 1;
 
 // How op(A), whose panel is read by columns, is stored in terms of its panel.
 template <Op op>

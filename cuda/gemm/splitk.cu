@@ -10,7 +10,7 @@
 #include "gemm/pipeline.cuh"
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b>
-__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), RESIDENT<TM, TN>)
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
     sgemm_splitk(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ partial, unsigned m,
                  unsigned n, unsigned k, unsigned lda, unsigned ldb, long long stride_a, long long stride_b,
                  unsigned slice, unsigned slices) {

@@ -10,7 +10,7 @@
 #include "gemm/panel.cuh"
 
 template <int BM, int BN, int BK, int TM, int TN, int W, Op op_a, Op op_b>
-__global__ void __launch_bounds__(BM *BN / (TM * TN), RESIDENT<TM, TN>)
+__global__ void __launch_bounds__(BM *BN / (TM * TN), SGEMM_BLOCKS_PER_SM<TM, TN>)
     sgemm_vectorised(const float *__restrict__ a, const float *__restrict__ b, float *c, unsigned m,
                      unsigned n, unsigned k, float alpha, float beta, unsigned lda, unsigned ldb, unsigned ldc,
                      long long stride_a, long long stride_b, long long stride_c) {

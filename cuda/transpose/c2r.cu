@@ -21,12 +21,12 @@ namespace {
 
 template <bool BACK, bool SPREAD, class T>
 __device__ __forceinline__ void permute_rows(T *x, T *stage, unsigned rows, unsigned cols, unsigned b) {
-  const Walk start(threadIdx.x, blockDim.x, b, rows, cols);
+  const QuotientWalk start(threadIdx.x, blockDim.x, b, rows, cols);
   const auto kept = [](unsigned j) { return SPREAD ? spread(j) : j; };
   for (unsigned i = blockIdx.x; i < rows; i += gridDim.x) {
     T *row = x + size_t(i) * cols;
-    const auto target = [&](const Walk &at) { return row_target(i, at, rows, cols); };
-    Walk at = start;
+    const auto target = [&](const QuotientWalk &at) { return row_target(i, at, rows, cols); };
+    QuotientWalk at = start;
     const auto load = [&](unsigned j) { return row[j]; };
     read_ahead<T>(threadIdx.x, blockDim.x, cols, load, [&](unsigned j, T element) {
       stage[kept(BACK ? j : target(at))] = element;
@@ -42,26 +42,26 @@ __device__ __forceinline__ void permute_rows(T *x, T *stage, unsigned rows, unsi
 }  // namespace
 
 template <class T, bool BACK>
-__global__ void __launch_bounds__(512, RESIDENT) c2r_rows(T *x, unsigned rows, unsigned cols, unsigned b) {
+__global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM) c2r_rows(T *x, unsigned rows, unsigned cols, unsigned b) {
   DYN_SHARED(T, stage);
   permute_rows<BACK, true>(x, stage, rows, cols, b);
 }
 
 template <class T, bool BACK>
-__global__ void __launch_bounds__(512, RESIDENT)
+__global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     c2r_rows_by_scratch(T *x, T *scratch, unsigned rows, unsigned cols, unsigned b) {
   permute_rows<BACK, false>(x, scratch + size_t(blockIdx.x) * cols, rows, cols, b);
 }
 
 template <class T, unsigned W, Step STEP, bool BACK>
-__global__ void __launch_bounds__(512, RESIDENT_COLUMNS<T, BACK>)
+__global__ void __launch_bounds__(512, C2R_COLUMN_BLOCKS_PER_SM<T, BACK>)
     c2r_columns(T *x, unsigned rows, unsigned cols, unsigned a, unsigned b) {
   DYN_SHARED(T, stage);
   permute_columns<W, STEP, BACK>(x, stage, rows, cols, a, b);
 }
 
 template <class T, unsigned W, Step STEP, bool BACK>
-__global__ void __launch_bounds__(512, RESIDENT)
+__global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     c2r_columns_by_scratch(T *x, T *scratch, unsigned rows, unsigned cols, unsigned a, unsigned b) {
   permute_columns<W, STEP, BACK>(x, scratch + size_t(blockIdx.x) * rows * W, rows, cols, a, b);
 }

@@ -11,17 +11,17 @@ constexpr unsigned AHEAD = 8;  // loads of a thread under way at once
 
 // Blocks on a multiprocessor at least, if its shared memory holds them. Without that bound the compiler saves registers
 // for more blocks, and waits for some of the loads before it starts the others.
-constexpr unsigned RESIDENT = 2;
+constexpr unsigned C2R_BLOCKS_PER_SM = 2;
 template <class T, bool BACK>
-constexpr unsigned RESIDENT_COLUMNS = BACK || sizeof(T) == 8 ? 2 : 3;  // of stripes in shared memory
+constexpr unsigned C2R_COLUMN_BLOCKS_PER_SM = BACK || sizeof(T) == 8 ? 2 : 3;  // of stripes in shared memory
 
 // sum mod modulus, for sums of two remainders: below the modulus, sum - modulus wraps around to a large number.
 __device__ __forceinline__ unsigned wrapped(unsigned sum, unsigned modulus) { return min(sum, sum - modulus); }
 
 // Carries x / divisor and (x * factor) mod modulus along, from `x` on in steps of `step`.
-class Walk {
+class QuotientWalk {
  public:
-  __device__ Walk(unsigned x, unsigned step, unsigned divisor, unsigned factor, unsigned modulus)
+  __device__ QuotientWalk(unsigned x, unsigned step, unsigned divisor, unsigned factor, unsigned modulus)
       : quotient(x / divisor), product(size_t(x) * factor % modulus), remainder(x % divisor), divisor_(divisor),
         modulus_(modulus), quotient_step(step / divisor), remainder_step(step % divisor),
         product_step(size_t(step) * factor % modulus) {}
@@ -66,13 +66,13 @@ __device__ __forceinline__ void read_ahead(unsigned first, unsigned step, unsign
 __device__ __forceinline__ unsigned spread(unsigned j) { return j ^ ((j >> 5 ^ j >> 10 ^ j >> 15) & 31); }
 
 // Step 2: which column of row i the element goes to that `at` stands on.
-__device__ __forceinline__ unsigned row_target(unsigned i, const Walk &at, unsigned rows, unsigned cols) {
+__device__ __forceinline__ unsigned row_target(unsigned i, const QuotientWalk &at, unsigned rows, unsigned cols) {
   return wrapped(wrapped(i + at.quotient, rows) + at.product, cols);
 }
 
 // Step 1 or 3: which row of a column comes to row i. shift: column / b, or column mod rows; at: the walk that is at i.
 template <Step STEP>
-__device__ __forceinline__ unsigned source(unsigned i, unsigned shift, const Walk &at, unsigned rows) {
+__device__ __forceinline__ unsigned source(unsigned i, unsigned shift, const QuotientWalk &at, unsigned rows) {
   if (STEP == Step::ROTATE) return wrapped(i + shift, rows);
   return wrapped(wrapped(at.product + shift, rows) + (rows - at.quotient), rows);
 }
@@ -80,11 +80,11 @@ __device__ __forceinline__ unsigned source(unsigned i, unsigned shift, const Wal
 template <unsigned W, Step STEP, bool BACK, class T>
 __device__ __forceinline__ void permute_columns(T *x, T *stage, unsigned rows, unsigned cols, unsigned a, unsigned b) {
   const unsigned lane = threadIdx.x % W, first = threadIdx.x / W, step = blockDim.x / W;  // W divides the block
-  const Walk start(first, step, a, cols, rows);
+  const QuotientWalk start(first, step, a, cols, rows);
   for (unsigned col0 = blockIdx.x * W; col0 < cols; col0 += gridDim.x * W) {
     const unsigned col = col0 + lane, height = col < cols ? rows : 0;
     const unsigned shift = STEP == Step::ROTATE ? col / b : col % rows;
-    Walk at = start;
+    QuotientWalk at = start;
     const auto load = [&](unsigned i) { return x[offset<Op::N>(i, col, cols)]; };
     read_ahead<T>(first, step, height, load, [&](unsigned i, T element) {
       stage[(BACK ? source<STEP>(i, shift, at, rows) : i) * W + lane] = element;

@@ -44,9 +44,9 @@ __device__ __forceinline__ Matrix<T> matrix(T *x, unsigned *scratch, unsigned ro
 
 // Step 2 on the way to the stage. place(q, j): where element j is, of run q; target: where the stage keeps it.
 template <class T, class Place, class Target>
-__device__ __forceinline__ void gather_row(T *stage, const Walk &start, unsigned c, unsigned length, Place place,
+__device__ __forceinline__ void gather_row(T *stage, const QuotientWalk &start, unsigned c, unsigned length, Place place,
                                            Target target) {
-  Walk at = start, ahead = start;
+  QuotientWalk at = start, ahead = start;
   const auto load = [&](unsigned j) {
     const T element = *place(min(ahead.quotient, c - 1), j);
     ahead.advance();
@@ -59,9 +59,9 @@ __device__ __forceinline__ void gather_row(T *stage, const Walk &start, unsigned
 }
 
 template <class T, class Place, class Target>
-__device__ __forceinline__ void scatter_row(const T *stage, const Walk &start, unsigned length, Place place,
+__device__ __forceinline__ void scatter_row(const T *stage, const QuotientWalk &start, unsigned length, Place place,
                                             Target target) {
-  Walk at = start;
+  QuotientWalk at = start;
   for (unsigned j = threadIdx.x; j < length; j += blockDim.x, at.advance()) *place(at.quotient, j) = stage[target(at)];
 }
 
@@ -80,7 +80,7 @@ __device__ __forceinline__ void store_row(T *row, const T *stage, unsigned lengt
 
 // The first rows to the stash, or, BACK, from there.
 template <class T, bool BACK>
-__global__ void __launch_bounds__(512, RESIDENT)
+__global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     c2r_stash(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
   const Matrix<T> whole = matrix(x, scratch, rows, cols, b);
   const unsigned parts = (cols - 1) / blockDim.x + 1;  // of a row, a thread an element
@@ -97,16 +97,16 @@ __global__ void __launch_bounds__(512, RESIDENT)
 }
 
 template <class T, bool BACK>
-__global__ void __launch_bounds__(512, RESIDENT)
+__global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     c2r_fused_rows(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
   DYN_SHARED(T, stage);
   const Matrix<T> whole = matrix(x, scratch, rows, cols, b);
-  const Walk start(threadIdx.x, blockDim.x, b, rows, cols);
+  const QuotientWalk start(threadIdx.x, blockDim.x, b, rows, cols);
   GridBarrier grid(scratch);
   for (unsigned done = 0; done < rows; done += gridDim.x) {
     const unsigned nth = done + blockIdx.x, i = BACK ? rows - 1 - nth : nth, length = nth < rows ? cols : 0;
     T *row = x + size_t(i) * cols;
-    const auto target = [&](const Walk &at) { return spread(row_target(i, at, rows, cols)); };
+    const auto target = [&](const QuotientWalk &at) { return spread(row_target(i, at, rows, cols)); };
     // Element j of run q, which is c - 1 where j is cols - 1; nearly all rows are made of rows below them alone.
     const auto below = [&](unsigned q, unsigned j) { return row + offset<Op::N>(q, j, cols); };
     const auto around = [&](unsigned q, unsigned j) { return whole.at(i, q, j); };
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(512, RESIDENT)
 }
 
 template <class T, unsigned W, bool BACK>
-__global__ void __launch_bounds__(512, RESIDENT_COLUMNS<T, BACK>)
+__global__ void __launch_bounds__(512, C2R_COLUMN_BLOCKS_PER_SM<T, BACK>)
     c2r_fused_columns(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned a, unsigned b) {
   DYN_SHARED(T, stage);
   if (BACK && blockIdx.x == 0 && threadIdx.x == 0) *scratch = 0;
