@@ -1,7 +1,7 @@
 // Convolution and both gradients as products of matrices that are gathered while they are multiplied (implicit GEMM),
 // in FP32 on FFMA: nothing but the operands themselves is ever read from memory.
 //
-// Which index of the operands is a row, a column and the reduction: conv/implicit.cuh. Tile: a block owns BM x BN
+// Which index of the operands is a row, a column and the reduction: conv/lowering.cuh. Tile: a block owns BM x BN
 // elements of that product, a warp WM x WN of them, a lane TM x TN (gemm/fragment.cuh). Panels are copied STAGES - 1
 // steps ahead by cp.async (conv/implicit_feed.cuh), one barrier a step. blockIdx.x counts tiles of the gathered
 // operand, blockIdx.y those of the plain one, blockIdx.z groups, phases and slices of the reduction.
@@ -16,6 +16,7 @@
 // 80 % are FFMA with tiles of 128 x 128, 87 % with 128 x 256. Few channels or pixels leave part of a tile empty; a
 // short reduction (the first layer of a network) is over before the pipeline has filled.
 #include "conv/implicit_feed.cuh"
+#include "conv/sum.cuh"
 #include "gemm/fragment.cuh"
 
 template <Direction direction, Layout layout, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W,
@@ -65,6 +66,25 @@ struct ImplicitLoop {
 template <int SUMS, int THREADS, bool CROWDED>
 constexpr int IMPLICIT_BLOCKS_PER_SM = SUMS > 64 ? 1 : THREADS > 128 || CROWDED ? 2 : 3;
 
+// Stores a tile, V elements at once; its first element is that at row0, col0 of the product.
+template <int V, int TM, int TN, class Tile, class Map>
+__device__ __forceinline__ void store_tile(const Tile &tile, float *out, const Map &map, unsigned row0, unsigned col0) {
+  size_t across[TN / V];
+#pragma unroll
+  for (int j = 0; j < TN; j += V) across[j / V] = map.col_output(col0 + tile.col(j));
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+    const unsigned row = row0 + tile.row(i);
+    if (row >= map.rows()) return;
+    float *line = out + map.row_output(row);
+#pragma unroll
+    for (int j = 0; j < TN; j += V) {
+      if (col0 + tile.col(j) >= map.cols()) break;
+      store_pack<V>(line + across[j / V], &tile.sums[i][j]);
+    }
+  }
+}
+
 // out: the operand, or with several slices partial[slice], each like the operand, of `elements` elements.
 template <Direction direction, Layout layout, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W,
           int V, bool MASKED>
@@ -87,18 +107,10 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN),
   loop.accumulate(tile);
 
   out += block.slice * elements;
-  size_t across[TN / V];
-#pragma unroll
-  for (int j = 0; j < TN; j += V) across[j / V] = map.col_output(block.col0 + tile.col(j));
-#pragma unroll
-  for (int i = 0; i < TM; ++i) {
-    const unsigned row = block.row0 + tile.row(i);
-    if (row >= map.rows()) return;
-    float *line = out + map.row_output(row);
-#pragma unroll
-    for (int j = 0; j < TN; j += V) {
-      if (block.col0 + tile.col(j) >= map.cols()) break;
-      store_pack<V>(line + across[j / V], &tile.sums[i][j]);
-    }
+  if constexpr (direction == Direction::dgrad) {
+    // Made anew: kept through the loop, a phase takes registers.
+    store_tile<V, TM, TN>(tile, out, Map(g, blockIdx.z / slices), block.row0, block.col0);
+  } else {
+    store_tile<V, TM, TN>(tile, out, map, block.row0, block.col0);
   }
 }

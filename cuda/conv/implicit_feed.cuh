@@ -8,7 +8,9 @@
 // a thread's pixels has a bit for each tap, and a pack costs one instruction to test and one to address. Else, and in
 // a filter's gradient, rows and columns are added and compared.
 #pragma once
-#include "conv/implicit.cuh"
+#include "conv/lowering_dgrad.cuh"
+#include "conv/lowering_fprop.cuh"
+#include "conv/lowering_wgrad.cuh"
 #include "panel_copy.cuh"
 
 // A coordinate so far away that it lies outside of every image, whatever is added to it.
@@ -65,11 +67,11 @@ struct GatheredFeed {
 
   // From element k0 of the reduction and element w0 across it on. Offsets are relative to the first pixel's image.
   __device__ __forceinline__ GatheredFeed(const Map &map_, const T *source, unsigned k0, unsigned w0)
-      : map(map_), from(source + map.gathered_base()),
+      : map(map_), from(source + map.image.base()),
         walk(map.reduction_radix(), map.reduction_slopes(), k0 + Mine::depth()) {
     const Radix radix = map.gathered_radix();
-    const unsigned first = Map::GRADIENT ? 0 : radix.split(w0).slow;
-    from += map.reduction_slopes().at(walk.digits) + static_cast<long long>(first) * map.image();
+    const unsigned first = Map::GRADIENT ? 0 : w0 / (radix.fast * radix.mid);
+    from += map.reduction_slopes().at(walk.digits) + static_cast<long long>(first) * map.image.image();
 #pragma unroll
     for (unsigned i = 0; i < Mine::PACKS; ++i) {
       const unsigned w = w0 + Mine::across() + Mine::ahead(i);
@@ -89,8 +91,8 @@ struct GatheredFeed {
     if (!within) here.y = FAR;
     copy_panel<Panel, Mine>(panel, [&](unsigned i) {
       const bool inside = MASKED ? (mask[i] & bit) != 0
-                                 : unsigned(here.y + spot[i].y) < map.height() &&
-                                       unsigned(here.x + spot[i].x) < map.width();
+                                 : unsigned(here.y + spot[i].y) < map.image.height &&
+                                       unsigned(here.x + spot[i].x) < map.image.width;
       return Origin<T>{from + offset[i], inside ? unsigned(W * sizeof(T)) : 0};
     });
     from += walk.advance();
@@ -98,18 +100,19 @@ struct GatheredFeed {
 
  private:
   __device__ __forceinline__ unsigned tap() const {
-    return Map::tap_y(walk.digits) * map.wide.taps + Map::tap_x(walk.digits);
+    return map.image.tap_y(walk.digits) * map.image.wide.taps + map.image.tap_x(walk.digits);
   }
 
   // A bit for each tap, set where it meets the image.
   __device__ __forceinline__ unsigned taps_inside(const Spot &pixel) const {
     unsigned columns = 0, all = 0;
 #pragma unroll 1
-    for (unsigned s = 0; s < map.wide.taps; ++s)
-      if (unsigned(pixel.x + int(s) * map.wide.tap_step) < map.width()) columns |= 1u << s;
+    for (unsigned s = 0; s < map.image.wide.taps; ++s)
+      if (unsigned(pixel.x + int(s) * map.image.wide.tap_step) < map.image.width) columns |= 1u << s;
 #pragma unroll 1
-    for (unsigned r = 0; r < map.high.taps; ++r)
-      if (unsigned(pixel.y + int(r) * map.high.tap_step) < map.height()) all |= columns << r * map.wide.taps;
+    for (unsigned r = 0; r < map.image.high.taps; ++r)
+      if (unsigned(pixel.y + int(r) * map.image.high.tap_step) < map.image.height)
+        all |= columns << r * map.image.wide.taps;
     return all;
   }
 };
@@ -129,11 +132,11 @@ struct PlainFeed {
     const unsigned w = w0 + Mine::across();
     from = source + map.plain_base() + size_t(w) * map.plain_step();
     if constexpr (Map::PLAIN_EVEN) {
-      from += size_t(k0 + Mine::depth()) * map.even_slope();
+      from += size_t(k0 + Mine::depth()) * map.plain_slopes().fast;
     } else {
       from += map.plain_slopes().at(walk.digits);
     }
-    left = w < map.plain() ? map.plain() - w : 0;
+    left = w < map.plain ? map.plain - w : 0;
   }
 
   __device__ __forceinline__ void copy(T *panel, unsigned k0, unsigned k_end) {
@@ -142,7 +145,7 @@ struct PlainFeed {
       const T *pack = from + size_t(Mine::ahead(i)) * map.plain_step();
       return Origin<T>{pack, within && Mine::ahead(i) < left ? unsigned(W * sizeof(T)) : 0};
     });
-    from += Map::PLAIN_EVEN ? int(Mine::DEPTH * map.even_slope()) : walk.advance();
+    from += Map::PLAIN_EVEN ? int(Mine::DEPTH) * map.plain_slopes().fast : walk.advance();
   }
 };
 

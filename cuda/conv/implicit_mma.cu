@@ -1,7 +1,7 @@
 // Convolution and both gradients as implicit products on tensor cores: 16-bit operands, FP32 rounded to TF32, or FP32
 // as sums of two TF32 (gemm/mma_arithmetic.cuh), by mma.sync with sums in FP32.
 //
-// Which index of the operands is a row, a column and the reduction: conv/implicit.cuh; parts and slices as in
+// Which index of the operands is a row, a column and the reduction: conv/lowering.cuh; parts and slices as in
 // conv/implicit.cu. Tile: a block owns BM x BN elements of that product, a warp WM x WN of them in tiles of 16 x 16
 // (conv/implicit_mma.cuh). With channels last a chunk of 16 bytes is several channels of one pixel, or of one tap of
 // a filter, and is copied at once; ldmatrix turns it where it lies across the reduction. Else FP32 is copied word by
@@ -13,6 +13,7 @@
 // operand is read once for each tap, from the caches. Word by word, the copies take as many instructions as the
 // products.
 #include "conv/implicit_mma.cuh"
+#include "conv/sum.cuh"
 
 // Blocks that a multiprocessor is to hold, from which the compiler takes its share of registers: one where the sums of
 // a warp's tile take half of them or more. Rows and columns to be compared take more than a mask.

@@ -42,10 +42,10 @@ __device__ __forceinline__ void copy_filters(float *stage, const float *__restri
   using Mine = Share<Panel::ROWS, BK, THREADS, 4>;
   static_assert(Mine::DOWN % BC == 0, "a thread stays with its channel");
   const unsigned channel = Mine::row() % BC;
-  const float *first = from + Mine::row() / BC * frequency + size_t(channel) * ldk + Mine::col();
-  copy_panel<Panel, Mine>(stage, [&](unsigned i) {
-    return Origin<float>{first + Mine::below(i) / BC * frequency, channel < left ? 16u : 0};
-  });
+  const bool there = channel < left;
+  const float *first = there ? from + Mine::row() / BC * frequency + size_t(channel) * ldk + Mine::col() : from;
+  const size_t further = there ? Mine::DOWN / BC * frequency : 0;
+  copy_panel<Panel, Mine>(stage, [&](unsigned i) { return Origin<float>{first + i * further, there ? 16u : 0}; });
 }
 
 // Transforms a patch into the stage, all frequencies of its channel and tile.

@@ -90,7 +90,7 @@ def test_several_slices_leave_fp32_sums_apart_for_a_second_launch() -> None:
     one = case("implicit_mma", "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/fprop")
     (product_, first), (sum_, second) = one.kernel.calls(one.problem, one.tile)
     assert "float, Direction::fprop" in product_
-    assert sum_ == "conv_implicit_sum<__half>"
+    assert sum_ == "conv_sum<__half>"
     assert isinstance(first.args[2], Scratch)
     assert first.args[2] == second.args[0]
 

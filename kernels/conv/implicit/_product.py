@@ -106,4 +106,4 @@ def call(p: ConvProblem, t: Tile, entry: str, shared_bytes: int) -> list[KernelC
     number = np.int64(elements(p, p.output))
     arguments = (m.plain, m.gathered, partials(p, count), depth, count, number, geometry(p))
     launch = KernelCall((x, y, z * count), warps(t), arguments, shared_bytes, entry)
-    return [launch, *added(p, count, "conv_implicit_sum<{ctype}>")]
+    return [launch, *added(p, count, f"conv_sum<{p.ctype}>")]
