@@ -65,12 +65,12 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_S
     typename Loop::Tile sums;
     loop.accumulate(sums, smem, to.row0, to.col0, min(k - k0, now.depth * BK));
     to = place<BM, BN>(now.tile, m, n);
-    if (now.depth == steps) {
-      sums.template store<W>(c + to.product * stride_c, to.row0, to.col0, m, n, ldc, alpha, beta);
-    } else {
-      float *slot = partials + size_t(2 * blockIdx.x + (now.first == 0)) * BM * BN;
-      sums.template store<4>(slot, 0, 0, BM, BN, BN, 1.0f, 0.0f);
-    }
+    const bool is_whole = now.depth == steps;
+    float *slot = partials + size_t(2 * blockIdx.x + (now.first == 0)) * BM * BN;
+    // One store for both destinations: the code of two takes registers that the product needs.
+    sums.template store<W>(is_whole ? c + to.product * stride_c : slot, is_whole ? to.row0 : 0, is_whole ? to.col0 : 0,
+                           is_whole ? m : BM, is_whole ? n : BN, is_whole ? ldc : BN, is_whole ? alpha : 1.0f,
+                           is_whole ? beta : 0.0f);
     __syncthreads();  // all have read the segment and the last panels before the next ones overwrite them
   }
 }
