@@ -1,9 +1,9 @@
-// Products with a matrix of columns (im2col.cu) on the ladder's pipeline (gemm/pipeline.cuh): one for each group, and
-// in nchw for each image.
+// Products with a matrix of columns (im2col.cu) on the pipeline of the GEMM ladder (gemm/pipeline.cuh): one per group,
+// and in nchw one per group and image.
 //
 // Tile: a block owns BM x BN elements of one product; blockIdx.x counts its tiles, row by row. W and V are how many
-// floats loads and stores move at once: the plan knows what is aligned. Operands begin `first` floats into their arrays
-// and step on by group and by image.
+// floats a load and a store move at once; the plan chooses them by alignment. Operands begin `first` floats into their
+// arrays and advance by group and by image.
 #pragma once
 #include "conv/geometry.cuh"
 #include "gemm/pipeline.cuh"
@@ -11,8 +11,8 @@
 #define COLUMNS_TILE int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, int V, Op op_a, Op op_b
 #define COLUMNS_BOUNDS __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_SM<TM, TN>)
 
-// C = op(A) op(B); blockIdx.z counts images times groups. Of op(B), loaded_n >= n columns may be read: those past n
-// pad rows to whole vectors.
+// C = op(A) op(B); blockIdx.z counts images times groups. loaded_n >= n columns of op(B) may be read: those past n pad
+// rows to whole vectors.
 template <COLUMNS_TILE>
 __global__ void COLUMNS_BOUNDS
     conv_columns_gemm(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c, unsigned m,
@@ -33,8 +33,8 @@ __global__ void COLUMNS_BOUNDS
   tile.template store<V>(c, row0, col0, m, n, ldc, 1.0f, 0.0f);
 }
 
-// A slice of the sum over images of op(A) op(B), whose k is `per_image` for each image and `total` for all of them;
-// blockIdx.z counts slices of `depth` times groups. partial is [slice][group][m][n].
+// One slice of the sum over images of op(A) op(B); k is `per_image` per image and `total` over all images. blockIdx.z
+// counts slices of `depth` times groups. partial is [slice][group][m][n].
 template <COLUMNS_TILE>
 __global__ void COLUMNS_BOUNDS
     conv_columns_sum(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ partial, unsigned m,
@@ -55,7 +55,7 @@ __global__ void COLUMNS_BOUNDS
                     b + image * image_b + offset<op_b>(within, 0, ldb), m, loaded_n, lda, ldb};
     loop.accumulate(tile, smem, row0, col0, left);
     first += left;
-    __syncthreads();  // the image's last panels are free
+    __syncthreads();  // all threads have used the image's last panels
   }
   partial += (size_t(first_slice + slice) * groups + group) * m * n;
   tile.template store<V>(partial, row0, col0, m, n, n, 1.0f, 0.0f);

@@ -1,35 +1,35 @@
-// Depthwise convolution, forward and to the input: each filter reads one channel, so that nothing is reused but an
-// image under neighbouring filters' taps. That part of it is staged in shared memory.
+// Depthwise convolution, forward and to the input. Each filter reads one channel, so the only reuse is that of a pixel
+// by the taps of neighbouring outputs; the part of the image that a block reads is staged in shared memory.
 //
-// Tile: a block has `rows` x `cols` threads for each of `planes` filters (dgrad: channels) of one image, each thread
-// owns OUT rows of the output, which lie the block's height apart. The block's shape follows the layout: threadIdx.x
-// runs along columns (nchw: columns, rows, planes) or along channels (nhwc: planes, columns, rows), so that accesses
-// to memory and shared memory coalesce. blockIdx.x counts tiles of an image, blockIdx.y groups of planes, blockIdx.z
-// images. A channel may have several filters (c = groups, k a multiple of c): fprop reads the channel for each, dgrad
-// adds them up one after the other. wgrad stands in depthwise_wgrad.cuh.
-// Preconditions: c = groups; dynamic shared memory for a tile as the plan has it. Sums are FP32.
-// Limit: memory bandwidth, a tile's rim read twice, as long as shared memory keeps up with r s + r s / OUT reads for
-// each result. dgrad divides by the stride for each tap, and leaves threads idle where it is not 1.
+// Tile: a block has `rows` x `cols` threads for each of `planes` filters (dgrad: channels) of one image, and each
+// thread owns OUT rows of the output, which lie the block's height apart. The block's shape follows the layout:
+// threadIdx.x runs along columns (nchw: columns, rows, planes) or along channels (nhwc: planes, columns, rows), so that
+// accesses to global and shared memory coalesce. blockIdx.x counts tiles of an image, blockIdx.y groups of planes,
+// blockIdx.z images. A channel may have several filters (c = groups, k a multiple of c): fprop reads the channel for
+// each of them, dgrad adds them one after another. wgrad is in depthwise_wgrad.cuh.
+// Preconditions: c = groups; dynamic shared memory for a tile, as the plan sizes it. Sums are FP32.
+// Limit: memory bandwidth, with a tile's rim read twice, as long as shared memory keeps up with r s + r s / OUT reads
+// per result. dgrad divides by the stride at each tap, and leaves threads idle where the stride is not 1.
 #include "conv/depthwise_wgrad.cuh"
 #include "conv/sum.cuh"
 
 namespace {
 
-// Where a thread stands in its block, and how the block's tile lies in shared memory.
+// Where a thread is in its block, and how the block's tile lies in shared memory.
 template <Layout layout>
 struct Lanes {
-  static constexpr bool last = layout == Layout::nhwc;  // the channel is
+  static constexpr bool last = layout == Layout::nhwc;  // whether the channel is the last axis
   const unsigned planes = last ? blockDim.x : blockDim.z, plane = last ? threadIdx.x : threadIdx.z;
   const unsigned rows = last ? blockDim.z : blockDim.y, row = last ? threadIdx.z : threadIdx.y;
   const unsigned cols = last ? blockDim.y : blockDim.x, col = last ? threadIdx.y : threadIdx.x;
 
-  // Element [plane][row][col] of a tile that has so many rows and columns.
+  // Element [plane][row][col] of a tile of tile_rows x tile_cols.
   __device__ __forceinline__ unsigned at(unsigned i, unsigned j, unsigned tile_rows, unsigned tile_cols) const {
     return last ? (i * tile_cols + j) * planes + plane : (plane * tile_rows + i) * tile_cols + j;
   }
 };
 
-// The weights of a plane's filter, shared by its threads; an odd distance between planes keeps banks apart.
+// Loads the weights of a plane's filter, which its threads share; an odd distance between planes avoids bank conflicts.
 template <Layout layout, class T>
 __device__ __forceinline__ void load_weights(float *mine, const T *__restrict__ w, const Lanes<layout> &lanes,
                                              unsigned filter, unsigned taps) {
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(256)
     }
     load_weights<layout>(weights, w, lanes, filter, taps);
   }
-  __syncthreads();  // the planes are whole
+  __syncthreads();  // the planes are complete
   if (filter >= g.k) return;
   float sums[OUT] = {};
   for (unsigned a = 0; a < g.r; ++a) {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// The tile holds the outputs that a tile of the input has been used for, of one filter after the other.
+// The tile holds the outputs that depend on a tile of the input, for one filter after another.
 template <class T, unsigned OUT, Layout layout>
 __global__ void __launch_bounds__(256)
     conv_depthwise_dgrad(T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ y, unsigned tile_rows,
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(256)
   float *weights = tile + lanes.planes * tile_rows * tile_cols + lanes.plane * (taps | 1);
   const unsigned row0 = blockIdx.x / tiles_across * lanes.rows * OUT, col0 = blockIdx.x % tiles_across * lanes.cols;
   const unsigned channel = blockIdx.y * lanes.planes + lanes.plane, image = blockIdx.z;
-  // The first outputs whose filters reach the tile: the first tap's last.
+  // The first outputs whose filters reach the tile, which they do with their last tap.
   const unsigned high = (g.r - 1) * g.dilation_h, wide = (g.s - 1) * g.dilation_w;
   const unsigned below = max(row0 + g.pad_h, high) - high, behind = max(col0 + g.pad_w, wide) - wide;
   const unsigned i0 = g.by_stride_h.quotient(below + g.stride_h - 1);
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(256)
   float sums[OUT] = {};
   for (unsigned of_channel = 0; of_channel < g.filters(); ++of_channel) {
     const unsigned filter = channel * g.filters() + of_channel;
-    __syncthreads();  // all have used what is there
+    __syncthreads();  // all threads have used the previous filter's tile
     if (channel < g.c) {
       for (unsigned i = lanes.row; i < tile_rows && i0 + i < g.p; i += lanes.rows) {
         for (unsigned j = lanes.col; j < tile_cols && j0 + j < g.q; j += lanes.cols) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(256)
       }
       load_weights<layout>(weights, w, lanes, filter, taps);
     }
-    __syncthreads();  // the planes are whole
+    __syncthreads();  // the planes are complete
     if (channel >= g.c) continue;
     for (unsigned b = 0; b < g.s; ++b) {
       const unsigned j = g.output_col(col0 + lanes.col, b);

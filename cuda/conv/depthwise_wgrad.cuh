@@ -1,10 +1,10 @@
-// The gradient of depthwise filters: for each tap a sum over all outputs of their filter.
+// The gradient of depthwise filters: for each tap a sum over all outputs of its filter.
 //
-// Tile: a block owns TAPS taps of one filter (nchw: its 256 threads take neighbouring pixels) or of 32 filters (nhwc: a
-// lane each, 8 pixels at a time), and a slice of the pixels of all images; blockIdx.x counts filters, blockIdx.y groups
-// of taps, blockIdx.z slices. A thread keeps TAPS sums in registers; warps are added through shared memory, then lanes
-// by shuffles (nchw). With several slices, out is [slice][filter][tap], and conv_sum adds them.
-// Limit: r s / TAPS reads of y, and r s of x, which the L1 cache has for all but the first tap.
+// Tile: a block owns TAPS taps of one filter (nchw: its 256 threads take neighbouring pixels) or of 32 filters (nhwc:
+// one per lane, 8 pixels at a time), and a slice of the pixels of all images; blockIdx.x counts filters, blockIdx.y
+// groups of taps, blockIdx.z slices. A thread keeps TAPS sums in registers; warps are added through shared memory, then
+// lanes by shuffles (nchw). With several slices, out is [slice][filter][tap], and conv_sum adds them.
+// Limit: r s / TAPS reads of y, and r s of x, which hit the L1 cache for all but the first tap.
 #pragma once
 #include "conv/geometry.cuh"
 #include "conv/scalar.cuh"
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(32 * WGRAD_WARPS, 4)
   }
 #pragma unroll
   for (unsigned t = 0; t < TAPS; ++t) parts[warp_id][t][lane_id] = sums[t];
-  __syncthreads();  // all threads' parts are there
+  __syncthreads();  // all warps' parts are in shared memory
   for (unsigned t = warp_id; t < TAPS; t += WGRAD_WARPS) {
     float sum = 0.0f;
     for (unsigned warp = 0; warp < WGRAD_WARPS; ++warp) sum += parts[warp][t][lane_id];

@@ -1,12 +1,12 @@
-// Convolution and its gradients as their definitions have it: one thread an element of the output, a sum over whatever
-// meets there. What every other kernel is measured against.
+// Convolution and its gradients as they are defined: one thread per element of the output, which sums everything that
+// contributes to it. Every other kernel is measured against this one.
 //
-// Tile: a block of 32 x 8 threads owns 32 x 8 elements of the output: 32 places next to each other of 8 channels
-// (nchw), or 32 channels of 8 places (nhwc), so that a warp writes, and in nchw reads, neighbours. A place of y or x is
-// a pixel of an image; of w, whose "channels" are the filters, an element of a filter, in the order of storage. A tap
-// is tested for padding once and then runs over all channels of its group.
+// Tile: a block of 32 x 8 threads owns 32 x 8 elements of the output: 32 neighbouring places of 8 channels (nchw), or
+// 32 channels of 8 places (nhwc), so that a warp writes, and in nchw reads, neighbours. A place of y or x is a pixel of
+// an image; a place of w, whose "channels" are the filters, is an element of a filter, in the order of storage. Each
+// tap is tested for padding once, and then summed over all channels of its group.
 // Preconditions: none; any stride, dilation, padding and groups. Sums are FP32 for every storage type.
-// Limit: each multiply-add loads two operands from the caches. wgrad has few threads with long sums, one a filter's
+// Limit: each multiply-add loads two operands from the caches. wgrad has few threads with long sums, one per filter
 // element, and leaves most of the device idle where the filters are few.
 #include "conv/places.cuh"
 #include "conv/scalar.cuh"
@@ -14,10 +14,10 @@
 namespace {
 
 constexpr unsigned THREADS = WARP * WARPS;
-// Blocks a multiprocessor is to hold: asked for none, the compiler aims at eight, and spills.
+// Blocks per multiprocessor. Without a number the compiler aims at eight, and spills registers.
 constexpr unsigned DIRECT_BLOCKS_PER_SM = 5;
 
-// How far apart the channels of an array with this many places and channels are.
+// How far apart neighbouring channels are in an array with this many places.
 template <Layout layout>
 __device__ __forceinline__ size_t channel_stride(unsigned places) {
   return layout == Layout::nchw ? places : 1;
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(THREADS, DIRECT_BLOCKS_PER_SM)
   if (pixel >= g.n * g.by_pq.divisor || filter >= g.k) return;
   const unsigned image = g.by_pq.quotient(pixel), within = g.by_pq.remainder(pixel);
   const unsigned i = g.by_q.quotient(within), j = g.by_q.remainder(within);
-  const unsigned first = g.by_filters.quotient(filter) * g.depth();  // channel of the filter's group
+  const unsigned first = g.by_filters.quotient(filter) * g.depth();  // the first channel of the filter's group
   const size_t step_x = channel_stride<layout>(g.by_hw.divisor), step_w = channel_stride<layout>(g.by_rs.divisor);
   float sum = 0.0f;
   for (unsigned a = 0; a < g.r; ++a) {
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(THREADS, DIRECT_BLOCKS_PER_SM)
                       const __grid_constant__ Geometry g) {
   const unsigned element = blockIdx.x * WARP + threadIdx.x, filter = blockIdx.y * WARPS + threadIdx.y;
   if (element >= g.depth() * g.by_rs.divisor || filter >= g.k) return;
-  constexpr bool last = layout == Layout::nhwc;  // the channel is
+  constexpr bool last = layout == Layout::nhwc;  // whether the channel is the last axis
   const unsigned tap = last ? g.by_depth.quotient(element) : g.by_rs.remainder(element);
   const unsigned deep = last ? g.by_depth.remainder(element) : g.by_rs.quotient(element);
   const unsigned a = g.by_s.quotient(tap), b = g.by_s.remainder(tap);

@@ -1,26 +1,29 @@
-// Convolution, forward or to the input, with what a block reads staged in shared memory and several sums a thread.
+// Convolution, forward or to the input. What a block reads is staged in shared memory, and each thread computes several
+// sums.
 //
-// Tile: a block owns PLACES = 256 pixels of one image of the output, 2^log_cols columns wide, times BK = 32 channels
-// of one group; blockIdx.y counts groups and their tiles of channels, blockIdx.z images. It walks over the input's
-// channels BC at a time: the part of the image under its filters, [channel][row][column], then the filters,
+// Tile: a block owns PLACES = 256 pixels of one image of the output, 2^log_cols columns wide, times BK = 32 channels of
+// one group; blockIdx.y counts groups and their tiles of channels, blockIdx.z images. It takes the input's channels BC
+// at a time: it loads the part of the image under its filters, [channel][row][column], then the filters,
 // [channel][tap][BK]. A warp owns 32 TM of the pixels, each lane TM of them, times TN channels: for TM x TN
-// multiply-adds a lane reads TM pixels, side by side with its neighbours' (no bank twice at unit stride), and TN
+// multiply-adds a lane reads TM pixels, next to those of its neighbours (no bank conflicts at unit stride), and TN
 // weights, which its whole warp reads.
-// dgrad at unit stride is the same with filters turned round, channels and filters exchanged and the padding that is
-// left over: Pass says who is who.
-// Preconditions: dynamic shared memory as the plan has it; dgrad wants unit stride. Sums are FP32 for every storage type.
-// Limit: one stage, so that loads wait for the barrier and nobody computes meanwhile; a stride of two reads every bank
-// twice. Images much smaller than a tile waste most of its threads. conv/implicit.cu has neither limit.
+// dgrad at unit stride is the same computation with the filters turned by half a turn, channels and filters exchanged,
+// and the complementary padding: Pass maps one to the other.
+// Preconditions: dynamic shared memory as the plan sizes it; unit stride for dgrad. Sums are FP32 for every storage
+// type.
+// Limit: there is one stage, so loads wait for the barrier and no thread computes meanwhile; a stride of two causes
+// two-way bank conflicts. Images much smaller than a tile waste most of its threads. conv/implicit.cu has neither
+// limit.
 #include "conv/geometry.cuh"
 #include "conv/scalar.cuh"
 
 namespace {
 
 constexpr unsigned THREADS = 256, PLACES = 256, BK = 32, TM = 4, TN = 8;
-constexpr unsigned ROW = BK + 4;  // of weights: aligned to a float4, and eight taps in different banks
+constexpr unsigned ROW = BK + 4;  // of weights: aligned to a float4, with eight taps in different banks
 static_assert(PLACES / TM * (BK / TN) == THREADS, "each thread owns TM x TN sums");
 
-// The convolution as a forward one: from `in` to `out`, with `depth` channels and `filters` of them in a group.
+// The pass as a forward convolution from `in` to `out`, with `depth` input and `filters` output channels per group.
 template <Direction direction, Layout layout>
 struct Pass {
   static constexpr bool forward = direction == Direction::fprop;
@@ -46,7 +49,7 @@ struct Pass {
   __device__ __forceinline__ size_t out(unsigned image, unsigned channel, unsigned row, unsigned col) const {
     return forward ? g.y_at<layout>(image, channel, row, col) : g.x_at<layout>(image, channel, row, col);
   }
-  // filter: within the group; channel: within the group, too.
+  // filter and channel: within the group.
   __device__ __forceinline__ size_t weight(unsigned group, unsigned filter, unsigned channel, unsigned tap) const {
     const unsigned a = g.by_s.quotient(tap), b = g.by_s.remainder(tap);
     return forward ? g.w_at<layout>(group * filters() + filter, channel, a, b)
@@ -54,12 +57,13 @@ struct Pass {
   }
 };
 
-// `channels` channels of the image from c0 on, `places` of each from row0 and col0 on; zero in the padding.
+// Loads `channels` channels of the image from c0 on, and of each the `places` pixels from row0 and col0 on; zero in the
+// padding.
 template <unsigned BC, Layout layout, class T, class Pass>
 __device__ __forceinline__ void load_image(float *smem_x, const T *__restrict__ in, const Pass &pass, unsigned image,
                                            unsigned group, unsigned c0, unsigned channels, unsigned row0,
                                            unsigned col0, Divisor cols, unsigned places) {
-  constexpr bool last = layout == Layout::nhwc;  // the channel is: threads then walk along it
+  constexpr bool last = layout == Layout::nhwc;  // whether the channel is the last axis: threads then run along it
   for (unsigned at = last ? threadIdx.x / BC : threadIdx.x; at < places; at += last ? THREADS / BC : THREADS) {
     const unsigned row = row0 + cols.quotient(at), col = col0 + cols.remainder(at);
     const bool inside = row < pass.rows_in() && col < pass.cols_in();
@@ -70,7 +74,7 @@ __device__ __forceinline__ void load_image(float *smem_x, const T *__restrict__ 
   }
 }
 
-// Their weights in BK filters, zero past the last filter.
+// Loads the weights of these channels in BK filters, zero past the last filter.
 template <unsigned BC, Layout layout, class T, class Pass>
 __device__ __forceinline__ void load_filters(float *smem_w, const T *__restrict__ w, const Pass &pass, unsigned group,
                                              unsigned filter0, unsigned c0, unsigned channels) {
@@ -96,13 +100,13 @@ __global__ void __launch_bounds__(THREADS, 3)
                       unsigned long long by_cols, const __grid_constant__ Geometry g) {
   const Pass<direction, layout> pass{g};
   DYN_SHARED(float, smem_x);
-  const unsigned places = rows * cols;  // of the image's part
+  const unsigned places = rows * cols;  // pixels of the staged part of the image
   float *smem_w = smem_x + (BC * places + 3) / 4 * 4;
   const unsigned i0 = (blockIdx.x / tiles_across) * (PLACES >> log_cols), j0 = (blockIdx.x % tiles_across) << log_cols;
   const unsigned group = blockIdx.y / tiles_of_filters, filter0 = blockIdx.y % tiles_of_filters * BK;
   const unsigned image = blockIdx.z;
 
-  // This thread's first pixel in the tile; the others are `apart` rows further down each. Its first filter.
+  // This thread's first pixel in the tile, and how many rows below it the next one is. Its first filter.
   const unsigned pixel = threadIdx.x % (PLACES / TM), apart = (PLACES / TM) >> log_cols;
   const unsigned i = pixel >> log_cols, j = pixel & ((1u << log_cols) - 1);
   const unsigned mine = threadIdx.x / (PLACES / TM) * TN;
@@ -111,11 +115,11 @@ __global__ void __launch_bounds__(THREADS, 3)
   float sums[TM][TN] = {};
   for (unsigned c0 = 0; c0 < pass.depth(); c0 += BC) {
     const unsigned channels = min(BC, pass.depth() - c0);
-    __syncthreads();  // all have used what is there
+    __syncthreads();  // all threads have used the previous channels
     load_image<BC, layout>(smem_x, in, pass, image, group, c0, channels, pass.first_row(i0), pass.first_col(j0),
                            {cols, by_cols}, places);
     load_filters<BC, layout>(smem_w, w, pass, group, filter0, c0, channels);
-    __syncthreads();  // image and filters are whole
+    __syncthreads();  // image and filters are complete
     const float *weights = smem_w + mine;
     for (unsigned c = 0; c < channels; ++c) {
       for (unsigned a = 0; a < g.r; ++a) {

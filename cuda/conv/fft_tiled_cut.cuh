@@ -2,27 +2,27 @@
 #pragma once
 #include "fft/tile.cuh"
 
-// Blocks of 128 threads that a multiprocessor is to hold, from which the compiler takes its share of registers. On
-// compute capability 10.0 and later it wants a few more than 128 for tiles of 32 x 32.
+// Blocks of 128 threads per multiprocessor, by which the compiler limits registers. On compute capability 10.0 and
+// later, tiles of 32 x 32 need a few more than 128 registers.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 constexpr int FFT_TILED_BLOCKS_PER_SM = 3;
 #else
 constexpr int FFT_TILED_BLOCKS_PER_SM = 4;
 #endif
 
-// A tensor of `images` x `channels` x h x w and its tiles. The first begins at first_y, first_x, which may lie in the
-// padding; on the way back it begins before the tensor by as many pixels as are not kept.
+// A tensor of `images` x `channels` x h x w and its tiles. The first tile begins at first_y, first_x, which may lie in
+// the padding; on the way back it begins as many pixels before the tensor as are not kept.
 struct Cut {
   unsigned channels, images, h, w, tiles_y, tiles_x;
   int first_y, first_x;
   unsigned step_y, step_x;
   size_t image_stride;
 
-  // Tiles of a channel of all images.
+  // The tiles of one channel in all images.
   __device__ __forceinline__ unsigned places() const { return images * tiles_y * tiles_x; }
 };
 
-// Where a tile is: its image, and how many pixels behind the first tile.
+// Where a tile is: its image, and its distance in pixels from the first tile.
 struct Place {
   unsigned image;
   int y, x;
@@ -32,13 +32,13 @@ __device__ __forceinline__ Place place(const Cut &cut, unsigned number) {
   return {across / cut.tiles_y, int(across % cut.tiles_y * cut.step_y), int(number % cut.tiles_x * cut.step_x)};
 }
 
-// Calls visit(i, offset) for each pixel i of the thread's column that lies in the channel and in the tile between first
-// and last, height x width. The offset runs along: 32 of them would else be held in registers.
+// Calls visit(i, offset) for each pixel i of the thread's column that lies in the channel and, within the tile, between
+// first and last (y, x). The offset is incremented, since 32 separate offsets would be held in registers.
 template <int T, class Visit>
 __device__ __forceinline__ void each_pixel(const Cut &cut, const Place &at, int first_y, int first_x, int last_y,
                                            int last_x, Visit visit) {
   const int lane = BlockTiles<T, float>::lane(), y = at.y + cut.first_y;
-  const unsigned x = at.x + cut.first_x + lane;  // left of the tensor it is large
+  const unsigned x = at.x + cut.first_x + lane;  // wraps around to a large number left of the tensor
   if (lane < first_x || lane >= last_x || x >= cut.w) return;
   const int top = max(first_y, -y), bottom = min(last_y, int(cut.h) - y);
   size_t pixel = at.image * cut.image_stride + size_t(y) * cut.w + x;
@@ -48,8 +48,8 @@ __device__ __forceinline__ void each_pixel(const Cut &cut, const Place &at, int 
   }
 }
 
-// Of the tile's pixels extent_y x extent_x as the real parts, or those of the SECOND of two tiles as the imaginary
-// parts; zeros for all others, and for a tile that is not `there`. `channel` is its channel in the first image.
+// Loads extent_y x extent_x pixels of the tile as the real parts, or those of the SECOND of two tiles as the imaginary
+// parts; all others are zeros, as is a tile that is not `there`. `channel` is its channel in the first image.
 template <bool SECOND, int T>
 __device__ __forceinline__ void load_tile(Complex<float> (&column)[T], const float *__restrict__ channel,
                                           const Cut &cut, const Place &at, bool there, int extent_y, int extent_x) {
@@ -60,7 +60,7 @@ __device__ __forceinline__ void load_tile(Complex<float> (&column)[T], const flo
                 [&](int i, size_t pixel) { (SECOND ? column[i].im : column[i].re) = channel[pixel]; });
 }
 
-// The way back: step_y x step_x pixels are kept, behind -first_y x -first_x that are not.
+// The inverse: stores step_y x step_x pixels, after the first -first_y rows and -first_x columns, which are not kept.
 template <bool SECOND, int T>
 __device__ __forceinline__ void store_tile(const Complex<float> (&column)[T], float *channel, const Cut &cut,
                                            const Place &at, bool there) {

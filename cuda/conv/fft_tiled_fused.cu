@@ -1,28 +1,29 @@
-// Convolution of stride 1 by overlapping tiles, as in conv/fft_tiled.cu, of few channels, all in one pass: an image's
-// tiles are transformed, multiplied with the filters' spectra, summed over channels and transformed back in one block.
+// Convolution of stride 1 by overlapping tiles, as in conv/fft_tiled.cu, for few channels and in one pass: one block
+// transforms an image's tiles, multiplies them by the filters' spectra, sums over channels and transforms back.
 //
 //   fprop  y = x correlated with w    few channels of x, conjugate filters; kept from 0
 //   dgrad  x = y convolved with w     few channels of y, filters; kept from r - 1
 //
-// Two tiles, of neighbouring places (image, tile), are one complex tile. As both are met by the same filters, the
-// product of its spectrum with a filter's is that of both outputs, and nothing has to be taken apart or put together.
-// Tile: the 128 threads of a block are COUNT = 128 / T teams, one in a warp or half of one. Each transforms two tiles
-// of one channel, of `channels` <= COUNT; then, team by team, one output channel after another of the block's share: a
-// thread sums a row of the spectrum in its registers. Filters are read along columns, where rows are neighbours.
+// Two tiles of neighbouring places (image, tile) form one complex tile. Both are multiplied by the same filters, so the
+// product of its spectrum with a filter's is that of both outputs, and nothing has to be separated or joined.
+// Tile: the 128 threads of a block are COUNT = 128 / T teams, each within one warp: all of it or half. Each team
+// transforms two tiles of one channel, of `channels` <= COUNT; then each team computes one output channel after another
+// of the block's share, and each thread sums a row of the spectrum in its registers. Filters are read along columns,
+// where rows are neighbours.
 // Preconditions: stride and dilation 1, layout nchw; r, s < T; at most COUNT input channels in a group.
-// Limit: the issue of instructions, half of them for the transforms, and the L2 cache, from which each block reads all
-// filters of its share. Of a filter T / 2 + 1 columns are stored; the others are conjugates, and should be in L1 still.
+// Limit: instruction issue, half of it for the transforms, and the L2 cache, from which each block reads all filters of
+// its share. T / 2 + 1 columns of a filter are stored; the others are conjugates, and should still be in L1.
 #include "conv/fft_tiled_cut.cuh"
 
 namespace {
 
-// Elements of a filter's spectrum: columns 0 to T / 2, one behind the other.
+// Elements of a filter's spectrum: columns 0 to T / 2, one after another.
 template <unsigned T>
 constexpr unsigned FILTER = (T / 2 + 1) * T;
 
 }  // namespace
 
-// The spectra of `count` filters, two for each team.
+// Computes the spectra of `count` filters, two per team.
 template <int T, bool CONJUGATE>
 __global__ void __launch_bounds__(128)
     fft_fused_filters(const float *__restrict__ filters, Complex<float> *spectra, unsigned count, unsigned r,
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(128)
   load_tile<false>(column, filters, cut, place(cut, first), first < count, T, T);
   load_tile<true>(column, filters, cut, place(cut, first + 1), first + 1 < count, T, T);
   block.template columns_then_rows<Shape::PLANE, false>(column);
-  __syncwarp();  // the spectra of the team are there
+  __syncwarp();  // the team's spectra are in shared memory
   const unsigned u = Block::lane();
   Complex<float> *to = spectra + size_t(first) * FILTER<T> + u;
 #pragma unroll
@@ -48,8 +49,8 @@ __global__ void __launch_bounds__(128)
   }
 }
 
-// The convolution. blockIdx.x: two places; y: the group; z: which `share` of the output channels. The filter of output
-// channel m and input channel c of a group is number m * filter_m + c * filter_c of filters_of_group.
+// The convolution. blockIdx.x counts pairs of places, y groups, z shares of `share` output channels. The filter of
+// output channel m and input channel c of a group is number m * filter_m + c * filter_c of filters_of_group.
 template <int T>
 __global__ void __launch_bounds__(128, FFT_TILED_BLOCKS_PER_SM)
     fft_fused(const float *__restrict__ input, const Complex<float> *__restrict__ spectra, float *output,
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(128, FFT_TILED_BLOCKS_PER_SM)
   spectra += size_t(blockIdx.y) * filters_of_group * FILTER<T>;
   const Cut cut{channels, images, h, w, tiles_y, tiles_x, first_y, first_x, step_y, step_x, size_t(image_stride)};
   const bool second = 2 * blockIdx.x + 1 < cut.places();
-  // In shared memory, to be read anew for each output channel: what follows from them is too much to keep.
+  // In shared memory, and read again for each output channel: what is computed from them would take too many registers.
   __shared__ Place places[2];
   __shared__ Cut kept;
   if (threadIdx.x < 2) places[threadIdx.x] = place(cut, 2 * blockIdx.x + threadIdx.x);
@@ -75,17 +76,17 @@ __global__ void __launch_bounds__(128, FFT_TILED_BLOCKS_PER_SM)
     kept = {out_channels, images, out_h, out_w, tiles_y, tiles_x, skip_y, skip_x, step_y, step_x,
             size_t(out_image_stride)};
   }
-  __syncthreads();  // the places are there
+  __syncthreads();  // the places are in shared memory
 
   Complex<float> x[T];
   const unsigned mine = Block::tile();
   load_tile<false>(x, input + size_t(mine) * h * w, cut, places[0], mine < channels, T, T);
   load_tile<true>(x, input + size_t(mine) * h * w, cut, places[1], mine < channels && second, T, T);
   in.template columns_then_rows<Shape::PLANE, false>(x);
-  __syncthreads();  // the spectra of all channels are there
+  __syncthreads();  // the spectra of all channels are in shared memory
 
   const unsigned end = min(out_channels, (blockIdx.z + 1) * share);
-  for (unsigned first = blockIdx.z * share; first < end; first += Block::COUNT) {  // warps keep together
+  for (unsigned first = blockIdx.z * share; first < end; first += Block::COUNT) {  // the same for all threads
     const unsigned m = min(first + mine, end - 1);
 #pragma unroll
     for (int v = 0; v < T; ++v) x[v] = {0.0f, 0.0f};

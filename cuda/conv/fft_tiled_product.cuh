@@ -1,9 +1,9 @@
 // C = A^T B of complex matrices in FP32, A k x m and B k x n by rows: the sum over channels at one frequency.
 //
-// Panels of BK rows travel by cp.async, STAGES - 1 steps ahead, 16 bytes or two elements at a time. Of a block's BM x
-// BN elements a warp owns WM x WN and a lane TM x TN, in patches of 2 x 2, one patch of every lane before the next of
-// any: each is read as a float4, free of bank conflicts. A product of complex numbers is four multiply-adds: three
-// products and five sums, which is less elsewhere, are more instructions here.
+// Panels of BK rows are copied by cp.async, STAGES - 1 steps ahead, 16 bytes or two elements at a time. Of a block's BM
+// x BN elements a warp owns WM x WN and a lane TM x TN, in patches of 2 x 2; the first patches of all lanes adjoin,
+// then the second ones, so that each is read as a float4 without bank conflicts. A product of complex numbers is four
+// multiply-adds: three products and five sums, which is less elsewhere, are more instructions here.
 #pragma once
 #include "fft/butterfly.cuh"
 #include "gemm/panel.cuh"
@@ -22,7 +22,7 @@ template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES>
 struct Product {
   static constexpr int THREADS = 32 * (BM / WM) * (BN / WN), LANES_M = WM / TM, LANES_N = WN / TN;
   static_assert(LANES_M * LANES_N == 32, "the lanes of a warp fill its tile");
-  // A row of k ends at ld, an even number; beyond the matrix stand zeros.
+  // A row of k ends at ld, an even number; zeros stand past the edge of the matrix.
   using PanelA = PaddedPanel<Complex<float>, BK, BM, Op::N, 0>;
   using PanelB = PaddedPanel<Complex<float>, BK, BN, Op::N, 0>;
   using ShareA = Share<BK, BM, THREADS, 2>;
@@ -42,13 +42,14 @@ struct Product {
     return warp_id % (BN / WN) * WN + (j / 2 * LANES_N + lane_id % LANES_N) * 2 + j % 2;
   }
 
-  // Adds the product of rows from row0 and columns from col0, k deep. a and b are the matrices with their lds.
+  // Adds the product of rows from row0 and columns from col0, k deep. a and b are whole matrices with their leading
+  // dimensions.
   __device__ __forceinline__ void accumulate(Stage *stages, const Complex<float> *a, const Complex<float> *b,
                                              unsigned row0, unsigned col0, unsigned k, unsigned lda, unsigned ldb) {
     const unsigned steps = (k + BK - 1) / BK;
     PanelSource<PanelA, ShareA> source_a(a, 0, row0, k, lda, lda);
     PanelSource<PanelB, ShareB> source_b(b, 0, col0, k, ldb, ldb);
-    const auto start = [&](unsigned step) {  // one group a step, of zeros behind the last
+    const auto start = [&](unsigned step) {  // one group per step; zeros past the last step
       copy_panel<PanelA, ShareA>(stages[step % STAGES].a[0], source_a);
       copy_panel<PanelB, ShareB>(stages[step % STAGES].b[0], source_b);
       source_a.advance();
@@ -57,15 +58,15 @@ struct Product {
     };
     for (unsigned step = 0; step < STAGES - 1; ++step) start(step);
     for (unsigned step = 0; step < steps; ++step) {
-      ptx::cp_async_wait<STAGES - 2>();  // this step's panels are there as far as this thread copied them
-      __syncthreads();                   // ... and wholly; and the slot of the step before is free
+      ptx::cp_async_wait<STAGES - 2>();  // this thread's copies for this step have arrived
+      __syncthreads();                   // ... and all threads' copies; the previous step's slot is free
       start(step + STAGES - 1);
       multiply(stages[step % STAGES]);
     }
-    ptx::cp_async_wait_all();  // what lies behind the last step, too
+    ptx::cp_async_wait_all();  // including the copies past the last step
   }
 
-  // C has m rows of ldc, an even number.
+  // C has m rows of ldc elements; ldc is even.
   __device__ __forceinline__ void store(Complex<float> *c, unsigned row0, unsigned col0, unsigned m,
                                         unsigned ldc) const {
 #pragma unroll

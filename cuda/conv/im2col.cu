@@ -1,16 +1,17 @@
-// Convolution as a product of matrices: what each output reads is laid out as a column of its own (im2col), and the
-// filters multiply it (columns.cuh). dgrad multiplies first, then adds up what of the columns belongs to each input
-// (col2im); wgrad multiplies the output's gradient by the columns.
+// Convolution as a product of matrices: what each output reads is laid out as a column (im2col), and the filters
+// multiply the columns (columns.cuh). dgrad multiplies first, then sums the elements of the columns that belong to each
+// input (col2im); wgrad multiplies the output's gradient by the columns.
 //
 // Columns are float, r s c / groups high, for one pass of images at a time:
 //   nchw: [image][channel][tap][pixel], pixels padded to `ld`, so that a product has the outputs of an image as its n;
 //   nhwc: [group][image][pixel][tap][channel], the last two together padded to `ld`, the outputs of all images as m.
-// What pads a row is multiplied and never stored. A 1 x 1 filter at unit stride needs no columns: the plan multiplies x
-// itself.
-// Tile: conv_im2col: nchw, a thread owns a pixel of a channel under all taps, neighbours in a warp; nhwc, an element of
-// a column, for PIXELS pixels. conv_col2im: a thread owns an input and gathers, so that nothing is added atomically.
+// The padding of a row is multiplied but never stored. A 1 x 1 filter at unit stride needs no columns: the plan
+// multiplies x itself.
+// Tile: conv_im2col: in nchw a thread owns a pixel of a channel under all taps, and a warp neighbouring pixels; in nhwc
+// a thread owns an element of a column, for PIXELS pixels. conv_col2im: a thread owns an input and gathers, so that
+// nothing is added atomically.
 // Preconditions: compute capability 8.0. Any stride, dilation, padding and groups.
-// Limit: the columns are written and read once, r s times the image each: memory bandwidth, until the product is deep
+// Limit: memory bandwidth, since the columns, r s times the image, are written and read once, until the product is deep
 // enough to hide that. conv/implicit.cu forms them in shared memory instead.
 #include "conv/columns.cuh"
 #include "conv/places.cuh"
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(WARP *WARPS, 5)
       const unsigned j = g.output_col(col, b);
       if (j >= g.q) continue;
       const unsigned tap = a * g.s + b, output = i * g.q + j;
-      const size_t pixels = (size_t(group) * images + image) * g.by_pq.divisor;  // before the image's, in nhwc
+      const size_t pixels = (size_t(group) * images + image) * g.by_pq.divisor;  // before the image, in nhwc
       sum += layout == Layout::nchw
                  ? columns[((size_t(image) * g.c + channel) * g.by_rs.divisor + tap) * ld + output]
                  : columns[(pixels + output) * ld + tap * g.depth() + deep];

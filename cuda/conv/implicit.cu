@@ -1,20 +1,20 @@
 // Convolution and both gradients as products of matrices that are gathered while they are multiplied (implicit GEMM),
-// in FP32 on FFMA: nothing but the operands themselves is ever read from memory.
+// in FP32 on FFMA: only the operands themselves are read from memory.
 //
-// Which index of the operands is a row, a column and the reduction: conv/lowering.cuh. Tile: a block owns BM x BN
-// elements of that product, a warp WM x WN of them, a lane TM x TN (gemm/fragment.cuh). Panels are copied STAGES - 1
-// steps ahead by cp.async (conv/implicit_feed.cuh), one barrier a step. blockIdx.x counts tiles of the gathered
+// conv/lowering.cuh defines which index of the operands is a row, a column and the reduction. Tile: a block owns BM x
+// BN elements of that product, a warp WM x WN of them, a lane TM x TN (gemm/fragment.cuh). Panels are copied STAGES - 1
+// steps ahead by cp.async (conv/implicit_feed.cuh), with one barrier per step. blockIdx.x counts tiles of the gathered
 // operand, blockIdx.y those of the plain one, blockIdx.z groups, phases and slices of the reduction.
-// Slices: a filter's gradient has few elements and a long reduction, and so do layers of small images; as many slices
-// as fill the device leave their sums apart, and a second launch adds them in ascending order, so that a result never
-// depends on which block came first.
-// Preconditions: compute capability 8.0. W = 4 wants pointers aligned to 16 bytes, and the filters and channels of a
-// group, where they are neighbours in memory, to be multiples of 4; likewise V = 4 the output's rows (kernels/conv/
-// implicit.py). The images that a tile touches have less than 2^31 elements.
-// Limit: FFMA issue, less what copying word by word takes of it: a panel read along the reduction cannot be turned by
-// wider copies, and neighbouring pixels of a plane are aligned to nothing. Of the instructions of a step on sm_90a,
-// 80 % are FFMA with tiles of 128 x 128, 87 % with 128 x 256. Few channels or pixels leave part of a tile empty; a
-// short reduction (the first layer of a network) is over before the pipeline has filled.
+// Slices: a filter's gradient has few elements and a long reduction, and so do layers of small images. The reduction is
+// then cut into as many slices as fill the device. Their sums are stored separately, and a second launch adds them in
+// ascending order, so that a result never depends on which block came first.
+// Preconditions: compute capability 8.0. W = 4 requires pointers aligned to 16 bytes, and the filters and channels of a
+// group, where they are neighbours in memory, to be multiples of 4; V = 4 requires the same of the output's rows
+// (kernels/conv/implicit.py). The images that a tile touches have less than 2^31 elements.
+// Limit: FFMA issue, less what copying word by word takes of it: wider copies cannot transpose a panel that is read
+// along the reduction, and neighbouring pixels of a plane are not aligned. Of the instructions of a step on sm_90a, 80
+// % are FFMA with tiles of 128 x 128, 87 % with 128 x 256. Few channels or pixels leave part of a tile empty; a short
+// reduction (the first layer of a network) ends before the pipeline has filled.
 #include "conv/implicit_feed.cuh"
 #include "conv/sum.cuh"
 #include "gemm/fragment.cuh"
@@ -41,8 +41,8 @@ struct ImplicitLoop {
 #pragma unroll 1
     for (unsigned step = 0; step < STAGES - 1; ++step) start(step);
     for (unsigned step = 0; k0 + step * BK < k_end; ++step) {
-      ptx::cp_async_wait<STAGES - 2>();  // this step's panels are there as far as this thread copied them
-      __syncthreads();                   // ... and wholly; and the slot of the step before is free
+      ptx::cp_async_wait<STAGES - 2>();  // this thread's copies for this step have arrived
+      __syncthreads();                   // ... and all threads' copies; the previous step's slot is free
       start(step + STAGES - 1);
       const float *slot = smem + step % STAGES * STAGE_FLOATS;
       tile.multiply(reinterpret_cast<const float(*)[BM + PAD]>(slot),
@@ -52,7 +52,7 @@ struct ImplicitLoop {
   }
 
  private:
-  // Starts a step's copies as one group. Behind the last step lie zeros, for which nothing is read.
+  // Starts a step's copies as one group. Past the last step they write zeros and read nothing.
   __device__ __forceinline__ void start(unsigned step) {
     float *slot = smem + step % STAGES * STAGE_FLOATS;
     a.copy(slot, k0 + step * BK, k_end);
@@ -61,12 +61,12 @@ struct ImplicitLoop {
   }
 };
 
-// Blocks that a multiprocessor is to hold, from which the compiler takes its share of registers. An input's gradient
-// whose rows and columns are compared, for want of a mask, takes most.
+// Blocks per multiprocessor, by which the compiler limits registers. dgrad without a mask, which compares rows and
+// columns, takes the most registers.
 template <int SUMS, int THREADS, bool CROWDED>
 constexpr int IMPLICIT_BLOCKS_PER_SM = SUMS > 64 ? 1 : THREADS > 128 || CROWDED ? 2 : 3;
 
-// Stores a tile, V elements at once; its first element is that at row0, col0 of the product.
+// Stores a tile, V elements at once; its first element is at row0, col0 of the product.
 template <int V, int TM, int TN, class Tile, class Map>
 __device__ __forceinline__ void store_tile(const Tile &tile, float *out, const Map &map, unsigned row0, unsigned col0) {
   size_t across[TN / V];
@@ -85,7 +85,7 @@ __device__ __forceinline__ void store_tile(const Tile &tile, float *out, const M
   }
 }
 
-// out: the operand, or with several slices partial[slice], each like the operand, of `elements` elements.
+// out: the operand, or with several slices partial[slice], each laid out like the operand, with `elements` elements.
 template <Direction direction, Layout layout, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W,
           int V, bool MASKED>
 __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN),
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN),
   DYN_SHARED(float, smem);
   const Map map(g, blockIdx.z / slices);
   const auto block = ImplicitBlock::at<Map, BM, BN>(map, slice_depth, slices);
-  if (block.row0 >= map.rows() || block.col0 >= map.cols()) return;  // a phase of fewer pixels than another
+  if (block.row0 >= map.rows() || block.col0 >= map.cols()) return;  // this phase has fewer pixels than another
   Loop loop{{map, Map::GATHERED_ROWS ? gathered : plain, block.k0, block.row0},
             {map, Map::GATHERED_ROWS ? plain : gathered, block.k0, block.col0},
             smem,
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN),
 
   out += block.slice * elements;
   if constexpr (direction == Direction::dgrad) {
-    // Made anew: kept through the loop, a phase takes registers.
+    // Constructed again: kept through the loop, a phase takes registers.
     store_tile<V, TM, TN>(tile, out, Map(g, blockIdx.z / slices), block.row0, block.col0);
   } else {
     store_tile<V, TM, TN>(tile, out, map, block.row0, block.col0);

@@ -1,33 +1,33 @@
 // Feeds: where the packs that a thread copies (panel_copy.cuh) of an implicit product's panels come from.
 //
-// Each thread stands at one place along the reduction in a step, and copies from there packs of W neighbours. Its place
-// is counted on in digits, and its pointer moved by what the digits and their carries are worth, once a step and
-// without a division; what depends on the row or column stays in registers. Zeros are copied by copying 0 bytes.
+// In each step a thread is at one place along the reduction, and copies packs of W neighbours from there. Its place
+// advances in digits, and its pointer by the distances that belong to the digits and their carries, once per step and
+// without a division; what depends on the row or column stays in registers. Zeros are written by copying 0 bytes.
 //
-// Whether a gathered element lies inside of the image: where the reduction runs over at most 32 taps (MASKED), each of
-// a thread's pixels has a bit for each tap, and a pack costs one instruction to test and one to address. Else, and in
-// a filter's gradient, rows and columns are added and compared.
+// Whether a gathered element lies inside the image: where the reduction runs over at most 32 taps (MASKED), each of a
+// thread's pixels has a bit for each tap, and a pack costs one instruction to test and one to address. Otherwise, and
+// in a filter's gradient, rows and columns are added and compared.
 #pragma once
 #include "conv/lowering_dgrad.cuh"
 #include "conv/lowering_fprop.cuh"
 #include "conv/lowering_wgrad.cuh"
 #include "panel_copy.cuh"
 
-// A coordinate so far away that it lies outside of every image, whatever is added to it.
+// A coordinate so far away that it lies outside every image, whatever is added to it.
 constexpr int FAR = 1 << 29;
 
-// One thread's place along the reduction, which moves on by BK, and what that is worth in memory.
+// A thread's place along the reduction, which advances by BK, and the distances in memory that belong to that.
 template <unsigned BK>
 struct ReductionWalk {
   Radix radix;
   Digits digits, pace;
-  int step, carry, borrow;  // a step, one from the first digit to the second, one from the second to the third
+  int step, carry, borrow;  // of a step, of a carry into the second digit, of a carry into the third
 
   __device__ __forceinline__ ReductionWalk(const Radix &sizes, const Slopes &slopes, unsigned first)
       : radix(sizes), digits(sizes.split(first)), pace(sizes.split(BK)), step(int(slopes.at(pace))),
         carry(slopes.mid - int(sizes.fast) * slopes.fast), borrow(slopes.slow - int(sizes.mid) * slopes.mid) {}
 
-  // How far the pointer moves.
+  // Advances the digits; returns how far the pointer moves.
   __device__ __forceinline__ int advance() {
     int distance = step;
     digits = {digits.fast + pace.fast, digits.mid + pace.mid, digits.slow + pace.slow};
@@ -46,7 +46,7 @@ struct FeedShare : FeedColumn<Panel, W, THREADS> {
   using Base = FeedColumn<Panel, W, THREADS>;
   static constexpr unsigned DEPTH = Panel::ALONG_K ? Panel::COLS : Panel::ROWS;  // of a step
 
-  // The thread's place along the reduction and that of its first pack across it; how far ahead of that pack i is.
+  // The thread's place along the reduction, its first pack's place across it, and how far pack i is past that.
   static __device__ __forceinline__ unsigned depth() { return Panel::ALONG_K ? Base::col() : Base::row(); }
   static __device__ __forceinline__ unsigned across() { return Panel::ALONG_K ? Base::row() : Base::col(); }
   static constexpr __device__ __forceinline__ unsigned ahead(unsigned i) { return Base::below(i) + Base::right(i); }
@@ -65,7 +65,7 @@ struct GatheredFeed {
   Spot spot[Mine::PACKS];
   unsigned mask[Mine::PACKS];
 
-  // From element k0 of the reduction and element w0 across it on. Offsets are relative to the first pixel's image.
+  // Begins at element k0 of the reduction and element w0 across it. Offsets are relative to the first pixel's image.
   __device__ __forceinline__ GatheredFeed(const Map &map_, const T *source, unsigned k0, unsigned w0)
       : map(map_), from(source + map.image.base()),
         walk(map.reduction_radix(), map.reduction_slopes(), k0 + Mine::depth()) {
@@ -117,7 +117,7 @@ struct GatheredFeed {
   }
 };
 
-// The other one.
+// The operand that is not gathered.
 template <class Map, class Panel, unsigned W, unsigned THREADS>
 struct PlainFeed {
   using Mine = FeedShare<Panel, W, THREADS>;
@@ -149,7 +149,7 @@ struct PlainFeed {
   }
 };
 
-// The feeds of a product's rows and columns, WA and WB elements at once.
+// The feeds of a product's rows and columns, which copy WA and WB elements at once.
 template <class Map, class PanelA, class PanelB, unsigned WA, unsigned WB, unsigned THREADS, bool MASKED,
           bool rows = Map::GATHERED_ROWS>
 struct Feeds {

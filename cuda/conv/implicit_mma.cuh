@@ -33,8 +33,8 @@ struct ImplicitMma {
   }
 };
 
-// Stores 16 rows of a warp's tile, out of a stripe of shared memory, V elements at once. The first row's first element
-// is that at row0, col0 of the product.
+// Stores 16 rows of a warp's tile, out of a stripe of shared memory, V elements at once. The stripe's first element is
+// at row0, col0 of the product.
 template <int WN, int V, class Map, class T>
 __device__ __forceinline__ void store_stripe(const float *stripe, T *out, const Map &map, unsigned row0,
                                              unsigned col0) {

@@ -1,19 +1,19 @@
 // Convolution as a product of matrices that are never built: what the lowerings of all three directions share.
 //
 // One operand is gathered from an image, under each tap of the filter: x, or y for the input's gradient. The other is
-// plain: the filters, or y for the filter's gradient. Which indices they have along the reduction and across it:
+// plain: the filters, or y for the filter's gradient. Their indices along the reduction and across it are:
 //   fprop  y = w x     reduction: channels of x and taps   across: filters (plain), pixels of y (gathered)
 //   dgrad  x = w y     reduction: filters and taps         across: channels (plain), pixels of x (gathered)
 //   wgrad  w = y x     reduction: pixels of y              across: filters (plain), channels and taps (gathered)
-// nchw, and wgrad in both layouts, has the plain operand's indices as rows, else they are the columns: the output's
+// In nchw, and for wgrad in both layouts, the plain operand's indices are the rows, otherwise the columns: the output's
 // neighbours in memory are then neighbours in a row.
 //
-// A gathered element lies where the place of its tap and that of its pixel add up to, so that each thread knows one
-// summand for all of the loop and the other for one step (implicit_feed.cuh); outside of the image it is zero.
+// The place of a gathered element is the sum of its tap's place and its pixel's place. Each thread keeps one summand
+// for the whole loop and the other for one step (implicit_feed.cuh). Outside the image the element is zero.
 #pragma once
 #include "conv/geometry.cuh"
 
-// Height or width: pixel i reads under tap t at i step + t tap_step + origin. As stored, it is pixel first + i stride
+// Height or width: pixel i under tap t reads at i step + t tap_step + origin. In storage it is pixel first + i stride
 // and tap first_tap + t period.
 struct Axis {
   unsigned pixels, taps;
@@ -21,13 +21,13 @@ struct Axis {
   unsigned first, stride, first_tap, period;
 };
 
-// All pixels of the output, all taps.
+// The axis of all pixels of the output and all taps.
 __device__ __forceinline__ Axis forward_axis(unsigned pixels, unsigned taps, unsigned pad, unsigned stride,
                                              unsigned dilation) {
   return {pixels, taps, int(stride), int(dilation), -int(pad), 0, 1, 0, 1};
 }
 
-// An index in three digits, of which the fastest two have these sizes.
+// An index in three digits; Radix has the sizes of the fastest two.
 struct Digits {
   unsigned fast, mid, slow;
 };
@@ -55,12 +55,12 @@ struct Spot {
   int y, x;
 };
 
-// A group of the gathered image: the pixels and taps that meet in it.
+// The pixels and taps that meet in one group of the gathered image.
 template <Layout layout>
 struct GatheredImage {
   static constexpr bool LAST = layout == Layout::nhwc;
 
-  unsigned images, all_channels, channels;  // those of the group
+  unsigned images, all_channels, channels;  // of all groups, of this group
   unsigned height, width, plane;
   unsigned group;
   Axis high, wide;
@@ -69,7 +69,7 @@ struct GatheredImage {
   __device__ __forceinline__ unsigned pixels() const { return images * high.pixels * wide.pixels; }
   __device__ __forceinline__ unsigned taps() const { return channels * high.taps * wide.taps; }
 
-  // Pixels count along rows, then columns, then images; taps as the filter is stored. A phase may have none.
+  // Pixels are counted along rows, then columns, then images; taps as the filter is stored. A phase may be empty.
   __device__ __forceinline__ Radix pixel_radix() const { return {max(wide.pixels, 1u), max(high.pixels, 1u)}; }
   __device__ __forceinline__ Radix tap_radix() const {
     const unsigned across = max(wide.taps, 1u);
@@ -78,7 +78,7 @@ struct GatheredImage {
   static __device__ __forceinline__ unsigned tap_y(const Digits &tap) { return LAST ? tap.slow : tap.mid; }
   static __device__ __forceinline__ unsigned tap_x(const Digits &tap) { return LAST ? tap.mid : tap.fast; }
 
-  // What a pixel, and a tap, contribute to the place in the image that they meet in.
+  // What a pixel and a tap contribute to the place in the image where they meet.
   __device__ __forceinline__ Spot pixel_spot(const Digits &pixel) const {
     return {int(pixel.mid) * high.step + high.origin, int(pixel.fast) * wide.step + wide.origin};
   }
@@ -86,7 +86,7 @@ struct GatheredImage {
     return {int(tap_y(tap)) * high.tap_step, int(tap_x(tap)) * wide.tap_step};
   }
 
-  // And to the place in memory, from that of the first pixel of the first image under the first tap on.
+  // What they contribute to the place in memory, relative to the first pixel of the first image under the first tap.
   __device__ __forceinline__ Slopes pixel_slopes() const {
     return {wide.step * between_pixels(), high.step * between_rows(), int(image())};
   }
@@ -104,9 +104,9 @@ struct GatheredImage {
   __device__ __forceinline__ int between_rows() const { return int(width) * between_pixels(); }
 };
 
-// How rows, columns and the reduction of that direction map to the operands. The plain operand's elements across the
-// reduction lie plain_step apart, from plain_base on, those along it as plain_slopes says: PLAIN_ALONG where they are
-// neighbours, PLAIN_EVEN where its digits need not be told apart.
+// How rows, columns and the reduction of that direction map to the operands. The plain operand begins at plain_base;
+// its elements across the reduction lie plain_step apart, those along it as in plain_slopes. PLAIN_ALONG: those along
+// the reduction are neighbours. PLAIN_EVEN: its digits need not be distinguished.
 template <Direction direction, Layout layout>
 struct Lowering;
 
@@ -117,7 +117,7 @@ struct TapLowering {
   static constexpr bool GATHERED_ROWS = LAST, GATHERED_ALONG = LAST;
 
   GatheredImage<layout> image;
-  unsigned plain, output_channels, output_width, output_plane;  // plain: indices of the plain operand across
+  unsigned plain, output_channels, output_width, output_plane;  // plain: the plain operand's indices across
 
   __device__ __forceinline__ unsigned depth() const { return image.taps(); }
   __device__ __forceinline__ unsigned gathered() const { return image.pixels(); }
@@ -131,7 +131,7 @@ struct TapLowering {
   __device__ __forceinline__ Slopes reduction_slopes() const { return image.tap_slopes(); }
   __device__ __forceinline__ Slopes gathered_slopes() const { return image.pixel_slopes(); }
 
-  // Where an element of the output lies, as a sum: of the row's index, and of the column's.
+  // Where an element of the output lies: the sum of what its row and its column contribute.
   __device__ __forceinline__ size_t row_output(unsigned row) const {
     return LAST ? pixel_output(row) : channel_output(row);
   }

@@ -1,7 +1,7 @@
 // x = w y: the filters are plain, y is gathered.
 //
-// Under a stride it is divided into phases, the residues of (row + pad) modulo the stride, likewise of columns: all
-// pixels of a phase meet the same taps, and the others are not multiplied. Each phase is a convolution without a
+// With a stride, x is divided into phases: the residues of (row + pad) modulo the stride, and likewise of columns. All
+// pixels of a phase meet the same taps, and the other taps are not multiplied. Each phase is a convolution without a
 // stride.
 #pragma once
 #include "conv/lowering.cuh"

@@ -1,5 +1,5 @@
-// How blocks of 32 x 8 threads share an array of places (pixels of all images) and channels: a warp along whichever of
-// the two lies side by side in memory.
+// How blocks of 32 x 8 threads share an array of places (pixels of all images) and channels: a warp runs along the one
+// of the two that is contiguous in memory.
 #pragma once
 #include "conv/geometry.cuh"
 

@@ -1,5 +1,5 @@
-// The second launch of kernels that divide a sum: slices added in ascending order, so that a result never depends on
-// which block came first. A thread owns one of the `count` elements.
+// The second launch of kernels that divide a sum: it adds the slices in ascending order, so that a result never depends
+// on which block came first. A thread owns one of the `count` elements.
 #pragma once
 #include "conv/scalar.cuh"
 

@@ -2,16 +2,17 @@
 // leave the multiprocessor; only the filters are transformed beforehand, by winograd_filters.cuh.
 //
 // After Yan, Wang, Chu, "Optimizing Batched Winograd Convolution on GPUs", PPoPP 2020.
-// Tile: a block owns BK filters x 32 tiles of 2 x 2 outputs, in all 16 frequencies, of one group (blockIdx.y); along x
-// blocks go through the filters first, so that those at work together read the same input. It takes 8 channels a step:
-// a thread fetches the 4 x 4 patch of one tile and channel, and cp.async the filters, both for the next step while this
-// one is multiplied. A warp multiplies two frequencies, BK x 32 each; a lane has BK / 8 filters x 8 tiles of both. For
-// the inverse transform all frequencies of 32 filters at a time meet in shared memory.
+// Tile: a block owns BK filters x 32 tiles of 2 x 2 outputs, in all 16 frequencies, of one group (blockIdx.y).
+// blockIdx.x counts filters first, so that blocks in flight together read the same input. A step is 8 channels: a
+// thread fetches the 4 x 4 patch of one tile and channel, and cp.async copies the filters, both for the next step while
+// this one is multiplied. A warp multiplies two frequencies, BK x 32 each; a lane has BK / 8 filters x 8 tiles of both.
+// For the inverse transform all frequencies of 32 filters at a time are exchanged through shared memory.
 // Preconditions: compute capability 8.0; 3 x 3 filters, stride and dilation 1; ldk, the filters in a row of u, is a
 // multiple of BK.
-// Limit: FFMA issue. With BK = 64 a step is 1024 FFMA a thread among 1300 instructions: 64 reads of 16 bytes, 16 loads
-// of the patch with their predicates, 32 additions, 16 stores, 8 copies. That block has a multiprocessor to itself, so
-// that nothing hides its first step and the inverse transform: few channels want BK = 32, of which two fit.
+// Limit: FFMA issue. With BK = 64 a step is 1024 FFMA per thread among 1300 instructions: 64 reads of 16 bytes, 16
+// loads of the patch with their predicates, 32 additions, 16 stores, 8 copies. That block has a multiprocessor to
+// itself, so nothing hides its first step and the inverse transform: for few channels BK = 32 is better, of which two
+// blocks fit.
 #include "conv/winograd_filters.cuh"
 #include "gemm/panel.cuh"
 #include "panel_copy.cuh"
@@ -19,22 +20,23 @@
 namespace {
 
 constexpr int BC = 8, BT = 32, THREADS = 256, FREQUENCIES = F2::FREQUENCIES;
-constexpr int WIDE = 32;  // filters that meet in shared memory at a time; those of one float4 of every lane
+constexpr int WIDE = 32;  // filters exchanged through shared memory at a time; those of one float4 of every lane
 
-// A step's operands in shared memory, the channels' rows one behind the other for each frequency.
+// A step's operands in shared memory; the channels' rows of each frequency follow one another.
 template <int BK>
 struct Stage {
   static constexpr int FILTER_FLOATS = FREQUENCIES * BC * BK, FLOATS = FILTER_FLOATS + FREQUENCIES * BC * BT;
 };
 
-// By what (xor) places of tiles are exchanged in the row of a channel. Lanes of a warp have fetched 32 tiles of one
-// channel, or, where channels are neighbours in memory, four tiles of eight channels, which then meet no bank twice.
+// The number with which a tile's place in the row of a channel is XORed. The lanes of a warp fetch 32 tiles of one
+// channel or, where channels are neighbours in memory, four tiles of eight channels, which are thus stored without bank
+// conflicts.
 template <Layout layout>
 __device__ __forceinline__ constexpr unsigned exchanged(unsigned channel) {
   return layout == Layout::nchw ? 0 : channel * 4;
 }
 
-// Starts the copy of a step's filters, BK from `from` on. Rows of channels from `left` on are zeros.
+// Starts the copy of a step's filters, BK from `from` on. Rows of channels from `left` on become zeros.
 template <int BK>
 __device__ __forceinline__ void copy_filters(float *stage, const float *__restrict__ from, size_t frequency,
                                              unsigned ldk, unsigned left) {
@@ -48,7 +50,7 @@ __device__ __forceinline__ void copy_filters(float *stage, const float *__restri
   copy_panel<Panel, Mine>(stage, [&](unsigned i) { return Origin<float>{first + i * further, there ? 16u : 0}; });
 }
 
-// Transforms a patch into the stage, all frequencies of its channel and tile.
+// Transforms a patch into the stage, to all frequencies of its channel and tile.
 template <int BK, Layout layout>
 __device__ __forceinline__ void stash(float *stage, const float (&patch)[4][4], unsigned channel, unsigned tile) {
   float made[4][4];
@@ -58,9 +60,9 @@ __device__ __forceinline__ void stash(float *stage, const float (&patch)[4][4], 
   for (int f = 0; f < FREQUENCIES; ++f) to[f * BC * BT] = made[f / 4][f % 4];
 }
 
-// One lane's products: of each of the warp's two frequencies CHUNKS chunks of 4 filters, 32 apart, x two of 4 tiles, 16
-// apart. Lanes that differ in the lowest bit have the same filters, in the next the same tiles: a warp's read of 16
-// bytes a lane then takes two cycles, not four.
+// One lane's products: for each of the warp's two frequencies, CHUNKS chunks of 4 filters, 32 apart, times two chunks
+// of 4 tiles, 16 apart. Lanes that differ in the lowest bit have the same filters, lanes that differ in the next bits
+// the same tiles: a warp's read of 16 bytes per lane then takes two cycles, not four.
 template <int BK>
 struct Products {
   static constexpr int CHUNKS = BK / WIDE, PAIR = FREQUENCIES / (THREADS / 32);
@@ -70,7 +72,7 @@ struct Products {
   static __device__ __forceinline__ unsigned filter() { return threadIdx.x / 2 % 8 * 4; }
   static __device__ __forceinline__ unsigned tile() { return (threadIdx.x % 2 + threadIdx.x / 16 % 2 * 2) * 4; }
 
-  // With more channels at once the compiler reads more ahead than it has registers for.
+  // With more channels at once the compiler reads further ahead than it has registers for.
   template <Layout layout>
   __device__ __forceinline__ void multiply(const float *stage) {
     constexpr int AT_ONCE = BK == 32 ? 1 : layout == Layout::nchw ? 4 : 2;
@@ -78,7 +80,7 @@ struct Products {
     const float *tiles = stage + Stage<BK>::FILTER_FLOATS + frequency() * BC * BT;
 #pragma unroll AT_ONCE
     for (int channel = 0; channel < BC; ++channel) {
-      // A lane's tile is below 16: what is exchanged within the 16 is its own, the rest is the same for all lanes.
+      // A lane's tile is below 16: the XOR within the 16 differs by lane, the rest is the same for all lanes.
       const float *near = tiles + (tile() ^ exchanged<layout>(channel) % 16);
       const int far = exchanged<layout>(channel) / 16 * 16;
 #pragma unroll
@@ -97,8 +99,8 @@ struct Products {
   }
 };
 
-// Where the frequencies of 32 filters x 32 tiles meet: a matrix for each, whose columns are what lies side by side in
-// the output. They are exchanged so that neither writes of 16 bytes a lane nor reads along a row meet a bank twice.
+// Where the frequencies of 32 filters x 32 tiles are exchanged: a matrix for each, whose columns are contiguous in the
+// output. Columns are XORed so that neither writes of 16 bytes per lane nor reads along a row have bank conflicts.
 template <Layout layout>
 struct Exchange {
   static constexpr int MATRIX = WIDE * BT;
@@ -128,7 +130,7 @@ struct Exchange {
     }
   }
 
-  // The outputs of one filter and tile.
+  // Computes the outputs of one filter and tile.
   __device__ __forceinline__ void get(float (&outputs)[2][2], unsigned row, unsigned col) const {
     float met[4][4];
 #pragma unroll
@@ -139,8 +141,8 @@ struct Exchange {
 
 }  // namespace
 
-// x: n images, h x w, of c channels a group, the patch of an output beginning `top` rows and `left` columns before it;
-// y: p x q, of k channels a group.
+// x: n images, h x w, of c channels per group; the patch of an output begins `top` rows and `left` columns before it.
+// y: p x q, of k channels per group.
 template <int BK, Layout layout>
 __global__ void __launch_bounds__(THREADS, BK == 64 ? 1 : 2)
     winograd_fused(const float *__restrict__ x, const float *__restrict__ u, float *__restrict__ y, unsigned n,
@@ -168,7 +170,7 @@ __global__ void __launch_bounds__(THREADS, BK == 64 ? 1 : 2)
   const unsigned steps = (c + BC - 1) / BC;
   for (unsigned step = 0; step < steps; ++step) {
     ptx::cp_async_wait_all();
-    __syncthreads();  // this step's stage is whole, and nobody reads the other any more
+    __syncthreads();  // this step's stage is complete, and no thread still reads the other one
     const float *stage = smem + step % 2 * Stage<BK>::FLOATS;
     float *next = smem + (step + 1) % 2 * Stage<BK>::FLOATS;
     const unsigned done = (step + 1) * BC;
@@ -184,9 +186,9 @@ __global__ void __launch_bounds__(THREADS, BK == 64 ? 1 : 2)
   const Exchange<layout> exchange{smem};
 #pragma unroll
   for (int chunk = 0; chunk < BK / WIDE; ++chunk) {
-    __syncthreads();  // nobody reads the stage, or the filters before, any more
+    __syncthreads();  // no thread still reads the stage, or the previous filters
     exchange.put(products, chunk);
-    __syncthreads();  // all frequencies have met
+    __syncthreads();  // all frequencies are in shared memory
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const unsigned row = threadIdx.x / 32 + i * 8, col = threadIdx.x % 32;

@@ -1,5 +1,5 @@
-// Winograd's minimal filtering F(M x M, 3 x 3): Y = A^T ((G w G^T) * (B^T x B)) A makes a tile of M x M outputs from
-// SIDE x SIDE inputs with SIDE^2 products a channel, where SIDE = M + 2. Lavin, Gray, "Fast Algorithms for
+// Winograd's minimal filtering F(M x M, 3 x 3): Y = A^T ((G w G^T) * (B^T x B)) A computes a tile of M x M outputs from
+// SIDE x SIDE inputs with SIDE^2 products per channel, where SIDE = M + 2. Lavin, Gray, "Fast Algorithms for
 // Convolutional Neural Networks", CVPR 2016; the matrices are those of kernels/conv/_winograd.py.
 //
 // A product's place in the tile is called its frequency here, as in FFT convolution: products of different frequencies
@@ -7,7 +7,7 @@
 #pragma once
 #include "conv/geometry.cuh"
 
-// Each transform along one axis: `apply` makes OUT values from IN.
+// Transforms along one axis: `apply` computes OUT values from IN.
 struct F2 {
   static constexpr int M = 2, SIDE = 4, FREQUENCIES = SIDE * SIDE;
   struct Filter {
@@ -91,8 +91,8 @@ struct Images {
   __device__ __forceinline__ size_t image() const { return size_t(channels) * height * width; }
 };
 
-// The tiles of M x M outputs, counted along rows of tiles, then down the image, then through the batch, so that what
-// stands side by side in memory mostly has neighbouring numbers.
+// The tiles of M x M outputs, counted along rows of tiles, then down the image, then through the batch, so that
+// neighbours in memory mostly have neighbouring numbers.
 template <int M>
 struct OutputTiles {
   unsigned down, across, count;
@@ -111,8 +111,8 @@ struct OutputTiles {
   }
 };
 
-// What one tile reads of a channel: SIDE x SIDE pixels, from `top` rows and `left` columns before its outputs. Those
-// outside of the image are zeros, and are not read.
+// What one tile reads of a channel: SIDE x SIDE pixels, from `top` rows and `left` columns before its outputs. Pixels
+// outside the image are zeros, and are not read.
 template <class F, Layout layout>
 struct Patch {
   const float *first;     // of channel 0; before the image where the patch begins there
@@ -127,7 +127,7 @@ struct Patch {
     first = x + at.image * images.image() + (down * (long long)row + across * (long long)col);
   }
 
-  // `channel`: its distance from the first. Zeros where it is not `there`.
+  // `channel`: its distance from the first. Returns zeros where it is not `there`.
   __device__ __forceinline__ void fetch(float (&values)[F::SIDE][F::SIDE], size_t channel, bool there) const {
     const unsigned read = there ? inside : 0;
     const float *line = first + channel;
@@ -147,8 +147,8 @@ struct Patch {
   }
 };
 
-// A tile's outputs into one channel, from whose first pixel `y` points on, as far as they lie inside: W at once, where
-// rows of outputs are a multiple of W long and no pack crosses an edge.
+// Stores those of a tile's outputs that lie inside to one channel, whose first pixel `y` points to, W at once: rows of
+// outputs are a multiple of W long, so no pack crosses an edge.
 template <int W, int M, Layout layout, class Place>
 __device__ __forceinline__ void store_packs(float *y, const Images<layout> &images, const Place &at,
                                             const float (&values)[M][M]) {

@@ -1,22 +1,22 @@
-// Winograd F(4x4,3x3), not fused: a quarter of direct convolution's products, each frequency of them a matrix product
-// of its own, between two passes that transform.
+// Winograd F(4x4,3x3), not fused: a quarter of direct convolution's products, with a matrix product for each frequency
+// between two passes that transform.
 //
-// winograd_filters makes U (36 matrices c x ldk for each group), winograd4_input V (36 of channels x ldt), products
-// M = U^T V (36 of ldk x ldt for each group), winograd4_output the outputs. What is summed over stands in rows, so that
-// the panels of both factors are copied 16 bytes at a time. The host cuts the tiles into chunks, so that V and M stay
-// within bounds; `first` is a chunk's first tile, ldt their number, rounded up to a multiple of 4.
-// Tile: in the passes a block owns 32 tiles of 4 x 4 outputs x 8 channels, a thread one of each pair. Products: a block
+// winograd_filters computes U (36 matrices c x ldk for each group), winograd4_input V (36 of channels x ldt), the
+// products M = U^T V (36 of ldk x ldt for each group), winograd4_output the outputs. The index that is summed over
+// counts rows, so that the panels of both factors are copied 16 bytes at a time. The host cuts the tiles into chunks,
+// so that V and M stay within bounds; `first` is a chunk's first tile, ldt their number, rounded up to a multiple of 4.
+// Tile: in the passes a block owns 32 tiles of 4 x 4 outputs x 8 channels, and a thread one of each. Products: a block
 // owns BM filters x BN tiles of one frequency and group (blockIdx.z), as in gemm/async.cu.
 // Preconditions: compute capability 8.0; 3 x 3 filters, stride and dilation 1; ldk and ldt are multiples of 4.
 // Limit: V and M are written and read once, 18 bytes each for an output of one channel or filter, against 4.5 flop for
-// one of both: memory up to hundreds of channels and filters, FFMA issue beyond.
+// one of both: memory bandwidth up to hundreds of channels and filters, FFMA issue beyond.
 #include "conv/winograd_filters.cuh"
 #include "gemm/pipeline.cuh"
 
 namespace {
 
 // A thread's tile and channel of the block's 32 x 8. Lanes have neighbouring tiles, as U and M have them; where
-// channels are neighbours in memory only eight, of four channels.
+// channels are neighbours in memory, lanes have only eight tiles, of four channels.
 template <Layout layout>
 struct TileChannel {
   unsigned tile, channel;
@@ -29,8 +29,8 @@ struct TileChannel {
 
 }  // namespace
 
-// x: n images, h x w, of c channels in all; the outputs are p x q, a patch begins `top` rows and `left` columns before
-// its outputs. Behind the last tile V gets zeros.
+// x: n images, h x w, of c channels in all; the outputs are p x q, and a patch begins `top` rows and `left` columns
+// before its outputs. Past the last tile V gets zeros.
 template <Layout layout>
 __global__ void __launch_bounds__(256)
     winograd4_input(const float *__restrict__ x, float *__restrict__ v, unsigned n, unsigned c, unsigned h, unsigned w,

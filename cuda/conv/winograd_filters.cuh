@@ -1,21 +1,21 @@
-// The transform of the filters, a kernel of its own before those that multiply by them: U = G w G^T.
+// The transform of the filters, in a kernel of its own before the kernels that multiply by them: U = G w G^T.
 //
-// U has a matrix for each frequency and group, c x ldk, filters side by side: what a block of filters reads of it is
-// whole and aligned rows. Behind the last filter stand zeros.
-// Tile: 32 filters x 8 channels a block, a thread one of each pair; blockIdx.z counts groups. The 3 x 3 taps go through
-// shared memory, since w has channels or taps side by side and U has filters.
+// U has a matrix c x ldk for each frequency and group, with filters contiguous: a block of filters reads whole and
+// aligned rows of it. Past the last filter it holds zeros.
+// Tile: 32 filters x 8 channels per block, one of each per thread; blockIdx.z counts groups. The 3 x 3 taps go through
+// shared memory, since channels or taps are contiguous in w, and filters in U.
 #pragma once
 #include "conv/winograd.cuh"
 
 // c channels are summed over, to k outputs, in each group. `turned` is for the input's gradient, which is a convolution
-// of y by filters turned by half a turn, whose channels and filters have changed places: w then has c rows for each
-// group instead of k.
+// of y by filters turned by half a turn, with channels and filters exchanged: w then has c rows for each group instead
+// of k.
 template <class F, Layout layout, bool turned>
 __global__ void __launch_bounds__(256) winograd_filters(const float *__restrict__ w, float *__restrict__ u, unsigned c,
                                                         unsigned k, unsigned ldk) {
   constexpr unsigned FILTERS = 32, CHANNELS = 8, TAPS = 9, ROWS = turned ? CHANNELS : FILTERS;
-  constexpr unsigned ACROSS = FILTERS * CHANNELS / ROWS;  // of what stands along a row of w, beside taps
-  __shared__ float taps[CHANNELS][FILTERS][TAPS];         // 9 is odd: lanes meet no bank twice
+  constexpr unsigned ACROSS = FILTERS * CHANNELS / ROWS;  // filters or channels along a row of w, apart from the taps
+  __shared__ float taps[CHANNELS][FILTERS][TAPS];         // 9 is odd: no bank conflicts
   const unsigned filter0 = blockIdx.x * FILTERS, channel0 = blockIdx.y * CHANNELS, group = blockIdx.z;
   const unsigned row0 = turned ? channel0 : filter0, rows = turned ? c : k;
   const unsigned across0 = turned ? filter0 : channel0, across = turned ? k : c;
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(256) winograd_filters(const float *__restrict_
     taps[turned ? row : at][turned ? at : row][turned ? TAPS - 1 - tap : tap] =
         inside ? w[first + (layout == Layout::nchw ? col * TAPS + tap : tap * size_t(across) + col)] : 0.0f;
   }
-  __syncthreads();  // the taps are whole
+  __syncthreads();  // the taps are complete
   const unsigned filter = threadIdx.x % FILTERS, channel = threadIdx.x / FILTERS;
   if (filter0 + filter >= ldk || channel0 + channel >= c) return;
   float window[3][3], made[F::SIDE][F::SIDE];
