@@ -21,7 +21,7 @@ __device__ __forceinline__ size_t offset(unsigned row, unsigned col, unsigned ld
   return op == Op::N ? size_t(row) * ld + col : size_t(col) * ld + row;
 }
 
-// The product's element into C. C is not read where beta is 0: it may hold NaN.
+// Stores the product's element, scaled, to C. C is not read where beta is 0, since it may hold NaN.
 __device__ __forceinline__ void store_scaled(float *c, float product, float alpha, float beta) {
   *c = beta == 0.0f ? alpha * product : alpha * product + beta * *c;
 }

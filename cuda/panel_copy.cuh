@@ -1,17 +1,17 @@
-// The copier of panels (panel_share.cuh) by cp.async, for all that is multiplied out of shared memory.
+// Copies panels (panel_share.cuh) by cp.async, for all kernels that multiply out of shared memory.
 //
-// A copy is one instruction and no branch: what a thread does not have is known to the compiler, an address is formed
-// whether or not it lies inside of the operand, and of one outside 0 bytes are read and zeros written.
+// A copy is one instruction without a branch: which packs a thread has is a compile-time constant, and an address is
+// formed whether or not it lies inside the operand. For one outside, 0 bytes are read and zeros are written.
 // Preconditions: compute capability 8.0.
 #pragma once
 #include "panel_share.cuh"
 #include "ptx.cuh"
 
-// Copies a pack of W elements, PIECE of them at a time; those past the origin's bytes become zero.
+// Copies a pack of W elements, PIECE of them at a time; elements past the origin's bytes become zero.
 template <unsigned W, unsigned PIECE, class T>
 __device__ __forceinline__ void copy_pack(T *to, const Origin<T> &origin) {
   constexpr unsigned BYTES = PIECE * sizeof(T);
-  if constexpr (BYTES % 4 != 0) {  // cp.async has nothing smaller than 4 bytes: through registers
+  if constexpr (BYTES % 4 != 0) {  // cp.async copies no fewer than 4 bytes: smaller pieces go through registers
 #pragma unroll
     for (unsigned e = 0; e < W; ++e) to[e] = e * sizeof(T) < origin.bytes ? origin.from[e] : T(0.0f);
   } else {
@@ -28,10 +28,10 @@ __device__ __forceinline__ void copy_pack(T *to, const Origin<T> &origin) {
   }
 }
 
-// Starts the copies of the thread's packs, source(i) the origin of pack i.
+// Starts the copies of the thread's packs; source(i) is the origin of pack i.
 template <class Panel, class Mine, unsigned PIECE = Mine::W, class Source>
 __device__ __forceinline__ void copy_panel(typename Panel::T *panel, const Source &source) {
-  // What goes through registers finds few of them free.
+  // Copies through registers are not unrolled, since few registers are free.
   constexpr unsigned UNROLL = PIECE * sizeof(typename Panel::T) % 4 != 0 ? 1 : Mine::PACKS;
 #pragma unroll UNROLL
   for (unsigned i = 0; i < Mine::PACKS; ++i) {

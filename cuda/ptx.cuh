@@ -1,6 +1,6 @@
-// The only asm of the suite: one function an instruction, named after it. Needs compute capability 8.0.
+// The only asm of the suite: one function per instruction, named after it. Needs compute capability 8.0.
 //
-// The emulator cannot run asm; under CUDA_EMU the same names come from its ptx_twins.h. An instruction that has no twin
+// The emulator cannot run asm; under CUDA_EMU the same names come from its ptx_twins.h. An instruction without a twin
 // there is a compile error in the tests of the kernel that uses it.
 #pragma once
 
@@ -15,9 +15,9 @@ __device__ __forceinline__ unsigned smem_address(const void *pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// cp.async: `bytes` bytes from global to shared memory behind the thread's back, both sides aligned to `bytes`. Of the
-// source only the first `source_bytes` are read, the rest of the destination becomes zero: 0 guards a ragged edge
-// without a branch. `ca` fills the L1 cache too, `cg` (16 bytes) passes it by.
+// cp.async: copies `bytes` bytes from global to shared memory asynchronously, both sides aligned to `bytes`. Only the
+// first `source_bytes` are read, and the rest of the destination becomes zero: 0 guards a ragged edge without a branch.
+// `ca` fills the L1 cache too, `cg` (16 bytes) bypasses it.
 template <int bytes>
 __device__ __forceinline__ void cp_async_ca(unsigned destination, const void *source, unsigned source_bytes = bytes) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "cp.async.ca copies 4, 8 or 16 bytes");
@@ -29,18 +29,18 @@ __device__ __forceinline__ void cp_async_cg(unsigned destination, const void *so
                :: "r"(destination), "l"(__cvta_generic_to_global(source)), "r"(source_bytes) : "memory");
 }
 
-// The copies since the last commit become one group.
+// Makes the copies since the last commit one group.
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Until at most the `pending` youngest groups of this thread are under way. Other threads' copies need a barrier.
+// Waits until at most the `pending` youngest groups of this thread are in flight. Other threads' copies need a barrier.
 template <int pending>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory");
 }
 __device__ __forceinline__ void cp_async_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// ldmatrix: 8 x 8 matrices of 16-bit elements, one to a register. The row i of matrix m lies at the address that lane
-// 8 m + i gives, aligned to 16 bytes. `trans` hands out the transposed matrices.
+// ldmatrix: 8 x 8 matrices of 16-bit elements, one per register. Row i of matrix m lies at the address that lane 8 m +
+// i gives, aligned to 16 bytes. `trans` loads the matrices transposed.
 __device__ __forceinline__ void ldmatrix_x1(unsigned (&r)[1], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r[0]) : "r"(address) : "memory");
 }
@@ -64,8 +64,8 @@ __device__ __forceinline__ void ldmatrix_x4_trans(unsigned (&r)[4], unsigned add
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
 }
 
-// mma.sync: D = A B + D by one warp, A 16 x k by rows, B k x 8 by columns, D 16 x 8. Operands pack two 16-bit elements
-// to a register; fragments as in the PTX ISA, "Matrix fragments for mma.m16n8k16" and "for mma.m16n8k8".
+// mma.sync: D = A B + D by one warp; A is 16 x k by rows, B k x 8 by columns, D 16 x 8. Operands pack two 16-bit
+// elements into a register; fragments as in the PTX ISA, "Matrix fragments for mma.m16n8k16" and "for mma.m16n8k8".
 __device__ __forceinline__ void mma_m16n8k16_f16_f32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
                "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -89,7 +89,8 @@ __device__ __forceinline__ void mma_m16n8k8_tf32_f32(float (&d)[4], const unsign
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// cvt.rna.tf32.f32: the nearest TF32, ties away from zero. mma.sync itself only drops the bits it does not use.
+// cvt.rna.tf32.f32: rounds to the nearest TF32, ties away from zero. mma.sync itself only drops the bits it does not
+// use.
 __device__ __forceinline__ unsigned to_tf32(float x) {
   unsigned rounded;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));

@@ -1,7 +1,7 @@
-// The asm of Hopper: mbarriers, the tensor memory accelerator (TMA), clusters and wgmma, one function an instruction,
+// The asm of Hopper: mbarriers, the tensor memory accelerator (TMA), clusters and wgmma, one function per instruction,
 // named after it. Needs sm_90a.
 //
-// Shared memory is named by its 32-bit address (ptx::smem_address). The emulator's twins stand in ptx_hopper_twins.h.
+// Shared memory is given by its 32-bit address (ptx::smem_address). The emulator's twins are in ptx_hopper_twins.h.
 #pragma once
 #include "ptx.cuh"
 
@@ -37,8 +37,9 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier, unsign
                "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}"
                :: "r"(barrier), "r"(rank) : "memory");
 }
-// Until the phase of this parity has ended: 0 for the first, then alternately. Shows what this block and the TMA wrote;
-// `acquire.cluster` would show other blocks' ordinary stores, and empty the L1 cache at every wait.
+// Waits until the phase of this parity has ended: 0 for the first phase, then alternating. This thread then sees what
+// its block and the TMA wrote; `acquire.cluster` would also show other blocks' ordinary stores, but empty the L1 cache
+// at every wait.
 __device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity) {
   asm volatile("{\n.reg .pred done;\n"
                "again:\n"
@@ -50,27 +51,27 @@ __device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity)
 // Orders this thread's ordinary accesses to shared memory before those of the TMA and of wgmma.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// One box of a three-dimensional tensor from global to shared memory, x the innermost coordinate. What lies outside of
-// the tensor arrives as zeros, and its bytes count. `barrier` hears of all bytes of the box.
+// Copies one box of a three-dimensional tensor from global to shared memory; x is the innermost coordinate. What lies
+// outside the tensor arrives as zeros. `barrier` counts all bytes of the box, these zeros included.
 __device__ __forceinline__ void tma_load(unsigned destination, const TensorMap *map, int x, int y, int z,
                                          unsigned barrier) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
                :: "r"(destination), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier) : "memory");
 }
-// The same into every block of the cluster whose bit is set in `mask`, at the same addresses, barrier included.
+// Copies a box into every block of the cluster whose bit is set in `mask`, at the same addresses, barrier included.
 __device__ __forceinline__ void tma_load_multicast(unsigned destination, const TensorMap *map, int x, int y, int z,
                                                    unsigned barrier, unsigned short mask) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                "[%0], [%1, {%2, %3, %4}], [%5], %6;"
                :: "r"(destination), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(mask) : "memory");
 }
-// One box from shared to global memory; what lies outside of the tensor is not written.
+// Copies one box from shared to global memory; what lies outside the tensor is not written.
 __device__ __forceinline__ void tma_store(const TensorMap *map, unsigned source, int x, int y, int z) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];"
                :: "l"(map), "r"(x), "r"(y), "r"(z), "r"(source) : "memory");
 }
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until at most the `pending` youngest groups of this thread's stores have still to read shared memory.
+// Waits until at most the `pending` youngest groups of this thread's stores have still to read shared memory.
 template <int pending>
 __device__ __forceinline__ void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(pending) : "memory");
@@ -79,7 +80,7 @@ __device__ __forceinline__ void tma_prefetch(const TensorMap *map) {
   asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
 }
 
-// Clusters: this block's number in its own, and the barrier of all their threads.
+// Clusters: this block's rank in its cluster, and the barrier of all threads of the cluster.
 __device__ __forceinline__ unsigned cluster_rank() {
   unsigned rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -89,12 +90,12 @@ __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// The barrier number `id` (1 to 15) of `threads` threads of the block, a multiple of 32.
+// Waits at barrier `id` (1 to 15) for `threads` threads of the block, a multiple of 32.
 __device__ __forceinline__ void named_barrier_sync(unsigned id, unsigned threads) {
   asm volatile("barrier.sync %0, %1;" :: "r"(id), "r"(threads) : "memory");
 }
 
-// Gives registers back to the block, or takes them, for all four warps of a warpgroup; a multiple of 8.
+// Lowers or raises the registers of each thread of a warpgroup to this number, a multiple of 8; all four warps call it.
 template <int registers>
 __device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(registers));
@@ -104,20 +105,20 @@ __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(registers));
 }
 
-// wgmma: by the four warps of a warpgroup, behind their backs. A fence comes before the first of a row of them and
-// wherever sums were touched otherwise; a commit makes a group of those since the last.
+// wgmma: issued by the four warps of a warpgroup, and executed asynchronously. A fence is needed before the first of a
+// sequence and after any other access to the sums; a commit makes one group of those issued since the last commit.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until at most the `pending` youngest groups are under way.
+// Waits until at most the `pending` youngest groups are in flight.
 template <int pending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(pending) : "memory");
 }
 
-// D = A B + D, or A B where `accumulate` is 0. A is 64 x K, B is K x N, both in shared memory behind descriptors
-// (gemm/wgmma_descriptor.cuh), K 32 bytes deep. D is 64 x N: of each 8 columns a thread has 4 elements, in the order of
+// D = A B + D, or A B where `accumulate` is 0. A is 64 x K, B is K x N, both in shared memory and given by descriptors
+// (gemm/wgmma_descriptor.cuh), K 32 bytes deep. D is 64 x N. A thread has 4 elements of each 8 columns, in the order of
 // "wgmma D fragment" in the PTX ISA: d[4 j + e] lies in row 16 warp + lane / 4 + 8 (e / 2), column 8 j + 2 (lane % 4) +
-// e % 2. mn_major_a, mn_major_b: 1 where the operand is stored along m or n instead of along k (16-bit types alone).
+// e % 2. mn_major_a, mn_major_b: 1 where the operand is stored along m or n instead of along k (16-bit types only).
 #define WGMMA_8(i)                                                                                               \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),    \
       "+f"(d[i + 7])
@@ -138,8 +139,9 @@ __device__ __forceinline__ void wgmma_wait() {
   ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
   ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
-// One product of N columns. A thread has SUMS of them; A, B and P number the operands behind those: both descriptors
-// and `accumulate`. MAJORS ends the instruction, and the last arguments are the operands from `accumulate` on.
+// One product of N columns. A thread has SUMS sums; A, B and P are the numbers of the operands after those: both
+// descriptors and `accumulate`. MAJORS ends the instruction, and the last arguments are the operands from `accumulate`
+// on.
 #define WGMMA(TYPE, N, K, SUMS, A, B, P, MAJORS, ...)                                                                  \
   __device__ __forceinline__ void wgmma_##TYPE(float (&d)[SUMS], unsigned long long a, unsigned long long b,           \
                                                int accumulate) {                                                       \
