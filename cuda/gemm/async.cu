@@ -1,11 +1,11 @@
-// C = alpha op(A) op(B) + beta C: panels are copied to shared memory behind the threads' backs, STAGES - 1 steps ahead,
-// and cost no registers, which go to larger fragments.
+// C = alpha op(A) op(B) + beta C: panels are copied to shared memory asynchronously, STAGES - 1 steps ahead, and take
+// no registers, which leaves room for larger fragments.
 //
 // Tile: a block owns BM x BN elements of C, a warp WM x WN of them, a lane TM x TN (fragment.cuh); blockIdx.z counts
-// the products of a strided batch. The main loop stands in pipeline.cuh: one barrier a step.
-// Preconditions: compute capability 8.0. W = 4 wants the leading dimensions and the lengths of all stored rows to be
-// multiples of 4, and pointers aligned to 16 bytes; W = 1 takes every problem. Which, the plan decides before launch.
-// Limit: FFMA issue, as long as there are enough tiles to fill the device; gemm/splitk.cu is for those with few.
+// the products of a strided batch. The main loop is in pipeline.cuh and has one barrier per step.
+// Preconditions: compute capability 8.0. W = 4 requires the leading dimensions and the lengths of all stored rows to be
+// multiples of 4, and pointers aligned to 16 bytes; W = 1 takes every problem. The plan chooses W before launch.
+// Limit: FFMA issue, as long as there are enough tiles to fill the device; gemm/splitk.cu is for problems with few.
 #include "gemm/pipeline.cuh"
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b>

@@ -1,14 +1,15 @@
-// C = alpha op(A) op(B) + beta C for many small products, or a single one: all of k lies in shared memory at once, so
-// that a block waits for memory once, and for a barrier once.
+// C = alpha op(A) op(B) + beta C for many small products, or a single one: all of k is in shared memory at once, so
+// that a block waits only once for memory and once for a barrier.
 //
-// Tile: SIDE x SIDE elements of one product of a strided batch for SIDE^2 / (TM TN) threads along x, TM x TN elements a
-// thread, in patches of at most 4 x 4 that lie the tile's side over their number apart. blockDim.y such tiles of as many
-// products share a block, each with two panels of k rows of its own; blockIdx.x counts groups of blockDim.y products.
-// Preconditions: compute capability 8.0; two panels of k (SIDE + PAD) elements for each product fit in shared memory.
-// T is float or double.
-// Limit: memory bandwidth up to sizes of about 64, by which nothing is used often enough; beyond that each panel is
-// read by several blocks, and gemm/async.cu, which overlaps copies with products, is better. A single product is
-// bounded by the latencies of a launch and of one access to memory.
+// Tile: SIDE^2 / (TM TN) threads along x compute SIDE x SIDE elements of one product of a strided batch. A thread owns
+// TM x TN elements, in patches of at most 4 x 4 whose distance is the tile's side divided by their number. A block
+// holds blockDim.y such tiles, each of another product and with two panels of k rows of its own; blockIdx.x counts
+// groups of blockDim.y products.
+// Preconditions: compute capability 8.0; two panels of k (SIDE + PAD) elements for each product fit in shared memory. T
+// is float or double.
+// Limit: memory bandwidth up to sizes of about 64, where there is too little reuse. Beyond that each panel is read by
+// several blocks, and gemm/async.cu, which overlaps copies with products, is better. A single product is bounded by the
+// latencies of a launch and of one access to memory.
 #include "gemm/pack.cuh"
 #include "gemm/panel.cuh"
 #include "panel_copy.cuh"
@@ -28,9 +29,9 @@ struct Part {
   }
 };
 
-// Starts the copy of a panel: element [kk][w] is that at offset<op>(kk, w0 + w, ld) of x, or zero from `width` on.
-// Threads walk along the rows as stored; along k, where the copy turns the panel, only eight at a time, which meet no
-// bank twice. As many elements deep as they reach in one go is what is copied at once; a thread past k copies nothing.
+// Starts the copy of a panel: element [kk][w] is the one at offset<op>(kk, w0 + w, ld) of x, or zero from `width` on.
+// Threads run along the rows as stored; along k, where the copy transposes the panel, only eight at a time, which
+// avoids bank conflicts. One iteration copies as many rows of k as the threads cover; a thread past k copies nothing.
 template <int SIDE, int THREADS, Op op, class T>
 __device__ __forceinline__ void copy_whole(T *panel, const T *x, unsigned w0, unsigned k, unsigned width, unsigned ld) {
   constexpr int ACROSS = op == Op::T ? 8 : SIDE < 32 ? SIDE : 32, DEEP = op == Op::T ? ACROSS : THREADS / ACROSS;
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(256)
     copy_whole<SIDE, Mine::THREADS, op_b>(panel_b[0], b + product * stride_b, col0, k, n, ldb);
   }
   ptx::cp_async_wait_all();
-  __syncthreads();  // all panels are whole
+  __syncthreads();  // all panels are complete
   if (product >= batch) return;
   T sums[TM][TN] = {};
   for (unsigned kk = 0; kk < k; ++kk) {

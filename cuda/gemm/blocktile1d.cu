@@ -2,11 +2,11 @@
 // shared memory once for TM multiply-adds.
 //
 // Tile: a block of BM BN / TM threads owns BM x BN elements of C, a thread TM below one another; the threads of a warp
-// stand side by side and read the same elements of A (broadcast) and neighbouring ones of B. blockIdx.z counts the
-// products of a strided batch. Along k the block walks in panels of BK (panel.cuh).
+// lie side by side and read the same elements of A (broadcast) and neighbouring ones of B. blockIdx.z counts the
+// products of a strided batch. The block iterates along k in panels of BK (panel.cuh).
 // Preconditions: none; any m, n, k, any leading dimensions, all four layouts.
-// Limit: 1 + 1/TM shared-memory loads for each multiply-add where A is read word by word, 1/4 + 1/TM where the
-// compiler reads four rows at once; gemm/blocktile2d.cu uses what it reads of A for several columns too.
+// Limit: 1 + 1/TM shared-memory loads for each multiply-add where A is read word by word, 1/4 + 1/TM where the compiler
+// reads four rows at once; gemm/blocktile2d.cu also reuses an element of A for several columns.
 #include "gemm/panel.cuh"
 
 template <int BM, int BN, int BK, int TM, Op op_a, Op op_b>
@@ -30,14 +30,14 @@ __global__ void __launch_bounds__(BM *BN / TM)
     panel_b.fetch();
     panel_a.stash(smem_a);
     panel_b.stash(smem_b);
-    __syncthreads();  // the panels are whole
+    __syncthreads();  // the panels are complete
 #pragma unroll
     for (int kk = 0; kk < BK; ++kk) {
       const float right = smem_b[kk][col];
 #pragma unroll
       for (int i = 0; i < TM; ++i) sums[i] += smem_a[kk][row + i] * right;
     }
-    __syncthreads();  // all have read the panels before the next ones overwrite them
+    __syncthreads();  // all threads have read the panels before the next ones overwrite them
   }
 #pragma unroll
   for (int i = 0; i < TM; ++i) {

@@ -1,11 +1,11 @@
 // C = alpha op(A) op(B) + beta C: each thread computes TM x TN elements as a sum of outer products, so that TM + TN
 // reads of shared memory feed TM TN multiply-adds.
 //
-// Tile: a block owns BM x BN elements of C, a thread TM x TN adjoining ones, threads in row-major order of their
-// patches; blockIdx.z counts the products of a strided batch. Along k the block walks in panels of BK (panel.cuh).
+// Tile: a block owns BM x BN elements of C, a thread TM x TN adjoining ones, with threads in row-major order of their
+// patches; blockIdx.z counts the products of a strided batch. The block iterates along k in panels of BK (panel.cuh).
 // Preconditions: none; any m, n, k, any leading dimensions, all four layouts.
-// Limit: loads from memory are of single words, and threads that stand side by side read shared memory TN words apart,
-// which costs bank conflicts. gemm/vectorised.cu mends both.
+// Limit: loads from memory are of single words, and neighbouring threads read shared memory TN words apart, which
+// causes bank conflicts. gemm/vectorised.cu fixes both.
 #include "gemm/panel.cuh"
 
 template <int BM, int BN, int BK, int TM, int TN, Op op_a, Op op_b>
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(BM *BN / (TM * TN), SGEMM_BLOCKS_PER_SM<TM, TN
     panel_b.fetch();
     panel_a.stash(smem_a);
     panel_b.stash(smem_b);
-    __syncthreads();  // the panels are whole
+    __syncthreads();  // the panels are complete
 #pragma unroll
     for (int kk = 0; kk < BK; ++kk) {
       float left[TM], right[TN];
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(BM *BN / (TM * TN), SGEMM_BLOCKS_PER_SM<TM, TN
 #pragma unroll
         for (int j = 0; j < TN; ++j) sums[i][j] += left[i] * right[j];
     }
-    __syncthreads();  // all have read the panels before the next ones overwrite them
+    __syncthreads();  // all threads have read the panels before the next ones overwrite them
   }
 #pragma unroll
   for (int i = 0; i < TM; ++i) {

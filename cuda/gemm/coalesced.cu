@@ -1,9 +1,9 @@
-// C = alpha op(A) op(B) + beta C: one thread an element of C, consecutive threads along a row.
+// C = alpha op(A) op(B) + beta C: one thread per element of C, consecutive threads along a row.
 //
 // Tile: none; thread (x, y) of the grid owns C[y][x], z counts the products of a strided batch.
 // Preconditions: none; any m, n, k, any leading dimensions, all four layouts.
-// Limit: a warp reads one element of A (broadcast) and, in NN and TN, 32 neighbours of B for 32 multiply-adds, so the
-// L1 cache's bandwidth bounds it; in NT and TT the warp still reads B from 32 rows.
+// Limit: the L1 cache's bandwidth: a warp reads one element of A (broadcast) and, in NN and TN, 32 neighbours of B for
+// 32 multiply-adds; in NT and TT the warp still reads B from 32 rows.
 #include "common.cuh"
 
 template <Op op_a, Op op_b>

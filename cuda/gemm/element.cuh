@@ -47,13 +47,13 @@ struct Element<float> {
   }
 };
 
-// How many of a pair's elements lie inside of C.
+// How many of a pair's elements lie inside C.
 __device__ __forceinline__ unsigned pair_inside(unsigned row, unsigned col, unsigned m, unsigned n) {
   return row < m && col < n ? min(n - col, 2u) : 0;
 }
 
-// alpha times a pair of the product plus beta times those `inside` of C. C is not read where beta is 0. Rows of C begin
-// at multiples of a pair.
+// alpha times a pair of the product plus beta times the pair's `inside` elements of C. C is not read where beta is 0.
+// Pairs of C are aligned, since its rows begin at multiples of a pair.
 template <class T>
 __device__ __forceinline__ float2 scaled_pair(const T *c, float2 product, unsigned inside, float alpha, float beta) {
   float2 held = make_float2(0.0f, 0.0f);

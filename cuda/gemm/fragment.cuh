@@ -1,9 +1,9 @@
 // Fragments: the elements of C that one thread owns where a block's tile is divided among warps.
 //
-// Warps stand in row-major order, each on WM x WN elements of the block's BM x BN; the 32 lanes of a warp stand in
-// row-major order within that, each with TM x TN elements in patches of 4 x 4, one patch of every lane before the next
-// of any. A warp so reads WM + WN elements of the panels for WM WN multiply-adds, each read a float4 without bank
-// conflicts, and the warps of a block share nothing but the panels.
+// Warps are arranged in row-major order, each on WM x WN elements of the block's BM x BN. The 32 lanes of a warp are
+// arranged in row-major order within that, each with TM x TN elements in patches of 4 x 4; the first patches of all
+// lanes adjoin, then the second ones, and so on. A warp thus reads WM + WN elements of the panels for WM WN
+// multiply-adds, each read a float4 without bank conflicts, and the warps of a block share nothing but the panels.
 #pragma once
 #include "gemm/panel.cuh"
 
@@ -40,8 +40,8 @@ struct Fragment {
     }
   }
 
-  // The block's tile begins at row0, col0 of C, which has m x n elements. Rows and columns ascend with i and j: what
-  // lies behind the first outside is outside, too, and leaving there spares a predicate for each element.
+  // The block's tile begins at row0, col0 of C, which has m x n elements. Rows and columns ascend with i and j, so all
+  // elements after the first one outside are outside too; leaving the loop there saves a predicate per element.
   template <int W>
   __device__ __forceinline__ void store(float *c, unsigned row0, unsigned col0, unsigned m, unsigned n, unsigned ldc,
                                         float alpha, float beta) const {

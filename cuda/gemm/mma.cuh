@@ -1,4 +1,4 @@
-// C = alpha op(A) op(B) + beta C by mma.sync, whatever the arithmetic: panels of A and B copied ahead by cp.async, and
+// C = alpha op(A) op(B) + beta C by mma.sync for any arithmetic: panels of A and B are copied ahead by cp.async, and
 // multiplied by gemm/mma_pipeline.cuh.
 //
 // Tile: a block owns BM x BN elements of C, a warp WM x WN of them in tiles of 16 x 16; blockIdx.z counts the products
@@ -23,7 +23,7 @@ struct MmaLoop {
 
   const T *a, *b;
   unsigned m, n, k, lda, ldb;
-  unsigned row0, col0;  // the block's corner in C
+  unsigned row0, col0;  // where the block's tile begins in C
 
   // Adds the product to the sums.
   __device__ __forceinline__ void accumulate(Pipeline &pipeline) const {
@@ -38,8 +38,8 @@ struct MmaLoop {
   }
 };
 
-// Blocks that a multiprocessor is to hold, from which the compiler takes its share of registers: one where the sums of
-// a warp's tile take half of them or more.
+// Blocks per multiprocessor, by which the compiler limits registers: one where the sums of a warp's tile take half of
+// them or more.
 template <int WM, int WN>
 constexpr int MMA_BLOCKS_PER_SM = WM * WN <= 1024 ? 3 : 1;
 
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), MMA_BLOCKS_PER_SM<
                 "stripes fit where the panels were");
   DYN_SHARED(unsigned char, smem);
   const unsigned warp_id = threadIdx.x / 32, warp_m = warp_id / (BN / WN) * WM, warp_n = warp_id % (BN / WN) * WN;
-  // Blocks that run at the same time stand close together in C, and share what they read in the L2 cache.
+  // Blocks that run at the same time are close together in C, and share what they read in the L2 cache.
   const auto tile = TileOrder{gridDim.y, gridDim.x}.at(blockIdx.y * gridDim.x + blockIdx.x);
   const unsigned row0 = tile.row * BM, col0 = tile.col * BN;
   const Loop loop{a + blockIdx.z * stride_a, b + blockIdx.z * stride_b, m, n, k, lda, ldb, row0, col0};
@@ -68,12 +68,12 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), MMA_BLOCKS_PER_SM<
   for (int i = 0; i < Pipeline::MT; ++i) {
     const unsigned row = row0 + warp_m + 16 * i, col = col0 + warp_n;
     Stripe<WN>::put(stripe, pipeline.sums[i]);
-    __syncwarp();  // the stripe is whole
+    __syncwarp();  // the stripe is complete
     if (ldc % V == 0 && n % V == 0) {
       Stripe<WN>::template store<V>(stripe, c, row, col, m, n, ldc, alpha, beta);
     } else {
       Stripe<WN>::template store<1>(stripe, c, row, col, m, n, ldc, alpha, beta);
     }
-    __syncwarp();  // all have read it before the next one overwrites it
+    __syncwarp();  // all lanes have read it before the next one overwrites it
   }
 }

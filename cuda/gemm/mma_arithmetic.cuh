@@ -1,13 +1,13 @@
-// What becomes of fragments on tensor cores: the arithmetics of gemm/mma.cu, gemm/mma_tf32.cu and gemm/mma_3xtf32.cu,
-// where their roundings are explained, and of the implicit products in conv/implicit_mma.cu. Each names the type in
-// memory, makes of a fragment what the products want, and adds the product of A's 16 rows and a half of B's 16 columns.
+// What tensor cores compute from fragments: the arithmetics of gemm/mma.cu, gemm/mma_tf32.cu and gemm/mma_3xtf32.cu,
+// which explain their roundings, and of the implicit products in conv/implicit_mma.cu. Each has the type in memory,
+// converts a fragment to the operand of a product, and adds the product of A's 16 rows and half of B's 16 columns.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include "gemm/mma_panel.cuh"
 
-// 16-bit operands as they are, sums in FP32.
+// 16-bit operands, unchanged, with sums in FP32.
 template <class T>
 struct Sixteen {
   using Storage = T;
@@ -30,7 +30,7 @@ __device__ __forceinline__ void Sixteen<__nv_bfloat16>::multiply(float (&sums)[4
   ptx::mma_m16n8k16_bf16_f32(sums, a.r, {b.r[2 * half], b.r[2 * half + 1]});
 }
 
-// FP32 rounded to TF32, to the nearest.
+// FP32 rounded to the nearest TF32.
 struct Tf32 {
   using Storage = float;
   using Operand = Fragment16;
@@ -46,15 +46,15 @@ struct Tf32 {
   }
 };
 
-// FP32 as a sum of two TF32, three products for one, each added to the sums in FP32.
+// FP32 as a sum of two TF32: three products for one, which are added to the sums in FP32.
 struct ThreeTf32 {
   using Storage = float;
   struct Operand {
     Fragment16 big, small;
   };
 
-  // big is rounded by integers: what becomes of a NaN there does not matter, since the difference, otherwise exact, is
-  // one too.
+  // big is rounded by integer operations. What they make of a NaN does not matter, since the difference, otherwise
+  // exact, is a NaN too.
   static __device__ __forceinline__ Operand prepare(const Fragment16 &f) {
     Operand split;
 #pragma unroll

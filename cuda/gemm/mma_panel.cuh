@@ -1,21 +1,21 @@
 // Panels for tensor cores: what a block reads of A or B for one step along k, BK deep and WIDTH rows of op(A) or
 // columns of op(B) wide. A panel lies in shared memory as its operand lies in global memory, along k or along the
-// width, so that copies move whole packs whatever the layout; the fragments are turned as they are read.
+// width, so that copies move whole packs in every layout; fragments are transposed as they are read.
 //
 // A row is divided into chunks of 16 bytes: what a thread copies, and what ldmatrix reads for each row of a matrix.
-// Chunk c of row r stands at place c ^ key(r). The eight chunks that shared memory serves at once, one place of eight
-// rows or all places of one, then lie in different banks, without a byte of padding.
+// Chunk c of row r is stored at place c ^ key(r). The eight chunks that shared memory serves at once, one place of
+// eight rows or all places of one row, then lie in different banks without padding.
 #pragma once
 #include "panel_share.cuh"
 #include "ptx.cuh"
 
-// Of which operand a panel is.
+// The operand that a panel belongs to.
 enum class Side { A, B };
 
-// A fragment: 16 rows of op(A) or columns of op(B), 32 bytes deep along k, as four matrices of 8 x 16 bytes that lie as
-// m16n8k16 and m16n8k8 want them. Of A r[0] holds the first rows, r[1] the last, r[2] and r[3] the same for the other
-// half of k. Of B r[0] and r[1] hold both halves of k for the first columns, r[2] and r[3] for the last: either pair is
-// the operand of one product, and an operand has to stand in neighbouring registers.
+// A fragment: 16 rows of op(A) or columns of op(B), 32 bytes deep along k, as four matrices of 8 x 16 bytes in the
+// order that m16n8k16 and m16n8k8 require. For A, r[0] holds the first rows, r[1] the last, r[2] and r[3] the same for
+// the other half of k. For B, r[0] and r[1] hold both halves of k for the first columns, r[2] and r[3] for the last:
+// each pair is the operand of one product, and an operand has to be in neighbouring registers.
 struct Fragment16 {
   unsigned r[4];
 };
@@ -30,15 +30,15 @@ struct MmaPanel {
   static constexpr bool WORDS = !ALONG_K && sizeof(T) == 4;  // ldmatrix turns 16-bit elements only
   static_assert(ALONG_K || CHUNKS >= 8, "a key needs eight places");
 
-  // Where the element `below` and right of one as stored stands: a constant further, where that leaves the key and the
-  // bits that it changes alone.
+  // Where the element `below` and to the `right` of a stored one is: a constant further, where that changes neither the
+  // key nor the bits that the key changes.
   static __device__ __forceinline__ unsigned place(unsigned row, unsigned col, unsigned below, unsigned right) {
     if (below % 8 == 0 && right % (8 * V) == 0) return at(row, col / V) + col % V + (below * COLS + right);
     return at(row + below, (col + right) / V) + (col + right) % V;
   }
 
-  // The fragment of the width's elements first + 16 i to first + 16 i + 15 and of the kk-th 32 bytes along k. What does
-  // not depend on i and kk is one place a lane, from which the others are an exclusive or and a constant apart.
+  // The fragment of the width's elements first + 16 i to first + 16 i + 15 and of the kk-th 32 bytes along k. Each lane
+  // computes one place that does not depend on i and kk; the others follow from it by an XOR and a constant.
   static __device__ __forceinline__ Fragment16 load(const T *panel, unsigned first, unsigned i, unsigned kk) {
     const unsigned lane_id = threadIdx.x % 32, matrix = lane_id / 8, row = lane_id % 8;
     Fragment16 f;
@@ -58,12 +58,12 @@ struct MmaPanel {
   }
 
  private:
-  // Which half of the width and of k the matrix in register r is.
+  // Which half of the width and of k is in register r.
   static constexpr __device__ __forceinline__ unsigned across(unsigned r) { return side == Side::A ? r % 2 : r / 2; }
   static constexpr __device__ __forceinline__ unsigned along(unsigned r) { return side == Side::A ? r / 2 : r % 2; }
 
-  // Rows of words are read by four at a time, two neighbouring chunks of each; rows of fewer than eight chunks lie
-  // several to the 128 bytes of all banks.
+  // Rows of words are read four at a time, two neighbouring chunks of each. Where rows have fewer than eight chunks,
+  // several of them share the 128 bytes of all banks.
   static __device__ __forceinline__ unsigned key(unsigned row) {
     if constexpr (WORDS) return row % 4 * 2;
     if constexpr (CHUNKS < 8) return row / (8 / CHUNKS) % CHUNKS;
@@ -73,8 +73,8 @@ struct MmaPanel {
     return row * COLS + (chunk ^ key(row)) * V;
   }
 
-  // The element `chunks` further along the row, where the chunk's number has no bit in common with `chunks`: an address
-  // a lane for each multiple below 8, and constants.
+  // The element `chunks` further along the row, where the chunk's number has no bit in common with `chunks`: a lane
+  // needs one address for each multiple below 8, and constants.
   static __device__ __forceinline__ const T *moved(const T *panel, unsigned place, unsigned chunks) {
     return panel + (place ^ chunks % 8 * V) + chunks / 8 * 8 * V;
   }

@@ -1,6 +1,6 @@
-// The products of a warp's tile by mma.sync, whatever the arithmetic (gemm/mma_arithmetic.cuh): STAGES panels of A and
-// B under way or in use, fragments read from shared memory one product ahead of the tensor cores. Who copies the
-// panels, and from where, is the caller's.
+// The products of a warp's tile by mma.sync, for any arithmetic (gemm/mma_arithmetic.cuh): STAGES panels of A and B in
+// flight or in use, and fragments read from shared memory one product ahead of the tensor cores. The caller copies the
+// panels.
 #pragma once
 #include "gemm/mma_panel.cuh"
 
@@ -18,12 +18,12 @@ struct MmaPipeline {
   };
 
   T *smem;
-  unsigned warp_m, warp_n;  // the warp's corner in the block's tile
+  unsigned warp_m, warp_n;  // where the warp's tile begins in the block's tile
   float sums[MT][NT][2][4] = {};
 
-  // Adds the products of so many steps. copy(slot) starts the thread's copies of the next step, of A's panel to slot
-  // and of B's behind it; behind the last step it copies zeros, for which nothing is read. When this returns, all
-  // threads are done with shared memory.
+  // Adds the products of `steps` steps. copy(slot) starts the thread's copies of the next step: A's panel goes to slot,
+  // B's after it. Past the last step it writes zeros and reads nothing. When this returns, no thread uses shared memory
+  // any more.
   template <class Copy>
   __device__ __forceinline__ void accumulate(unsigned steps, Copy copy) {
 #pragma unroll
@@ -34,26 +34,27 @@ struct MmaPipeline {
     for (unsigned step = 0; step < steps; ++step) {
 #pragma unroll
       for (unsigned kk = 0; kk < PRODUCTS; ++kk) {
-        if (kk + 1 == PRODUCTS) arrive();  // behind it the fragments come from the next step
+        if (kk + 1 == PRODUCTS) arrive();  // the fragments after this come from the next step
         load(fragments[(kk + 1) % 2], step + (kk + 1) / PRODUCTS, (kk + 1) % PRODUCTS);
         if (kk == 0) start(copy, step + STAGES - 1);
         multiply(fragments[kk % 2]);
       }
     }
     ptx::cp_async_wait_all();
-    __syncthreads();  // nobody reads or copies any more
+    __syncthreads();  // no thread reads or copies any more
   }
 
  private:
-  // Starts the copies of a step as one group, into the slot of the step before the present one, which all have read
-  // since the last barrier.
+  // Starts the copies of a step as one group, into the slot of the step before the present one, which all threads have
+  // read since the last barrier.
   template <class Copy>
   __device__ __forceinline__ void start(Copy &copy, unsigned step) const {
     copy(smem + step % STAGES * STAGE);
     ptx::cp_async_commit();
   }
 
-  // All groups but the youngest STAGES - 2 are there, as far as this thread copied them, and then wholly.
+  // Waits until all groups but the youngest STAGES - 2 have arrived: first this thread's copies, then all threads'
+  // copies.
   static __device__ __forceinline__ void arrive() {
     ptx::cp_async_wait<STAGES - 2>();
     __syncthreads();

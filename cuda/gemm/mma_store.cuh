@@ -1,5 +1,6 @@
-// The way of a warp's sums into C: mma.sync leaves two neighbours to a lane, which as 16-bit elements would fill half a
-// sector. Through shared memory a row of the warp's tile leaves in packs of 16 bytes, lane beside lane.
+// How a warp's sums are stored to C. mma.sync leaves two neighbours in a lane, which as 16-bit elements would fill half
+// a sector. A row of the warp's tile therefore goes through shared memory, and leaves in packs of 16 bytes from
+// neighbouring lanes.
 #pragma once
 #include "common.cuh"
 #include "gemm/pack.cuh"
@@ -9,7 +10,7 @@ template <int WN>
 struct Stripe {
   static constexpr unsigned PITCH = WN + 8, FLOATS = 16 * PITCH;
 
-  // Takes in the sums of the products of 16 x 16, each two accumulators of m16n8k16 or m16n8k8 side by side.
+  // Writes the sums of the products of 16 x 16, each two accumulators of m16n8k16 or m16n8k8 side by side.
   static __device__ __forceinline__ void put(float *stripe, const float (&sums)[WN / 16][2][4]) {
     const unsigned lane_id = threadIdx.x % 32;
     float *mine = stripe + lane_id / 4 * PITCH + lane_id % 4 * 2;
@@ -22,8 +23,8 @@ struct Stripe {
       }
   }
 
-  // Scales and stores the stripe, whose corner lies at row0, col0 of C, V elements at once: V > 1 wants ldc and n to be
-  // multiples of V, so that a pack lies wholly inside of C or wholly outside. C is not read where beta is 0.
+  // Scales and stores the stripe, whose first element is at row0, col0 of C, V elements at once: V > 1 requires ldc and
+  // n to be multiples of V, so that a pack lies wholly inside C or wholly outside. C is not read where beta is 0.
   template <int V, class T>
   static __device__ __forceinline__ void store(const float *stripe, T *c, unsigned row0, unsigned col0, unsigned m,
                                                unsigned n, unsigned ldc, float alpha, float beta) {

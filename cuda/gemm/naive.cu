@@ -1,9 +1,9 @@
-// C = alpha op(A) op(B) + beta C: one thread an element of C, consecutive threads down a column.
+// C = alpha op(A) op(B) + beta C: one thread per element of C, consecutive threads down a column.
 //
 // Tile: none; thread (x, y) of the grid owns C[x][y], z counts the products of a strided batch.
 // Preconditions: none; any m, n, k, any leading dimensions, all four layouts.
-// Limit: a warp's 32 threads write, and in NN and NT read A in, 32 rows, so that each access moves 32 sectors of
-// which it uses 4 bytes. The price of the wrong axis: gemm/coalesced.cu differs in nothing else.
+// Limit: a warp's 32 threads write to 32 rows, and in NN and NT read A from 32 rows, so that each access moves 32
+// sectors of which it uses 4 bytes. This is the price of the wrong axis: gemm/coalesced.cu differs in nothing else.
 #include "common.cuh"
 
 template <Op op_a, Op op_b>

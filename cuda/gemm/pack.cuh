@@ -1,4 +1,4 @@
-// N neighbours in memory, moved 16 bytes at once, or whole where they are fewer.
+// N neighbours in memory, moved 16 bytes at once, or all at once where they are fewer.
 #pragma once
 
 // Aligned to the largest power of two, 16 at most, that divides the size.

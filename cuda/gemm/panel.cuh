@@ -1,24 +1,24 @@
 // Panels: what a block reads of A or B for one step along k, BK deep and BM rows of op(A) or BN columns of op(B) wide.
 //
-// In shared memory a panel always has k down its rows, panel[kk][w], however the operand is stored: the product then
-// reads neighbours, and one body serves all four layouts. On the way there threads walk along the rows as stored, so
-// that global loads coalesce. PAD floats behind each row keep it aligned to a float4 and move each row by four banks,
-// so that a store across 8 rows, which an operand stored along k needs, meets no bank twice.
+// In shared memory k always runs down a panel's rows, panel[kk][w], however the operand is stored: the product then
+// reads neighbours, and one body serves all four layouts. When a panel is copied, threads run along the rows as stored,
+// so that global loads coalesce. PAD floats after each row keep it aligned to a float4 and shift each row by four
+// banks, so that a store across 8 rows, which an operand stored along k needs, has no bank conflicts.
 #pragma once
 #include "panel_share.cuh"
 
 constexpr int PAD = 4;
 
-// Blocks of 256 threads that a multiprocessor is to hold, from which the compiler takes its share of registers: two, so
-// that one computes while the other waits, unless each thread's TM x TN sums leave no room.
+// Blocks of 256 threads per multiprocessor, by which the compiler limits registers: two, so that one computes while the
+// other waits, unless each thread's TM x TN sums leave no room.
 template <int TM, int TN>
 constexpr int SGEMM_BLOCKS_PER_SM = TM * TN <= 64 ? 2 : 1;
 
-// How op(A), whose panel is read by columns, is stored in terms of its panel.
+// How op(A) is stored relative to its panel, which holds op(A) by columns.
 template <Op op>
 constexpr Op flipped = op == Op::N ? Op::T : Op::N;
 
-// W neighbours at once; W = 4 wants them aligned to 16 bytes.
+// Moves W neighbours at once; W = 4 requires them to be aligned to 16 bytes.
 template <int W>
 __device__ __forceinline__ void load_pack(float *values, const float *from) {
   if constexpr (W == 4) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ void store_pack(float *to, const float *values) {
   }
 }
 
-// W neighbours of the product into a row of C. C is not read where beta is 0.
+// Stores W neighbours of the product to a row of C. C is not read where beta is 0.
 template <int W>
 __device__ __forceinline__ void store_scaled_pack(float *c, const float *products, float alpha, float beta) {
   float values[W];
@@ -47,8 +47,8 @@ __device__ __forceinline__ void store_scaled_pack(float *c, const float *product
   store_pack<W>(c, values);
 }
 
-// BK x WIDTH elements of an operand, with k down the rows of shared memory, PAD elements behind each. ALONG_K: whether
-// the operand is stored along k, and so turned on its way.
+// BK x WIDTH elements of an operand, with k down the rows of shared memory and PADDING elements after each row.
+// ALONG_K: the operand is stored along k, and so transposed when it is copied.
 template <class Element, int BK, int WIDTH, Op op, int PADDING = PAD>
 struct PaddedPanel {
   using T = Element;
@@ -56,15 +56,15 @@ struct PaddedPanel {
   static constexpr unsigned ROWS = ALONG_K ? WIDTH : BK, COLS = ALONG_K ? BK : WIDTH;  // as stored
   static constexpr unsigned PITCH = WIDTH + PADDING, ELEMENTS = BK * PITCH;
 
-  // Where the element `below` and right of one as stored stands.
+  // Where the element `below` and to the `right` of a stored one is.
   static __device__ __forceinline__ unsigned place(unsigned row, unsigned col, unsigned below, unsigned right) {
     return ALONG_K ? col * PITCH + row + (right * PITCH + below) : row * PITCH + col + (below * PITCH + right);
   }
 };
 
-// A panel on its way through registers: fetched from global memory, then stashed in shared memory. Beyond k and width
-// it holds zeros, which add nothing. W = 4 wants ld and the length of the stored rows to be multiples of 4: a pack then
-// lies wholly inside of the operand or wholly outside.
+// A panel that is copied through registers: fetched from global memory, then stashed in shared memory. Past k and width
+// it holds zeros, which add nothing. W = 4 requires ld and the length of the stored rows to be multiples of 4, so that
+// a pack lies wholly inside the operand or wholly outside.
 template <int BK, int WIDTH, int THREADS, int W, Op op>
 struct StagedPanel {
   using Panel = PaddedPanel<float, BK, WIDTH, op>;
@@ -77,7 +77,7 @@ struct StagedPanel {
                                          unsigned ld)
       : source(x, 0, w0, k, width, ld) {}
 
-  // Each time the next panel along k.
+  // Fetches the next panel along k.
   __device__ __forceinline__ void fetch() {
 #pragma unroll
     for (unsigned i = 0; i < Mine::PACKS; ++i) {

@@ -1,8 +1,8 @@
-// The main loop on cp.async: STAGES panels of A and B under way or in use, none of them held in registers.
+// The main loop on cp.async: STAGES panels of A and B are in flight or in use, and none is held in registers.
 //
 // A stage's slot in dynamic shared memory holds a panel of A, then one of B (panel.cuh). cp.async cannot transpose a
 // pack, so an operand stored along k is copied word by word, eight neighbours along k at a time; one stored along the
-// panel's rows goes W words at a time. Edges are filled with zeros by copying 0 bytes.
+// panel's rows is copied W words at a time. Edges are filled with zeros by copying 0 bytes.
 #pragma once
 #include "gemm/fragment.cuh"
 #include "panel_copy.cuh"
@@ -22,7 +22,7 @@ struct Pipeline {
   __device__ __forceinline__ void accumulate(Tile &tile, float *smem, unsigned row0, unsigned col0, unsigned k) const {
     PanelSource<PanelA, ShareA> source_a(a, 0, row0, k, m, lda);
     PanelSource<PanelB, ShareB> source_b(b, 0, col0, k, n, ldb);
-    // Starts a step's copies as one group. Behind the last step lie zeros, for which nothing is read.
+    // Starts a step's copies as one group. Past the last step they write zeros and read nothing.
     const auto start = [&](unsigned step) {
       float *slot = smem + step % STAGES * STAGE_FLOATS;
       copy_panel<PanelA, ShareA>(slot, source_a);
@@ -35,13 +35,13 @@ struct Pipeline {
 #pragma unroll 1
     for (unsigned step = 0; step < STAGES - 1; ++step) start(step);
     for (unsigned step = 0; step < steps; ++step) {
-      ptx::cp_async_wait<STAGES - 2>();  // this step's panels are there as far as this thread copied them
-      __syncthreads();                   // ... and wholly; and the slot of the step before is free
+      ptx::cp_async_wait<STAGES - 2>();  // this thread's copies for this step have arrived
+      __syncthreads();                   // ... and all threads' copies; the previous step's slot is free
       start(step + STAGES - 1);
       const float *slot = smem + step % STAGES * STAGE_FLOATS;
       tile.multiply(reinterpret_cast<const float(*)[BM + PAD]>(slot),
                     reinterpret_cast<const float(*)[BN + PAD]>(slot + PanelA::ELEMENTS));
     }
-    ptx::cp_async_wait_all();  // what lies behind the last step, too
+    ptx::cp_async_wait_all();  // including the copies past the last step
   }
 };

@@ -1,12 +1,13 @@
-// C = alpha op(A) op(B) + beta C: k is cut into slices, each multiplied by blocks of its own, so that a product with
-// few tiles and a long k fills the device too. A second launch adds the slices.
+// C = alpha op(A) op(B) + beta C: k is cut into slices, each multiplied by its own blocks, so that a product with few
+// tiles and a long k fills the device too. A second launch adds the slices.
 //
-// Tile: a block owns BM x BN elements of one slice's product (pipeline.cuh), left in partial[product][slice], m x n
-// without gaps; blockIdx.z counts products times slices. In sgemm_splitk_sum a thread owns one element of C and
-// adds its slices in ascending order, so that a result never depends on which block came first.
+// Tile: a block owns BM x BN elements of one slice's product (pipeline.cuh), which it stores to
+// partial[product][slice], m x n without gaps; blockIdx.z counts products times slices. In sgemm_splitk_sum a thread
+// owns one element of C and adds its slices in ascending order, so that a result never depends on which block came
+// first.
 // Preconditions: compute capability 8.0; slice is a multiple of BK and slices * slice >= k. W as in gemm/async.cu.
-// Limit: partial sums are written and read once, 8 slices m n bytes: of no weight beside the product as long as a slice
-// is some hundred steps deep.
+// Limit: partial sums are written and read once, 8 slices m n bytes, which is negligible beside the product as long as
+// a slice is some hundred steps deep.
 #include "gemm/pipeline.cuh"
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W, Op op_a, Op op_b>

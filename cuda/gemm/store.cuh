@@ -1,15 +1,15 @@
-// How a warpgroup's sums become C: 64 rows x 128 bytes at a time through shared memory, from where the TMA takes them,
-// in whole rows and never past C's edges, while the warpgroup writes the next into another buffer.
+// How a warpgroup's sums become C. They go through shared memory, 64 rows x 128 bytes at a time, from where the TMA
+// stores whole rows, never past C's edges, while the warpgroup writes the next part into another buffer.
 //
-// A buffer has the TMA's 128-byte swizzle: of its row r, 16 bytes lie at their place xor r % 8. The eight rows that a
-// warp writes at a time then lie in different banks (with FP32, two of them share one).
+// A buffer has the TMA's 128-byte swizzle: the place of each 16 bytes of row r is XORed with r % 8. The eight rows that
+// a warp writes at a time then lie in different banks (with FP32, two of them share one).
 #pragma once
 #include "gemm/wgmma.cuh"
 
 template <class Out>
 struct TileStore {
   static constexpr unsigned COLUMNS = ROW_BYTES / sizeof(Out), BUFFER_BYTES = WARPGROUP_ROWS * ROW_BYTES, BUFFERS = 2;
-  static constexpr unsigned MINE = WARPGROUP_ROWS * COLUMNS / WARPGROUP;  // of a buffer's sums, each thread
+  static constexpr unsigned MINE = WARPGROUP_ROWS * COLUMNS / WARPGROUP;  // sums of a buffer, per thread
   using Pair = typename Element<Out>::Pair;
   const TensorMap &map;
   const Out *c;  // read where beta is not 0
@@ -20,7 +20,7 @@ struct TileStore {
   unsigned barrier;        // a named one, of this warpgroup alone
   unsigned turn = 0;
 
-  // The sums of 64 rows from row0 on and of 2 SUMS columns from col0 on, all threads of the warpgroup together.
+  // Stores the sums of 64 rows from row0 on and of 2 SUMS columns from col0 on; all threads of the warpgroup call it.
   template <unsigned SUMS>
   __device__ __forceinline__ void put(const float (&sums)[SUMS], unsigned row0, unsigned col0, unsigned product) {
 #pragma unroll
@@ -44,7 +44,7 @@ struct TileStore {
     }
   }
 
-  // Before the shared memory goes.
+  // Waits for the stores before the shared memory is released.
   __device__ __forceinline__ void finish() const {
     if (leads()) ptx::tma_store_wait_read<0>();
   }

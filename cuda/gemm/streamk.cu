@@ -1,17 +1,18 @@
-// C = alpha op(A) op(B) + beta C: the steps along k of all tiles are dealt out to as many blocks as the device holds,
-// evenly, wherever a tile ends: no block waits for a last wave that is half empty, and a few long tiles fill it too.
-// After Osama, Merrill, Cecka, Garland, Owens, "Stream-K", PPoPP 2023, its "two-tile" form.
+// C = alpha op(A) op(B) + beta C: the steps along k of all tiles are divided evenly among as many blocks as the device
+// holds, regardless of where a tile ends. No block waits for a last wave that is half empty, and a few long tiles fill
+// the device too. After Osama, Merrill, Cecka, Garland, Owens, "Stream-K", PPoPP 2023, its "two-tile" form.
 //
 // Tile: C is cut into BM x BN tiles, counted along n, m and the batch. The first `whole` of them, a multiple of the
-// blocks, are multiplied one by a block at a time. The rest's steps stand in one row, tile after tile, of which block i
-// owns those from i * share on: the end of a tile, whole tiles, the beginning of another. What it does not own whole it
-// leaves in its two slots of partials, 2 i for steps inside of a tile, 2 i + 1 for a tile's first ones, BM x BN each.
-// Then sgemm_streamk_sum adds the slots of every divided tile along k, so that a result never depends on who came
-// first. It is a launch of its own, since the end of a launch needs no flags: blocks that spun until another has
-// written would all have to be resident, and the wait would cost what a small launch does.
+// number of blocks, are each multiplied by one block. The steps of the remaining tiles form one sequence, tile after
+// tile, of which block i owns `share` steps from i * share on: the end of a tile, whole tiles, the beginning of
+// another. Sums of a tile that a block does not own entirely go to its two slots of partials, BM x BN each: 2 i for
+// steps inside a tile, 2 i + 1 for a tile's first steps. Then sgemm_streamk_sum adds the slots of every divided tile
+// along k, so that a result never depends on which block came first. It is a separate launch, since the end of a launch
+// needs no flags: blocks that spin until another has written would all have to be resident, and the wait would cost as
+// much as a small launch.
 // Preconditions: compute capability 8.0. W as in gemm/async.cu.
-// Limit: two slots a block are written and read once, 16 BM BN bytes a block. Blocks stand at different depths of k and
-// find less of each other's panels in the L2 cache than those of gemm/async.cu, hence the whole tiles.
+// Limit: two slots per block are written and read once, 16 BM BN bytes per block. Blocks are at different depths of k
+// and find fewer of each other's panels in the L2 cache than those of gemm/async.cu, hence the whole tiles.
 #include "gemm/pipeline.cuh"
 
 namespace {
@@ -27,7 +28,8 @@ __device__ __forceinline__ Place place(unsigned tile, unsigned m, unsigned n) {
   return {tile / across % down * BM, tile % across * BN, tile / across / down};
 }
 
-// Steps of one tile that a block makes without a break: `depth` of them from step `first` on, 0 behind the last.
+// Consecutive steps of one tile that a block computes: `depth` steps from step `first` on; depth is 0 past the last
+// segment.
 struct Segment {
   unsigned tile, first, depth;
 };
@@ -53,10 +55,10 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_S
                   unsigned share, unsigned steps) {
   using Loop = Pipeline<BM, BN, BK, WM, WN, TM, TN, STAGES, W, op_a, op_b>;
   DYN_SHARED(float, smem);
-  __shared__ Segment now;  // not in registers, which are all taken by the product
+  __shared__ Segment now;  // not in registers, all of which the product takes
   for (unsigned turn = 0;; ++turn) {
     if (threadIdx.x == 0) now = segment(turn, tiles, whole, share, steps);
-    __syncthreads();  // the segment is known
+    __syncthreads();  // the segment is in shared memory
     if (now.depth == 0) return;
     Place to = place<BM, BN>(now.tile, m, n);
     const unsigned k0 = now.first * BK;
@@ -67,22 +69,22 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_S
     to = place<BM, BN>(now.tile, m, n);
     const bool is_whole = now.depth == steps;
     float *slot = partials + size_t(2 * blockIdx.x + (now.first == 0)) * BM * BN;
-    // One store for both destinations: the code of two takes registers that the product needs.
+    // One call stores to either destination: the code of two calls takes registers that the product needs.
     sums.template store<W>(is_whole ? c + to.product * stride_c : slot, is_whole ? to.row0 : 0, is_whole ? to.col0 : 0,
                            is_whole ? m : BM, is_whole ? n : BN, is_whole ? ldc : BN, is_whole ? alpha : 1.0f,
                            is_whole ? beta : 0.0f);
-    __syncthreads();  // all have read the segment and the last panels before the next ones overwrite them
+    __syncthreads();  // all threads have read the segment and the last panels before the next ones overwrite them
   }
 }
 
-// A block owns a row of blockDim.y rows of the tile whole + blockIdx.x, a thread every 32nd element of one of them.
+// A block owns blockDim.y rows of the tile whole + blockIdx.x, a thread every 32nd element of one of them.
 template <int BM, int BN>
 __global__ void __launch_bounds__(256)
     sgemm_streamk_sum(const float *__restrict__ partials, float *__restrict__ c, unsigned m, unsigned n, float alpha,
                       float beta, unsigned ldc, long long stride_c, unsigned whole, unsigned share, unsigned steps) {
   const size_t begin = size_t(blockIdx.x) * steps;
   const unsigned head = unsigned(begin / share), tail = unsigned((begin + steps - 1) / share);
-  if (head == tail) return;  // one block owned it
+  if (head == tail) return;  // one block owned the tile
   const Place to = place<BM, BN>(whole + blockIdx.x, m, n);
   const unsigned y = blockIdx.y * blockDim.y + threadIdx.y, row = to.row0 + y;
   if (row >= m) return;

@@ -1,12 +1,12 @@
 // C = alpha op(A) op(B) + beta C: T x T tiles of A and B staged through shared memory.
 //
 // Tile: a block of T x T threads owns T x T elements of C, thread (x, y) the element [y][x] of the tile; blockIdx.z
-// counts the products of a strided batch. Along k the block walks in steps of T: load two tiles, wait, multiply, wait.
-// Each element of A and B is read n/T and m/T times from memory instead of n and m times.
-// Preconditions: none; ragged edges are filled with zeros, which add nothing. All four layouts: threadIdx.x always
-// walks along the rows as stored, so that loads coalesce, and the column of padding keeps the transposed stores of a
-// tile free of bank conflicts.
-// Limit: two shared-memory loads for each multiply-add, so that bandwidth of shared memory binds before arithmetic.
+// counts the products of a strided batch. The block iterates along k in steps of T: load two tiles, wait, multiply,
+// wait. Each element of A and B is read n/T and m/T times from memory instead of n and m times.
+// Preconditions: none; ragged edges are filled with zeros, which add nothing. All four layouts: threadIdx.x always runs
+// along the rows as stored, so that loads coalesce, and the column of padding keeps the transposed stores of a tile
+// free of bank conflicts.
+// Limit: two shared-memory loads for each multiply-add, so that shared-memory bandwidth is the limit before arithmetic.
 #include "common.cuh"
 
 // tile[i][j] = op(X)[row0 + i][col0 + j], zero outside of the rows x cols elements of op(X).
@@ -34,10 +34,10 @@ __global__ void __launch_bounds__(T *T)
   for (unsigned k0 = 0; k0 < k; k0 += T) {
     load_tile<T, op_a>(smem_a, a, row0, k0, m, k, lda);
     load_tile<T, op_b>(smem_b, b, k0, col0, k, n, ldb);
-    __syncthreads();  // the tiles are whole
+    __syncthreads();  // the tiles are complete
 #pragma unroll
     for (int i = 0; i < T; ++i) sum += smem_a[threadIdx.y][i] * smem_b[i][threadIdx.x];
-    __syncthreads();  // all have read the tiles before the next ones overwrite them
+    __syncthreads();  // all threads have read the tiles before the next ones overwrite them
   }
   const unsigned row = row0 + threadIdx.y, col = col0 + threadIdx.x;
   if (row < m && col < n) store_scaled(&c[offset<Op::N>(row, col, ldc)], sum, alpha, beta);

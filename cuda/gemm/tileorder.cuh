@@ -1,5 +1,5 @@
 // The order in which a persistent grid takes the tiles of C: bands of BAND rows of tiles, each down its columns, so
-// that the tiles under way at a time form a patch that reads few rows of A and few columns of B, and finds them in L2.
+// that the tiles in flight form a patch that reads few rows of A and few columns of B, and finds them in L2.
 #pragma once
 #include "common.cuh"
 

@@ -1,12 +1,12 @@
-// C = alpha op(A) op(B) + beta C: memory and shared memory are read and written four words at a time.
+// C = alpha op(A) op(B) + beta C: global and shared memory are read and written four words at a time.
 //
-// Tile: a block owns BM x BN elements of C, a thread TM x TN, in patches of 4 x 4 that lie BM / (TM / 4) rows and
-// BN / (TN / 4) columns apart: threads that stand side by side then read adjoining float4 of shared memory, free of
-// bank conflicts. A stands transposed in shared memory (panel.cuh), so that its four rows are neighbours there.
-// blockIdx.z counts the products of a strided batch.
-// Preconditions: W = 4 wants the leading dimensions and the lengths of all stored rows to be multiples of 4, and
-// pointers aligned to 16 bytes; W = 1 takes every problem. Which, the plan decides before launch.
-// Limit: while panels travel from memory all threads of the block wait. gemm/warptile.cu computes meanwhile.
+// Tile: a block owns BM x BN elements of C, a thread TM x TN, in patches of 4 x 4 that lie BM / (TM / 4) rows and BN /
+// (TN / 4) columns apart: neighbouring threads then read adjoining float4 of shared memory, without bank conflicts. A
+// is stored transposed in shared memory (panel.cuh), so that its four rows are neighbours there. blockIdx.z counts the
+// products of a strided batch.
+// Preconditions: W = 4 requires the leading dimensions and the lengths of all stored rows to be multiples of 4, and
+// pointers aligned to 16 bytes; W = 1 takes every problem. The plan chooses W before launch.
+// Limit: while panels are loaded from memory all threads of the block wait. gemm/warptile.cu computes meanwhile.
 #include "gemm/panel.cuh"
 
 template <int BM, int BN, int BK, int TM, int TN, int W, Op op_a, Op op_b>
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(BM *BN / (TM * TN), SGEMM_BLOCKS_PER_SM<TM, TN
     panel_b.fetch();
     panel_a.stash(smem_a);
     panel_b.stash(smem_b);
-    __syncthreads();  // the panels are whole
+    __syncthreads();  // the panels are complete
 #pragma unroll
     for (int kk = 0; kk < BK; ++kk) {
       float left[TM], right[TN];
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(BM *BN / (TM * TN), SGEMM_BLOCKS_PER_SM<TM, TN
 #pragma unroll
         for (int j = 0; j < TN; ++j) sums[i][j] += left[i] * right[j];
     }
-    __syncthreads();  // all have read the panels before the next ones overwrite them
+    __syncthreads();  // all threads have read the panels before the next ones overwrite them
   }
 #pragma unroll
   for (int i = 0; i < TM; ++i) {

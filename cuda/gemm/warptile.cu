@@ -1,12 +1,13 @@
-// C = alpha op(A) op(B) + beta C: a tile for each warp, and shared memory twice over, so that the next panels travel
-// from memory while the present ones are multiplied.
+// C = alpha op(A) op(B) + beta C: each warp has its own tile, and shared memory is double-buffered, so that the next
+// panels are loaded from memory while the present ones are multiplied.
 //
 // Tile: a block owns BM x BN elements of C, a warp WM x WN of them, a lane TM x TN (fragment.cuh); blockIdx.z counts
 // the products of a strided batch. In each step along k a thread fetches its part of the next panels into registers,
-// multiplies, and stashes what has arrived in the other half of shared memory: one barrier a step.
-// Preconditions: W = 4 wants the leading dimensions and the lengths of all stored rows to be multiples of 4, and
-// pointers aligned to 16 bytes; W = 1 takes every problem. Which, the plan decides before launch.
-// Limit: one step is fetched ahead, through registers that the product could use. gemm/async.cu needs none.
+// multiplies, and stashes what has arrived in the other half of shared memory, with one barrier per step.
+// Preconditions: W = 4 requires the leading dimensions and the lengths of all stored rows to be multiples of 4, and
+// pointers aligned to 16 bytes; W = 1 takes every problem. The plan chooses W before launch.
+// Limit: one step is fetched ahead, through registers that the product could use. gemm/async.cu uses no registers for
+// it.
 #include "gemm/fragment.cuh"
 
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int W, Op op_a, Op op_b>
@@ -28,17 +29,17 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN))
   panel_b.fetch();
   panel_a.stash(smem_a[0]);
   panel_b.stash(smem_b[0]);
-  __syncthreads();  // the first panels are whole
+  __syncthreads();  // the first panels are complete
   unsigned half = 0;
   for (unsigned k0 = 0; k0 < k; k0 += BK) {
-    // Behind the last step lie zeros, for which nothing is read.
+    // Past the last step this fetches zeros and reads nothing.
     panel_a.fetch();
     panel_b.fetch();
     tile.multiply(smem_a[half], smem_b[half]);
     half ^= 1;
     panel_a.stash(smem_a[half]);
     panel_b.stash(smem_b[half]);
-    __syncthreads();  // the next panels are whole, and the present ones free
+    __syncthreads();  // the next panels are complete, and the present ones free
   }
   tile.template store<W>(c, row0, col0, m, n, ldc, alpha, beta);
 }

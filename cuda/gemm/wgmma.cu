@@ -2,9 +2,9 @@
 // TMA fills it, and no thread touches an element of A or B.
 //
 // Tile: a block of two warpgroups owns 128 x BN elements of C, each warpgroup 64 rows of them; blockIdx.z counts the
-// products of a strided batch. STAGES tiles of A and B stand in a ring (gemm/wgmma.cuh): thread 0 asks for a step's
-// tiles, and their mbarrier tells all threads that they have come. Two blocks fit on a multiprocessor, and one
-// multiplies while the other stores.
+// products of a strided batch. STAGES tiles of A and B form a ring (gemm/wgmma.cuh): thread 0 starts the loads of a
+// step's tiles, and all threads wait for them at their mbarrier. Two blocks fit on a multiprocessor, and one multiplies
+// while the other stores.
 // Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes.
 // Limit: the barrier of all threads in each step, and stores straight from the sums, 16 bytes of a row at a time.
 // gemm/wgmma_persistent.cu has neither.
@@ -36,14 +36,14 @@ __global__ void __launch_bounds__(2 * WARPGROUP, 2)
     ptx::fence_mbarrier_init();
     for (unsigned step = 0; step < min(steps, STAGES - 1u); ++step) start(step);
   }
-  __syncthreads();  // the barriers are there for all
+  __syncthreads();  // the barriers are initialised
 
   float sums[BN / 2];
   for (unsigned step = 0; step < steps; ++step) {
     ptx::mbarrier_wait(ptx::smem_address(&arrived[step % STAGES]), step / STAGES % 2);
     const unsigned a = slot(step) + warpgroup * WARPGROUP_ROWS * ROW_BYTES;
     start_product<T, A, B>(sums, a, slot(step) + A::BYTES, step == 0);
-    ptx::wgmma_wait<1>();  // the step before has read its slot ...
+    ptx::wgmma_wait<1>();  // the previous step has read its slot ...
     __syncthreads();       // ... in both warpgroups
     if (threadIdx.x == 0 && step + STAGES - 1 < steps) start(step + STAGES - 1);
   }

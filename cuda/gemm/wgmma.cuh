@@ -1,22 +1,22 @@
 // What the wgmma kernels share: tiles of operands in shared memory, filled by the TMA, read by wgmma.
 //
 // A tile is what one step along k needs of an operand: EXTENT rows of op(A) or columns of op(B), 128 bytes of k deep,
-// in the 128-byte swizzle that TMA and wgmma both know. It lies there as the operand is stored, never transposed:
+// in the 128-byte swizzle of TMA and wgmma. It lies there as the operand is stored, never transposed:
 //   ALONG_K   one box of EXTENT rows, each 128 bytes of k;
-//   else      boxes of 64 x 64 elements, each row 128 bytes along the extent (16-bit types alone).
+//   else      boxes of 64 x 64 elements, each row 128 bytes along the extent (16-bit types only).
 // In both, 64 of the extent take 8192 bytes, so that a part of a tile begins at 128 bytes times its first extent. Past
-// the operand's edges the TMA delivers zeros, which add nothing.
+// the operand's edges the TMA writes zeros, which add nothing.
 #pragma once
 #include "gemm/element.cuh"
 #include "gemm/wgmma_descriptor.cuh"
 #include "ptx_hopper.cuh"
 
 constexpr unsigned ROW_BYTES = 128;             // of the swizzle
-constexpr unsigned ATOM_BYTES = 8 * ROW_BYTES;  // after which its pattern repeats, and to which tiles are aligned
-constexpr unsigned WGMMA_BYTES = 32;            // of k that one wgmma takes
+constexpr unsigned ATOM_BYTES = 8 * ROW_BYTES;  // after which its pattern repeats; tiles are aligned to it
+constexpr unsigned WGMMA_BYTES = 32;            // bytes of k in one wgmma
 constexpr unsigned WARPGROUP = 128;             // threads
-constexpr unsigned WARPGROUP_ROWS = 64;         // of C, which one wgmma adds to
-constexpr unsigned BOX = 64;                    // elements, both ways, of a box that is not along k
+constexpr unsigned WARPGROUP_ROWS = 64;         // rows of C in one wgmma
+constexpr unsigned BOX = 64;                    // elements on each side of a box that is not along k
 
 template <class T, unsigned EXTENT, bool ALONG_K>
 struct OperandTile {
@@ -24,8 +24,8 @@ struct OperandTile {
   static constexpr unsigned DEPTH = ROW_BYTES / sizeof(T), BYTES = EXTENT * ROW_BYTES;
   static constexpr int MN_MAJOR = !ALONG_K;
 
-  // Starts the copy of PART of the extent, from `extent` on, into `to`, where the part begins; CLUSTER > 1: into all
-  // blocks of the cluster.
+  // Starts the copy of PART of the extent, from `extent` on, to `to`, where the part begins. CLUSTER > 1: to all blocks
+  // of the cluster.
   template <unsigned PART, int CLUSTER = 1>
   static __device__ __forceinline__ void load(unsigned to, const TensorMap &map, unsigned extent, unsigned k0,
                                               unsigned product, unsigned barrier) {
@@ -39,8 +39,8 @@ struct OperandTile {
     }
   }
 
-  // What the first wgmma of a step takes from the tile's part at `from`; along k there are no boxes. The next one's
-  // descriptor is ADVANCE more.
+  // The descriptor of what the first wgmma of a step reads from the tile's part at `from`; along k there are no boxes.
+  // Each next descriptor is ADVANCE more.
   static constexpr unsigned ADVANCE = (ALONG_K ? WGMMA_BYTES : WGMMA_BYTES / sizeof(T) * ROW_BYTES) / 16;
   static __device__ __forceinline__ unsigned long long descriptor(unsigned from) {
     return wgmma_descriptor(from, ALONG_K ? 16 : BOX * ROW_BYTES, ATOM_BYTES);
@@ -58,8 +58,8 @@ struct OperandTile {
   }
 };
 
-// Starts the product of a step's tiles as one group: 64 rows of A's from `a` on, all of B's. The first step of a sum
-// does not read `d`.
+// Starts the product of a step's tiles as one group: 64 rows of A's tile from `a` on, all of B's. The first step of a
+// sum does not read `d`.
 template <class T, class A, class B, int SUMS>
 __device__ __forceinline__ void start_product(float (&d)[SUMS], unsigned a, unsigned b, bool first) {
   const unsigned long long from_a = A::descriptor(a), from_b = B::descriptor(b);
@@ -81,8 +81,8 @@ struct SumPlace {
   static __device__ __forceinline__ unsigned column() { return threadIdx.x % 4 * 2; }
 };
 
-// The thread's warpgroup, from one lane for all: the compiler then keeps what follows from it in uniform registers,
-// where wgmma takes its descriptors from.
+// The thread's warpgroup, broadcast from one lane: the compiler then keeps what depends on it in uniform registers,
+// from which wgmma takes its descriptors.
 __device__ __forceinline__ unsigned warpgroup_index() {
   return __shfl_sync(0xffffffff, threadIdx.x / WARPGROUP, 0);
 }

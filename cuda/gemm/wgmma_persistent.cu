@@ -1,23 +1,24 @@
-// C = alpha op(A) op(B) + beta C on the tensor cores of Hopper, warp-specialised: one warpgroup only asks for tiles,
-// two only multiply, and a grid as large as the device walks over all tiles of C, so that the next tile's operands
-// arrive while this one's results leave.
+// C = alpha op(A) op(B) + beta C on the tensor cores of Hopper, warp-specialised: one warpgroup only loads tiles, two
+// only multiply, and a grid as large as the device iterates over all tiles of C, so that the next tile's operands
+// arrive while this one's results are stored.
 //
 // Tile: a cluster of CLUSTER blocks owns CLUSTER tiles of C below each other, a block 128 x BN, a multiplying warpgroup
-// 64 rows of them. The blocks of a cluster need the same columns of op(B): each loads its share of them into all. Tiles
-// are taken in the order of gemm/tileorder.cuh, those of a batch one product after another.
-// Ring: STAGES slots of tiles (gemm/wgmma.cuh). `arrived` tells that a slot's bytes are there, `free` that all warps
-// that read it, those of the cluster's other blocks included, have done so.
-// Results leave by TMA through shared memory, 64 rows x 128 bytes at a time, past C's edges nowhere (gemm/store.cuh).
+// 64 rows of them. The blocks of a cluster need the same columns of op(B): each loads its share of them into all
+// blocks. Tiles are taken in the order of gemm/tileorder.cuh, those of a batch one product after another.
+// Ring: STAGES slots of tiles (gemm/wgmma.cuh). Barrier `arrived` completes when a slot's bytes have landed, `free`
+// when all warps that read the slot, including those of the cluster's other blocks, have done so.
+// Results are stored by TMA through shared memory, 64 rows x 128 bytes at a time, never past C's edges
+// (gemm/store.cuh).
 // Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes. T = float is multiplied as TF32, and
 // takes A and B along k only.
-// Limit: the tensor cores, or the power that they may draw, while there are tiles enough for the device.
+// Limit: the tensor cores, or the power that they may draw, while there are enough tiles for the device.
 #include "gemm/store.cuh"
 #include "gemm/tileorder.cuh"
 #include "gemm/wgmma.cuh"
 
 constexpr unsigned CONSUMERS = 2, BM = CONSUMERS * WARPGROUP_ROWS;  // warpgroups that multiply
 
-// A slot of the ring, and the parity of the phase that it is in.
+// A slot of the ring, and the parity of its phase.
 template <unsigned STAGES>
 struct Turn {
   unsigned slot = 0, parity = 0;
@@ -47,7 +48,7 @@ struct Persistent {
     ptx::fence_mbarrier_init();
   }
 
-  // One thread's work: each slot, once free, is asked to be filled.
+  // One thread's work: fills each slot once it is free.
   __device__ __forceinline__ void produce(unsigned rank) const {
     Turn<STAGES> turn;
     for (unsigned index = first(); index < order.count(products); index += stride()) {
@@ -56,7 +57,7 @@ struct Persistent {
       for (unsigned step = 0; step < steps; ++step, turn.next()) {
         const unsigned barrier = arrived + 8 * turn.slot, a = tiles + turn.slot * SLOT_BYTES;
         const unsigned b = a + A::BYTES + rank * SHARE * ROW_BYTES;
-        ptx::mbarrier_wait(free + 8 * turn.slot, turn.parity ^ 1);  // in the first round all are
+        ptx::mbarrier_wait(free + 8 * turn.slot, turn.parity ^ 1);  // in the first round all are free
         ptx::mbarrier_arrive_expect_tx(barrier, SLOT_BYTES);
         A::template load<BM>(a, map_a, row0, step * A::DEPTH, tile.product, barrier);
         B::template load<SHARE, CLUSTER>(b, map_b, col0, step * A::DEPTH, tile.product, barrier);
@@ -87,7 +88,7 @@ struct Persistent {
       const unsigned slot = tiles + turn.slot * SLOT_BYTES;
       ptx::mbarrier_wait(arrived + 8 * turn.slot, turn.parity);
       start_product<T, A, B>(sums, slot + warpgroup * WARPGROUP_ROWS * ROW_BYTES, slot + A::BYTES, step == 0);
-      ptx::wgmma_wait<1>();  // the step before has read its slot
+      ptx::wgmma_wait<1>();  // the previous step has read its slot
       if (step > 0) release(last);
       last = turn.slot;
     }
@@ -95,7 +96,7 @@ struct Persistent {
     release(last);
   }
 
-  // Tells this block, and those whose loads come here too, that this warp has read the slot.
+  // Notifies this block, and those that load into this one too, that this warp has read the slot.
   __device__ __forceinline__ void release(unsigned slot) const {
     if (threadIdx.x % 32 >= CLUSTER) return;
     if constexpr (CLUSTER == 1) {
@@ -106,7 +107,7 @@ struct Persistent {
   }
 };
 
-// Of all threads of the cluster.
+// A barrier of all threads of the cluster.
 template <unsigned CLUSTER>
 __device__ __forceinline__ void synchronise() {
   if constexpr (CLUSTER == 1) {
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                   ptx::smem_address(free)};
 
   if (threadIdx.x == 0) work.initialise();
-  synchronise<CLUSTER>();  // the barriers are there for all, and for copies from other blocks
+  synchronise<CLUSTER>();  // the barriers are initialised, also for copies from other blocks
   if (warpgroup == CONSUMERS) {
     ptx::setmaxnreg_dec<40>();
     if (threadIdx.x == CONSUMERS * WARPGROUP) work.produce(rank);
@@ -148,5 +149,5 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                              warpgroup * Store::BUFFERS * Store::BUFFER_BYTES;
     work.consume(rank, warpgroup, Store{map_c, c, m, n, ldc, stride_c, alpha, beta, buffers, warpgroup + 1});
   }
-  synchronise<CLUSTER>();  // nobody leaves while others may still arrive at its barriers
+  synchronise<CLUSTER>();  // no block leaves while others may still arrive at its barriers
 }

@@ -1,9 +1,9 @@
-// C = alpha op(A) op(B) + beta C for 16-bit A and B on tensor cores, by the fragments of nvcuda::wmma: the shortest way
-// to them. The elements of a fragment lie wherever the compiler puts them, so that ragged edges and scaling are left to
+// C = alpha op(A) op(B) + beta C for 16-bit A and B on tensor cores, by the fragments of nvcuda::wmma, the shortest way
+// to use them. The compiler chooses where the elements of a fragment lie, so ragged edges and scaling are handled in
 // tiles in shared memory.
 //
 // Tile: a block of four warps owns T x T elements of C, a warp T/2 x T/2 of them in 2 x 2 fragments of 16 x 16;
-// blockIdx.z counts the products of a strided batch. Along k the block walks in steps of BK: load two tiles, filled up
+// blockIdx.z counts the products of a strided batch. The block iterates along k in steps of BK: load two tiles, padded
 // with zeros, wait, multiply, wait.
 // Preconditions: compute capability 8.0 (BF16); any m, n, k, any leading dimensions. All four layouts: tiles lie in
 // shared memory as stored, and fragments are loaded by rows or by columns.
@@ -18,7 +18,7 @@ namespace wmma = nvcuda::wmma;
 
 constexpr int SIDE = 16;  // of a fragment
 
-// A tile of op(X), ROWS x COLS, as X is stored. Behind each row lie 16 bytes of padding, against bank conflicts.
+// A tile of op(X), ROWS x COLS, as X is stored. Each row ends with 16 bytes of padding, which avoids bank conflicts.
 template <Op op, int ROWS, int COLS>
 struct Stored {
   static constexpr int LINES = ROWS, LENGTH = COLS, PITCH = LENGTH + 8;
@@ -30,7 +30,7 @@ struct Stored<Op::T, ROWS, COLS> {
   using Major = wmma::col_major;
 };
 
-// Fills the tile whose corner is op(X)[row0][col0], with zeros outside of the rows x cols elements of op(X).
+// Fills the tile whose first element is op(X)[row0][col0], with zeros outside the rows x cols elements of op(X).
 template <Op op, int ROWS, int COLS, class T>
 __device__ __forceinline__ void load_tile(T *tile, const T *__restrict__ x, unsigned row0, unsigned col0, unsigned rows,
                                           unsigned cols, unsigned ld) {
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(128)
   for (unsigned k0 = 0; k0 < k; k0 += BK) {
     load_tile<op_a, T, BK>(smem_a, a, row0, k0, m, k, lda);
     load_tile<op_b, BK, T>(smem_b, b, k0, col0, k, n, ldb);
-    __syncthreads();  // the tiles are whole
+    __syncthreads();  // the tiles are complete
 #pragma unroll
     for (int kk = 0; kk < BK; kk += SIDE) {
       wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, In, typename TileA::Major> left[FRAGMENTS];
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(128)
         for (int i = 0; i < FRAGMENTS; ++i) wmma::mma_sync(sums[i][j], left[i], right, sums[i][j]);
       }
     }
-    __syncthreads();  // all have read the tiles before the next ones overwrite them
+    __syncthreads();  // all threads have read the tiles before the next ones overwrite them
   }
 
 #pragma unroll
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(128)
 #pragma unroll
     for (int j = 0; j < FRAGMENTS; ++j)
       wmma::store_matrix_sync(&smem_c[warp_m + SIDE * i][warp_n + SIDE * j], sums[i][j], T, wmma::mem_row_major);
-  __syncthreads();  // the tile of C is whole
+  __syncthreads();  // the tile of C is complete
   for (unsigned e = threadIdx.x; e < T * T; e += blockDim.x) {
     const unsigned row = row0 + e / T, col = col0 + e % T;
     if (row >= m || col >= n) continue;
