@@ -1,20 +1,21 @@
-// A = A^T in place (any m x n, row-major, without padding) by permuting columns, rows and columns, each as a whole:
-// C2R of Catanzaro, Keller, Garland, "A Decomposition for In-place Matrix Transposition", PPoPP 2014.
+// A = A^T in place (any m x n, row-major, without padding) by permuting columns, rows and columns, each as a whole: C2R
+// of Catanzaro, Keller, Garland, "A Decomposition for In-place Matrix Transposition", PPoPP 2014.
 //
-// The buffer is seen as rows x cols, the longer side along the rows: A itself where m <= n, which C2R transposes, and
-// where m > n the matrix that A is the transposition of, to which the same steps lead BACK, inverted and in reverse.
-// With c = gcd(rows, cols), a = rows / c, b = cols / c:
-//   1. column j: X[i] <- X[(i + j / b) mod rows], so that no two elements of a row want the same column; void if c = 1
+// The buffer is seen as rows x cols, with the longer side along the rows. Where m <= n this is A itself, which C2R
+// transposes. Where m > n it is the matrix whose transpose is A, and the same steps lead BACK to it, inverted and in
+// reverse order. With c = gcd(rows, cols), a = rows / c, b = cols / c:
+//   1. column j: X[i] <- X[(i + j / b) mod rows], so that no two elements of a row go to one column; void if c = 1
 //   2. row i: X[((i + j / b) mod rows + j * rows) mod cols] <- X[j]
 //   3. column j: X[i] <- X[(i * cols + j - i / a) mod rows]
 // Tile: a block owns a row, or a stripe of W columns; it copies that to its stage, and back in the other order. Global
-// memory is only walked in order: what is scattered is the stage. Quotients and remainders are carried along.
-// Stage: shared memory, or, where that is too small, a block's part of a scratch buffer of at most a tenth of A, which
-// then bounds the blocks, so that each takes many rows or stripes in turn.
+// memory is only accessed in order; the scattered accesses are to the stage. Quotients and remainders are updated
+// incrementally.
+// Stage: shared memory or, where that is too small, a block's part of a scratch buffer of at most a tenth of A, which
+// then bounds the number of blocks, so that each takes many rows or stripes in turn.
 // Preconditions: rows <= cols. T is any type of the element's width.
-// Limit: three times each element read and written (two where c = 1), so at best a third of a copy's rate (a half).
-// Stripes narrower than a line of 128 bytes waste part of it; a stage of over half the multiprocessor's shared memory
-// leaves one block on it, which then reads and writes by turns.
+// Limit: each element is read and written three times (twice where c = 1), so at best a third of a copy's rate (a
+// half). Stripes narrower than a line of 128 bytes waste part of it; a stage of over half the multiprocessor's shared
+// memory leaves one block on it, which then reads and writes alternately.
 #include "transpose/c2r.cuh"
 
 namespace {
@@ -32,7 +33,7 @@ __device__ __forceinline__ void permute_rows(T *x, T *stage, unsigned rows, unsi
       stage[kept(BACK ? j : target(at))] = element;
       at.advance();
     });
-    __syncthreads();  // the row is staged whole
+    __syncthreads();  // the row is complete in the stage
     at = start;
     for (unsigned j = threadIdx.x; j < cols; j += blockDim.x, at.advance()) row[j] = stage[kept(BACK ? target(at) : j)];
     __syncthreads();  // the stage is free for the next row

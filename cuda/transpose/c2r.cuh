@@ -1,5 +1,5 @@
-// The parts of C2R (transpose/c2r.cu tells the algorithm, its steps and its letters): index arithmetic without
-// division, staging with several loads under way, and the steps that permute columns.
+// The parts of C2R (transpose/c2r.cu describes the algorithm, its steps and its letters): index arithmetic without
+// division, staging with several loads in flight, and the steps that permute columns.
 #pragma once
 #include "common.cuh"
 
@@ -7,18 +7,19 @@ enum class Step { ROTATE, PERMUTE };
 
 namespace {
 
-constexpr unsigned AHEAD = 8;  // loads of a thread under way at once
+constexpr unsigned AHEAD = 8;  // loads of a thread in flight at once
 
-// Blocks on a multiprocessor at least, if its shared memory holds them. Without that bound the compiler saves registers
-// for more blocks, and waits for some of the loads before it starts the others.
+// The least number of blocks per multiprocessor, if its shared memory can hold them. Without it the compiler saves
+// registers for more blocks, and waits for some of the loads before it starts the others.
 constexpr unsigned C2R_BLOCKS_PER_SM = 2;
 template <class T, bool BACK>
 constexpr unsigned C2R_COLUMN_BLOCKS_PER_SM = BACK || sizeof(T) == 8 ? 2 : 3;  // of stripes in shared memory
 
-// sum mod modulus, for sums of two remainders: below the modulus, sum - modulus wraps around to a large number.
+// sum mod modulus, for sums of two remainders: where the sum is below the modulus, sum - modulus wraps around to a
+// large number.
 __device__ __forceinline__ unsigned wrapped(unsigned sum, unsigned modulus) { return min(sum, sum - modulus); }
 
-// Carries x / divisor and (x * factor) mod modulus along, from `x` on in steps of `step`.
+// Updates x / divisor and (x * factor) mod modulus incrementally, from `x` on in steps of `step`.
 class QuotientWalk {
  public:
   __device__ QuotientWalk(unsigned x, unsigned step, unsigned divisor, unsigned factor, unsigned modulus)
@@ -42,8 +43,8 @@ class QuotientWalk {
   unsigned divisor_, modulus_, quotient_step, remainder_step, product_step;
 };
 
-// Hands load(i) to keep(i, .) for i = first, first + step, ... below `length`. Several loads are under way at once: the
-// last ones repeat the end rather than branch, which would have them wait for each other.
+// Passes load(i) to keep(i, .) for i = first, first + step, ... below `length`. Several loads are in flight at once:
+// the last ones repeat the end instead of branching, which would make them wait for each other.
 template <class T, class Load, class Keep>
 __device__ __forceinline__ void read_ahead(unsigned first, unsigned step, unsigned length, Load load, Keep keep) {
   for (unsigned i = first, next = first; i < length;) {
@@ -61,16 +62,16 @@ __device__ __forceinline__ void read_ahead(unsigned first, unsigned step, unsign
   }
 }
 
-// Where a staged row keeps element j. Step 2 goes through it in strides of `rows`, which is often a power of two: the
-// higher bits are folded into the bank, within each 32 elements, so that such strides find different banks.
+// Where a staged row holds element j. Step 2 accesses it in strides of `rows`, which is often a power of two: the
+// higher bits are XORed into the bank, within each 32 elements, so that such strides fall into different banks.
 __device__ __forceinline__ unsigned spread(unsigned j) { return j ^ ((j >> 5 ^ j >> 10 ^ j >> 15) & 31); }
 
-// Step 2: which column of row i the element goes to that `at` stands on.
+// Step 2: the column of row i to which the element at `at` goes.
 __device__ __forceinline__ unsigned row_target(unsigned i, const QuotientWalk &at, unsigned rows, unsigned cols) {
   return wrapped(wrapped(i + at.quotient, rows) + at.product, cols);
 }
 
-// Step 1 or 3: which row of a column comes to row i. shift: column / b, or column mod rows; at: the walk that is at i.
+// Step 1 or 3: the row of a column that goes to row i. shift: column / b, or column mod rows; at: the walk at i.
 template <Step STEP>
 __device__ __forceinline__ unsigned source(unsigned i, unsigned shift, const QuotientWalk &at, unsigned rows) {
   if (STEP == Step::ROTATE) return wrapped(i + shift, rows);
@@ -90,7 +91,7 @@ __device__ __forceinline__ void permute_columns(T *x, T *stage, unsigned rows, u
       stage[(BACK ? source<STEP>(i, shift, at, rows) : i) * W + lane] = element;
       at.advance();
     });
-    __syncthreads();  // the stripe is staged whole
+    __syncthreads();  // the stripe is complete in the stage
     at = start;
     for (unsigned i = first; i < height; i += step, at.advance()) {
       const unsigned from = BACK ? i : source<STEP>(i, shift, at, rows);

@@ -1,18 +1,19 @@
-// A = A^T in place (any m x n, row-major, without padding): C2R (transpose/c2r.cu tells the algorithm, its steps and
-// its letters) in two passes, steps 1 and 2 fused.
+// A = A^T in place (any m x n, row-major, without padding): C2R (transpose/c2r.cu describes the algorithm, its steps
+// and its letters) in two passes, with steps 1 and 2 fused.
 //
-// Step 1 brings to row i, of each run of b columns, that of row i + q, q the number of the run, 0 to c - 1; row i after
-// step 2 is thus made of the rows i to i + c - 1. Rows are made from the first one up, so that what a row needs is
-// still there, but for the last ones, which begin again at the first: what those will need has been stashed before.
-// Tile: a wave is a row for each block of the grid. All gather theirs to shared memory, where it is put in order; then,
-// behind a barrier of the grid, since what one block overwrites another still gathers, all store it.
-// BACK: time runs backwards. Columns first; waves from the last row down, each row loaded as it lies and, behind the
-// barrier, scattered to the rows i to i + c - 1; what belongs to the first rows, not yet loaded, waits in the stash.
+// Step 1 moves to row i, in run q of b columns (q from 0 to c - 1), the elements of row i + q; row i after step 2 is
+// thus made of the rows i to i + c - 1. Rows are made from the first one up, so that what a row needs is still there,
+// except for the last rows, which need the first ones again: what they will need is stashed beforehand.
+// Tile: a wave is one row per block of the grid. All blocks gather their rows into shared memory, in their final order.
+// After a barrier of the grid, which is needed since one block overwrites what another gathers, all of them store.
+// BACK: the reverse. Columns come first, then waves from the last row down: each row is loaded as it lies and, after
+// the barrier, scattered to the rows i to i + c - 1. What belongs to the first rows, which are not loaded yet, waits in
+// the stash.
 // Scratch: the barrier's counter, in 16 bytes, then the stash, c / 2 rows. Row s of the first c - 1 is needed again
-// from column (s + 1) b on, and row c - 2 - s of just what that leaves free of a row: the two share one.
+// from column (s + 1) b on, and row c - 2 - s needs exactly what that leaves free of a row: the two share one.
 // Preconditions: rows <= cols; a row fits in shared memory; a cooperative launch, all of whose blocks are resident.
-// Limit: twice each element read and written, so at best half a copy's rate. In a wave all blocks read, then all write,
-// and each waits for the slowest.
+// Limit: each element is read and written twice, so at best half a copy's rate. In a wave all blocks read, then all
+// write, and each waits for the slowest.
 #include "grid.cuh"
 #include "transpose/c2r.cuh"
 
@@ -23,26 +24,26 @@ struct Matrix {
   T *x, *stash;
   unsigned rows, cols, b, c;
 
-  // Where element j of the stashed row s is, s < c - 1 and j >= (s + 1) b.
+  // Where element j of the stashed row s is, for s < c - 1 and j >= (s + 1) b.
   __device__ __forceinline__ T *stashed(unsigned s, unsigned j) const {
     const bool second = s >= c / 2;
     return stash + offset<Op::N>(second ? c - 2 - s : s, second ? j - (s + 1) * b : j, cols);
   }
 
-  // Where element j, of run q, of the row i + q is, counted on past the last row.
+  // Where element j, in run q, of row i + q is; rows past the last one continue in the stash.
   __device__ __forceinline__ T *at(unsigned i, unsigned q, unsigned j) const {
     const unsigned row = i + q;
     return row < rows ? x + offset<Op::N>(row, j, cols) : stashed(row - rows, j);
   }
 };
 
-// The rest of `scratch` behind the barrier's counter.
+// The rest of `scratch`, after the barrier's counter.
 template <class T>
 __device__ __forceinline__ Matrix<T> matrix(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
   return {x, reinterpret_cast<T *>(scratch + 4), rows, cols, b, cols / b};
 }
 
-// Step 2 on the way to the stage. place(q, j): where element j is, of run q; target: where the stage keeps it.
+// Step 2 while staging. place(q, j): where element j of run q is; target: where the stage holds it.
 template <class T, class Place, class Target>
 __device__ __forceinline__ void gather_row(T *stage, const QuotientWalk &start, unsigned c, unsigned length, Place place,
                                            Target target) {
@@ -78,12 +79,12 @@ __device__ __forceinline__ void store_row(T *row, const T *stage, unsigned lengt
 
 }  // namespace
 
-// The first rows to the stash, or, BACK, from there.
+// Copies the first rows to the stash or, BACK, from there.
 template <class T, bool BACK>
 __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     c2r_stash(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
   const Matrix<T> whole = matrix(x, scratch, rows, cols, b);
-  const unsigned parts = (cols - 1) / blockDim.x + 1;  // of a row, a thread an element
+  const unsigned parts = (cols - 1) / blockDim.x + 1;  // of a row, with an element per thread
   if (!BACK && blockIdx.x == 0 && threadIdx.x == 0) *scratch = 0;
   const auto column = [&](unsigned part) { return part % parts * blockDim.x + threadIdx.x; };
   const auto load = [&](unsigned part) {
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     const unsigned nth = done + blockIdx.x, i = BACK ? rows - 1 - nth : nth, length = nth < rows ? cols : 0;
     T *row = x + size_t(i) * cols;
     const auto target = [&](const QuotientWalk &at) { return spread(row_target(i, at, rows, cols)); };
-    // Element j of run q, which is c - 1 where j is cols - 1; nearly all rows are made of rows below them alone.
+    // Element j of run q, which is c - 1 where j is cols - 1. Nearly all rows are made only of rows below them.
     const auto below = [&](unsigned q, unsigned j) { return row + offset<Op::N>(q, j, cols); };
     const auto around = [&](unsigned q, unsigned j) { return whole.at(i, q, j); };
     const bool plain = i + whole.c <= rows;
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     if (BACK) load_row(stage, row, length);
     else if (plain) gather_row(stage, start, whole.c, length, below, target);
     else gather_row(stage, start, whole.c, length, around, target);
-    grid.sync();  // every row of the wave is staged whole
+    grid.sync();  // every row of the wave is complete in the stage
     if (!BACK) store_row(row, stage, length);
     else if (plain) scatter_row(stage, start, length, below, target);
     else scatter_row(stage, start, length, around, target);

@@ -1,4 +1,4 @@
-// B (n x m) = A^T (A is m x n, both row-major, without padding): one thread an element.
+// B (n x m) = A^T (A is m x n, both row-major, without padding): one thread per element.
 //
 // Tile: none; thread (x, y) of the grid moves A[y][x] to B[x][y]. T is any type of the element's width.
 // Preconditions: A and B do not overlap.

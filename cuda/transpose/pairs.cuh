@@ -1,14 +1,14 @@
-// Which two tiles across the diagonal of a square matrix a block swaps. Nobody else touches them, so both can be read
-// whole before either is written.
+// Which two tiles across the diagonal of a square matrix a block swaps. No other block touches them, so both can be
+// read completely before either is written.
 //
-// Grid: tiles = ceil(n / TILE); (tiles | 1) x ceil(tiles / 2) blocks are just the tiles on and below the diagonal, the
-// triangle's lower part as it stands and its tip folded into the corner that this leaves free.
+// Grid: tiles = ceil(n / TILE). (tiles | 1) x ceil(tiles / 2) blocks are exactly the tiles on and below the diagonal:
+// the lower part of the triangle as it is, and its tip folded into the corner that this leaves free.
 #pragma once
 
 namespace {
 
-// Where the lower tile begins, row >= col; the upper one begins at (col, row), and on the diagonal they are one. Off
-// the diagonal col begins a whole tile: only the tile at `row` can be cut off by the edge.
+// Where the lower tile begins, row >= col; the upper one begins at (col, row), and on the diagonal both are the same.
+// Off the diagonal, a whole tile begins at col: the edge can only cut the tile at `row`.
 struct Pair {
   unsigned row, col;
 };

@@ -1,5 +1,5 @@
-// B (n x m) = A^T (A is m x n, both row-major, without padding): through a tile in shared memory, so that both the
-// reads and the writes of a warp are neighbours.
+// B (n x m) = A^T (A is m x n, both row-major, without padding): through a tile in shared memory, so that a warp both
+// reads and writes neighbours.
 //
 // Tile: a block of TILE x ROWS threads owns TILE x TILE elements, each thread TILE / ROWS of them: it reads down the
 // tile's columns in A and writes down those of the transposed tile in B. The column of padding puts the elements of a
@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(TILE *ROWS)
 #pragma unroll
   for (unsigned y = threadIdx.y; y < TILE; y += ROWS)
     if (row0 + y < m && col0 + x < n) tile[y][x] = a[offset<Op::N>(row0 + y, col0 + x, n)];
-  __syncthreads();  // the tile is whole
+  __syncthreads();  // the tile is complete
 #pragma unroll
   for (unsigned y = threadIdx.y; y < TILE; y += ROWS)
     if (col0 + y < n && row0 + x < m) b[offset<Op::N>(col0 + y, row0 + x, m)] = tile[x][y];

@@ -1,18 +1,19 @@
-// B (n x m) = A^T (A is m x n, both row-major, without padding): the TMA brings tiles in and takes them out again, many
-// of them on their way at once, and threads only turn over what lies in shared memory.
+// B (n x m) = A^T (A is m x n, both row-major, without padding): the TMA loads and stores tiles, many of them in flight
+// at once, and threads only transpose what is in shared memory.
 //
-// Tile: a persistent grid; a block owns every gridDim.x-th tile of SQUARES V x SQUARES V elements, V of which fill 16
-// bytes: rows of SQUARES vectors. A ring of tiles is loaded ahead, an mbarrier a slot; a tile is turned over in its own
-// slot, each thread a square of V x V elements that goes to the mirror image of its place, stored from there, and the
-// slot filled again once that has read it. Bytes on their way are the ring's, whatever the number of threads.
-// Order: bands of GROUP columns of tiles, each from top to bottom, so that tiles that are near in time are near in
+// Tile: a persistent grid; a block owns every gridDim.x-th tile of SQUARES V x SQUARES V elements, where V elements
+// fill 16 bytes: rows of SQUARES vectors. A ring of tiles is loaded ahead, with an mbarrier per slot. A tile is
+// transposed in its own slot: each thread moves a square of V x V elements to the mirror image of its place. The tile
+// is stored from there, and the slot is filled again once the store has read it. The bytes in flight are those of the
+// ring, whatever the number of threads.
+// Order: bands of GROUP columns of tiles, each from top to bottom, so that tiles that are close in time are close in
 // memory on both sides.
-// Swizzle: the TMA puts the vector v of row r of a box of 128 bytes to the place v ^ (r mod 8). A square is V rows
-// high; eight lanes read squares (i ^ d, i), i = 0 to 7, for they meet eight different places both then and when they
-// write (i, i ^ d), whatever V is.
+// Swizzle: the TMA puts vector v of row r of a box of 128 bytes at place v ^ (r mod 8). A square is V rows high. Eight
+// lanes read squares (i ^ d, i), i = 0 to 7, since these fall on eight different places both when they are read and
+// when they are written to (i, i ^ d), whatever V is.
 // Preconditions: compute capability 9.0; rows of A and of B begin at multiples of 16 bytes. T is any type of the
 // element's width; the tensor maps have boxes of SQUARES V rows of 128 bytes, and the 128-byte swizzle.
-// Limit: memory bandwidth. What the edge cuts of a tile takes its place in the ring, not the bandwidth.
+// Limit: memory bandwidth. The part of a tile past the edge takes space in the ring, but no bandwidth.
 #include "ptx_hopper.cuh"
 #include "transpose/vectors.cuh"
 
@@ -26,19 +27,19 @@ struct Origin {
   unsigned row, col;
 };
 
-// Where tile number `tile` of rows x cols tiles is.
+// The place of tile number `tile` among rows x cols tiles.
 __device__ __forceinline__ Origin origin(unsigned tile, unsigned rows, unsigned cols) {
   const unsigned first = tile / (GROUP * rows) * GROUP, width = min(GROUP, cols - first), nth = tile - first * rows;
   return {nth / width, first + nth % width};
 }
 
-// Where the vector v of row `row` is kept in a tile of WIDTH rows.
+// Where vector v of row `row` is stored in a tile of WIDTH rows.
 template <unsigned WIDTH>
 __device__ __forceinline__ unsigned swizzled(unsigned row, unsigned v) {
   return (v / BOX * WIDTH + row) * BOX + (v % BOX ^ row % BOX);
 }
 
-// Turns a tile over in place, all threads of the block together.
+// Transposes a tile in place, with all threads of the block.
 template <class T, unsigned SQUARES>
 __device__ __forceinline__ void turn_tile(uint4 *tile) {
   constexpr unsigned WIDTH = SQUARES * V<T>, BOXES = SQUARES / BOX;
@@ -47,7 +48,7 @@ __device__ __forceinline__ void turn_tile(uint4 *tile) {
   Vector<T> square[V<T>];
 #pragma unroll
   for (unsigned r = 0; r < V<T>; ++r) square[r].bits = tile[swizzled<WIDTH>(y * V<T> + r, x)];
-  __syncthreads();  // the tile is read whole before any of it is overwritten
+  __syncthreads();  // the tile is read completely before any of it is overwritten
 #pragma unroll
   for (unsigned c = 0; c < V<T>; ++c) tile[swizzled<WIDTH>(x * V<T> + c, y)] = column_of(square, c).bits;
 }
@@ -86,17 +87,17 @@ __global__ void __launch_bounds__(SQUARES *SQUARES, 2)
     for (unsigned slot = 0, tile = blockIdx.x; slot < STAGES - 1 && tile < tiles; ++slot, tile += gridDim.x)
       start_load(tile, slot);
   }
-  __syncthreads();  // the barriers are there for all
+  __syncthreads();  // the barriers are initialised
 
   unsigned slot = 0, parity = 0;
   for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     ptx::mbarrier_wait(ptx::smem_address(&arrived[slot]), parity);
     turn_tile<T, SQUARES>(ring + slot * VECTORS);
     ptx::fence_proxy_async();
-    __syncthreads();  // the tile is turned whole
+    __syncthreads();  // the tile is transposed
     if (threadIdx.x == 0) {
       start_store(tile, slot);
-      ptx::tma_store_wait_read<1>();  // the tile before has left its slot, which is the next to be filled
+      ptx::tma_store_wait_read<1>();  // the previous tile has left its slot, which is the next to be filled
       const unsigned ahead = tile + (STAGES - 1) * gridDim.x;
       if (ahead < tiles) start_load(ahead, (slot + STAGES - 1) % STAGES);
     }

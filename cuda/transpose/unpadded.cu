@@ -1,11 +1,11 @@
 // B (n x m) = A^T (A is m x n, both row-major, without padding): through a tile in shared memory that is exactly as
-// wide as the banks, so that both sides are coalesced and the turn itself queues: the rung below tiled.cu.
+// wide as the banks. Both sides are coalesced, but the transposition itself is serialised: the rung below tiled.cu.
 //
 // Tile: a block of TILE x ROWS threads owns TILE x TILE elements, each thread TILE / ROWS of them: it reads down the
 // tile's columns in A and writes down those of the transposed tile in B.
 // Preconditions: A and B do not overlap; ROWS divides TILE. T is any type of the element's width.
 // Limit: bank conflicts. A row of 32 four-byte elements spans all 32 banks once, so a column lies in one bank and a
-// warp that reads it is served 32 times; one column of padding (tiled.cu) is all that it takes to mend that.
+// warp that reads it is served 32 times; one column of padding (tiled.cu) is enough to fix that.
 #include "common.cuh"
 
 template <class T, int TILE, int ROWS>
@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(TILE *ROWS)
 #pragma unroll
   for (unsigned y = threadIdx.y; y < TILE; y += ROWS)
     if (row0 + y < m && col0 + x < n) tile[y][x] = a[offset<Op::N>(row0 + y, col0 + x, n)];
-  __syncthreads();  // the tile is whole
+  __syncthreads();  // the tile is complete
 #pragma unroll
   for (unsigned y = threadIdx.y; y < TILE; y += ROWS)
     if (col0 + y < n && row0 + x < m) b[offset<Op::N>(col0 + y, row0 + x, m)] = tile[x][y];

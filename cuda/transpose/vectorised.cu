@@ -1,14 +1,14 @@
-// B (n x m) = A^T (A is m x n, both row-major, without padding): 128 bits in every access to global and to shared
-// memory, four times fewer instructions than tiled.cu has for f32.
+// B (n x m) = A^T (A is m x n, both row-major, without padding): every access to global and shared memory moves 128
+// bits, with four times fewer instructions than tiled.cu for f32.
 //
 // Tile: V elements fill 16 bytes; a block of 16 x 16 threads owns 16V x 16V elements (64 x 64 of f32, 32 x 32 of f64,
-// 128 x 128 of 16 bits), each thread a square of V x V, which it reads as V row vectors, turns over in registers and
-// puts into shared memory as V column vectors; the tile's rows, now B's, leave as they lie, 256 bytes each.
-// Swizzle: eight lanes, which a 128-bit access serves at once, put vectors V rows apart, all in the same four banks;
+// 128 x 128 of 16 bits). Each thread owns a square of V x V, which it reads as V row vectors, transposes in registers
+// and writes to shared memory as V column vectors; the tile's rows, now B's, are stored as they lie, 256 bytes each.
+// Swizzle: eight lanes, which a 128-bit access serves at once, write vectors V rows apart, all in the same four banks;
 // the vector's place in its row is therefore XORed with the number of its square, and reading undoes that.
 // Preconditions: A and B do not overlap and begin on 16 bytes. T is any type of the element's width.
-// Limit: memory bandwidth. Where a row is no multiple of 16 bytes (n of A, m of B) its vectors lie across their
-// alignment, and that side moves element by element, as it does in the vector that the edge cuts.
+// Limit: memory bandwidth. Where a row is not a multiple of 16 bytes (n of A, m of B) its vectors are not aligned, and
+// that side moves element by element, as does a vector that the edge cuts.
 #include "transpose/vectors.cuh"
 
 template <class T>
@@ -19,6 +19,6 @@ __global__ void __launch_bounds__(SIDE *SIDE)
   Vector<T> square[V<T>] = {};
   load_square(square, a, row0 + threadIdx.y * V<T>, col0 + threadIdx.x * V<T>, m, n);
   turn_square(tile, square);
-  __syncthreads();  // the tile is whole
+  __syncthreads();  // the tile is complete
   store_tile(b, tile, col0, row0, n, m);
 }

@@ -1,5 +1,5 @@
-// Transposition by vectors of 16 bytes: squares of V x V elements, which a thread turns over in its registers, between
-// global memory and a tile of shared memory. transpose/vectorised.cu tells the idea.
+// Transposition by vectors of 16 bytes: squares of V x V elements, which a thread transposes in its registers, between
+// global memory and a tile of shared memory. transpose/vectorised.cu describes the method.
 #pragma once
 #include "common.cuh"
 
@@ -10,14 +10,14 @@ constexpr unsigned SIDE = 16;  // vectors along the side of a tile
 template <class T>
 constexpr unsigned V = sizeof(uint4) / sizeof(T);
 
-// 16 bytes, as they move and as elements.
+// 16 bytes, as a vector and as elements.
 template <class T>
 union Vector {
   uint4 bits;
   T e[V<T>];
 };
 
-// Up to V elements from `at`, of which `left` are there. `aligned`: so is every vector of the matrix, and none is cut.
+// Loads up to V elements from `at`, of which `left` exist. `aligned`: every vector of the matrix is, and none is cut.
 template <class T>
 __device__ __forceinline__ void load_vector(Vector<T> &to, const T *at, unsigned left, bool aligned) {
   if (aligned) {
@@ -52,7 +52,7 @@ __device__ __forceinline__ Vector<T> column_of(const Vector<T> (&square)[V<T>], 
   return column;
 }
 
-// The square at (row, col) of a rows x cols matrix; what lies outside is not read, nor is that of `square` changed.
+// Loads the square at (row, col) of a rows x cols matrix; elements outside are not read, and theirs in `square` stay.
 template <class T>
 __device__ __forceinline__ void load_square(Vector<T> (&square)[V<T>], const T *a, unsigned row, unsigned col,
                                             unsigned rows, unsigned cols) {
@@ -63,13 +63,13 @@ __device__ __forceinline__ void load_square(Vector<T> (&square)[V<T>], const T *
   }
 }
 
-// Where vector `v` of the transposed tile's row `row` is kept.
+// Where vector `v` of row `row` of the transposed tile is stored.
 template <class T>
 __device__ __forceinline__ unsigned kept_at(unsigned row, unsigned v) {
   return row * SIDE + (v ^ (row / V<T> % 8));
 }
 
-// The thread's square into the tile, turned over.
+// Stores the thread's square, transposed, to the tile.
 template <class T>
 __device__ __forceinline__ void turn_square(uint4 *tile, const Vector<T> (&square)[V<T>]) {
 #pragma unroll
@@ -77,7 +77,7 @@ __device__ __forceinline__ void turn_square(uint4 *tile, const Vector<T> (&squar
     tile[kept_at<T>(threadIdx.x * V<T> + c, threadIdx.y)] = column_of(square, c).bits;
 }
 
-// The whole turned tile to (row0, col0) of a rows x cols matrix, each of its rows by SIDE neighbours.
+// Stores the whole transposed tile to (row0, col0) of a rows x cols matrix, SIDE neighbouring threads to a row.
 template <class T>
 __device__ __forceinline__ void store_tile(T *b, const uint4 *tile, unsigned row0, unsigned col0, unsigned rows,
                                            unsigned cols) {
