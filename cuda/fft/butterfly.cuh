@@ -1,6 +1,6 @@
 // Short transforms in the registers of one thread: X[k] = sum over j of x[j] exp(-2 pi i j k / N), or exp(+...), N a
-// power of two up to 32, not normalised. Radix 2, decimated in time, unrolled: the compiler knows what a butterfly
-// multiplies with, which costs nothing where that is 1 or i and half where it lies on a diagonal.
+// power of two up to 32, not normalised. Radix 2, decimated in time, unrolled: the factor of each butterfly is a
+// compile-time constant, and costs nothing where it is 1 or i, and half where it lies on a diagonal.
 #pragma once
 #include "common.cuh"
 

@@ -1,21 +1,22 @@
-// Batches of small transforms: T x T in two dimensions, T * T or T in one, T 8, 16 or 32. Each element is read once and
-// written once; the passes in between meet in shared memory (fft/tile.cuh).
+// Batches of small transforms: T x T in two dimensions, T * T or T in one, where T is 8, 16 or 32. Each element is read
+// once and written once; between the passes data stay in shared memory (fft/tile.cuh).
 //
-// Tile: T threads have a tile of T x T complex numbers: one transform, or T of length T, a row each. Real data fill its
-// real and its imaginary parts, with twice as many transforms. A block has 128 threads in FP32, 64 in FP64.
-// Preconditions: arrays are aligned to a complex number; shape LINE only in FP32, whose factors sincospif gives.
-// Limit: memory. In FP64 tiles of 32 x 32 hold so much that few warps are there to wait for it.
+// Tile: T threads have a tile of T x T complex numbers: one transform, or T transforms of length T, one per row. Real
+// data fill both its real and its imaginary parts, with twice as many transforms. A block has 128 threads in FP32, 64
+// in FP64.
+// Preconditions: arrays are aligned to a complex number; shape LINE only in FP32, since sincospif computes its factors.
+// Limit: memory bandwidth. In FP64, tiles of 32 x 32 take so much that few warps are resident to hide its latency.
 #include "fft/tile.cuh"
 
 namespace {
 
-// Half spectra: elements 0 to POINTS of a tile's `transforms` one behind the other.
+// Half spectra: elements 0 to POINTS of a tile's `transforms`, one after another.
 template <Shape shape, unsigned T>
 struct Half {
   static constexpr unsigned WIDTH = shape == Shape::LINE ? T * T / 2 + 1 : T / 2 + 1;
   static constexpr unsigned POINTS = shape == Shape::LINE ? WIDTH : T * WIDTH;
   unsigned row, col, mirrored_row, mirrored_col;  // of the element and of its conjugate, in the tile
-  unsigned twin;                                  // the element that is its conjugate, where both are of the half
+  unsigned twin;                                  // the element that is its conjugate, where both are in the half
   bool has_twin;
 
   explicit __device__ __forceinline__ Half(unsigned e) {
@@ -31,7 +32,7 @@ struct Half {
   }
 };
 
-// Blocks that a multiprocessor is to hold. The factors of the longest lines take the registers of half of them.
+// Blocks per multiprocessor. The factors of the longest lines take the registers of half of them.
 template <Shape shape, unsigned T>
 constexpr unsigned FFT_BLOCKS_PER_SM = shape == Shape::LINE && T == 32 ? 2 : 4;
 
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(BlockTiles<T, Real>::THREADS, FFT_BLOCKS_PER_S
 #pragma unroll
   for (int i = 0; i < T; ++i) column[i] = first + i * T < count ? x[first + i * T] : Complex<Real>{};
   block.template columns_then_rows<shape, INVERSE>(column);
-  __syncwarp();  // the spectra of the tile are there
+  __syncwarp();  // the tile's spectra are in shared memory
 #pragma unroll
   for (int i = 0; i < T; ++i) {
     const bool line = shape == Shape::LINE;
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(BlockTiles<T, Real>::THREADS, FFT_BLOCKS_PER_S
     column[i] = {at < reals ? x[at] : Real(0), second < reals ? x[second] : Real(0)};
   }
   block.template columns_then_rows<shape, false>(column);
-  __syncwarp();  // the spectra of the tile are there
+  __syncwarp();  // the tile's spectra are in shared memory
   const size_t count = size_t(b) * Half<shape, T>::WIDTH * (shape == Shape::PLANE ? T : 1);
   const size_t begin = size_t(tile_number<Real, T>()) * 2 * Spectrum::POINTS;
   for (unsigned e = Block::lane(); e < Spectrum::POINTS; e += T) {
@@ -98,8 +99,8 @@ __global__ void __launch_bounds__(BlockTiles<T, Real>::THREADS, FFT_BLOCKS_PER_S
   }
 }
 
-// Where an element's conjugate is of the half spectrum, too, the mean of one and the conjugate of the other is taken:
-// what is not of a real array drops out, here as where rows are last.
+// Where an element's conjugate is in the half spectrum too, the mean of the element and the conjugate of the other is
+// taken: what does not come from a real array drops out, as it does where rows are last.
 template <class Real, int T, Shape shape>
 __global__ void __launch_bounds__(BlockTiles<T, Real>::THREADS, FFT_BLOCKS_PER_SM<shape, T>)
     fft_small_c2r(const Complex<Real> *__restrict__ x, Real *y, unsigned b) {
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(BlockTiles<T, Real>::THREADS, FFT_BLOCKS_PER_S
     block.at(Block::tile(), at.row, at.col) = joined(both);
     if (!at.has_twin) block.at(Block::tile(), at.mirrored_row, at.mirrored_col) = joined_mirrored(both);
   }
-  __syncwarp();  // the spectra of the tile are there
+  __syncwarp();  // the tile's spectra are in shared memory
   Complex<Real> column[T];
   block.take_row(column);
   block.template rows_then_columns<shape, true>(column);

@@ -1,14 +1,15 @@
-// B = A, 128 bits an access and LOADS of them under way in every thread: the ceiling of whatever only moves data.
+// B = A, with 128-bit accesses and LOADS of them in flight in every thread: the ceiling of everything that only moves
+// data.
 //
-// Tile: a block moves THREADS x LOADS neighbouring vectors of 16 bytes, and goes on a whole grid further until the end
-// is reached; the elements behind the last whole vector are moved one by one by the first threads of all.
-// All loads of a round are issued before its first store: what a multiprocessor must have under way to fill the memory
-// is bandwidth times latency, on Hopper some 20 to 30 KB, and 2048 threads with 4 x 16 bytes each have 128 KB.
+// Tile: a block moves THREADS x LOADS neighbouring vectors of 16 bytes, and advances by a whole grid until the end is
+// reached; the elements past the last whole vector are moved one by one by the first threads of the grid.
+// All loads of a round are issued before its first store. To fill the memory, a multiprocessor must have bandwidth
+// times latency in flight, on Hopper some 20 to 30 KB; 2048 threads with 4 x 16 bytes each have 128 KB.
 // Preconditions: A and B do not overlap, begin on 16 bytes, and have no padding. T is any type of the element's width.
-// No hint keeps lines out of the caches: on operands that L2 holds the same kernel measures L2, where a streaming hint
-// would throw out what the next run reads. It takes some 2 us for a grid to start and to drain, so such operands should
-// be as large as L2 allows (33 MB of 50 in the suite `roofline`); repeating the copy inside of one launch would hide
-// that, and would be no copy any more.
+// No hint keeps lines out of the caches: on operands that fit in L2 the same kernel measures L2, whereas a streaming
+// hint would evict what the next run reads. A grid takes some 2 us to start and to drain, so such operands should be as
+// large as L2 allows (33 MB of 50 in the suite `roofline`); repeating the copy inside one launch would hide that, but
+// would no longer be a copy.
 // Limit: memory bandwidth, or that of L2.
 #include "common.cuh"
 

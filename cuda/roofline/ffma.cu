@@ -1,9 +1,10 @@
 // d = x + k a b by k fused multiply-adds on each of n accumulators, all in registers: the ceiling of scalar arithmetic.
 //
 // Tile: a block owns 256 x CHAINS accumulators, a thread every 256th of them. The CHAINS accumulators of a thread are
-// independent of each other, and those of a warp alone cover the latency of a multiply-add (4 cycles, f64 about 16).
+// independent of each other, and those of one warp suffice to cover the latency of a multiply-add (4 cycles, f64 about
+// 16).
 // Preconditions: x and d do not overlap; k is at most 2^19, so that every sum is exact (coarse.cuh).
-// Limit: issue. A branch, a counter and a comparison stand beside CHAINS x STEPS multiply-adds: under 1 %.
+// Limit: issue. CHAINS x STEPS multiply-adds share it with a branch, a counter and a comparison: under 1 %.
 #include "roofline/coarse.cuh"
 
 namespace {

@@ -1,11 +1,11 @@
-// D = X + A B by mma.sync on fragments that stay in registers: the ceiling of tensor cores as warps drive them.
+// D = X + A B by mma.sync on fragments that stay in registers: the ceiling of tensor cores driven by mma.sync.
 //
 // Tile: a warp owns TILES tiles of 16 x 8 accumulators, a block those of its eight warps. The tiles of a warp are
-// independent of each other and share the fragments of A and B. One step is 32 bytes deep: 16 elements of 16 bits, or
-// 8 of TF32; A and B repeat after 16.
+// independent of each other and share the fragments of A and B. One step is 32 bytes deep: 16 elements of 16 bits, or 8
+// of TF32; A and B repeat after 16.
 // Preconditions: compute capability 8.0; k is at most 2^19, so that every sum is exact (coarse.cuh).
 // Limit: the tensor cores' rate for mma.sync, which on Hopper lies below that of wgmma (wgmma.cu). More than the
-// nominal flop is executed where n is no multiple of 8192, or k none of 16: the last step is padded by zeros.
+// nominal flop is executed where n is not a multiple of 8192, or k not one of 16: the last step is padded with zeros.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -35,7 +35,7 @@ __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const
   ptx::mma_m16n8k8_tf32_f32(d, a, b);
 }
 
-// Neighbours along the depth from step s on, packed into one register; of A's, those from step `limit` on are 0.
+// Neighbours along the depth from step s on, packed into one register; those of A from step `limit` on are 0.
 template <class T>
 __device__ __forceinline__ unsigned word_a(const T *__restrict__ a, unsigned row, unsigned s, unsigned limit) {
   unsigned word = 0;
@@ -51,7 +51,7 @@ __device__ __forceinline__ unsigned word_b(const T *__restrict__ b, unsigned s, 
   return word;
 }
 
-// The fragments of A and B for a period of 16, as mma.sync wants them.
+// The fragments of A and B for a period of 16, in the layout of mma.sync.
 template <class T>
 struct Fragments {
   struct Step {
@@ -71,7 +71,7 @@ struct Fragments {
     }
   }
 
-  // One period on every tile.
+  // Multiplies one period on every tile.
   __device__ __forceinline__ void multiply(float (&sums)[TILES][4]) const {
 #pragma unroll
     for (const Step &step : steps)

@@ -2,10 +2,10 @@
 //
 // Tile: a warpgroup owns 64 x 256 accumulators, a block those of its two warpgroups, which keep the tensor cores busy
 // in turn. Both read one slab of A (64 rows) and one of B (256 columns, stored along k), 128 bytes deep and swizzled by
-// 128 bytes as a GEMM has them, so that their reads of shared memory are a GEMM's too. The loop loads nothing.
+// 128 bytes as in a GEMM, so that their reads of shared memory are those of a GEMM too. The loop loads nothing.
 // Preconditions: sm_90a; k is at most 2^19, so that every sum is exact (coarse.cuh).
 // Limit: the tensor cores' rate and, under load, the device's power. More than the nominal flop is executed where n is
-// no multiple of 32768, or k none of a slab's depth (64; of TF32 32): the last slab is padded by zeros.
+// not a multiple of 32768, or k not one of a slab's depth (64; TF32: 32): the last slab is padded with zeros.
 #include "gemm/wgmma.cuh"
 #include "roofline/coarse.cuh"
 
@@ -21,7 +21,7 @@ using SlabB = OperandTile<T, BN, true>;
 template <class T>
 constexpr unsigned DEPTH = SlabA<T>::DEPTH;
 
-// Element (row, s) of a slab: the 16-byte pieces of a row are XORed with its number among eight.
+// Element (row, s) of a slab: the numbers of a row's 16-byte pieces are XORed with the row's number modulo eight.
 template <class T>
 __device__ __forceinline__ T &element_of(unsigned char *slab, unsigned row, unsigned s) {
   const unsigned at = row * ROW_BYTES + s * sizeof(T);
@@ -39,7 +39,7 @@ __device__ __forceinline__ void fill_b(unsigned char *slab, const T *__restrict_
     element_of<T>(slab, i / DEPTH<T>, i % DEPTH<T>) = element_b(b, i % DEPTH<T>, i / DEPTH<T>);
 }
 
-// What this thread wrote becomes visible to wgmma, and all of the block has written.
+// Makes what this thread wrote visible to wgmma, and waits until the whole block has done so.
 __device__ __forceinline__ void publish() {
   ptx::fence_proxy_async();
   __syncthreads();

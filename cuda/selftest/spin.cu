@@ -1,8 +1,8 @@
-// B = A, which takes `duration_ns` by the device's global timer: a kernel of known duration, for `kernelmark selftest`.
+// B = A in `duration_ns` of the device's global timer: a kernel of known duration, for `kernelmark selftest`.
 //
-// Tile: one block copies everything, a thread every 256th element, and each thread waits until the time has passed since
-// it began. Preconditions: A and B do not overlap; one block of 256 threads; so few elements that they take no time.
-// Limit: the clock. Its step bounds how well a duration is kept.
+// Tile: one block copies everything, a thread every 256th element, and each thread waits until the time since it began
+// has passed. Preconditions: A and B do not overlap; one block of 256 threads; so few elements that they take no time.
+// Limit: the clock, whose step bounds the accuracy of a duration.
 #include "selftest/ptx_globaltimer.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
