@@ -1,6 +1,6 @@
-// nvcuda::wmma. The programming guide leaves open which lane's fragment holds which element of a matrix. The mapping
-// here is meant to be nobody's guess, so that a kernel fails that relies on one, or that takes a load to read what the
-// same lane has written.
+// nvcuda::wmma. The programming guide does not define which lane's fragment holds which element of a matrix. The
+// mapping here is unlike any likely guess, so that a kernel fails that relies on one, or that assumes that a load reads
+// what the same lane has written.
 #pragma once
 #include "emu/tensor.h"
 
@@ -31,7 +31,7 @@ template <class Use, int M, int N, int K, class T, class Layout = void> struct f
 
   element_type x[num_elements];
 
-  // Element e of a lane, as a number in row-major order, its row and its column.
+  // The number of element e of a lane in row-major order, its row and its column.
   EMU_INLINE static unsigned number(unsigned lane, int e) {
     return (5 * lane + 7) % 32 + 32 * ((unsigned(e) + lane) % unsigned(num_elements));
   }
@@ -51,7 +51,7 @@ struct Meeting {};
 struct Meet {
   static void run(emu::Lanes<Meeting>) {}
 };
-// All lanes take part, and no memory is ordered by it.
+// All lanes take part, but memory is not ordered.
 inline void meet(emu::Site site) {
   Meeting meeting;
   emu::collective<Meet>(EMU_FULL_WARP, meeting, site);
@@ -72,7 +72,7 @@ template <class F, class T> EMU_INLINE void load(F &f, const T *from, unsigned l
   meet(site);
 }
 
-// What the tensor core sees of an operand.
+// The value of an operand in the tensor core.
 template <class T> EMU_INLINE float operand(typename Stored<T>::type x) {
   if constexpr (std::is_same_v<T, precision::tf32>) return emu::tf32_truncate(x);
   else return float(x);

@@ -41,7 +41,7 @@ EMU_INLINE unsigned cluster_rank() { return emu::cluster_rank(); }
 EMU_INLINE void cluster_sync(EMU_SITE) { emu::cluster_barrier(site); }
 EMU_INLINE void named_barrier_sync(unsigned id, unsigned threads, EMU_SITE) { emu::named_barrier(id, threads, site); }
 
-// The emulator has registers without end.
+// The emulator has no limit on registers.
 template <int registers> EMU_INLINE void setmaxnreg_dec() {
   static_assert(registers >= 24 && registers <= 256 && registers % 8 == 0, "24 to 256 registers, a multiple of 8");
 }

@@ -1,2 +1,2 @@
-// Empty: emulator.h stands before every .cu and brings what this header brings on the device.
+// Empty: emulator.h is included before every .cu and provides what this header provides on the device.
 #pragma once

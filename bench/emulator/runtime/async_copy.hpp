@@ -1,4 +1,4 @@
-// cp.async: copies that a thread has issued and not yet waited for.
+// cp.async: copies that a thread has issued and has not yet waited for.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -18,7 +18,7 @@ void AsyncProxy::fence_sums() {
 }
 
 void AsyncProxy::hand_over(uintptr_t begin, size_t bytes) {
-  // What else lay there is no longer alive.
+  // Other arrays that lay there are no longer alive.
   std::erase_if(sums, [&](const SumRange &r) { return r.overlaps(begin, bytes); });
   sums.push_back({begin, bytes});
 }

@@ -1,4 +1,4 @@
-// What a thread has under way in the async proxy, and its fences towards it.
+// A thread's operations in flight in the async proxy, and its fences for it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace emu {
 
 struct Event;
 
-// An array of sums on the thread's stack that wgmma has been handed before.
+// An array of sums on the thread's stack that has been passed to wgmma before.
 struct SumRange {
   uintptr_t begin;
   size_t bytes;
@@ -20,7 +20,7 @@ struct SumRange {
   bool overlaps(uintptr_t address, size_t count) const { return address < begin + bytes && begin < address + count; }
 };
 
-// A box that has been issued and has still to be read from shared memory.
+// A box that has been issued and not yet read from shared memory.
 struct BulkStore {
   TensorMap map;
   Corner corner;
@@ -41,7 +41,7 @@ struct AsyncProxy {
   void wait_for_stores(size_t pending);
 
   struct ProductGroup {
-    size_t products;  // that the warpgroup had issued at its commit
+    size_t products;  // that the warpgroup had issued at this commit
     uint32_t time;
   };
   std::vector<SumRange> sums;
@@ -52,12 +52,12 @@ struct AsyncProxy {
   void fence_sums();
   void hand_over(uintptr_t begin, size_t bytes);
   void hand_back(uintptr_t begin);
-  // An access of the thread to its stack.
+  // Checks an access of the thread to its stack.
   void check_sums(uintptr_t address, size_t bytes, bool is_read, uintptr_t pc);
 
-  // Whether a fence of this thread's that the running thread knows of has shown that write to the async proxy.
+  // Whether a fence of this thread, which the running thread is ordered after, has shown that write to the async proxy.
   bool shows(const Event &write) const;
-  // The thread has ended: stores and products that it has not waited for.
+  // Reports stores and products that the thread, which has ended, has not waited for.
   void report_unfinished() const;
 };
 

@@ -12,7 +12,7 @@ bool same_place(const Site &a, const Site &b) {
   return a.line() == b.line() && a.column() == b.column() && !std::strcmp(a.file_name(), b.file_name());
 }
 
-// Everybody waits; whether everybody waits for the same thing is another question.
+// All threads wait; this checks whether they wait for the same barrier.
 void judge_barrier(Block &block) {
   const auto waits = [](const Thread &t) { return t.state != State::done; };
   const auto first = std::find_if(block.threads.begin(), block.threads.end(), waits);
@@ -87,7 +87,7 @@ bool release_cluster_barrier(Cluster &cluster) {
     anybody |= block->live > 0;
   }
   if (!anybody) return false;
-  // All threads know all that any of them has done, and what it knew.
+  // Each thread is now ordered after all that any of them has done or was ordered after.
   ++machine.time;
   std::vector<Thread *> waiting;
   for (Block *block : cluster.blocks) {

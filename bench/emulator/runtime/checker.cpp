@@ -45,7 +45,7 @@ void Checker::land(uintptr_t address, size_t bytes, uint32_t agent, uintptr_t pc
   }
 }
 
-// The region of an access, or nullptr where there is nothing to remember.
+// The region of an access, or nullptr where there is nothing to record.
 Region *Checker::find(uintptr_t address, size_t bytes, size_t alignment, Access kind, uintptr_t pc) {
   Region *region = machine.memory.find(address);
   if (!region || address + bytes > region->end) out_of_bounds(region, address, bytes, kind, pc);
@@ -57,7 +57,7 @@ Region *Checker::find(uintptr_t address, size_t bytes, size_t alignment, Access 
   if (region->read_only) {
     if (kind == Access::read) return nullptr;
     machine.reports.add("write-to-input", "write to input " + place(*region, address), pc);
-    machine.abort_run();  // the input is what every later thread and order reads
+    machine.abort_run();  // every later thread and order reads this input
   }
   if (kind != Access::read && region->reaches_padding(address, bytes))
     machine.reports.add("write-to-padding", "write behind the end of a row at " + place(*region, address), pc);
@@ -91,12 +91,12 @@ void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Acc
   }
 }
 
-// What a thread has written in the ordinary way, the TMA and the tensor cores see behind a fence.proxy.async only: of
-// that thread, or of the one that sets them to work.
+// The TMA and the tensor cores see a thread's ordinary writes only after a fence.proxy.async, either of that thread or
+// of the one that issues the operation.
 void Checker::check_proxy(const Region &region, const Cell &cell, uint8_t mask, uintptr_t at, uint32_t pc) {
   const uint32_t writer = cell.write.thread - machine.block->first_thread;
   if (region.space != Space::shared || !(cell.written & mask) || writer >= machine.threads_per_block) return;
-  if (!machine.ordered(cell.write)) return;  // a race, and told as one
+  if (!machine.ordered(cell.write)) return;  // a race, and reported as one
   for (const uint32_t thread : {writer, machine.current}) {
     const AsyncProxy *async = machine.block->threads[thread].async.get();
     if (async && async->shows(cell.write)) return;

@@ -1,4 +1,4 @@
-// Judges each access of a kernel against the shadow of the memory it touches.
+// Checks each access of a kernel against the shadow of the memory that it touches.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,14 +11,14 @@ enum class Access : uint8_t { read, write, atomic, copy_issued, copy_done };
 
 class Checker {
  public:
-  // The access of the running thread to `bytes` bytes. Does not return where it would corrupt memory.
+  // Checks the running thread's access to `bytes` bytes. Does not return where the access would corrupt memory.
   void access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc);
-  // The same by an agent that the running thread has set to work, of any alignment: it may do what the thread may, and
-  // is remembered by its own name.
+  // Checks an access by an agent that the running thread has started, of any alignment: what the thread may do, the
+  // agent may do too, but the access is recorded under the agent's own number.
   void bulk(uintptr_t address, size_t bytes, Access kind, uintptr_t pc, uint32_t agent);
-  // Bytes whose copy `bulk` was told of have arrived.
+  // The bytes of a copy that was reported by `bulk` have arrived.
   void land(uintptr_t address, size_t bytes, uint32_t agent, uintptr_t pc);
-  // Bytes of outputs that nobody wrote.
+  // Reports bytes of outputs that were never written.
   void report_unwritten();
   uintptr_t last_pc() const { return last_pc_; }
   uint64_t accesses() const { return accesses_; }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t nowhere = SIZE_MAX;
 
-// Where a thread or an agent stands in the clocks of the running block's cluster.
+// The index of a thread or an agent in the clocks of the running block's cluster.
 size_t place_of(uint32_t who) {
   const Cluster &cluster = *machine.block->cluster;
   if (who & Agent::flag) {

@@ -1,4 +1,4 @@
-// Warp collectives: lanes meet, the last to arrive does the work for all.
+// Warp collectives: lanes wait for each other, and the last to arrive does the work for all.
 #include <algorithm>
 
 #include "scheduler.hpp"
@@ -7,13 +7,13 @@ namespace emu {
 
 namespace {
 
-// The lanes that wait with lane `leader`, if none that its mask names is still on the way.
+// The lanes that wait with lane `leader`, if no lane in its mask has still to arrive.
 struct Group {
   unsigned present = 0, missing = 0;
   void *lanes[32] = {};
 };
 
-// False if a lane that has to come has not come yet.
+// Returns false if a lane that has to arrive has not arrived yet.
 bool gather(Block &block, uint32_t warp, const Thread &leader, Group &group) {
   for (uint32_t lane = 0; lane < 32; ++lane) {
     if (!(leader.mask >> lane & 1)) continue;
@@ -30,7 +30,7 @@ bool gather(Block &block, uint32_t warp, const Thread &leader, Group &group) {
   return true;
 }
 
-// What any lane of the group knew to have happened before, all of them know now.
+// Orders all lanes of the group after everything that any of them was ordered after.
 void join_clocks(Block &block, uint32_t warp, unsigned present) {
   uint32_t latest[32] = {};
   for (uint32_t lane = 0; lane < 32; ++lane) {

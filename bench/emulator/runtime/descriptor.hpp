@@ -1,4 +1,4 @@
-// An operand of wgmma behind its 64-bit descriptor: PTX ISA, "Shared memory matrix layout" and "Matrix descriptor".
+// An operand of wgmma, given by its 64-bit descriptor: PTX ISA, "Shared memory matrix layout" and "Matrix descriptor".
 #pragma once
 #include <cstdint>
 
@@ -18,20 +18,20 @@ struct Descriptor {
     span = spans[bits >> 62];
   }
 
-  // Stored along k: the 16 bytes that are the `half`th (of two) of row r.
+  // Stored along k: the address of the `half`th 16 bytes (of two) of row r.
   unsigned k_major(unsigned r, unsigned half) const {
     if (!span) return start + r % 8 * 16 + r / 8 * stride + half * leading;
     return swizzled(start + r % 8 * span + r / 8 * stride + half * 16, span);
   }
-  // Stored along m or n: the `eight`th eight rows of column k.
+  // Stored along m or n: the address of the `eight`th eight rows of column k.
   unsigned mn_major(unsigned eight, unsigned k) const {
     if (!span) return start + eight * stride + k % 8 * 16 + k / 8 * leading;
     const unsigned across = span / 16;
     return swizzled(start + eight % across * 16 + eight / across * leading + k % 8 * span + k / 8 * stride, span);
   }
 
-  // f(address, row, k) for each 16 bytes of rows [begin, end): elements of one row from k on or, with `mn`, of column k
-  // from `row` on.
+  // Calls f(address, row, k) for each 16 bytes of rows [begin, end): the elements of one row from k on or, with `mn`,
+  // of column k from `row` on.
   template <class F> void each_piece(bool mn, unsigned begin, unsigned end, unsigned elements, F f) const {
     if (mn) {
       for (unsigned row = begin; row < end; row += 8)

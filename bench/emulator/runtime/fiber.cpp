@@ -23,7 +23,7 @@ void switch_context(Context &from, Context &to) { swapcontext(&from.saved, &to.s
 
 #else
 
-// Push what a function must preserve, change stacks, pop it there, and return to whoever called from there.
+// Pushes what a function must preserve, changes stacks, pops it there, and returns to the caller on that stack.
 asm(R"(
 .text
 .globl emu_switch_stack
@@ -39,7 +39,7 @@ emu_switch_stack:
 extern "C" void emu_switch_stack(void **save, void *next);
 
 void prepare(Context &context, char *low, size_t size, void (*entry)()) {
-  // Stagger the tops: stacks a power of two apart would all fight for the same lines of the cache.
+  // Stagger the tops: stacks a power of two apart would all compete for the same lines of the cache.
   const size_t stagger = reinterpret_cast<size_t>(low) / size % 64 * 64;
   void **top = reinterpret_cast<void **>(low + size - 64 - stagger);
   void **frame = top - 8;  // six registers, the return address, and a slot that keeps the stack aligned

@@ -21,12 +21,12 @@ struct Context {
 #endif
 };
 
-// Make `context` begin at `entry`, which never returns, on the stack [low, low + size).
+// Makes `context` begin at `entry`, which never returns, on the stack [low, low + size).
 void prepare(Context &context, char *low, size_t size, void (*entry)());
-// Save where we are in `from` and go on at `to`.
+// Saves the present context in `from` and continues at `to`.
 void switch_context(Context &from, Context &to);
 
-// Stacks of equal size side by side, the lowest page of each unmapped, so that an overflow faults.
+// Stacks of equal size side by side. The lowest page of each is not accessible, so that an overflow faults.
 class Stacks {
  public:
   static constexpr size_t size = 64 * 1024;

@@ -1,5 +1,5 @@
 // What compiled kernels call for each access. They are built with -fsanitize=thread and linked without libtsan: these
-// are its entry points, with the checker behind them.
+// are its entry points, and they call the checker.
 #include <cstring>
 
 #include "machine.hpp"
@@ -44,7 +44,7 @@ void __tsan_func_exit() {}
 void __tsan_vptr_update(void **, void *) {}
 void __tsan_vptr_read(void **) {}
 
-// The memory functions that the compiler calls for copies of whole objects; build.py renames the kernel's calls.
+// The memory functions that the compiler calls to copy whole objects; build.py renames the kernel's calls.
 void *emu_memcpy(void *to, const void *from, size_t bytes) {
   read(from, bytes, EMU_CALLER);
   write(to, bytes, EMU_CALLER);

@@ -49,7 +49,7 @@ Argument read_argument(std::istream &words, std::istream &in) {
   return {-1, read_bytes(in, number)};
 }
 
-// The name expression may hold spaces and ends the line.
+// The name expression may contain spaces, and ends the line.
 PlannedLaunch read_launch(std::istream &words) {
   PlannedLaunch launch{};
   words >> launch.grid.x >> launch.grid.y >> launch.grid.z >> launch.block.x >> launch.block.y >> launch.block.z;

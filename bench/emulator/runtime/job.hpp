@@ -1,4 +1,4 @@
-// What the worker is told to do: buffers, then launches, then under which thread orders to run them.
+// A worker's input: buffers, then launches, then the thread orders in which to run them.
 #pragma once
 #include <istream>
 #include <optional>
@@ -11,7 +11,7 @@ namespace emu {
 
 enum class Role : uint8_t { in, out, inout, scratch };
 
-// An operand or a scratch buffer. `contents` is what it holds before each run.
+// An operand or a scratch buffer. `contents` is its value before each run.
 struct Buffer {
   std::string name;
   Role role;
@@ -56,7 +56,8 @@ struct Job {
   std::vector<Run> runs;
 };
 
-// Lines of words, each followed by the raw bytes that it announces; worker.py writes them. Throws std::runtime_error.
+// Reads lines of words, each followed by the raw bytes that it announces, as worker.py writes them. Throws
+// std::runtime_error.
 Job read_job(std::istream &in);
 
 }  // namespace emu

@@ -14,7 +14,7 @@ namespace emu {
 
 namespace {
 
-// How the symbols of variables inside a function begin.
+// The prefix of the symbols of variables inside a function.
 std::string scope_of(const Entry &entry) {
   Dl_info info{};
   if (!dladdr(entry.kernel, &info) || !info.dli_sname) return "";
@@ -23,7 +23,7 @@ std::string scope_of(const Entry &entry) {
   return "_ZZ" + std::to_string(function.size()) + function + "E";  // extern "C"
 }
 
-// Variables of other kernels in the same program are not there for this one.
+// Variables of other kernels in the same program do not exist for this one.
 bool is_foreign(const SharedVariable &variable, const Entry &entry) {
   const std::string own = scope_of(entry);
   if (own.empty() || variable.symbol.starts_with(own)) return false;
@@ -42,7 +42,7 @@ std::string plain_name(const std::string &symbol) {
   return scope == std::string::npos ? name : name.substr(scope + 2);
 }
 
-// After so many bytes the swizzles of shared memory repeat: pointers and addresses for PTX agree in what is below.
+// The swizzles of shared memory repeat after this many bytes: pointers and PTX addresses agree modulo this number.
 constexpr size_t pattern = 1024;
 
 size_t up(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
@@ -55,7 +55,7 @@ void add_shared(char *begin, size_t bytes, unsigned granule_shift, std::string n
 
 }  // namespace
 
-// Room for a buffer in the middle of nothing: whoever misses it by less than a gap hits no other buffer.
+// Places a buffer in the middle of unmapped memory: an access that misses it by less than a gap hits no other buffer.
 void place(Buffer &buffer) {
   constexpr size_t gap = size_t(1) << 28;
   const size_t page = size_t(getpagesize()), bytes = (buffer.contents.size() + page) / page * page;
@@ -94,8 +94,8 @@ void map_shared(const Job &job, const Image &image, const Entry &entry, size_t d
       add_shared(image.shared + variable.offset, variable.size, finest, plain_name(variable.symbol));
       if (variable.symbol.starts_with(own)) own_bytes += unsigned(up(variable.size, 16));
     }
-  // On the device the first KiB is the system's, then come the static variables, then the dynamic memory: it is no
-  // better aligned than that. Here the static ones lie last, each with a red zone behind it.
+  // On the device the first KiB is reserved for the system; the static variables follow, then the dynamic memory, which
+  // is aligned no better than that. Here the static ones lie last, each followed by a red zone.
   constexpr unsigned system_bytes = 1024;
   machine.dynamic_window = system_bytes + own_bytes;
   machine.static_window = unsigned(up(machine.dynamic_window + dynamic_bytes, pattern)) +

@@ -1,15 +1,15 @@
-// Where the memory of a job lies, and what the checker is told of it.
+// Where the memory of a job lies, and the regions of it that the checker gets.
 #pragma once
 #include "job.hpp"
 
 namespace emu {
 
-// Give a buffer its address.
+// Gives a buffer its address.
 void place(Buffer &buffer);
 void restore_buffers(Job &job);
-// Operands and the program's own data, for one run.
+// Maps operands and the program's own data, for one run.
 void map_memory(const Job &job, const Image &image);
-// The kernel's shared variables, and dynamic shared memory, for one launch.
+// Maps the kernel's shared variables, and dynamic shared memory, for one launch.
 void map_shared(const Job &job, const Image &image, const Entry &entry, size_t dynamic_bytes);
 
 }  // namespace emu

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-// The kernels' view of these is const (include/emu/keywords.h); the scheduler sets them at each switch.
+// Kernels see these as const (include/emu/keywords.h); the scheduler sets them at each switch.
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
@@ -39,7 +39,7 @@ void Machine::wait() {
 void Machine::abort_run() {
   aborted = true;
   switch_context(thread().context, main);
-  std::abort();  // nobody resumes an aborted run
+  std::abort();  // an aborted run is never resumed
 }
 
 }  // namespace emu

@@ -1,4 +1,4 @@
-// The emulated device: its threads, its clock and its memory. One a process.
+// The emulated device: its threads, its clock and its memory. There is one per process.
 #pragma once
 #include <memory>
 #include <string>
@@ -28,7 +28,7 @@ struct Thread {
   uint3 index{};
   Site site;               // where it waits
   unsigned waits_for = 0;  // the mbarrier's address or the named barrier's number
-  // What it brought to the barrier or the warp collective that it waits at.
+  // What it passed to the barrier or the warp collective at which it waits.
   unsigned mask = 0;
   void *payload = nullptr;
   Combine combine = nullptr;
@@ -36,7 +36,7 @@ struct Thread {
   Reduction reduction = Reduction::count;
   int result = 0;
   AsyncCopies copies;
-  SharedClock known;                  // what it knows beyond the barriers of its block and its warp; may be null
+  SharedClock known;                  // what it is ordered after beyond its block's barriers and its warp; may be null
   std::unique_ptr<AsyncProxy> async;  // null until it is used
 
   AsyncProxy &async_proxy() {
@@ -56,10 +56,10 @@ struct NamedBarrier {
   Clock arriving;
 };
 
-// Blocks that are alive together and reach each other's barriers; without clusters each block is one.
+// Blocks that are resident together and can arrive at each other's barriers; without clusters, a single block.
 struct Cluster {
   uint32_t number = 0, first_block = 0;
-  uint32_t agents = 0;          // that it has had so far
+  uint32_t agents = 0;          // created so far
   std::vector<Block *> blocks;  // by rank
 
   size_t threads() const;
@@ -72,7 +72,7 @@ struct Block {
   uint3 index{};
   std::vector<Thread> threads;
   std::vector<uint32_t> order;  // in which the threads run
-  // clocks[a * 32 + b % 32], b in the warp of a: what thread b did before that time happened before what a does now.
+  // clocks[a * 32 + b % 32], b in the warp of a: what thread b did before that time is ordered before what a does now.
   std::vector<uint32_t> clocks;
   uint32_t synchronised = 0;  // time of the last barrier of the block
   uint32_t live = 0, at_barrier = 0, at_grid = 0, at_cluster = 0;
@@ -107,7 +107,7 @@ struct Machine {
   Block *block = nullptr;      // the running block
   uint32_t current = 0;        // the running thread in it
   uint32_t me = 0;             // the running thread in the grid
-  bool running = false;        // a kernel runs, and not the runtime or the code between launches
+  bool running = false;        // a kernel is running, not the runtime or the code between launches
   bool aborted = false;
   uint32_t threads_per_block = 0;
   uint32_t time = 1;              // advances at every synchronisation
@@ -126,7 +126,7 @@ struct Machine {
   // Whether a barrier orders an earlier event before what the running thread does now.
   bool ordered(const Event &earlier) const;
   void make_current(uint32_t thread);
-  // Back to the scheduler, until the thread is ready again.
+  // Returns to the scheduler until the thread is ready again.
   void wait();
   [[noreturn]] void abort_run();
 };
@@ -145,7 +145,8 @@ inline bool Machine::ordered(const Event &earlier) const {
   return block->threads[current].known && knows(earlier);
 }
 
-// Another block's shared memory stands in the checker's eyes where the running block's own does; its bytes do not.
+// While this exists, the checker sees the shadow of another block's shared memory in place of the running block's. The
+// bytes are not exchanged.
 class VisitShared {
  public:
   explicit VisitShared(Block &host) : host_(&host == machine.block ? nullptr : &host) { swap(); }

@@ -10,7 +10,7 @@ namespace emu {
 namespace {
 
 constexpr unsigned width = 8;
-constexpr unsigned most = (1u << 20) - 1;  // arrivals, and bytes, that a phase can count
+constexpr unsigned most = (1u << 20) - 1;  // the most arrivals, and bytes, that a phase can count
 
 [[noreturn]] void refuse(const char *what, unsigned address, Site site) {
   machine.reports.add("mbarrier", std::string(what) + " at shared address " + std::to_string(address), 0, &site);
@@ -128,7 +128,7 @@ void mbarrier_wait(unsigned address, unsigned parity, Site site) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
   Thread &me = machine.thread();
   if (parity > 1) refuse("a parity is 0 or 1; the wait", address, site);
-  // By reference into a map, which stays where it is; re-initialised, it is another barrier.
+  // A reference into a map stays valid; after another init it is another barrier.
   Mbarrier &barrier = find_mbarrier(*machine.block, address, pc, site);
   while (barrier.phase % 2 == parity) {
     me.state = State::at_mbarrier;

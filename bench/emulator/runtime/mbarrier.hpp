@@ -1,4 +1,4 @@
-// mbarriers: phases that end with the last arrival and the last byte that was announced.
+// mbarriers: a phase ends with the last arrival and the last announced byte.
 #pragma once
 #include <map>
 #include <random>
@@ -25,10 +25,10 @@ struct Mbarrier {
   int64_t bytes = 0;                   // announced and not yet landed; below 0 where they landed first
   uint32_t phase = 0;
   bool published = false;  // a fence has shown it to the cluster and to the TMA
-  uint32_t agent = 0;      // the TMA, as far as this barrier hears of it
+  uint32_t agent = 0;      // the TMA, as far as this barrier counts its bytes
   uint32_t initialiser = 0;
-  Clock arriving;         // what those who have arrived knew
-  SharedClock completed;  // the same at the end of the last phase
+  Clock arriving;         // what the threads that have arrived were ordered after
+  SharedClock completed;  // the same, at the end of the last phase
   std::vector<Landing> landings;
   Site site;
 };
@@ -37,10 +37,10 @@ using Mbarriers = std::map<unsigned, Mbarrier>;
 
 // The barrier at an address of a block, checked as an access of the running thread. Aborts where none is initialised.
 Mbarrier &find_mbarrier(Block &block, unsigned address, uintptr_t pc, Site site);
-// Let one box land at a barrier that somebody waits at; false if there is none.
+// Lets one box land at a barrier at which a thread waits; returns false if there is none.
 bool land_next(Block &block, Order order, std::mt19937_64 &random);
 void end_phase_if_complete(Block &block, unsigned address, Mbarrier &barrier);
-// Boxes that nobody waited for, when all threads of a block have ended.
+// Reports boxes that no thread waited for, when all threads of a block have ended.
 void report_abandoned(Block &block);
 
 }  // namespace emu

@@ -50,7 +50,7 @@ Region *Memory::nearest(uintptr_t address) {
 
 namespace {
 
-// The thread-local symbols in the ELF file that this process runs.
+// The thread-local symbols in the ELF file of this process.
 std::vector<SharedVariable> read_variables() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};

@@ -8,7 +8,7 @@
 
 namespace emu {
 
-// Who accessed a cell last, when, and by which instruction.
+// The last access to a cell: by which thread, when, and by which instruction.
 struct Event {
   uint32_t thread = 0, time = 0, pc = 0;
 };
@@ -17,7 +17,7 @@ struct Event {
 struct Cell {
   enum Flag : uint8_t { plain, atomic, in_flight };
 
-  // The last write; the last read since, the last by another thread of the same warp, and by another warp.
+  // The last write; the last read since, the last one by another thread of the same warp, and by another warp.
   Event write, read, near_read, far_read;
   uint8_t written = 0, was_read = 0, initialised = 0;
   Flag flag = plain;
@@ -25,7 +25,7 @@ struct Cell {
 
 enum class Space : uint8_t { global, shared, program };
 
-// A range of bytes. Of each `pitch` bytes the first `row` are elements and the rest is padding.
+// A range of bytes. Of each `pitch` bytes the first `row` are elements, and the rest is padding.
 struct Region {
   uintptr_t begin = 0, end = 0;
   Space space = Space::program;
@@ -38,10 +38,10 @@ struct Region {
   bool contains(uintptr_t address) const { return address >= begin && address < end; }
   size_t size() const { return end - begin; }
   uintptr_t granule() const { return uintptr_t(1) << granule_shift; }
-  // Cells are aligned to their size, whatever the region is: a lone `__shared__ bool` may lie anywhere.
+  // Cells are aligned to their size, whatever the region is, since a lone `__shared__ bool` may lie anywhere.
   size_t cells() const { return (end >> granule_shift) - (begin >> granule_shift) + 1; }
   Cell &cell(uintptr_t address) const { return shadow[(address >> granule_shift) - (begin >> granule_shift)]; }
-  // Whether an access ends behind the elements of the row that it begins in.
+  // Whether an access ends past the elements of the row that it begins in.
   bool reaches_padding(uintptr_t address, size_t bytes) const {
     return row < pitch && (address - begin) % pitch + bytes > row;
   }
@@ -54,7 +54,7 @@ class Memory {
   Region &add(Region region);
   void clear();
   void remove_shared();
-  // The two regions found last are tried first: a product reads two in turn.
+  // Tries the two regions found last first, since a product reads two alternately.
   Region *find(uintptr_t address) {
     if (hot_->contains(address)) return hot_;
     std::swap(hot_, warm_);

@@ -1,11 +1,11 @@
-// The arithmetic of wgmma: exact products, summed in double, rounded once for each instruction.
+// The arithmetic of wgmma: exact products, summed in double, and rounded once per instruction.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "descriptor.hpp"
 #include "wgmma.hpp"
-// Last, since it redefines words that the standard library uses.
+// Included last, since it redefines words that the standard library uses.
 #include "../include/emu/narrow.h"
 
 namespace emu {
@@ -18,14 +18,14 @@ float decode(OperandType type, const char *bytes) {
   if (type == OperandType::tf32) {
     uint32_t word;
     std::memcpy(&word, bytes, 4);
-    return __builtin_bit_cast(float, word & 0xffffe000u);  // the low 13 bits are not there
+    return __builtin_bit_cast(float, word & 0xffffe000u);  // the low 13 bits are ignored
   }
   uint16_t half;
   std::memcpy(&half, bytes, 2);
   return type == OperandType::f16 ? Binary16::decode(half) : Bfloat16::decode(half);
 }
 
-// put(row, k, value) for each element of an operand of so many rows.
+// Calls put(row, k, value) for each element of an operand that has `rows` rows.
 template <class Put> void read_operand(OperandType type, uint64_t descriptor, bool mn, unsigned rows, Put put) {
   const unsigned elements = per_piece(type);
   Descriptor(descriptor).each_piece(mn, 0, rows, elements, [&](unsigned address, unsigned row, unsigned k) {

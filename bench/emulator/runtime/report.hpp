@@ -1,4 +1,4 @@
-// What went wrong, where, and between whom.
+// Errors: what went wrong, where, and between which threads.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@ struct Who {
   uint3 block{}, thread{};
 };
 
-// `pc` locates an access; `file` and `line` a call. `other` is the second thread of a race.
+// `pc` locates an access; `file` and `line` locate a call. `other` is the second thread of a race.
 struct Report {
   std::string kind, message;
   uintptr_t pc = 0, other_pc = 0;
@@ -24,7 +24,7 @@ struct Report {
   uint64_t count = 1;
 };
 
-// Reports of one run. The first of a kind at a place is kept, later ones are counted.
+// Reports of one run. The first of a kind at a place is kept; later ones are only counted.
 class Reports {
  public:
   static constexpr size_t limit = 64;

@@ -11,7 +11,7 @@ namespace emu {
 
 namespace {
 
-// Where a thread begins. It ends in `abort` because nobody resumes a thread that is done.
+// Where a thread begins. It ends in `abort`, since a thread that is done is never resumed.
 void thread_main() {
   machine.launch.entry->call(machine.launch.arguments);
   Thread &thread = machine.thread();
@@ -24,7 +24,7 @@ void thread_main() {
   std::abort();
 }
 
-// What an mbarrier is still to hear of.
+// What an mbarrier still waits for.
 std::string missing_at(const Block &block, unsigned address) {
   const Mbarrier &barrier = block.mbarriers.at(address);
   return " (an mbarrier without " + std::to_string(barrier.bytes) + " bytes and " + std::to_string(barrier.pending) +
@@ -97,7 +97,7 @@ bool Scheduler::take_turns(bool &progress) {
     if (stop == Stop::aborted) return false;
     if (stop == Stop::grid_barrier && !launch_.cooperative)
       machine.reports.add("launch", "a grid barrier in a launch that is not cooperative", 0, &block.threads[0].site);
-    // Out of a cluster, nobody else can help.
+    // Without clusters, no other block can help.
     if (stop == Stop::stuck && launch_.cluster == 1 && block.at_cluster < block.live) return end_stuck();
     progress |= machine.switches != before;
   }
@@ -113,7 +113,7 @@ bool Scheduler::release_barriers() {
   return true;
 }
 
-// Nobody can go on: name the first block that should have.
+// No block can continue: report the first one that should have.
 bool Scheduler::end_stuck() {
   const auto stuck = std::find_if(blocks_.begin(), blocks_.end(),
                                   [](const Block &block) { return block.live && block.at_grid < block.live; });
@@ -188,13 +188,13 @@ Stop Scheduler::run(Block &block) {
     const bool anybody = std::any_of(block.threads.begin(), block.threads.end(),
                                      [](const Thread &t) { return t.state == State::ready; });
     if (anybody) return Stop::spinning;
-    bool released = false;  // threads that ended may have left a group of lanes complete
+    bool released = false;  // threads that ended may have completed a group of lanes
     for (uint32_t warp = 0; warp * 32 < machine.threads_per_block; ++warp) released |= release_warp(block, warp);
     if (!released) return Stop::stuck;
   }
 }
 
-// One turn for each thread that can run. False if all that any of them did was to yield.
+// Gives one turn to each thread that can run. Returns false if all that any of them did was to yield.
 bool Scheduler::run_ready(Block &block) {
   bool progress = false;
   for (uint32_t thread : block.order) {

@@ -1,4 +1,4 @@
-// Runs the threads of a block until none can go on, and the blocks of a grid.
+// Runs the threads of a block until none can continue, and the blocks of a grid.
 #pragma once
 #include <random>
 #include <span>
@@ -13,15 +13,15 @@ enum class Stop { finished, grid_barrier, spinning, stuck, aborted };
 class Scheduler {
  public:
   explicit Scheduler(const Launch &launch);
-  // Run the launch to its end, or to the report that ended it.
+  // Runs the launch to its end, or to the report that ends it.
   void run();
 
  private:
-  // Blocks that are alive together, until all have ended; false where a report has ended the launch.
+  // Runs blocks that are resident together until all have ended; returns false where a report has ended the launch.
   bool run_together(std::span<const uint32_t> linear);
   void begin(std::span<const uint32_t> linear);
   void begin(Block &block, uint32_t linear, size_t first_stack);
-  // One turn for each block that does not wait for the others. False where a report has ended the launch.
+  // Gives one turn to each block that does not wait for the others. Returns false where a report has ended the launch.
   bool take_turns(bool &progress);
   bool release_barriers();
   Stop run(Block &block);
@@ -39,16 +39,16 @@ class Scheduler {
   std::mt19937_64 random_;
 };
 
-// shared_image.cpp: a block that waits for others lends the shared memory to the next.
+// shared_image.cpp: a block that waits for others leaves the shared memory to the next one.
 void save_shared(SharedImage &image);
 void restore_shared(SharedImage &image);
-// Shared memory holds garbage when a block begins: here NaN, and uninitialised to the checker.
+// Shared memory holds garbage when a block begins: here NaN, which the checker treats as uninitialised.
 void poison_shared();
 // barriers.cpp
 void release_block_barrier(Block &block);
 void release_grid_barrier(std::vector<Block> &blocks);
 bool release_cluster_barrier(Cluster &cluster);
-// collectives.cpp: let each group of lanes go that is complete; false if there is none.
+// collectives.cpp: releases each group of lanes that is complete; returns false if there is none.
 bool release_warp(Block &block, uint32_t warp);
 
 }  // namespace emu

@@ -1,4 +1,4 @@
-// PTX names shared memory by 32-bit addresses, of which descriptors of wgmma hold 18 bits.
+// PTX addresses shared memory by 32 bits, of which the descriptors of wgmma hold 18.
 #include "machine.hpp"
 
 namespace emu {

@@ -9,13 +9,13 @@ namespace emu {
 
 namespace {
 
-constexpr unsigned piece = 16;  // bytes that no swizzle tears apart
+constexpr unsigned piece = 16;  // bytes that no swizzle splits
 
 // Part of a row of a box: where its 16 bytes lie in shared memory, and which of them are in the tensor.
 struct Piece {
   char *shared;
-  char *global;          // of the first byte inside, nullptr where none is
-  unsigned skip, bytes;  // inside are `bytes` bytes behind the first `skip`
+  char *global;          // of the first byte inside, or nullptr where none is
+  unsigned skip, bytes;  // the `bytes` bytes after the first `skip` are inside
 };
 
 Piece piece_at(const TensorMap &map, const Corner &corner, unsigned address, unsigned row, unsigned offset) {
@@ -38,7 +38,7 @@ template <class F> void each_piece(const TensorMap &map, const Corner &corner, u
       f(piece_at(map, corner, address, row, offset));
 }
 
-// To the nearest TF32, ties away from zero; infinities and NaNs stay.
+// Rounds to the nearest TF32, ties away from zero; infinities and NaNs stay.
 void round_to_tf32(char *bytes) {
   for (unsigned i = 0; i < piece; i += 4) {
     uint32_t x;
@@ -59,7 +59,7 @@ void check_copy(const TensorMap *map, unsigned shared, uintptr_t pc, Site site) 
   machine.abort_run();
 }
 
-// Into one block of the cluster: from here on the bytes may land at any time.
+// Issues a load into one block of the cluster: from here on the bytes may land at any time.
 void issue_load(Block &target, const Landing &load, unsigned address, Site site) {
   if (!target.live) {
     misuse("early-exit", "a TMA load into a block that has exited", site);

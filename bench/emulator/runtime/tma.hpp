@@ -4,9 +4,10 @@
 
 namespace emu {
 
-// Let a box arrive in the running block's shared memory.
+// Lets a box arrive in the running block's shared memory.
 void land(const Landing &landing, uint32_t agent);
-// Where a byte of an unswizzled layout goes: bits 4 to 6 of its shared address (4 and 5; 4) change with those 3 higher.
+// Where a byte of an unswizzled layout goes: bits 4 to 6 of its shared address (4 and 5; 4) are XORed with those 3
+// higher.
 inline unsigned swizzled(unsigned address, unsigned span) {
   return span ? address ^ (address >> 3 & (span - 16)) : address;
 }

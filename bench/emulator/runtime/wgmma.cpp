@@ -10,7 +10,7 @@ namespace emu {
 
 namespace {
 
-constexpr uint32_t poison = 0x7fedbad1;  // a NaN: what the threads see of sums in flight
+constexpr uint32_t poison = 0x7fedbad1;  // a NaN, which threads read from sums in flight
 
 bool same(const WarpgroupProduct &x, const WarpgroupProduct &y) {
   return x.type == y.type && x.n == y.n && x.a == y.a && x.b == y.b && x.mn_major_a == y.mn_major_a &&
@@ -42,7 +42,7 @@ Sums &find_sums(Warpgroup &group) {
   return *group.sums.back();
 }
 
-// The threads' arrays go over into the warpgroup's hands.
+// Moves the threads' arrays to the warpgroup.
 void take(Sums &sums, uint32_t first) {
   for (unsigned t = 0; t < warpgroup_size; ++t) {
     if (sums.in_flight[t]) continue;

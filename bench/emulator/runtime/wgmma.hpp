@@ -1,5 +1,5 @@
-// wgmma: products of a warpgroup. They run when the first of its threads waits for them, and each thread finds its sums
-// where it has waited itself.
+// wgmma: products of a warpgroup. They run when the first of its threads waits for them, and each thread gets its sums
+// at its own wait.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -17,14 +17,14 @@ struct Sums {
   unsigned n;
   std::array<float *, warpgroup_size> of_thread;
   std::array<bool, warpgroup_size> in_flight{};
-  size_t last_product = 0;  // issued so far when the last of its products was
+  size_t last_product = 0;  // how many products had been issued when the last of these was
   std::vector<float> values;
 
-  float &at(unsigned thread, unsigned i);  // what belongs into element i of a thread's array
+  float &at(unsigned thread, unsigned i);  // the value of element i of a thread's array
 };
 
 struct Warpgroup {
-  // The threads that have come to the next product, and what the first of them wants.
+  // The threads that have arrived at the next product, and what the first of them requested.
   unsigned arrived = 0;
   std::array<float *, warpgroup_size> d{};
   WarpgroupProduct wanted{};
@@ -42,9 +42,9 @@ struct Warpgroup {
   void run_until(size_t product);
 };
 
-// Elements of an operand in 16 bytes.
+// The number of an operand's elements in 16 bytes.
 inline unsigned per_piece(OperandType type) { return type == OperandType::tf32 ? 4 : 8; }
-// product.cpp: reads the operands as they lie in shared memory now, and adds.
+// product.cpp: reads the operands as they are in shared memory now, and adds their product.
 void multiply(const WarpgroupProduct &product, Sums &sums);
 
 }  // namespace emu

@@ -1,5 +1,5 @@
-// The program that a .cu becomes: reads a job from standard input, runs it, writes what it found to standard output.
-// A process of its own, so that a hang or a wild store fails one test and not the run.
+// The program that a .cu becomes: it reads a job from standard input, runs it and writes its findings to standard
+// output. It is a separate process, so that a hang or a wild store fails one test and not the whole run.
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -50,9 +50,9 @@ void write_run(const Job &job) {
 
 const Job *current_job;
 
-// A signal ends the process, but not before the reports are out: where the kernel was is what is wanted.
+// Writes the reports before a signal ends the process, since they show where the kernel was.
 void on_signal(int number) {
-  alarm(2);  // the heap may be what is broken: then the report is not to be had, and the end must come all the same
+  alarm(2);  // the heap may be corrupt: then there is no report, but the process must end all the same
   const bool late = number == SIGPROF;
   std::string what = late ? "still running after " + std::to_string(current_job->limit_s) + " s" : strsignal(number);
   machine.reports.add(late ? "timeout" : "crash", what + "; the last access before", machine.checker.last_pc());
@@ -68,7 +68,7 @@ void catch_signals(unsigned limit_s) {
   action.sa_handler = on_signal;
   action.sa_flags = SA_ONSTACK;
   for (int number : {SIGPROF, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(number, &action, nullptr);
-  // Processor time, so that a busy machine fails no test; kernels do not sleep.
+  // The limit is on processor time, so that a busy machine fails no test; kernels do not sleep.
   const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = time_t(limit_s), .tv_usec = 0}};
   setitimer(ITIMER_PROF, &limit, nullptr);
 }
@@ -154,7 +154,7 @@ void run_launch(Job &job, PlannedLaunch &plan, const Run &run, const Image &imag
                     run.order, run.seed};
   machine.threads_per_block = plan.block.x * plan.block.y * plan.block.z;
   Scheduler(machine.launch).run();
-  machine.grid_synchronised = ++machine.time;  // the next launch sees all of this one
+  machine.grid_synchronised = ++machine.time;  // the next launch is ordered after all of this one
 }
 
 void run_job(Job &job, const Run &run, const Image &image) {
@@ -172,7 +172,7 @@ void run_job(Job &job, const Run &run, const Image &image) {
 }
 
 int serve() {
-  // Kernels that print must not print into the reply.
+  // What kernels print must not go into the reply.
   reply = fdopen(dup(STDOUT_FILENO), "wb");
   dup2(STDERR_FILENO, STDOUT_FILENO);
   try {

@@ -1,10 +1,10 @@
-// Atomics: plain operations, since one OS thread runs every fiber; the checker is told that they are atomic.
+// Atomics: plain operations, since one OS thread runs every fiber; they are reported to the checker as atomic.
 #pragma once
 #include "keywords.h"
 
 namespace emu {
 
-// The plain update behind an atomic, out of the checker's sight.
+// The plain update of an atomic, which the checker does not see.
 template <class T, class Update> EMU_UNCHECKED T update(T *address, Update change) {
   const T old = *address;
   *address = change(old);
@@ -36,6 +36,6 @@ EMU_INLINE T atomicCAS(T *address, std::type_identity_t<T> expected, std::type_i
   emu::note_atomic((void *)address, sizeof(T));
   const auto change = [=](T now) EMU_UNCHECKED_LAMBDA -> T { return now == expected ? value : now; };
   const T old = emu::update(address, change);
-  if (!(old == expected)) emu::yield();  // somebody else holds the lock: let him finish
+  if (!(old == expected)) emu::yield();  // another thread holds the lock: let it run
   return old;
 }

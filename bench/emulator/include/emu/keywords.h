@@ -2,8 +2,8 @@
 #pragma once
 #include "runtime.h"
 
-// All static shared variables of a program, those inside templates included, land in its TLS segment: one range to
-// poison and to shadow. constinit: no dynamic initialiser, as CUDA demands.
+// All static shared variables of a program, including those in templates, lie in its TLS segment: one range to poison
+// and to shadow. constinit forbids dynamic initialisers, as CUDA does.
 #define __shared__ constinit thread_local
 #define __global__
 #define __device__
@@ -19,14 +19,14 @@
 // With restrict, g++ may keep values in registers across a barrier.
 #define __restrict__
 
-// Always inlined, so that the line of an access is that of the kernel and not of the header.
+// Always inlined, so that the line of an access is that of the kernel, not that of the header.
 #define EMU_INLINE inline __attribute__((always_inline))
-// The function's own accesses are the emulator's and not the kernel's. Never inlined into instrumented code.
+// The function's own accesses are the emulator's, not the kernel's. Never inlined into instrumented code.
 #define EMU_UNCHECKED __attribute__((no_sanitize("thread"), noinline))
 #define EMU_UNCHECKED_LAMBDA __attribute__((no_sanitize("thread")))
 #define EMU_SITE emu::Site site = emu::Site::current()
 
-// The runtime sets these at each switch. They are const here because they are, for each thread: g++ then neither
+// The runtime sets these at each switch. They are const here because they are constant for each thread, so g++ neither
 // reloads nor instruments them.
 extern const uint3 threadIdx, blockIdx;
 extern const dim3 blockDim, gridDim;

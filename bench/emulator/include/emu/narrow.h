@@ -7,7 +7,7 @@
 
 namespace emu {
 
-// Nearest, ties to even, of the bits that are cut off.
+// Cuts bits off and rounds to nearest, ties to even.
 EMU_INLINE uint32_t round_off(uint32_t bits, unsigned cut) {
   const uint32_t half = 1u << (cut - 1), rest = bits & ((1u << cut) - 1), whole = bits >> cut;
   return whole + (rest > half || (rest == half && (whole & 1)));
@@ -114,7 +114,7 @@ EMU_BINARY(__hadd, __hadd2, a + b)
 EMU_BINARY(__hsub, __hsub2, a - b)
 EMU_BINARY(__hmul, __hmul2, a *b)
 EMU_BINARY(__hdiv, __h2div, a / b)
-// Of a number and a NaN, the number; std::fmax gives a NaN for a signalling one.
+// Returns the number where the other operand is a NaN; std::fmax returns a NaN for a signalling one.
 EMU_BINARY(__hmax, __hmax2, a != a || a < b ? b : a)
 EMU_BINARY(__hmin, __hmin2, a != a || b < a ? b : a)
 #undef EMU_BINARY

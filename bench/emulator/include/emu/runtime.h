@@ -1,5 +1,5 @@
-// What compiled kernels call in the runtime (bench/emulator/runtime). It never reaches a GPU: no .cu names any of it, except
-// `emu::dyn_smem` behind DYN_SHARED.
+// What compiled kernels call in the runtime (bench/emulator/runtime). It never reaches a GPU: no .cu uses any of it,
+// except for `emu::dyn_smem`, through DYN_SHARED.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,8 @@ namespace emu {
 
 using Site = std::source_location;
 
-// Run once for a warp collective, by the last lane to arrive: `lanes[i]` is lane i's payload where bit i is present.
+// Called once per warp collective, by the last lane to arrive: `lanes[i]` is lane i's payload where bit i of `present`
+// is set.
 using Combine = void (*)(void **lanes, unsigned present);
 
 enum class Reduction { count, all, any };
@@ -23,7 +24,7 @@ int block_reduce(Reduction reduction, bool predicate, Site site);
 void grid_barrier(Site site);
 void warp_collective(unsigned mask, void *payload, Combine combine, bool orders_memory, Site site);
 
-// Let the other threads go first: a spinning thread calls it, so that the one it waits for can run.
+// Lets the other threads run first: a spinning thread calls it, so that the one it waits for can run.
 void yield();
 
 unsigned lane();
@@ -31,7 +32,7 @@ unsigned live_lanes();
 [[noreturn]] void trap(Site site);
 void misuse(const char *kind, const char *message, Site site);
 
-// Accesses that the compiler does not instrument. The return address is what the report names.
+// Report accesses that the compiler does not instrument. The report names the return address.
 void note_read(const void *address, size_t bytes);
 void note_write(void *address, size_t bytes);
 void note_atomic(void *address, size_t bytes);
@@ -45,7 +46,7 @@ void copy_async(void *destination, const void *source, unsigned bytes, unsigned 
 void commit_copies();
 void wait_copies(unsigned pending, Site site);
 
-// mbarriers, named by their address in the window. `rank` is a block of the cluster, or `own_block`.
+// mbarriers, given by their address in the window. `rank` is a block of the cluster, or `own_block`.
 constexpr unsigned own_block = ~0u;
 void mbarrier_init(unsigned barrier, unsigned arrivals, Site site);
 void mbarrier_arrive(unsigned barrier, unsigned rank, unsigned expected_bytes, Site site);
@@ -53,7 +54,7 @@ void mbarrier_wait(unsigned barrier, unsigned parity, Site site);
 void fence_mbarrier_init();
 void fence_proxy_async();
 
-// The TMA: bytes land when somebody waits for them and nobody else can go on. mask: blocks of the cluster, 0 for own.
+// The TMA: bytes land when a thread waits for them and no other thread can run. mask: blocks of the cluster, 0 for own.
 struct Corner {
   int x, y, z;
 };
@@ -79,11 +80,11 @@ void wgmma_fence();
 void wgmma_commit();
 void wgmma_wait(unsigned pending);
 
-// One kernel of the translation unit: the name expression it was asked for by, and how to call it.
+// One kernel of the translation unit: its name expression, and how to call it.
 struct Entry {
   const char *name;
   void (*call)(void **arguments);
-  int (*sizes)(int *out);  // bytes of each argument, -1 for a pointer; returns how many
+  int (*sizes)(int *out);  // writes the bytes of each argument, -1 for a pointer; returns their number
   const void *kernel;
 };
 

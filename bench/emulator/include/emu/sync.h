@@ -32,7 +32,7 @@ template <class Payload> struct Lanes {
   }
 };
 
-// Meet the lanes of `mask`; the last to arrive runs `Body::run(Lanes<Payload>)` over all payloads.
+// Waits for the lanes of `mask`; the last to arrive runs `Body::run(Lanes<Payload>)` over all payloads.
 template <class Body, class Payload>
 inline void collective(unsigned mask, Payload &payload, Site site, bool orders_memory = false) {
   warp_collective(

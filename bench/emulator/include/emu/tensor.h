@@ -6,18 +6,18 @@
 
 namespace emu {
 
-// A float as a tensor core reads a TF32 operand: the low 13 bits of the mantissa are not there.
+// A float as a tensor core reads a TF32 operand: the low 13 bits of the mantissa are ignored.
 EMU_INLINE float tf32_truncate(float x) {
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, x) & 0xffffe000u);
 }
-// cvt.rna.tf32.f32: to the nearest, ties away from zero.
+// cvt.rna.tf32.f32: rounds to nearest, ties away from zero.
 EMU_INLINE float tf32_round(float x) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, x);
   if ((bits & 0x7fffffff) >= 0x7f800000) return x;
   return __builtin_bit_cast(float, (bits + 0x1000) & 0xffffe000u);
 }
 
-// D = A B + C for one M x N x K product, all lanes' elements gathered.
+// D = A B + C for one M x N x K product, with all lanes' elements gathered.
 template <int M, int N, int K> struct Product {
   float a[M][K], b[K][N];
   double c[M][N];

@@ -1,4 +1,4 @@
-// The tensor map (TMA descriptor) of the emulator: what the driver would encode in 128 opaque bytes, in the open.
+// The tensor map (TMA descriptor) of the emulator: the driver encodes the same in 128 opaque bytes.
 #pragma once
 #include <cstdint>
 
@@ -12,7 +12,7 @@ struct alignas(64) TensorMap {
   uint64_t pitch[2];
   uint32_t box[2];
   uint32_t itemsize, swizzle;
-  uint32_t round_to_tf32, map;  // map: `is_map` where somebody has filled this in
+  uint32_t round_to_tf32, map;  // map: `is_map` once this has been filled in
 
   static constexpr uint32_t is_map = 0x7a3a9d15;
   uint32_t bytes() const { return box[0] * box[1] * itemsize; }

@@ -1,4 +1,4 @@
-// CUDA's built-in vector types with the alignments that the device gives them, so that misalignment is seen here.
+// CUDA's built-in vector types with their alignments on the device, so that misaligned accesses are detected here too.
 #pragma once
 #include <cstdint>
 
