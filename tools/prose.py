@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 #: What `make lint` reads. A path is added here once it has no findings.
 CLEAN = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "tools", "kernelmark.py", "conftest.py"),
-    *("bench/claims", "bench/cli", "bench/compare", "bench/measure", "bench/plan", "bench/pytest_plugin.py"),
-    *("bench/pytest_session.py", "bench/record", "bench/run", "bench/selftest", "bench/tune"),
-    *("kernels", "tests/kernels"),
+    *("bench/claims", "bench/cli", "bench/compare", "bench/emulator", "bench/measure", "bench/plan"),
+    *("bench/pytest_plugin.py", "bench/pytest_session.py", "bench/record", "bench/run", "bench/selftest", "bench/tune"),
+    *("cuda", "kernels", "tests/kernels"),
 )
 FEWEST_WORDS = 3  # a shorter string literal is a name, not prose
 BREAK = "\x1e"  # between paragraphs, list items and table cells
