@@ -39,7 +39,7 @@ def judged(finding: Finding, confirm: Confirm) -> Found:
 
 
 def side(ratio: Ratio, confirm: Confirm) -> str:
-    """Return `yes` or `no` where the whole interval lies on that side of the number, else OPEN."""
+    """Return `yes` or `no` where the whole interval lies on that side of the number, else `tie`."""
     low, high = confirm.limits
     if ratio.low is None or ratio.high is None:
         return OPEN

@@ -1,4 +1,4 @@
-"""Who was measured against whom, and how many times faster one was: every ratio between two rows is formed here.
+"""Ratios between rows: which rows are compared, and how many times faster one is than the other.
 
 Kernels are ranked within a contest: one problem in one setting. Rows of one job were sampled in turn, so what slowed
 the machine slowed both, and their ratio has an interval of its own, from the samples of the same rounds. Rows of two
@@ -15,8 +15,8 @@ from bench.record.reader import Reader
 from bench.record.result import Result
 from bench.report import format as fmt
 
-#: The remark on a ratio whose interval holds 1, or that has none; and on one between rows of two jobs.
-TIE, APART = "not told apart", "not measured in turn"
+#: The remark on a ratio whose interval includes 1, and on one between rows of two jobs.
+TIE, APART = "tie", "not measured in turn"
 
 
 class Ratio(NamedTuple):
@@ -42,11 +42,11 @@ class Ratio(NamedTuple):
     @property
     def remarks(self) -> list[str]:
         """Return the remarks that stand beside the number, if any."""
-        return [APART] * (not self.in_turn) + [TIE] * (not self.certain)
+        return [APART] * (not self.in_turn) + [self.side] * (not self.certain)
 
     @property
     def words(self) -> str:
-        """Return `1.1x [0.9, 1.3] (not measured in turn, not told apart)`."""
+        """Return `1.1x [0.9, 1.3] (not measured in turn, tie)`."""
         return f"{self} ({', '.join(self.remarks)})" if self.remarks else str(self)
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bench.plan.status import Status
 from bench.record.result import Result
-from bench.report.contest import APART, Contest, Ratio, speedup_of
+from bench.report.contest import APART, TIE, Contest, Ratio, speedup_of
 from bench.report.format import count, digits, rate, row_time, short, time
 from bench.report.run_data import RunData, work
 from bench.report.tables import summary
@@ -75,7 +75,8 @@ def _answer(data: RunData, c: Contest, direct: Result) -> Answer:
 
 def _speed_of_op_t(ratio: Ratio) -> str:
     """Return `1.2x [1.1, 1.3] the speed of op_T, faster`, with the remark on a ratio not measured in turn."""
-    return f"{ratio} the speed of op_T, {ratio.side}" + _apart(ratio)
+    side = f"a {TIE} (the interval includes 1)" if ratio.side == TIE else ratio.side
+    return f"{ratio} the speed of op_T, {side}" + _apart(ratio)
 
 
 def _apart(ratio: Ratio) -> str:

@@ -84,7 +84,7 @@ def test_without_a_gpu_it_is_no_price_that_is_missing(store, registry, write):
 def test_measured_energy_goes_before_declared_watts(measured, registry, write):
     store = measured(energy_j=5.0)
     found = answer(store, registry, "performance-per-watt", load_prices(write(HEAD + CPU + GPU + "watts = 75.0\n")))
-    assert [(f.ratio, f.answer) for f in found.findings] == [(1.0, "not told apart")] * 2
+    assert [(f.ratio, f.answer) for f in found.findings] == [(1.0, "tie")] * 2
 
 
 def test_declared_watts_stand_in_where_nothing_was_measured(measured, registry, write):

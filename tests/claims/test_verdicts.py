@@ -18,12 +18,12 @@ NT, NN = (f"gemm/m1024n2048k26752/f32/{layout}" for layout in ("NT", "NN"))
     [
         (1.1, 1.2, "yes", "no", "no"),
         (0.8, 0.9, "no", "yes", "no"),
-        (0.9, 1.2, "not told apart", "not told apart", "no"),
-        (1.3, 1.9, "yes", "no", "not told apart"),
+        (0.9, 1.2, "tie", "tie", "no"),
+        (1.3, 1.9, "yes", "no", "tie"),
         (1.5, 1.9, "yes", "no", "yes"),
-        (1.5, 2.1, "yes", "no", "not told apart"),
+        (1.5, 2.1, "yes", "no", "tie"),
         (2.1, 9.0, "yes", "no", "no"),
-        (None, None, "not told apart", "not told apart", "not told apart"),
+        (None, None, "tie", "tie", "tie"),
     ],
 )
 def test_an_answer_needs_the_whole_interval_on_one_side(low, high, above, below, between):
@@ -43,12 +43,12 @@ def test_slower_beyond_doubt_confirms_and_faster_beyond_doubt_refutes(put, verdi
     assert slower.interval == "within-process"
 
 
-def test_an_interval_that_straddles_is_not_told_apart(put, verdict):
+def test_an_interval_that_includes_the_number_is_a_tie(put, verdict):
     put("gemm/scipy.sgemm", NT, 1.01, spread=0.1)
     put("gemm/scipy.sgemm", NN, 1.0, spread=0.1)
     found = verdict("op-t-slower")
     assert found.verdict == "depends"
-    assert found.said[0].startswith("not told apart  scipy.sgemm: 1.01x [")
+    assert found.said[0].startswith("tie  scipy.sgemm: 1.01x [")
 
 
 def test_where_problems_disagree_it_depends_and_says_where(put, verdict):
@@ -76,7 +76,7 @@ def test_problems_are_never_paired_and_it_says_so(put, verdict):
         medians = [factor * time_s for time_s in (1.0, 3.0, 2.0)]
         put("gemm/scipy.sgemm", problem, 2.0 * factor, spread=0.5, medians=medians, processes=3)
     found = verdict("op-t-slower")
-    assert [(number.in_turn, number.answer) for number in found.findings] == [(False, "not told apart")]
+    assert [(number.in_turn, number.answer) for number in found.findings] == [(False, "tie")]
     assert found.notes[-1].startswith("not measured in turn: the rows of 1 of 1 numbers, ")
 
 

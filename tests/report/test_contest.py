@@ -62,8 +62,8 @@ def test_crossover_says_which_lead_was_not_measured_in_turn(drifted, registry, t
     suite = load_suite(tmp_path / "mine.toml", registry)
     found = standings(suite, drifted, "r1")
     one, two = (text.splitlines()[3] for text in render(suite, found).split("\n\n")[:2])
-    assert one.endswith("1x [1, 1] (not told apart)")
-    assert two.endswith("] (not measured in turn, not told apart)")
+    assert one.endswith("1x [1, 1] (tie)")
+    assert two.endswith("] (not measured in turn, tie)")
     out = io.StringIO()
     write_csv(suite, "r1", found, out)
     assert [row["ratio_in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]
@@ -72,7 +72,7 @@ def test_crossover_says_which_lead_was_not_measured_in_turn(drifted, registry, t
 def test_the_page_says_which_lead_was_not_measured_in_turn(drifted):
     one, two = findings.fastest(RunData(drifted, "r1"))[0]
     assert "turn" not in one.lead
-    assert two.lead.endswith("] over numpy.matmul, not measured in turn, not told apart")
+    assert two.lead.endswith("] over numpy.matmul, not measured in turn, tie")
 
 
 def test_the_page_advises_nothing_by_drift(drifted):
@@ -95,7 +95,7 @@ def test_what_is_faster_beyond_its_interval_is_advised_with_the_remark(store):
 def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
     (answer,) = claims_rows(drifted, ["r1"], registry, only=("transpose-first",))
     found = [(number.in_turn, number.answer) for number in answer.findings]
-    assert found == [(True, "not told apart"), (False, "not told apart")]
+    assert found == [(True, "tie"), (False, "tie")]
     assert answer.notes[-1].startswith("not measured in turn: the rows of 1 of 2 numbers, ")
     out = io.StringIO()
     views.write_csv([answer], out)
@@ -138,10 +138,10 @@ def test_processes_are_paired_one_by_one(store):
     [
         (Ratio(2.0, 1.5, 2.5), "faster", "2x [1.5, 2.5]"),
         (Ratio(0.5, 0.4, 0.6), "slower", "0.5x [0.4, 0.6]"),
-        (Ratio(1.1, 1.0, 1.2), "not told apart", "1.1x [1, 1.2] (not told apart)"),
-        (Ratio(2.0), "without an interval", "2x (not told apart)"),
+        (Ratio(1.1, 1.0, 1.2), "tie", "1.1x [1, 1.2] (tie)"),
+        (Ratio(2.0), "without an interval", "2x (without an interval)"),
         (Ratio(2.0, 1.5, 2.5, in_turn=False), "faster", "2x [1.5, 2.5] (not measured in turn)"),
-        (Ratio(1.1, 0.9, 1.2, False), "not told apart", "1.1x [0.9, 1.2] (not measured in turn, not told apart)"),
+        (Ratio(1.1, 0.9, 1.2, False), "tie", "1.1x [0.9, 1.2] (not measured in turn, tie)"),
     ],
 )
 def test_a_ratio_is_certain_only_if_its_interval_leaves_out_one(ratio, side, words):

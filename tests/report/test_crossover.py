@@ -82,10 +82,10 @@ def test_the_tables_say_it(suite, store, crossing):
     assert text.endswith("mine: 3 of 3 problems have a time")
 
 
-def test_a_lead_whose_interval_holds_one_is_not_told_apart(suite, store, measured):
+def test_a_lead_whose_interval_includes_one_is_a_tie(suite, store, measured):
     measured("conv/a.direct", 1, [1.0, 1.3, 0.9, 1.2] * 5)
     measured("conv/a.other", 1, [1.1, 1.0, 1.2, 0.9] * 5)
-    assert "(not told apart)" in render(suite, standings(suite, store, "r1"))
+    assert "(tie)" in render(suite, standings(suite, store, "r1"))
 
 
 def test_too_few_rounds_give_a_ratio_without_an_interval(suite, store, measured):

@@ -33,12 +33,13 @@ def test_transpositions_that_cost_are_advised_against(store):
     assert "are both slower" in answer.advice
 
 
-def test_what_is_not_told_apart_is_not_advised(store):
+def test_a_tie_is_called_one_and_not_advised(store):
     begin(store)
     put(store, NT, "gemm/some.matmul", 1.006e-3, DIMS)
     put(store, NT, "gemm/some.tnn", 1e-3, DIMS)
     (answer,) = findings.answers(RunData(store, "r1"))
     assert answer.advice.endswith("no transposition first is certain to be faster.")
+    assert any("the speed of op_T, a tie (the interval includes 1)." in text for text in answer.evidence)
 
 
 def test_op_n_on_the_same_sizes_is_set_against_op_t(store):

@@ -70,7 +70,7 @@ _ALIGN = ("left", "right", "right", "right", "left")
 
 
 def _against(other: Measurement, present: Measurement) -> str:
-    """Return `1.05x [1.03, 1.07] faster`; no verdict where the interval leaves it open."""
+    """Return `1.05x [1.03, 1.07] faster`, or with `tie` where the interval includes 1."""
     if other.job != present.job:
         return APART
     found = paired([other.samples], [present.samples])
