@@ -82,7 +82,7 @@ def zeroes_input(problem: Any, x: Any) -> Launch:
 
 @kernel("copy", **COPY)
 def out_of_bounds(problem: Any, x: Any) -> Launch:
-    """Writes one element behind its output."""
+    """Writes one element past the end of its output."""
     beyond = np.lib.stride_tricks.as_strided(x.b, (problem.m + 1, problem.n), x.b.strides)
 
     def launch() -> None:
@@ -141,18 +141,18 @@ def _cannot_count(problem: Any) -> int:
 
 @kernel("copy", executed=_cannot_count, **COPY)
 def miscounted(problem: Any, x: Any) -> Launch:
-    """Right, but raises where it is asked what it executes."""
+    """Computes the right result, but its `executed` function raises."""
     return lambda: np.copyto(x.b, x.a)
 
 
 @kernel("copy", executed=lambda problem: 7, **COPY)
 def counted(problem: Any, x: Any) -> Launch:
-    """Tells what it executes, and what it chose."""
+    """Reports the operations that it executes and the tile that it chose."""
     x.chose(tile=3)
     return lambda: np.copyto(x.b, x.a)
 
 
 @kernel("copy", **COPY)
 def refuses(problem: Any, x: Any) -> Launch:
-    """Says no in set-up."""
+    """Raises Unsupported in set-up."""
     raise Unsupported("takes no matrices on Saturdays")

@@ -11,7 +11,7 @@ BROWSERS, DRIVERS = ("chromium", "chromium-browser", "google-chrome"), ("chromed
 
 
 def browser_missing() -> str | None:
-    """Why no page can be opened here, with the command that mends it, or None."""
+    """Return why no page can be opened here, with the command that fixes it, or None."""
     if find_spec("selenium") is None:
         return "selenium is not installed; pip install selenium"
     if not (_first(BROWSERS) and _first(DRIVERS)):

@@ -1,4 +1,4 @@
-"""A plug-in: the device `fake`, on which time is what a trace says. Nothing waits, and equal traces give equal rows.
+"""A plug-in with the device `fake`, whose times come from a trace. Nothing waits, and equal traces give equal rows.
 
 The variable FAKE_TRACE names a JSON file: `calls`, the seconds of each timed call by the kernel's name, begun again at
 the end, and, where they are not the ones below, `empty_call_s` and `resolution_s`. Untimed calls take no time.
@@ -34,7 +34,7 @@ class Fake(Cpu):
         self.release()
 
     def release(self) -> None:
-        """Every job begins at zero, and at the beginning of the trace."""
+        """Begin a job at time zero and at the beginning of the trace."""
         self.now_s = 0.0
         self.timed_s: float | None = None
         self._traces: dict[str, Iterator[float]] = {}
@@ -43,22 +43,22 @@ class Fake(Cpu):
         return FakeClock(self, trace())
 
     def monitor(self) -> Unwatched:
-        """What happens to the machine does not happen to it."""
+        """Return a monitor that observes nothing: what disturbs the machine does not disturb this device."""
         return Unwatched()
 
     def broken(self) -> str | None:
-        """Once corrupted it stays so."""
+        """Return the error of the launch that corrupted the device, if any; the device does not recover."""
         return self.error
 
     def evict(self) -> None:
-        """There is no cache."""
+        """Do nothing, since there is no cache."""
 
     def synchronize(self) -> None:
         if self.error:
             raise RuntimeError(self.error)
 
     def spend(self, name: str) -> None:
-        """Let the time of this kernel's next call pass, if somebody is timing it."""
+        """Let the time of this kernel's next call pass, if the call is timed."""
         if self.timed_s is not None:
             if name not in self._traces:
                 self._traces[name] = cycle(trace()["calls"].get(name, [NOOP_S]))

@@ -1,4 +1,4 @@
-"""What users rely on: commands, options, ids and columns may be added to, and none may go or change its place."""
+"""What users rely on: commands, options, ids and columns may be added, and none may be removed or moved."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from bench.plan.discovery import discover
 from bench.plan.suites import suite_names
 from bench.record.result import COLUMNS
 
-#: As of schema 4; a name that goes from it breaks somebody's script, so nothing but a major version takes one away.
+#: As of schema 4; a script may depend on each name, so only a major version removes one.
 PROMISED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "contract.json").read_text())
 
 

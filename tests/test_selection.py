@@ -1,4 +1,4 @@
-"""The short run of the tests and what it says of the rest: conftest.py beside tests/."""
+"""The short run of the tests and what it reports on the tests left out: conftest.py beside tests/."""
 
 import subprocess
 from collections.abc import Callable

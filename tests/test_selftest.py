@@ -141,7 +141,7 @@ def _times(factor: float) -> list[float]:
     return [factor * value for value in QUIET]
 
 
-def test_false_alarms_are_pairs_of_runs_that_are_told_apart():
+def test_false_alarms_are_pairs_of_runs_that_differ():
     base = [_times(1)] * 4
     finding = comparing.false_alarms(base, [_times(f) for f in (1.001, 0.999, 1, 1.05)])
     assert finding.found == "25 % (1 of 4 pairs)"

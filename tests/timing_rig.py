@@ -1,4 +1,4 @@
-"""A series on a clock that moves only when a launch or somebody says so, and a monitor that follows a script."""
+"""A series on a clock that only launches and tests move, and a monitor that follows a script."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +13,7 @@ from bench.plan.discovery import discover
 
 
 class FakeTime:
-    """A clock that moves only when somebody says so."""
+    """A clock that only launches and tests move."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -83,7 +83,7 @@ class Rig:
 
 
 class Script:
-    """A monitor that says what the test wants: a cause or none, window by window, or clocks, or joules."""
+    """A monitor that reports what the test sets: a cause or none for each window, or clocks, or joules."""
 
     def __init__(self, causes: Iterable[str] = (), clocks: Iterable[float] = (), joules: object = None) -> None:
         self._causes, self._clocks, self._joules = iter(causes), iter(clocks), joules

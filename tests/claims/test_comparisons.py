@@ -92,7 +92,7 @@ def test_throughput_is_told_from_batch_to_batch(put, verdict):
     ]
 
 
-def test_layers_are_told_apart_and_networks_summed(put, verdict, registry):
+def test_layers_are_distinguished_and_networks_summed(put, verdict, registry):
     asked = experiment(*claims(["layers-alexnet"]))
     for layer in entries(asked, registry):
         kernel = "conv/cpu.im2col" if layer.base.op == "conv" else "gemm/scipy.sgemm"

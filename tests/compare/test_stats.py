@@ -46,7 +46,7 @@ def test_medians_without_any_scatter_are_equal_or_certainly_not():
 
 
 @pytest.mark.parametrize("time_s", [1e-3, 1 / 3, 7e-7])
-def test_equal_medians_of_unlike_numbers_of_processes_are_not_told_apart_by_rounding(time_s):
+def test_equal_medians_of_unlike_numbers_of_processes_do_not_differ_by_rounding(time_s):
     found = welch([[time_s] * n for n in range(2, 12)], [[time_s] * 7] * 10)
     assert found.p.tolist() == [1] * 10
 

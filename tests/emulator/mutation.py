@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: Calls that keep threads and engines apart, by what their removal is called.
+#: Calls that synchronise threads and engines, by the name of their removal.
 REMOVED = {
     "no barrier": re.compile(
         r"__sync(?:threads(?:_count|_and|_or)?|warp)\s*\(|\b(?:[\w:]+\(\)|\w+)\.sync\s*\("
@@ -71,7 +71,7 @@ def _blank_comments(text: str) -> str:
 
 
 def _removed_calls(code: str) -> Iterator[_Edit]:
-    """Barriers, waits, arrivals and fences, gone; a barrier whose value is used leaves its predicate behind."""
+    """Remove each barrier, wait, arrival and fence; a barrier whose value is used is replaced by its predicate."""
     for kind, pattern in REMOVED.items():
         for match in pattern.finditer(code):
             close = _closing(code, match.end() - 1)

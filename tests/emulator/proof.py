@@ -37,7 +37,7 @@ def mention(file: str, mutant: Mutant) -> str:
 
 
 def is_explained(file: str, mutant: Mutant) -> bool:
-    """Whether the page says why nobody can miss what the mutant lacks."""
+    """Return whether the page explains why no case can notice the mutant."""
     return DOCS.is_file() and mention(file, mutant) in DOCS.read_text()
 
 
@@ -57,7 +57,7 @@ def included(file: str) -> dict[str, str]:
 
 
 def headers_by_name(registry: Registry) -> dict[str, list[str]]:
-    """The sources of emulated kernels behind each header; not those of asm, which has twins."""
+    """Return the sources of emulated kernels that include each header; asm kernels have twins and are left out."""
     found: dict[str, list[str]] = {}
     for source in sorted(kernels_by_source(registry)):
         for header in sorted(included(source)):

@@ -34,7 +34,7 @@ class Row(msgspec.Struct, frozen=True):
     survivors: list[str]
 
     def names(self) -> set[str]:
-        """Its cases, each with its kernel."""
+        """Return the names of the cases, each with its kernel."""
         return {f"{kernel} {case}" for kernel, ids in self.cases.items() for case in ids}
 
 

@@ -1,4 +1,4 @@
-"""What is said of a TMA copy, an mbarrier or a wgmma that the device would not take, or would take badly."""
+"""Reports on TMA copies, mbarriers and wgmmas that the device would refuse, or execute with a wrong result."""
 
 import os
 import re
@@ -72,7 +72,7 @@ LOAD = "ptx::mbarrier_arrive_expect_tx(barrier, 1024); ptx::tma_load(to, &map, 0
         ("ptx::mbarrier_wait(barrier, 2);", "mbarrier", "a parity is 0 or 1"),
         ("if (threadIdx.x == 0) ptx::mbarrier_init(barrier, 0);", "mbarrier", "counts 1 to 2^20-1 arrivals"),
         ("if (threadIdx.x == 0) ptx::mbarrier_arrive_cluster(barrier, 1);", "mbarrier", "has no block of that rank"),
-        (f"if (threadIdx.x == 0) {{ {LOAD} }}", "copy-not-waited-for", "a TMA load that nobody had waited for"),
+        (f"if (threadIdx.x == 0) {{ {LOAD} }}", "copy-not-waited-for", "the block ended with a TMA load"),
         ("if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(barrier, 64);", "mbarrier", "64 bytes announced"),
         ("ptx::mbarrier_wait(barrier, 0);", "deadlock", f"32 threads wait for each other at line {LINE}"),
         ("if (threadIdx.x < 9) ptx::named_barrier_sync(3, 32);", "deadlock", "9 threads wait for each other"),

@@ -1,4 +1,4 @@
-"""What a report says, what may be waived, and that trouble stays inside the worker's process."""
+"""Reports, their waivers, and crashes, which end the worker's process only."""
 
 from pathlib import Path
 
@@ -235,7 +235,7 @@ def test_portable_fibers_give_the_same_results(monkeypatch: pytest.MonkeyPatch) 
         assert np.array_equal(outcome.outputs["y"], X.reshape(2, 32)[:, ::-1].ravel())
 
 
-def test_missing_compiler_is_named_with_the_command_that_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert missing_tool() == (
         "the emulator needs no-such-compiler, which is not on PATH; install it with: apt-get install g++ binutils"

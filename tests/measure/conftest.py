@@ -1,4 +1,4 @@
-"""What tests of measuring share: time that stands still until it is told to move, and a GPU that only keeps record."""
+"""Fixtures of the tests of measuring: a clock that only a test moves, and a GPU that records its launches."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Compiling .cu files without a GPU: cubins, their resources, the cache, and what is said when it fails."""
+"""Compiling .cu files without a GPU: cubins, their resources, the cache, and the messages of failed compilations."""
 
 import os
 import struct

@@ -48,7 +48,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
             self.at_ms = fake.now_ms
 
         def synchronize(self) -> None:
-            assert fake.flag[0] == 1 or not fake.waits, "would wait for ever behind the held stream"
+            assert fake.flag[0] == 1 or not fake.waits, "would wait for ever on the held stream"
 
     class Pinned(np.ndarray):
         ptr = 0x1000

@@ -1,4 +1,4 @@
-"""Instruction sets: what libraries are told, what a CPU must have, and what a real worker's libraries choose."""
+"""Instruction sets: the variables that libraries read, the flags a CPU must have, and what real libraries choose."""
 
 import platform
 

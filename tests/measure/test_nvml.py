@@ -1,4 +1,4 @@
-"""What NVIDIA's library tells of a GPU between two looks, from a library that says what the test wants."""
+"""What NVML reports on a GPU between two samples, by a fake NVML that returns what the test sets."""
 
 import sys
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from bench.measure.monitor import disturbance
 
 
 class FakeNvml:
-    """NVIDIA's library of one GPU; what is deleted the GPU does not tell."""
+    """NVML with one GPU; a function that a test deletes is one that the GPU does not support."""
 
     NVML_TEMPERATURE_GPU = 0
     NVML_CLOCK_SM = 1

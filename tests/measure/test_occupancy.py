@@ -102,7 +102,7 @@ extern "C" int blocks(int capability, int threads_sm, int shared_sm, int shared_
 
 @pytest.fixture(scope="module")
 def calculator(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """cuda_occupancy.h behind a C function."""
+    """Return cuda_occupancy.h, compiled into a library with one C function."""
     compiler = shutil.which("g++") or shutil.which("c++")
     if not compiler or not header_folders():
         missing = f"CUDA's headers; {INSTALL}" if compiler else "a C++ compiler; apt install g++"

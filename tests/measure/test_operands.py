@@ -1,4 +1,4 @@
-"""Operands: fresh, guarded, poisoned, restored, and laid out as the problem says."""
+"""Operands: fresh, guarded, poisoned, restored, and laid out as the problem declares."""
 
 import ctypes
 

@@ -131,7 +131,7 @@ def test_files_and_folders_that_begin_with_an_underscore_are_not_discovered(chec
 
 
 def install(folder, module):
-    """A distribution with an entry point, as pip would leave it behind."""
+    """Write a distribution with an entry point, as pip would install it."""
     info = folder / "mine-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")

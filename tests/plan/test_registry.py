@@ -1,4 +1,4 @@
-"""What a declaration may say, and what it is refused for."""
+"""Declarations of kernels: what they may hold, and why one is refused."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def declare(op="gemm", **options):
     def twin(problem, x):
         """Does nothing.
 
-        And says so.
+        This line is no part of the label.
         """
         return lambda: None
 

@@ -111,7 +111,7 @@ BAD_SWEEPS = {
     "padding_of_wrong_form": (CONV + "r = 3\ns = 3\npad = [1, '1-']", "pad", "'1-'"),
     "kernels_of_wrong_type": (GEMM + SIZES + "kernels = [3]", "kernels", "[3]"),
 }
-#: What the problem class alone knows, and says when the problem is made.
+#: Mistakes that only the problem class can find; it reports them when the problem is made.
 BAD_PROBLEMS = {
     "beta_that_is_not_finite": (GEMM + SIZES + "beta = nan", "beta", "nan"),
     "padding_below_zero": (GEMM + SIZES + "lda_pad = -1", "lda_pad", "-1"),

@@ -1,4 +1,4 @@
-"""Who was measured against whom: rows of one job are paired, rows of two jobs are not, and it shows everywhere."""
+"""Ratios between rows: rows of one job are paired, rows of two jobs are not, and every output marks the latter."""
 
 import csv
 import io

@@ -119,7 +119,7 @@ def test_settings_stand_above_the_table_where_all_share_them_and_at_the_problem_
     assert "\\texttt{gemm/m8n9k7/f32/NT}, hot, 2 threads}" in mixed
 
 
-def test_thread_counts_are_told_apart_where_there_are_several(rows):
+def test_thread_counts_are_named_where_there_are_several(rows):
     text = rows({"threads": 1} | TIME, TIME)
     assert "a.k0 (1 thr.) &" in text
     assert "a.k1 (2 thr.) &" in text

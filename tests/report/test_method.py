@@ -1,4 +1,4 @@
-"""The methodology says what was recorded, and nothing else."""
+"""The paragraph on methodology states what was recorded, and nothing else."""
 
 from bench.report.method import paragraph
 from bench.report.run_data import RunData

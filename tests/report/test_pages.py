@@ -17,7 +17,7 @@ def row(m, **values):
 
 @pytest.fixture
 def filled(store, monkeypatch):
-    """A function that fills run `r` with so many problems, three to a page."""
+    """Return a function that fills run `r` with N problems, three to a page."""
     monkeypatch.setattr(pages, "PAGE", 3)
     store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
 

@@ -136,7 +136,7 @@ def test_names_stand_to_the_left_and_numbers_to_the_right_in_columns_of_one_widt
     ]
 
 
-def test_kernels_are_told_apart_by_thread_counts_where_there_are_several():
+def test_kernels_are_distinguished_by_thread_counts_where_there_are_several():
     table = "\n".join(lines(timed("gemm/a.b"), timed("gemm/a.b", threads=4)))
     assert "a.b (t1)" in table
     assert "a.b (t4)" in table

@@ -81,7 +81,7 @@ def on_a_terminal(words, env):
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=env):
         os.close(theirs)
         parts = []
-        with suppress(OSError):  # the end of a terminal that nobody holds any more
+        with suppress(OSError):  # reading fails once no process holds the terminal's other end
             while part := os.read(ours, 65536):
                 parts.append(part)
     os.close(ours)

@@ -1,4 +1,4 @@
-"""The ceilings of a run: measured, refreshed, doubted, applied to rows; most with a worker that answers as told."""
+"""The ceilings of a run: measured, refreshed, doubted, applied to rows; most with a fake worker."""
 
 import pytest
 

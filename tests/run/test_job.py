@@ -181,7 +181,7 @@ from kernelmark import kernel
 
 @kernel("gemm", provider="spy", device="cpu", modules=("scipy",), threaded=True)
 def threads(p, x):
-    \"\"\"Tells how many threads each BLAS has.\"\"\"
+    \"\"\"Reports how many threads each BLAS has.\"\"\"
     import scipy.linalg.blas, threadpoolctl
     pools = [lib for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"]
     raise RuntimeError(" ".join(f"{lib['num_threads']}" for lib in pools))

@@ -11,7 +11,7 @@ ROUNDS = [0.98, 1.01, 1.0, 0.99, 1.02, 1.0]
 
 
 def found(kernel: str, scale: float, **other: object) -> Measurement:
-    """What one process says of a kernel that takes about `scale` seconds."""
+    """Return one process's measurement of a kernel that takes about `scale` seconds."""
     samples = [scale * round_ for round_ in ROUNDS]
     interval = median_interval(samples)
     parts = [Part(len(samples), interval.median)]

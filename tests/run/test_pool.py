@@ -1,4 +1,4 @@
-"""Kernels that take their process along, in real processes: each costs one row."""
+"""Kernels that crash or hang their process, in real processes: each costs one row."""
 
 import os
 import re
@@ -22,7 +22,7 @@ FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
 FAKE = str(Path(__file__).parents[1].joinpath("fake_device.py"))
 HONEST = "copy/bad.honest"
 SMALL = "copy/m3n5/f32"
-#: What a victim says; machines that are disturbed otherwise say so too.
+#: The remark on a row that was measured again, alone; a row of a disturbed machine has other remarks too.
 ALONE = "measured alone"
 #: Ample for a call of 3 ms; set-up may take ten times that.
 TIMEOUT_S = 0.5
@@ -59,7 +59,7 @@ def statuses(rows: list[Measurement]) -> dict[str, tuple[str, str]]:
 
 
 def gone(pid: int) -> bool:
-    """Whether the process has ended; one that nobody has waited for yet counts."""
+    """Return whether the process has ended; a zombie counts."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Poll, since nobody tells."""
+    """Poll until the condition holds, since no event announces it."""
     stop = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < stop, "has not come about"

@@ -38,7 +38,7 @@ def start(folder: Path) -> Iterator[Start]:
 
 
 def wait_for_rows(path: Path, count: int, run: subprocess.Popen[str]) -> dict[str, sqlite3.Row]:
-    """What is visible once so many rows are, or once the run is over."""
+    """Return the visible rows once there are `count` of them, or once the run is over."""
     stop = time.monotonic() + 60
     while len(rows := visible(path)) < count and run.poll() is None:
         assert time.monotonic() < stop, f"{len(rows)} rows of {count}"

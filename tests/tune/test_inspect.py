@@ -14,7 +14,7 @@ def names(*rows):
     return [line.split("  ")[0].strip() for line in render(rows, "table").splitlines()[2:]]
 
 
-def test_the_launches_of_a_kernel_are_told_apart_by_their_functions():
+def test_the_launches_of_a_kernel_are_distinguished_by_their_functions():
     assert names(row("filters<2>"), row("product<64, 4>")) == ["conv/cuda.k: filters", "conv/cuda.k: product"]
 
 

@@ -71,7 +71,7 @@ def session(folder, registry):
 
 @pytest.fixture
 def look(session, folder):
-    """What the session says of a text, saved as the next version."""
+    """Return a function that saves a text as the next version and returns what the session prints."""
     numbers = iter(range(1, 10))
     return lambda text, **headers: "\n".join(session.look(version(folder, next(numbers), text, headers)))
 

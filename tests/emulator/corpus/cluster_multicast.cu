@@ -1,9 +1,9 @@
 // y = x + rank: clusters of two; block 0 feeds a row at a time to both by multicast when both have emptied their slot.
 // bug 1 (race, copy-in-flight): block 0 waits for its own consumers only
-// bug 2 (mbarrier, early-exit): no barrier of the cluster behind the initialisation
+// bug 2 (mbarrier, early-exit): no cluster barrier follows the initialisation
 // bug 3 (async-proxy): the initialised barriers are not fenced
 // bug 4 (deadlock): the other block does not announce its bytes and never arrives
-// bug 5 (deadlock): block 1 tells itself, not block 0, that its slot is empty
+// bug 5 (deadlock): block 1 arrives at its own `empty` barrier instead of block 0's
 // bug 6 (early-exit): block 0 may end before the other has arrived at its barrier for the last time
 #include "common.cuh"
 #include "ptx_hopper.cuh"

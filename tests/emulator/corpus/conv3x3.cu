@@ -1,6 +1,6 @@
 // 3 x 3 convolution with a halo in shared memory and the filter in constant memory.
 // bug 1 (uninitialised-read): the halo's last column is not loaded
-// bug 2 (race, uninitialised-read): no barrier behind the loads
+// bug 2 (race, uninitialised-read): no barrier follows the loads
 // bug 3 (out-of-bounds): the top edge is not guarded
 // bug 4 (wrong): the filter is applied upside down
 __constant__ float filter[9];

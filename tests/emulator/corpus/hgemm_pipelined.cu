@@ -1,6 +1,6 @@
 // C = A B in tensor cores, a warp a 16 x 8 tile: cp.async in two stages, ldmatrix, mma.sync. k is a multiple of 16.
 // bug 1 (copy-in-flight): waits for one group too few
-// bug 2 (uninitialised-read, race): no __syncwarp behind the wait, which covers a thread's own copies only
+// bug 2 (uninitialised-read, race): no __syncwarp follows the wait, which covers a thread's own copies only
 // bug 3 (race): a stage is refilled before all lanes have read it
 // bug 4 (copy-in-flight): never waits
 // bug 5 (misaligned): cp.async of 16 bytes from an address aligned to 8

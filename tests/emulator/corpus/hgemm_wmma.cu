@@ -1,5 +1,5 @@
 // C = A B by nvcuda::wmma, a warp a 16 x 16 tile; A is staged through shared memory.
-// bug 1 (race, uninitialised-read): no __syncwarp behind the staging
+// bug 1 (race, uninitialised-read): no __syncwarp follows the staging
 // bug 2 (wrong): B is read by columns
 // bug 3 (wrong): element e of a fragment is taken to lie where the hardware happens to put it
 // bug 4 (race): the staging area is refilled while others may still read it

@@ -1,6 +1,6 @@
 // Counts of bytes: a histogram a block in shared memory, then atomics to the whole.
 // bug 1 (race): plain increments in shared memory
-// bug 2 (race, uninitialised-read): no barrier behind the clearing
+// bug 2 (race, uninitialised-read): no barrier follows the clearing
 // bug 3 (uninitialised-read): the shared histogram is not cleared
 // bug 4 (race): no barrier before the block's counts are added to the whole
 // bug 5 (race): plain increments of the whole

@@ -1,5 +1,5 @@
-// The sum of n floats, the last block to finish adding up the others' sums: ordered by a fence and an atomic ticket,
-// which the model of happens-before does not know, hence the waivers.
+// The sum of n floats: the last block to finish adds up the sums of all blocks. A fence and an atomic ticket order
+// them; the checker's happens-before model does not include such an order, hence the waiver.
 // bug 1 (race): the ticket is no atomic
 // bug 2 (race): every block takes itself for the last
 // bug 3 (race): as it should be, but without the waiver
@@ -26,7 +26,7 @@ extern "C" __global__ void sum(const float *x, float *partial, unsigned *ticket,
   for (unsigned b = 0; b < gridDim.x; ++b) total += partial[b];
 #else
   for (unsigned b = 0; b < gridDim.x; ++b)
-    total += partial[b];  // emulator: allow race: the ticket is taken behind the fence that publishes partial
+    total += partial[b];  // emulator: allow race: the ticket is taken after the fence that publishes partial
 #endif
   *out = total;
 }

@@ -11,7 +11,7 @@ extern "C" __global__ void total(const float *x, unsigned *lock, float *out) {
 #if BUG == 1
   *out += x[blockIdx.x];
 #else
-  // emulator: allow race: the lock orders the blocks, and the model does not know locks
+  // emulator: allow race: the lock orders the blocks, and the model has no locks
   *out += x[blockIdx.x];
 #endif
 #if BUG != 1 && BUG != 2

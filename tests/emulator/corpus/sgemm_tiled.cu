@@ -7,7 +7,7 @@
 // bug 6 (barrier-divergence): half of the threads wait at another barrier
 // bug 7 (wrong, out-of-bounds): the leading dimension of B is k
 // bug 8 (out-of-bounds): the store has no column guard
-// bug 9 (uninitialised-read): C is accumulated into though nobody cleared it
+// bug 9 (uninitialised-read): C is accumulated into without having been cleared
 // bug 10 (wrong): the last, ragged tile of k is left out
 // bug 11 (write-to-input): the zero padding is written into A itself
 // bug 12 (not-written): the last row of C is left out

@@ -56,7 +56,7 @@ extern "C" __global__ void store_rows(const __grid_constant__ TensorMap map) {
   for (unsigned row = 2; row < 4; ++row) smem[row][threadIdx.x] = 7;
 }
 
-// Block 0 loads a row for all of its cluster; each adds its rank, and the last block hears of it.
+// Block 0 loads a row for all blocks of its cluster; each adds its rank, and then arrives at the last block's barrier.
 extern "C" __global__ void multicast(const __grid_constant__ TensorMap map, float *out, int width) {
   __shared__ __align__(128) float smem[64];
   __shared__ unsigned long long full, done;
@@ -80,7 +80,7 @@ extern "C" __global__ void multicast(const __grid_constant__ TensorMap map, floa
   ptx::cluster_sync();
 }
 
-// Two groups of 64 threads exchange their words, each behind a barrier of its own.
+// Two groups of 64 threads exchange their words, each after a barrier of its own.
 extern "C" __global__ void named(const int *x, int *out) {
   __shared__ int smem[128];
   const unsigned group = threadIdx.x / 64, peer = group * 64 + 63 - threadIdx.x % 64;

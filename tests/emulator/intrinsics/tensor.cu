@@ -86,7 +86,7 @@ __global__ void wmma(const typename nvcuda::wmma::fragment<nvcuda::wmma::matrix_
   store_matrix_sync(c, sum, M, mem_col_major);
 }
 
-// Pieces of 4, 8 and 16 bytes in three groups, the last cut off behind `kept` bytes.
+// Pieces of 4, 8 and 16 bytes in three groups, the last cut off after `kept` bytes.
 extern "C" __global__ void copies(const float *x, float *out, int kept) {
   __shared__ __align__(16) float smem[3][128];
   const unsigned t = threadIdx.x;
