@@ -174,3 +174,8 @@ def test_a_plain_folder_ends_in_exit_status_0(tool, tmp_path, capsys):
 
 def test_what_lint_reads_exists(tool):
     assert [name for name in tool.CLEAN if not (tool.ROOT / name).exists()] == []
+
+
+def test_files_that_hold_the_words_on_purpose_exist_and_are_not_read(tool):
+    assert [path for path in tool.EXEMPT if not path.is_file()] == []
+    assert list(tool.files(tool.EXEMPT)) == []
