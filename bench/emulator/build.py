@@ -21,7 +21,7 @@ CUDA = cuda_sources()
 INSTALL = "apt-get install g++ binutils"
 KEPT_S = 30 * 24 * 3600
 
-_RUNTIME_FLAGS = ("-std=c++20", "-O2", "-fno-pie", "-Wall", "-Wextra")
+_RUNTIME_FLAGS = ("-std=c++20", "-O3", "-fno-pie", "-Wall", "-Wextra")
 # tsan's instrumentation without its library: each access calls the runtime's hooks. -O1 keeps lines exact; the loop
 # distribution would turn the kernel's loops into memset, and the scalar replacement of aggregates a load of a __half2
 # into two, which hides its misalignment. DWARF 4 is what every addr2line reads.
