@@ -4,21 +4,20 @@ import itertools
 import math
 import random
 import re
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bench.emulator.build import missing_tool
 from bench.emulator.shapes import problems
-from bench.emulator.sweep import Case, complaints, entries
+from bench.emulator.sweep import Case, entries
 from bench.measure.compile import compile_cubin, cuda_sources
 from bench.measure.elf import elf_parameters
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, KernelCall
 from bench.plan.operation import Problem
+from emulated import wrong_in_emulator
 from kernels.conv._geometry import DIVISOR, DIVISORS, GEOMETRY, SIZES, divisor, fits_ints, geometry
 
 REGISTRY = discover()
@@ -124,15 +123,12 @@ def drawn(rng: random.Random, depthwise: bool) -> str:
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_drawn_parameters_come_out_right_and_without_reports(name: str, variant: str) -> None:
-    if reason := missing_tool():
-        pytest.skip(reason)
     rng = random.Random(f"{name} {variant}")
     ids = [drawn(rng, name == "depthwise").replace("nchw/fprop", variant) for _ in range(16)]
     every = [case for text in ids for case in every_case(name, REGISTRY.problem(f"conv/{text}"))]
     if not every:
         assert (name, variant.split("/")[1]) == ("direct_tiled", "wgrad")
-    names = entries(every)
-    found = [complaint for case in every for complaint in islice(complaints(case, names), 2)]
+    found = wrong_in_emulator(every)
     assert not found, "\n".join(found)
 
 
