@@ -1,6 +1,7 @@
 """A small set of cases that finds every mutant of a file which any case finds, chosen greedily."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from bench.emulator.sweep import Case
@@ -10,6 +11,8 @@ from emulator.short import name
 
 #: Cases by name.
 Cases = Mapping[str, Case]
+#: Cases that are compiled alone, which takes less than to compile the entries of all. Most mutants are found by these.
+ALONE = 4
 
 
 class Cover(NamedTuple):
@@ -25,7 +28,8 @@ def cover(file: str, mutants: Sequence[Mutant], cases: Cases) -> Cover:
     survivors = []
     for mutant in mutants:
         first = sorted(found, key=lambda case: -len(found[case]))
-        case = _finder(file, mutant, cases, [*first, *(case for case in cases if case not in found)])
+        others = [case for name, case in cases.items() if name not in found]
+        case = _finder(file, mutant, [*([cases[name]] for name in first), *_programs(others)])
         if case is None:
             survivors.append(mutant)
         else:
@@ -35,9 +39,19 @@ def cover(file: str, mutants: Sequence[Mutant], cases: Cases) -> Cover:
     return Cover(found, survivors)
 
 
-def _finder(file: str, mutant: Mutant, cases: Cases, names: Iterable[str]) -> str | None:
+def _programs(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    """Yield the cases as they are compiled: the first few alone, the others with those of their kernel and variant."""
+    yield from ([case] for case in cases[:ALONE])
+
+    def program(case: Case) -> tuple[str, str, str]:
+        return case.kernel.id, case.problem.dtype, getattr(case.problem, "layout", "")
+
+    yield from (list(group) for _, group in groupby(sorted(cases[ALONE:], key=program), program))
+
+
+def _finder(file: str, mutant: Mutant, programs: Sequence[Sequence[Case]]) -> str | None:
     """The first of the cases that finds the mutant. One that does not compile is found by the compiler."""
-    case = fate(file, mutant, [[cases[name]] for name in names]).case
+    case = fate(file, mutant, programs).case
     return None if case is None else name(case)
 
 
@@ -46,7 +60,7 @@ def _drop(file: str, found: dict[str, list[Mutant]], case: str, cases: Cases) ->
     others = [other for other in found if other != case]
     heirs = []
     for mutant in found[case]:
-        heir = _finder(file, mutant, cases, others)
+        heir = _finder(file, mutant, [[cases[other]] for other in others])
         if heir is None:
             return
         heirs.append((heir, mutant))

@@ -1,6 +1,7 @@
 """Runs kernels' sweeps against a mutant of their source or of a header: one that no case complains about survives."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -39,6 +40,13 @@ def mention(file: str, mutant: Mutant) -> str:
 def is_explained(file: str, mutant: Mutant) -> bool:
     """Return whether the page explains why no case can notice the mutant."""
     return DOCS.is_file() and mention(file, mutant) in DOCS.read_text()
+
+
+def are_explained(file: str, mutants: Iterable[Mutant]) -> set[Mutant]:
+    """Those that the page names as often as they are there, so that it is clear which ones it means."""
+    page, names = DOCS.read_text(), {mutant: mention(file, mutant) for mutant in mutants}
+    count = Counter(names.values())
+    return {mutant for mutant, name in names.items() if page.count(name) >= count[name]}
 
 
 def kernels_by_source(registry: Registry) -> dict[str, list[CudaKernel]]:
