@@ -51,7 +51,7 @@ class _Edit:
 
 def mutants(text: str) -> Iterator[Mutant]:
     """Every mutant of a source, in the order of its lines."""
-    code = _blank_comments(text)
+    code = _blank_constants(_blank_comments(text))
     edits = [*_removed_calls(code), *_comparisons(code), *_leading_dimensions(code)]
     seen = set()
     for edit in sorted(edits, key=lambda edit: (edit.begin, edit.end, edit.kind, edit.into)):
@@ -68,6 +68,12 @@ def _blank_comments(text: str) -> str:
     """The text with blanks in place of comments, strings and preprocessor lines, so that positions stay."""
     pattern = r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"|^[ \t]*#[^\n]*"
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL | re.MULTILINE)
+
+
+def _blank_constants(code: str) -> str:
+    """The code with blanks in place of what changes no result: static assertions, and blocks a multiprocessor holds."""
+    pattern = r"\bstatic_assert\s*\([^;]*;|\bconstexpr \w+ \w*BLOCKS_PER_SM\s*=[^;]*;"
+    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), code)
 
 
 def _removed_calls(code: str) -> Iterator[_Edit]:
