@@ -3,6 +3,7 @@
 from bench.plan.dtypes import DTYPES, NUMERICS, numpy_dtype, split_dtype
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import KernelCall, Launch, Scratch, TensorMap, Tile
+from bench.plan.limits import DeviceLimits
 from bench.plan.operation import Array, Arrays, Dim, Operand, Problem, Verdict, compare
 from bench.plan.registry import cuda_kernel, kernel, operation
 from bench.plan.tolerance import accumulation_error, largest_sum, storing_error
@@ -12,6 +13,7 @@ __all__ = [
     "NUMERICS",
     "Array",
     "Arrays",
+    "DeviceLimits",
     "Dim",
     "KernelCall",
     "Launch",

@@ -1,12 +1,16 @@
-"""Shared by plans of CUDA launches: limits of every device, tiles that belong together, what the TMA asks for."""
+"""Shared by plans of CUDA launches: limits, tiles that belong together, what the TMA asks for."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
-from kernelmark import DTYPES, Problem, Tile
+from kernelmark import DTYPES, DeviceLimits, Problem, Tile
 
 GRID_LIMIT = 65535  # blocks along y and z, on every compute capability
 INT_LIMIT = 2**31 - 1  # sizes and leading dimensions are C ints
+
+#: Tunables by name, each a value or a function that returns the value on a device.
+Values = Mapping[str, int | Callable[[DeviceLimits], int]]
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -14,19 +18,34 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def tiles(*wanted: Mapping[str, int], unfit: Callable[[Any, Tile], str | None] | None = None) -> dict[str, Any]:
+def multiprocessors(device: DeviceLimits) -> int:
+    """The value of the tunable SMS: the multiprocessors to fill with blocks are those of the device."""
+    return device.multiprocessors
+
+
+def tile_on(device: DeviceLimits, values: Values) -> Tile:
+    """The tile that these values are on the device."""
+    return Tile(**{name: value(device) if callable(value) else value for name, value in values.items()})
+
+
+def tiles(*wanted: Values, unfit: Callable[[Any, Tile, DeviceLimits], str | None] | None = None) -> dict[str, Any]:
     """Return the options `tunables` and `valid` for these tiles, the default first, and no others.
 
-    unfit: returns why one of them does not suit a problem, or None.
+    unfit: returns why one of them does not suit a problem on a device, or None.
     """
-    expected = f"expected one of {wanted}"  # written once: a search over tiles is refused thousands of times
 
-    def valid(p: Any, t: Tile) -> str | None:
-        if vars(t) not in wanted:
+    @lru_cache  # a search over tiles is refused thousands of times
+    def known(device: DeviceLimits) -> tuple[list[Tile], str]:
+        found = [tile_on(device, values) for values in wanted]
+        return found, f"expected one of {', '.join(str(vars(tile)) for tile in found)}"
+
+    def valid(p: Any, t: Tile, device: DeviceLimits) -> str | None:
+        found, expected = known(device)
+        if t not in found:
             return f"there is no tile {vars(t)}, {expected}"
-        return unfit(p, t) if unfit else None
+        return unfit(p, t, device) if unfit else None
 
-    tunables = {name: tuple(dict.fromkeys(tile[name] for tile in wanted)) for name in wanted[0]}
+    tunables = {name: tuple(dict.fromkeys(values[name] for values in wanted)) for name in wanted[0]}
     return {"tunables": tunables, "valid": valid}
 
 

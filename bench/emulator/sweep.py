@@ -15,7 +15,8 @@ from bench.emulator.shapes import has_whole_rows, is_long, is_whole, problems
 from bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Launch, Outcome, run
 from bench.emulator.worker import TensorMap as EmulatedMap
 from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
-from bench.plan.kernel import CudaKernel, Scratch, TensorMap, Tile
+from bench.plan.kernel import CudaKernel, KernelCall, Scratch, TensorMap, Tile
+from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Operand, Problem
 from bench.plan.registry import Registry
 
@@ -24,17 +25,26 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel, problem and tile: what one worker process runs under every order of threads."""
+    """One kernel, problem and tile: what one worker process runs under every order of threads.
+
+    device: the device that the launches are planned for.
+    """
 
     kernel: CudaKernel
     problem: Problem
     tile: Tile
+    device: DeviceLimits = H100
 
     @property
     def id(self) -> str:
         """Return `tiled.cu/gemm/m33n31k17/f32/NT/T16`: the file's base name first."""
         tile = "".join(f"{name}{value}" for name, value in vars(self.tile).items())
         return "/".join(filter(None, [Path(self.kernel.source).name, self.problem.id, tile]))
+
+    @property
+    def calls(self) -> list[tuple[str, KernelCall]]:
+        """The launches, each with its name expression."""
+        return self.kernel.calls(self.problem, self.tile, self.device)
 
 
 def cases(registry: Registry, kernel: CudaKernel) -> list[Case]:
@@ -45,10 +55,6 @@ def cases(registry: Registry, kernel: CudaKernel) -> list[Case]:
     return default + [case for case in more if case not in default]
 
 
-def _refused(kernel: CudaKernel, problem: Problem, tile: Tile) -> bool:
-    return kernel.valid is not None and kernel.valid(problem, tile) is not None
-
-
 def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Problem]:
     """Yield the largest ragged problem and the largest of whole vectors for each storage type, layout and direction.
 
@@ -57,7 +63,7 @@ def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Probl
     """
     groups: dict[tuple[Any, ...], list[Problem]] = {}
     for problem in taken:
-        if not _refused(kernel, problem, tile):
+        if kernel.unfit(problem, tile) is None:
             variant = (problem.dtype, getattr(problem, "layout", None), getattr(problem, "direction", None))
             groups.setdefault(variant, []).append(problem)
     for group in groups.values():
@@ -70,7 +76,7 @@ def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Probl
 
 def entries(all_cases: list[Case]) -> tuple[str, ...]:
     """Return the name expressions that the cases need, so that one compilation serves them all."""
-    names = (name for case in all_cases for name, _ in case.kernel.calls(case.problem, case.tile))
+    names = (name for case in all_cases for name, _ in case.calls)
     return tuple(dict.fromkeys(names))
 
 
@@ -119,7 +125,7 @@ def _view(operand: Operand, data: Array) -> Array:
 def _launches(case: Case, buffers: dict[str, Buffer]) -> Iterator[Launch]:
     """Yield the plan's launches, and add the scratch that they name to the buffers."""
     operands = {operand.name: operand for operand in case.problem.operands()}
-    for name, call in case.kernel.calls(case.problem, case.tile):
+    for name, call in case.calls:
         for arg in call.args:
             if isinstance(arg, Scratch):
                 buffers[arg.name] = Buffer("scratch", np.full(arg.nbytes, 0xFF, np.uint8))

@@ -7,11 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from bench.plan.dtypes import NATIVE, split_dtype
+from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 
 Launch = Callable[[], object]
 Tile = SimpleNamespace
 Predicate = Callable[[Any], str | None]
+#: A value of a tunable, or what it follows from.
+Tunable = int | Callable[[DeviceLimits], int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +130,8 @@ class CudaKernel(Kernel):
 
     source: path below `cuda/`. entry: C++ name expression in which `{BM}` is a tunable and `{op_a}` an attribute of
     the problem. min_arch: compute capability times ten; archs: the only architectures that have its instructions,
-    where later ones do not. valid: why a tile cannot take a problem, or None.
+    where later ones do not. tunables: values of each, the default first; a function returns the value on a device.
+    valid: why a tile cannot take a problem on a device, or None.
     alignment: bytes, of every operand's address: 16 for the widest access.
     emulated: None where the tests run it on the CPU; otherwise why they cannot, which they report.
     spills: why it may spill registers or use stack; without a reason the tests forbid it.
@@ -135,12 +139,12 @@ class CudaKernel(Kernel):
 
     source: str
     entry: str
-    plan: Callable[[Any, Any], list[KernelCall]]
+    plan: Callable[[Any, Any, Any], list[KernelCall]]
     min_arch: int = 75
     archs: tuple[str, ...] = ()
     alignment: int = 16
-    tunables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    valid: Callable[[Any, Any], str | None] | None = None
+    tunables: Mapping[str, tuple[Tunable, ...]] = field(default_factory=dict)
+    valid: Callable[[Any, Any, Any], str | None] | None = None
     cooperative: bool = False
     emulated: str | None = None
     spills: str = ""
@@ -149,26 +153,45 @@ class CudaKernel(Kernel):
         """Return whether `arch` (`sm_90a`) has what the kernel needs."""
         return arch in self.archs if self.archs else int(arch.strip("sm_af")) >= self.min_arch
 
-    def tiles(self) -> Iterator[Tile]:
-        """Every combination of the tunables, the defaults (first values) first."""
-        for values in itertools.product(*self.tunables.values()):
+    def tiles(self, device: DeviceLimits = H100) -> Iterator[Tile]:
+        """Every combination of the tunables on the device, the defaults (first values) first."""
+        for values in itertools.product(*(values_on(device, values) for values in self.tunables.values())):
             yield Tile(**dict(zip(self.tunables, values, strict=True)))
 
-    def tile_for(self, problem: Problem) -> Tile | None:
-        """The first tile that is valid for `problem`, or None."""
-        return next((t for t in self.tiles() if not (self.valid and self.valid(problem, t))), None)
+    def unfit(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> str | None:
+        """Return why `tile` cannot take `problem` on the device, or None.
 
-    def refuses(self, problem: Problem) -> str | None:
+        Static shared memory is the compiler's to know; the launcher counts it too.
+        """
+        if self.valid and (reason := self.valid(problem, tile, device)):
+            return reason
+        wanted = max((call.shared_bytes for call in self.plan(problem, tile, device)), default=0)
+        if wanted <= device.block_shared_bytes:
+            return None
+        return f"a block takes {wanted} bytes of shared memory, expected at most {device.block_shared_bytes}"
+
+    def tile_for(self, problem: Problem, device: DeviceLimits = H100) -> Tile | None:
+        """The first tile that can take `problem` on the device, or None."""
+        return next((tile for tile in self.tiles(device) if self.unfit(problem, tile, device) is None), None)
+
+    def refuses(self, problem: Problem, device: DeviceLimits = H100) -> str | None:
+        """Return why the kernel cannot take `problem` on the device, or None."""
         if reason := super().refuses(problem):
             return reason
-        if self.tile_for(problem) is None:
-            return f"{self.id}: no tile is valid: {self.valid and self.valid(problem, next(self.tiles()))}"
+        if self.tile_for(problem, device) is None:
+            first = next(self.tiles(device))
+            return f"{self.id}: no tile is valid: {self.unfit(problem, first, device)}"
         return None
 
-    def calls(self, problem: Problem, tile: Tile) -> list[tuple[str, KernelCall]]:
-        """The launches for `problem`, each with its name expression filled in."""
+    def calls(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> list[tuple[str, KernelCall]]:
+        """The launches for `problem` on the device, each with its name expression filled in."""
         names = _Names(problem, tile)
-        return [((call.entry or self.entry).format_map(names), call) for call in self.plan(problem, tile)]
+        return [((call.entry or self.entry).format_map(names), call) for call in self.plan(problem, tile, device)]
+
+
+def values_on(device: DeviceLimits, values: tuple[Tunable, ...]) -> tuple[int, ...]:
+    """Return the values that a tunable has on the device, each once."""
+    return tuple(dict.fromkeys(value(device) if callable(value) else value for value in values))
 
 
 class _Names(dict[str, Any]):

@@ -99,9 +99,10 @@ def kernel(op: str, *, provider: str, device: str, **options: Any) -> Callable[[
 
 
 def cuda_kernel(op: str, *, source: str, entry: str, **options: Any) -> Callable[[F], F]:
-    """Register `plan(problem, tile) -> list[KernelCall]` as a hand-written CUDA kernel of `op`.
+    """Register `plan(problem, tile, device) -> list[KernelCall]` as a hand-written CUDA kernel of `op`.
 
-    The plan is pure: it computes grids, blocks and arguments and touches no device. Options as for `kernel`, and those
+    The plan is pure: it computes grids, blocks and arguments from the problem, the tile and the DeviceLimits, and
+    touches no device. Options as for `kernel`, and those
     of `CudaKernel`. Raises UsageError where the name is taken or an axis is unknown.
     """
 

@@ -65,7 +65,7 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
 
 
 def _taken_by(kernel: CudaKernel, tile: Tile, problems: list[Problem]) -> Problem | None:
-    return next((p for p in problems if not (kernel.valid and kernel.valid(p, tile))), None)
+    return next((p for p in problems if kernel.unfit(p, tile) is None), None)
 
 
 def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
 from kernels._cuda import ceil_div
 from kernels.copy.problem import CopyProblem
 
@@ -16,7 +16,7 @@ VECTOR_BYTES = 16
     numerics="exact",
     tunables={"THREADS": (256,), "LOADS": (4, 8), "BLOCKS": (2**20, 3)},
 )
-def vectorised(p: CopyProblem, t: Tile) -> list[KernelCall]:
+def vectorised(p: CopyProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """128-bit accesses, several under way in each thread."""
     elements = p.m * p.n
     vectors = ceil_div(elements * DTYPES[p.dtype].itemsize, VECTOR_BYTES)

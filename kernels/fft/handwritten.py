@@ -2,7 +2,7 @@
 
 import math
 
-from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
 from kernels._cuda import INT_LIMIT, ceil_div
 from kernels.fft.problem import FftProblem
 
@@ -31,7 +31,7 @@ def _supports(p: FftProblem) -> str | None:
 
 
 @cuda_kernel("fft", source="fft/small.cu", entry="fft_small_{kind}", supports=_supports)
-def small(p: FftProblem, t: Tile) -> list[KernelCall]:
+def small(p: FftProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Powers of two up to 32 x 32, by columns and rows in registers that meet in shared memory."""
     form, side = shape(p) or ("PLANE", SIDES[0])
     together = (side if form == "ROWS" else 1) * (1 if p.kind == "c2c" else 2)

@@ -1,6 +1,6 @@
 """Our ceilings of arithmetic in `cuda/roofline`: pure plans of launches."""
 
-from kernelmark import KernelCall, Tile, cuda_kernel
+from kernelmark import DeviceLimits, KernelCall, Tile, cuda_kernel
 from kernels._cuda import INT_LIMIT, ceil_div
 from kernels.fma.problem import FmaProblem
 
@@ -22,7 +22,7 @@ def _call(p: FmaProblem, each: int) -> list[KernelCall]:
 @cuda_kernel(
     "fma", source="roofline/ffma.cu", entry="ffma<{ctype}>", dtypes=("f32", "f64"), units=("fma",), supports=_c_int
 )
-def ffma(p: FmaProblem, t: Tile) -> list[KernelCall]:
+def ffma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Fused multiply-adds on eight chains a thread."""
     return _call(p, CHAINS)
 
@@ -37,7 +37,7 @@ def ffma(p: FmaProblem, t: Tile) -> list[KernelCall]:
     numerics=TENSOR_CORES,
     supports=_c_int,
 )
-def mma(p: FmaProblem, t: Tile) -> list[KernelCall]:
+def mma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Tensor cores by mma.sync, fragments in registers."""
     return _call(p, 4 * MMA_TILES)
 
@@ -52,6 +52,6 @@ def mma(p: FmaProblem, t: Tile) -> list[KernelCall]:
     numerics=TENSOR_CORES,
     supports=_c_int,
 )
-def wgmma(p: FmaProblem, t: Tile) -> list[KernelCall]:
+def wgmma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Hopper's tensor cores by wgmma, operands in shared memory."""
     return _call(p, 4 * WGMMA_TILES)

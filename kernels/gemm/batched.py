@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
-from kernels._cuda import ceil_div, tiles
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
+from kernels._cuda import Values, ceil_div, multiprocessors, tiles
 from kernels.gemm.handwritten import arguments
 from kernels.gemm.problem import GemmProblem
 
@@ -14,7 +14,7 @@ PAD = 4  # elements after each row of a panel, as in batched.cu
 PARTS = {64: (8, 4), 32: (4, 4), 16: (2, 2), 8: (1, 1)}  # TM x TN elements a thread of a tile that wide
 THREADS = 256  # of a block that several products share
 SHARED = 48 * 1024  # bytes for the panels of several products
-SHARED_LIMIT = 99 * 1024  # bytes a block may have on every compute capability from 8.0 on
+SHARED_LIMIT = 99 * 1024  # bytes for the panels of one: two such blocks share a multiprocessor of an H100
 
 
 def small(p: GemmProblem) -> str | None:
@@ -34,9 +34,14 @@ def blocks(p: GemmProblem, side: int) -> int:
     return ceil_div(p.m, side) * ceil_div(p.n, side) * p.batch
 
 
-def side(p: GemmProblem, t: Tile) -> int:
+def shared_limit(device: DeviceLimits) -> int:
+    """The shared memory of a block, at most, in bytes."""
+    return min(SHARED_LIMIT, device.block_shared_bytes)
+
+
+def side(p: GemmProblem, t: Tile, device: DeviceLimits) -> int:
     """The tile's side: the widest that C does not leave half empty, that fits, and that fills the multiprocessors."""
-    fitting = (s for s in PARTS if s < 2 * min(p.m, p.n) and panels_bytes(p, s) <= SHARED_LIMIT)
+    fitting = (s for s in PARTS if s < 2 * min(p.m, p.n) and panels_bytes(p, s) <= shared_limit(device))
     return int(t.SIDE) or next((s for s in fitting if blocks(p, s) >= t.SMS), min(PARTS))
 
 
@@ -45,15 +50,14 @@ def together(p: GemmProblem, t: Tile, wide: int, threads: int) -> int:
     return max(1, min(THREADS // threads, SHARED // panels_bytes(p, wide), p.batch, blocks(p, wide) // int(t.SMS)))
 
 
-def _unfit(p: GemmProblem, t: Tile) -> str | None:
-    needed = panels_bytes(p, side(p, t))
-    if needed <= SHARED_LIMIT:
-        return None
-    return f"panels take {needed} bytes of shared memory, expected at most {SHARED_LIMIT}"
+def _unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
+    needed, limit = panels_bytes(p, side(p, t, device)), shared_limit(device)
+    return None if needed <= limit else f"panels take {needed} bytes of shared memory, expected at most {limit}"
 
 
 # SIDE 0 leaves the side to the problem; with one multiprocessor to fill, that is wide, and products share blocks early.
-_TILES = [{"SMS": sms, "SIDE": wide} for sms, wide in ((132, 0), (1, 0), (132, 64), (132, 32), (132, 16))]
+_DEALT = ((multiprocessors, 0), (1, 0), *((multiprocessors, wide) for wide in (64, 32, 16)))
+_TILES: list[Values] = [{"SMS": sms, "SIDE": wide} for sms, wide in _DEALT]
 
 
 @cuda_kernel(
@@ -66,9 +70,9 @@ _TILES = [{"SMS": sms, "SIDE": wide} for sms, wide in ((132, 0), (1, 0), (132, 6
     supports=small,
     **tiles(*_TILES, unfit=_unfit),
 )
-def batched(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def batched(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Small products, all of k in shared memory at once, several products a block."""
-    wide = side(p, t)
+    wide = side(p, t, device)
     tm, tn = PARTS[wide]
     threads = wide * wide // (tm * tn)
     products = together(p, t, wide, threads)

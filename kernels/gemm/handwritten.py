@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark import KernelCall, Tile, cuda_kernel
+from kernelmark import DeviceLimits, KernelCall, Tile, cuda_kernel
 from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
 from kernels.gemm.problem import GemmProblem
 
@@ -47,7 +47,7 @@ def arguments(p: GemmProblem) -> tuple[Any, ...]:
     supports=within_grid("n", 8),
     **F32,
 )
-def naive(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def naive(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """One thread an element of C, a warp down a column."""
     return [KernelCall((ceil_div(p.m, 32), ceil_div(p.n, 8), p.batch), (32, 8), arguments(p))]
 
@@ -59,7 +59,7 @@ def naive(p: GemmProblem, t: Tile) -> list[KernelCall]:
     supports=within_grid("m", 8),
     **F32,
 )
-def coalesced(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def coalesced(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """One thread an element of C, a warp along a row."""
     return [KernelCall((ceil_div(p.n, 32), ceil_div(p.m, 8), p.batch), (32, 8), arguments(p))]
 
@@ -72,6 +72,6 @@ def coalesced(p: GemmProblem, t: Tile) -> list[KernelCall]:
     supports=within_grid("m", 16),
     **F32,
 )
-def tiled(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def tiled(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """One thread an element of C, tiles of A and B staged through shared memory."""
     return [KernelCall((ceil_div(p.n, t.T), ceil_div(p.m, t.T), p.batch), (t.T, t.T), arguments(p))]

@@ -1,13 +1,12 @@
 """Our own GEMMs on Hopper's tensor cores, by wgmma out of tiles that the TMA copies: `cuda/gemm/wgmma*.cu`."""
 
 import itertools
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from kernelmark import DTYPES, KernelCall, TensorMap, Tile, cuda_kernel, split_dtype
-from kernels._cuda import INT_LIMIT, ceil_div, rows_of_16_bytes, tiles
+from kernelmark import DTYPES, DeviceLimits, KernelCall, TensorMap, Tile, cuda_kernel, split_dtype
+from kernels._cuda import INT_LIMIT, Values, ceil_div, multiprocessors, rows_of_16_bytes, tile_on, tiles
 from kernels.gemm.handwritten import within_grid, within_ints
 from kernels.gemm.problem import GemmProblem
 
@@ -28,9 +27,9 @@ STORE_BYTES = 2 * 2 * 64 * ROW_BYTES  # two buffers for each of two warpgroups
 WARPGROUP = 128
 
 #: Persistent tiles: WIDE reads least for a multiply-add, NARROW and SMALL are for products with few tiles.
-WIDE = {"BN": 256, "STAGES": 4, "CLUSTER": 2, "SMS": 132}
-NARROW = {"BN": 128, "STAGES": 6, "CLUSTER": 2, "SMS": 132}
-SMALL = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": 132}
+WIDE: Values = {"BN": 256, "STAGES": 4, "CLUSTER": 2, "SMS": multiprocessors}
+NARROW: Values = {"BN": 128, "STAGES": 6, "CLUSTER": 2, "SMS": multiprocessors}
+SMALL: Values = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": multiprocessors}
 
 
 def maps(p: GemmProblem, columns: int) -> tuple[TensorMap, TensorMap]:
@@ -71,7 +70,7 @@ def supports_wgmma(p: GemmProblem) -> str | None:
     **tiles({"BN": 128, "STAGES": 3}, {"BN": 64, "STAGES": 2}),
     **HALF,
 )
-def wgmma(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def wgmma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Warpgroups multiply out of shared memory that the TMA fills."""
     c = p.operands()[2]
     arguments = (*maps(p, t.BN), "c", p.m, p.n, p.k, p.alpha, p.beta, c.ld, stride_c(p))
@@ -89,16 +88,16 @@ def supports_persistent(p: GemmProblem) -> str | None:
     """Why the persistent kernels cannot take the problem, or None."""
     if reason := rows_of_16_bytes(p) or within_ints(p):
         return reason
-    count = cluster_tiles(p, Tile(**SMALL))
+    count = cluster_tiles(p, Tile(BN=SMALL["BN"], CLUSTER=SMALL["CLUSTER"]))
     return f"C has {count} tiles, expected at most {INT_LIMIT}" if count > INT_LIMIT else None
 
 
-def persistent_tiles(*wanted: Mapping[str, int]) -> dict[str, Any]:
+def persistent_tiles(*wanted: Values) -> dict[str, Any]:
     """The options `tunables` and `valid`: a tile leaves to the next what fills half the device and would fill more."""
-    following = list(itertools.pairwise(wanted))
 
-    def unfit(p: GemmProblem, t: Tile) -> str | None:
-        if after := next((Tile(**after) for tile, after in following if tile == vars(t)), None):
+    def unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
+        following = itertools.pairwise(tile_on(device, values) for values in wanted)
+        if after := next((after for tile, after in following if tile == t), None):
             blocks, more = (cluster_tiles(p, tile) * tile.CLUSTER for tile in (t, after))
             if blocks <= t.SMS // 2 and more > blocks:
                 return f"C has tiles for {blocks} blocks, expected more than {t.SMS // 2}: smaller ones occupy {more}"
@@ -107,7 +106,7 @@ def persistent_tiles(*wanted: Mapping[str, int]) -> dict[str, Any]:
     return tiles(*wanted, unfit=unfit)
 
 
-def persistent(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """The launch of gemm/wgmma_persistent.cu for a problem of any type."""
     c = p.operands()[2]
     map_c = TensorMap("c", (64, ROW_BYTES // DTYPES[c.dtype].itemsize), "128B")

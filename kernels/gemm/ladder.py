@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
-from kernels._cuda import ceil_div, tiles
+from kernelmark import DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
+from kernels._cuda import ceil_div, multiprocessors, tiles
 from kernels.gemm.handwritten import F32, arguments, within_grid, within_ints
 from kernels.gemm.problem import GemmProblem
 
@@ -61,7 +61,7 @@ def stages_bytes(t: Tile) -> int:
     **tiles({"BM": 64, "BN": 64, "BK": 8, "TM": 8}, {"BM": 32, "BN": 32, "BK": 8, "TM": 4}),
     **F32,
 )
-def blocktile1d(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def blocktile1d(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """A column of TM elements a thread, each read of B used TM times."""
     return [KernelCall(grid(p, t), t.BM * t.BN // t.TM, arguments(p))]
 
@@ -77,7 +77,7 @@ def blocktile1d(p: GemmProblem, t: Tile) -> list[KernelCall]:
     ),
     **F32,
 )
-def blocktile2d(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def blocktile2d(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """TM x TN elements a thread, as a sum of outer products."""
     return [KernelCall(grid(p, t), t.BM * t.BN // (t.TM * t.TN), arguments(p))]
 
@@ -93,7 +93,7 @@ def blocktile2d(p: GemmProblem, t: Tile) -> list[KernelCall]:
     ),
     **F32,
 )
-def vectorised(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def vectorised(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """TM x TN elements a thread, memory and shared memory accessed four words at a time."""
     return [KernelCall(grid(p, t), t.BM * t.BN // (t.TM * t.TN), arguments(p), entry=packed(VECTORISED, p))]
 
@@ -109,7 +109,7 @@ def vectorised(p: GemmProblem, t: Tile) -> list[KernelCall]:
     ),
     **F32,
 )
-def warptile(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def warptile(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """A tile a warp, panels staged through double-buffered shared memory."""
     return [KernelCall(grid(p, t), warps(t), arguments(p), entry=packed(WARPTILE, p))]
 
@@ -124,7 +124,7 @@ def warptile(p: GemmProblem, t: Tile) -> list[KernelCall]:
     **tiles(WIDE, NARROW, SMALL),
     **F32,
 )
-def async_(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """A tile a warp, panels copied several steps ahead by cp.async."""
     return [KernelCall(grid(p, t), warps(t), arguments(p), stages_bytes(t), packed(ASYNC, p))]
 
@@ -144,12 +144,12 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
     min_arch=80,
     supports=within_grid("m", SUM_ROWS),
     **tiles(
-        MIDDLE | {"SMS": 132, "BLOCKS_PER_SM": 2, "DEPTH": 256},
-        SMALL | {"SMS": 132, "BLOCKS_PER_SM": 2, "DEPTH": 8},
+        MIDDLE | {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
+        SMALL | {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 8},
     ),
     **F32,
 )
-def splitk(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Slices of k multiplied by blocks of their own, their sums added in order by a second launch."""
     depth, count = slices(p, t)
     partials = Scratch("partials", 4 * p.batch * count * p.m * p.n)
@@ -194,12 +194,12 @@ def dealt(p: GemmProblem, t: Tile) -> Dealt:
     min_arch=80,
     supports=within_ints,
     **tiles(
-        MIDDLE | {"SMS": 132, "BLOCKS_PER_SM": 2, "DEPTH": 256},
+        MIDDLE | {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
         TINY | {"SMS": 1, "BLOCKS_PER_SM": 2, "DEPTH": 8},  # so few blocks that small problems are divided, too
     ),
     **F32,
 )
-def streamk(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def streamk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """All steps along k dealt out evenly to a persistent grid, divided tiles added in order by a second launch."""
     d = dealt(p, t)
     partials = Scratch("partials", 2 * d.blocks * 4 * t.BM * t.BN if d.divides else 0)

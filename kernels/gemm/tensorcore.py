@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel, split_dtype
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel, split_dtype
 from kernels._cuda import ceil_div, tiles
 from kernels.gemm.handwritten import F32, arguments, within_grid
 from kernels.gemm.ladder import grid, warps
@@ -22,19 +22,18 @@ SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32, "STAGES": 4}
 #: The same of FP32 elements, half as deep. Splitting them takes registers, so that a warp's tile is half as wide.
 WIDE_F32, SMALL_F32 = WIDE | {"BK": 16}, SMALL | {"BK": 16}
 SPLIT_F32 = WIDE_F32 | {"BN": 128, "WN": 32}
-ENOUGH = 66  # blocks, half of the multiprocessors of an H100
 
 WMMA = "gemm_wmma<{ctype}, {TC}, {T}, {BK}, Op::{op_a}, Op::{op_b}>"
 MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, Op::{op_a}, Op::{op_b}>"
 
 
 def by_size(wide: dict[str, int], small: dict[str, int]) -> dict[str, Any]:
-    """The options `tunables` and `valid` for two tiles, of which `small` is for products too small for `wide`."""
+    """The options `tunables` and `valid` for two tiles; `small` is for what leaves `wide` half of a device."""
 
-    def unfit(p: GemmProblem, t: Tile) -> str | None:
-        blocks = math.prod(grid(p, Tile(**wide)))
-        if vars(t) == small and blocks >= ENOUGH:
-            return f"{blocks} larger tiles fill a device, expected less than {ENOUGH}"
+    def unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
+        blocks, half = math.prod(grid(p, Tile(**wide))), device.multiprocessors // 2
+        if vars(t) == small and blocks >= half:
+            return f"{blocks} larger tiles occupy half of the multiprocessors, expected less than {half}"
         return None
 
     return tiles(small, wide, unfit=unfit)
@@ -70,14 +69,14 @@ def mma_call(p: GemmProblem, t: Tile, arithmetic: str) -> list[KernelCall]:
     supports=within_grid("m", 64),
     **SIXTEEN,
 )
-def wmma(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def wmma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Fragments of nvcuda::wmma, tiles of A, B and C in shared memory."""
     over_c = (ceil_div(p.n, t.T), ceil_div(p.m, t.T), p.batch)
     return [KernelCall(over_c, 128, arguments(p), entry=named(WMMA, p))]
 
 
 @cuda_kernel("gemm", source="gemm/mma.cu", entry=MMA, supports=within_grid("m", 64), **by_size(WIDE, SMALL), **SIXTEEN)
-def mma(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """16-bit operands by mma.sync, panels copied several steps ahead, fragments read one product ahead."""
     return mma_call(p, t, "Sixteen<{ctype}>")
 
@@ -90,7 +89,7 @@ def mma(p: GemmProblem, t: Tile) -> list[KernelCall]:
     **by_size(WIDE_F32, SMALL_F32),
     **TF32 | {"numerics": "tf32"},
 )
-def mma_tf32(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def mma_tf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """FP32 operands rounded to TF32, by mma.sync."""
     return mma_call(p, t, "Tf32")
 
@@ -103,6 +102,6 @@ def mma_tf32(p: GemmProblem, t: Tile) -> list[KernelCall]:
     **by_size(SPLIT_F32, SMALL_F32),
     **TF32 | {"numerics": "3xtf32", "executed": lambda p: 3 * p.flop},
 )
-def mma_3xtf32(p: GemmProblem, t: Tile) -> list[KernelCall]:
+def mma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """FP32 operands as sums of two TF32 each, three products by mma.sync, their sums added in FP32."""
     return mma_call(p, t, "ThreeTf32")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
 from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.transpose.problem import TransposeProblem
 
@@ -54,7 +54,7 @@ def _out_of_place(p: TransposeProblem, tile: tuple[int, int], block: tuple[int, 
     supports=_rows_within_grid(8),
     **BITS,
 )
-def naive(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+def naive(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """One thread an element, coalesced reads and strided writes."""
     return _out_of_place(p, (32, 8), (32, 8))
 
@@ -68,7 +68,7 @@ def naive(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     supports=_rows_within_grid(32),
     **BITS,
 )
-def unpadded(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+def unpadded(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Through a tile in shared memory whose columns each lie in one bank."""
     return _out_of_place(p, (t.TILE, t.TILE), (t.TILE, t.ROWS))
 
@@ -82,7 +82,7 @@ def unpadded(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     supports=_rows_within_grid(32),
     **BITS,
 )
-def tiled(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+def tiled(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Through a padded tile in shared memory, coalesced on both sides."""
     return _out_of_place(p, (t.TILE, t.TILE), (t.TILE, t.ROWS))
 
@@ -95,7 +95,7 @@ def tiled(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     supports=_vectors_within_grid,
     **BITS,
 )
-def vectorised(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+def vectorised(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """128-bit accesses on both sides, through an XOR-swizzled tile."""
     return _out_of_place(p, (_vector_tile(p), _vector_tile(p)), (16, 16))
 
@@ -109,7 +109,7 @@ def vectorised(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     supports=_square,
     **BITS,
 )
-def tiled_inplace(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+def tiled_inplace(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Square matrices in place: a block swaps two tiles across the diagonal."""
     return [KernelCall(_pairs(p, t.TILE), (t.TILE, t.ROWS), ("a", p.n))]
 
@@ -122,7 +122,7 @@ def tiled_inplace(p: TransposeProblem, t: Tile) -> list[KernelCall]:
     supports=_vectors_square,
     **BITS,
 )
-def vectorised_inplace(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+def vectorised_inplace(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Square matrices in place: tiles swapped across the diagonal, 128-bit accesses."""
     return [KernelCall(_pairs(p, _vector_tile(p)), (16, 16), ("a", p.n))]
 

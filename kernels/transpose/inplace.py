@@ -3,15 +3,14 @@
 import math
 from typing import NamedTuple
 
-from kernelmark import DTYPES, KernelCall, Scratch, Tile, cuda_kernel
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
 from kernels._cuda import ceil_div
 from kernels.transpose.handwritten import BITS
 from kernels.transpose.problem import TransposeProblem
 
-SHARED_LIMIT = 227 * 1024  # bytes a block may have at most, on Hopper; less elsewhere, which the launcher refuses
-SHARED_EVERYWHERE = 64 * 1024  # on every compute capability; three such blocks share a multiprocessor of Hopper
+SHARED_EVERYWHERE = 64 * 1024  # bytes, on every compute capability; three such blocks share a multiprocessor of Hopper
 SCRATCH_SHARE = 10  # scratch is at most this part of the matrix
-BLOCKS = 264  # that have a part of the scratch each, at most: two for each multiprocessor of an H100
+BLOCKS_PER_SM = 2  # that have a part of the scratch each, at most
 NARROWEST = 8  # columns of a stripe: a sector of 32 bytes, in f32
 _THREADS, _WARP = 512, 32
 _EACH = 16  # elements a thread moves before a block gets more threads
@@ -39,56 +38,76 @@ class View(NamedTuple):
         """A stripe of columns."""
         return self.rows * width * self.itemsize
 
-    @property
-    def row_blocks(self) -> int:
-        """Blocks that a tenth of the matrix gives a row of scratch each, 0 where it holds none."""
-        return min(BLOCKS, self.rows // SCRATCH_SHARE)
-
-    def stripe_blocks(self, width: int) -> int:
-        """Blocks that a tenth of the matrix gives a stripe of scratch each, 0 where it holds none."""
-        return min(BLOCKS, self.cols // SCRATCH_SHARE // width)
-
-    def row_is_shared(self, t: Tile) -> bool:
-        """Whether rows are staged in shared memory."""
-        return not t.SCRATCH and self.row_bytes <= SHARED_LIMIT
-
-    def stripe_is_shared(self, t: Tile) -> bool:
-        """Whether stripes are staged in shared memory."""
-        return not t.SCRATCH and self.stripe_bytes(t.W) <= SHARED_LIMIT
-
-    def scratch(self, t: Tile) -> Scratch:
-        """The one buffer that both kinds of passes stage through."""
-        rows = 0 if self.row_is_shared(t) else self.row_blocks * self.cols * self.itemsize
-        stripes = 0 if self.stripe_is_shared(t) else self.stripe_blocks(t.W) * self.stripe_bytes(t.W)
-        return Scratch("stage", max(rows, stripes))
-
 
 def view(p: TransposeProblem) -> View:
     """The view of a problem's buffer."""
     return View(min(p.m, p.n), max(p.m, p.n), DTYPES[p.dtype].itemsize, p.m > p.n)
 
 
-def _fits(p: TransposeProblem, t: Tile) -> str | None:
-    v = view(p)
-    return _row_fits(v, t) or _stripe_fits(v, t)
+class Stages(NamedTuple):
+    """Where a device stages rows and stripes of a view: in shared memory, or in scratch."""
+
+    view: View
+    tile: Tile
+    device: DeviceLimits
+
+    @property
+    def most_blocks(self) -> int:
+        """Blocks that have a part of the scratch each, at most."""
+        return BLOCKS_PER_SM * self.device.multiprocessors
+
+    @property
+    def row_blocks(self) -> int:
+        """Blocks that a tenth of the matrix gives a row of scratch each, 0 where it holds none."""
+        return min(self.most_blocks, self.view.rows // SCRATCH_SHARE)
+
+    @property
+    def stripe_blocks(self) -> int:
+        """Blocks that a tenth of the matrix gives a stripe of scratch each, 0 where it holds none."""
+        return min(self.most_blocks, self.view.cols // SCRATCH_SHARE // int(self.tile.W))
+
+    @property
+    def row_is_shared(self) -> bool:
+        """Whether rows are staged in shared memory."""
+        return not self.tile.SCRATCH and self.view.row_bytes <= self.device.block_shared_bytes
+
+    @property
+    def stripe_is_shared(self) -> bool:
+        """Whether stripes are staged in shared memory."""
+        return not self.tile.SCRATCH and self.view.stripe_bytes(self.tile.W) <= self.device.block_shared_bytes
+
+    @property
+    def scratch(self) -> Scratch:
+        """The one buffer that both kinds of passes stage through."""
+        v = self.view
+        rows = 0 if self.row_is_shared else self.row_blocks * v.cols * v.itemsize
+        stripes = 0 if self.stripe_is_shared else self.stripe_blocks * v.stripe_bytes(self.tile.W)
+        return Scratch("stage", max(rows, stripes))
 
 
-def _row_fits(v: View, t: Tile) -> str | None:
-    if v.rows == 1 or v.row_is_shared(t) or v.row_blocks:
+def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
+    stages = Stages(view(p), t, device)
+    return _row_fits(stages) or _stripe_fits(stages)
+
+
+def _row_fits(stages: Stages) -> str | None:
+    v = stages.view
+    if v.rows == 1 or stages.row_is_shared or stages.row_blocks:
         return None
     return (
-        f"a row of {v.cols} elements takes {v.row_bytes} bytes, more than the {SHARED_LIMIT} of shared memory and "
-        f"than a tenth of the matrix: it has {v.rows} rows, expected at least {SCRATCH_SHARE}"
+        f"a row of {v.cols} elements takes {v.row_bytes} bytes, more than the {stages.device.block_shared_bytes} of "
+        f"shared memory and than a tenth of the matrix: it has {v.rows} rows, expected at least {SCRATCH_SHARE}"
     )
 
 
-def _stripe_fits(v: View, t: Tile) -> str | None:
+def _stripe_fits(stages: Stages) -> str | None:
     """Wide stripes are coalesced better; they are worth it while enough blocks can have one."""
-    if v.stripe_is_shared(t):
-        fits = t.W == NARROWEST or v.stripe_bytes(t.W) <= SHARED_EVERYWHERE
+    v, width = stages.view, stages.tile.W
+    if stages.stripe_is_shared:
+        fits = width == NARROWEST or v.stripe_bytes(width) <= SHARED_EVERYWHERE
     else:
-        fits = v.stripe_blocks(t.W) >= (1 if t.W == NARROWEST else BLOCKS // 2)
-    return None if fits else f"{v.rows} x {v.cols}: too few blocks can stage {t.W} columns each"
+        fits = stages.stripe_blocks >= (1 if width == NARROWEST else stages.most_blocks // 2)
+    return None if fits else f"{v.rows} x {v.cols}: too few blocks can stage {width} columns each"
 
 
 @cuda_kernel(
@@ -100,36 +119,37 @@ def _stripe_fits(v: View, t: Tile) -> str | None:
     valid=_fits,
     **BITS,
 )
-def c2r(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+def c2r(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Rectangles in place: rotate columns, permute rows, permute columns (C2R, backwards where m > n)."""
-    v = view(p)
-    passes = [_columns(p, t, "PERMUTE")]
+    stages = Stages(view(p), t, device)
+    v = stages.view
+    passes = [_columns(p, stages, "PERMUTE")]
     if v.rows > 1:  # else it is a vector, and nothing moves
-        passes.insert(0, _rows(p, t))
+        passes.insert(0, _rows(p, stages))
     if v.common > 1 and v.rows > 1:
-        passes.insert(0, _columns(p, t, "ROTATE"))
+        passes.insert(0, _columns(p, stages, "ROTATE"))
     return passes[::-1] if v.back else passes
 
 
-def _rows(p: TransposeProblem, t: Tile) -> KernelCall:
-    v = view(p)
+def _rows(p: TransposeProblem, stages: Stages) -> KernelCall:
+    v = stages.view
     threads = threads_for(v.cols)
     types = f"<bits::{p.dtype}, {str(v.back).lower()}>"
     sizes = (v.rows, v.cols, v.cols // v.common)
-    if v.row_is_shared(t):
+    if stages.row_is_shared:
         return KernelCall(v.rows, threads, ("a", *sizes), v.row_bytes, f"c2r_rows{types}")
-    return KernelCall(v.row_blocks, threads, ("a", v.scratch(t), *sizes), 0, f"c2r_rows_by_scratch{types}")
+    return KernelCall(stages.row_blocks, threads, ("a", stages.scratch, *sizes), 0, f"c2r_rows_by_scratch{types}")
 
 
-def _columns(p: TransposeProblem, t: Tile, step: str) -> KernelCall:
-    v = view(p)
-    block = threads_for(v.rows * t.W)
-    types = f"<bits::{p.dtype}, {t.W}, Step::{step}, {str(v.back).lower()}>"
+def _columns(p: TransposeProblem, stages: Stages, step: str) -> KernelCall:
+    v, width = stages.view, stages.tile.W
+    block = threads_for(v.rows * width)
+    types = f"<bits::{p.dtype}, {width}, Step::{step}, {str(v.back).lower()}>"
     sizes = (v.rows, v.cols, v.rows // v.common, v.cols // v.common)
-    if v.stripe_is_shared(t):
-        shared = v.stripe_bytes(t.W)
-        return KernelCall(ceil_div(v.cols, t.W), block, ("a", *sizes), shared, f"c2r_columns{types}")
-    return KernelCall(v.stripe_blocks(t.W), block, ("a", v.scratch(t), *sizes), 0, f"c2r_columns_by_scratch{types}")
+    if stages.stripe_is_shared:
+        shared = v.stripe_bytes(width)
+        return KernelCall(ceil_div(v.cols, width), block, ("a", *sizes), shared, f"c2r_columns{types}")
+    return KernelCall(stages.stripe_blocks, block, ("a", stages.scratch, *sizes), 0, f"c2r_columns_by_scratch{types}")
 
 
 def threads_for(elements: int) -> int:

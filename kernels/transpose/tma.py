@@ -1,12 +1,13 @@
 """Our own transposition by Hopper's tensor memory accelerator: a pure plan of launches over tensor maps."""
 
-from kernelmark import DTYPES, KernelCall, TensorMap, Tile, cuda_kernel
+from kernelmark import DTYPES, DeviceLimits, KernelCall, TensorMap, Tile, cuda_kernel
 from kernels._cuda import ceil_div, rows_of_16_bytes
 from kernels.transpose.handwritten import BITS
 from kernels.transpose.problem import TransposeProblem
 
 SPAN = 1024  # bytes to which tiles are aligned, and what that may cost
 BOX_BYTES = 128  # of a row of a tile, which the TMA swizzles: what one copy moves of it
+BLOCKS_PER_SM = 2  # that an H100's shared memory has room for
 VECTOR = 16  # bytes, and the multiple that the TMA wants rows to begin at
 
 
@@ -20,7 +21,7 @@ def stages(p: TransposeProblem, t: Tile) -> int:
     return int(t.RING * 1024 // (tile_width(p, t.SQUARES) * t.SQUARES * VECTOR))
 
 
-def _two_stages(p: TransposeProblem, t: Tile) -> str | None:
+def _two_stages(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     found = stages(p, t)
     return None if found > 1 else f"a ring of {t.RING} KiB holds {found} tiles, expected at least 2"
 
@@ -31,15 +32,19 @@ def _two_stages(p: TransposeProblem, t: Tile) -> str | None:
     entry="transpose_tma",
     places=("out",),
     min_arch=90,
-    tunables={"SQUARES": (16, 8), "RING": (96, 16), "BLOCKS": (264, 1)},
+    tunables={
+        "SQUARES": (16, 8),
+        "RING": (96, 16),
+        "BLOCKS": (lambda device: BLOCKS_PER_SM * device.multiprocessors, 1),
+    },
     supports=rows_of_16_bytes,
     valid=_two_stages,
     **BITS,
 )
-def tma(p: TransposeProblem, t: Tile) -> list[KernelCall]:
+def tma(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Tiles loaded and stored by the TMA, turned over in a swizzled ring in shared memory."""
     width = tile_width(p, t.SQUARES)
-    grid = min(ceil_div(p.m, width) * ceil_div(p.n, width), t.BLOCKS)  # two fit on each of an H100's 132
+    grid = min(ceil_div(p.m, width) * ceil_div(p.n, width), t.BLOCKS)
     box = (width, BOX_BYTES // DTYPES[p.dtype].itemsize)
     args = (TensorMap("a", box, "128B"), TensorMap("b", box, "128B"), p.m, p.n)
     entry = f"transpose_tma<bits::{p.dtype}, {t.SQUARES}, {stages(p, t)}>"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
+from kernelmark import DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
 from kernels._cuda import GRID_LIMIT, ceil_div, tiles
 from kernels.conv._geometry import fits_ints, geometry
 from kernels.conv._sums import added, partials
@@ -14,7 +14,7 @@ from kernels.conv.problem import ConvProblem
 from kernels.gemm.ladder import NARROW, PACK, SMALL, stages_bytes, warps
 
 WARP, WARPS, PIXELS = 32, 8, 4  # of im2col.cu
-BLOCKS = 132 * 3  # that fill a device
+BLOCKS_PER_SM = 3  # that fill a multiprocessor
 #: SLICE: of wgrad's sum, at the least. KIB: of columns in a pass, unless a single image has more. LOW wastes less where
 #: a product has few rows. Blocks of 256 threads would leave a thread 128 registers, which 64 sums and the strides of
 #: groups and images do not fit into.
@@ -32,7 +32,7 @@ def _supports(p: ConvProblem) -> str | None:
     return fits_ints(p)
 
 
-def _unfit(p: ConvProblem, t: Tile) -> str | None:
+def _unfit(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     m = product(p, passes(p, t)[0]).m
     return f"the product has {m} rows, expected more than half of BM = {t.BM}" if m <= t.BM // 2 and t.BM > 64 else None
 
@@ -46,9 +46,9 @@ def _unfit(p: ConvProblem, t: Tile) -> str | None:
     supports=_supports,
     **tiles(*TILES, unfit=_unfit),
 )
-def im2col(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def im2col(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Columns in scratch, multiplied by the pipelined FP32 product."""
-    return list(_wgrad(p, t) if p.direction == "wgrad" else _multiplied(p, t))
+    return list(_wgrad(p, t, device) if p.direction == "wgrad" else _multiplied(p, t))
 
 
 def _multiplied(p: ConvProblem, t: Tile) -> Iterator[KernelCall]:
@@ -95,20 +95,20 @@ class Sum(NamedTuple):
     slices: int
 
 
-def sums(p: ConvProblem, t: Tile) -> list[Sum]:
+def sums(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[Sum]:
     """Slices that fill the device, but none of less than SLICE."""
 
     def sliced(now: Pass) -> Sum:
         d = product(p, now)
-        wanted = max(1, BLOCKS // (d.tiles(t)[0] * p.groups))
+        wanted = max(1, device.multiprocessors * BLOCKS_PER_SM // (d.tiles(t)[0] * p.groups))
         depth = max(ceil_div(d.k * d.products, wanted), t.SLICE)
         return Sum(now, depth, ceil_div(d.k * d.products, depth))
 
     return [sliced(now) for now in passes(p, t)]
 
 
-def _wgrad(p: ConvProblem, t: Tile) -> Iterator[KernelCall]:
-    found = sums(p, t)
+def _wgrad(p: ConvProblem, t: Tile, device: DeviceLimits) -> Iterator[KernelCall]:
+    found = sums(p, t, device)
     slices = sum(part.slices for part in found)
     out = partials(p, slices)
     before = 0

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kernelmark import KernelCall, Tile, cuda_kernel
+from kernelmark import DeviceLimits, KernelCall, Tile, cuda_kernel
 from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.conv._geometry import divisor, fits_ints, geometry
 from kernels.conv.problem import ConvProblem
@@ -33,7 +33,7 @@ def _direct(p: ConvProblem) -> str | None:
     entry="conv_direct_{direction}<{ctype}, Layout::{layout}>",
     supports=_direct,
 )
-def direct(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def direct(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """One thread an element of the output, nothing staged."""
     along_places = p.layout == "nchw" or p.direction == "wgrad"
     width, height = (WARP, WARPS) if along_places else (WARPS, WARP)
@@ -81,7 +81,7 @@ def _tiled(p: ConvProblem) -> str | None:
     return fits_ints(p)
 
 
-def _fits_shared(p: ConvProblem, t: Tile) -> str | None:
+def _fits_shared(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     wanted = staged_bytes(p, t.BC)
     return None if wanted <= SHARED_BYTES else f"{t.BC} channels take {wanted} bytes, expected at most {SHARED_BYTES}"
 
@@ -96,7 +96,7 @@ def _fits_shared(p: ConvProblem, t: Tile) -> str | None:
     supports=_tiled,
     valid=_fits_shared,
 )
-def direct_tiled(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def direct_tiled(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Image and filters staged in shared memory, 4 x 8 sums a thread."""
     tile, (rows, cols), of_filters = staged(p), _out(p), ceil_div(_filters(p), FILTERS)
     across = ceil_div(cols, 1 << tile.log_cols)

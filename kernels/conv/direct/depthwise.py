@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kernelmark import KernelCall, Tile, cuda_kernel
+from kernelmark import DeviceLimits, KernelCall, Tile, cuda_kernel
 from kernels._cuda import GRID_LIMIT, ceil_div, tiles
 from kernels.conv._geometry import fits_ints, geometry
 from kernels.conv._sums import added, partials
@@ -14,7 +14,7 @@ THREADS = 256
 PLANES = 32  # channels side by side in nhwc
 SHARED_BYTES = 48 * 1024
 TAPS = 9  # of depthwise_wgrad.cuh
-BLOCKS = 132 * 8  # that fill a device
+BLOCKS_PER_SM = 8  # that fill a multiprocessor
 #: Rows of the output a thread, and pixels of a slice of wgrad at the least, times the planes of a block.
 TILES = ({"OUT": 4, "PIXELS": 8192}, {"OUT": 1, "PIXELS": 64})
 
@@ -87,7 +87,7 @@ def _staged(p: ConvProblem, rows: int, cols: int) -> tuple[int, int]:
     return (rows - 1 + high) // p.stride_h + 1, (cols - 1 + wide) // p.stride_w + 1
 
 
-def _unfit(p: ConvProblem, t: Tile) -> str | None:
+def _unfit(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     if p.direction == "wgrad":
         return None
     if output(p)[1] < t.OUT:
@@ -103,10 +103,10 @@ def _unfit(p: ConvProblem, t: Tile) -> str | None:
     supports=_supports,
     **tiles(*TILES, unfit=_unfit),
 )
-def depthwise(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def depthwise(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """A filter a channel, images staged in shared memory."""
     if p.direction == "wgrad":
-        return _wgrad(p, t.PIXELS)
+        return _wgrad(p, t.PIXELS, device.multiprocessors * BLOCKS_PER_SM)
     b, (planes, height, width) = block(p, t.OUT), output(p)
     assert b is not None  # or no tile were valid
     across = ceil_div(width, b.cols)
@@ -115,11 +115,11 @@ def depthwise(p: ConvProblem, t: Tile) -> list[KernelCall]:
     return [KernelCall(grid, b.threads(p.layout), args, b.shared_bytes(p.r * p.s))]
 
 
-def _wgrad(p: ConvProblem, least: int) -> list[KernelCall]:
-    """Slices of the pixels, until the device is full or a slice gives each thread little; then their sum."""
+def _wgrad(p: ConvProblem, least: int, blocks: int) -> list[KernelCall]:
+    """Slices of the pixels, until there are `blocks` or a slice gives each thread little; then their sum."""
     planes, groups = (PLANES if p.layout == "nhwc" else 1), ceil_div(p.r * p.s, TAPS)
     over_filters, pixels = (ceil_div(p.k, planes), groups), p.n * p.p * p.q
-    most = max(1, BLOCKS // math.prod(over_filters))
+    most = max(1, blocks // math.prod(over_filters))
     slice_ = max(ceil_div(pixels, most), least // planes)
     slices = ceil_div(pixels, slice_)
     entry = f"conv_depthwise_wgrad<{p.ctype}, {p.ctype if slices == 1 else 'float'}, Layout::{p.layout}>"

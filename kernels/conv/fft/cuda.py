@@ -2,7 +2,7 @@
 
 import math
 
-from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
+from kernelmark import DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
 from kernels._cuda import ceil_div
 from kernels.conv.fft._matrices import SIDES, THREADS, WASTE, Spectra, fitting, spectra, supports, wasteful
 from kernels.conv.fft._tiling import cuts, executed
@@ -10,6 +10,7 @@ from kernels.conv.problem import ConvProblem
 
 #: Tiles of the product by their height BM: BN, BK, WM, WN, TM, TN, STAGES of fft_tiled_product.
 PRODUCTS = {64: (64, 8, 32, 32, 8, 4, 3), 32: (64, 8, 32, 32, 8, 4, 3), 16: (32, 8, 16, 32, 4, 4, 3)}
+BLOCKS_PER_SM = 3  # of fft_fused, that fill a multiprocessor
 
 
 def padded(p: ConvProblem, height: int) -> int:
@@ -19,7 +20,7 @@ def padded(p: ConvProblem, height: int) -> int:
     return ceil_div(a.matrix[1], height) * height * ceil_div(b.matrix[1], width) * width
 
 
-def _valid(p: ConvProblem, t: Tile) -> str | None:
+def _valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     if reason := wasteful(p, t.T, fitting(p)):
         return reason
     found, least = padded(p, t.BM), min(padded(p, height) for height in PRODUCTS)
@@ -41,7 +42,7 @@ def _valid(p: ConvProblem, t: Tile) -> str | None:
     executed=lambda p: min(executed(cuts(p, (side, side)), 8) for side in fitting(p)),
     tunables={"T": SIDES, "BM": tuple(PRODUCTS)},
 )
-def fft_tiled(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def fft_tiled(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """By FFT of overlapping tiles of T x T, and a complex product at each frequency."""
     a, b, c = spectra(p, t.T)
     return [_to_spectrum(a, t.T), _to_spectrum(b, t.T), _product(a, b, c, t), _to_image(c, t.T)]
@@ -108,11 +109,11 @@ def _executed_fused(p: ConvProblem, side: int) -> int:
     layouts=("nchw",),
     directions=("fprop", "dgrad"),
     supports=_few,
-    valid=lambda p, t: wasteful(p, t.T, _held(p)),
+    valid=lambda p, t, _: wasteful(p, t.T, _held(p)),
     executed=lambda p: min(_executed_fused(p, side) for side in _held(p)),
-    tunables={"T": SIDES, "BLOCKS": (396, 1)},  # that fill a device, three on each of 132 multiprocessors; the least
+    tunables={"T": SIDES, "BLOCKS": (lambda device: BLOCKS_PER_SM * device.multiprocessors, 1)},
 )
-def fft_fused(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def fft_fused(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """By FFT of overlapping tiles of few channels, transformed, multiplied and transformed back in one block."""
     a, b, c = spectra(p, t.T)
     teams, inputs, outputs = THREADS // t.T, b.cut.channels, c.cut.channels

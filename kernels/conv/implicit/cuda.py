@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
-from kernelmark import DTYPES, KernelCall, Tile, cuda_kernel
-from kernels._cuda import tiles
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
+from kernels._cuda import Values, multiprocessors, tile_on, tiles
 from kernels.conv.implicit._product import blocks, call, gathered_rows, masked, most_blocks, product, slices, supports
 from kernels.conv.problem import ConvProblem
 from kernels.gemm import tensorcore
@@ -12,17 +12,16 @@ from kernels.gemm.ladder import MIDDLE, SMALL, WIDE, stages_bytes
 
 #: Tiles of the FP32 kernel. Each fills SMS multiprocessors with BLOCKS_PER_SM blocks, in slices of the reduction of at
 #: least DEPTH where it has too few tiles. LOW and NARROW are for 64 channels, as rows or as columns.
-LEAST = SMALL | {"SMS": 132, "BLOCKS_PER_SM": 4, "DEPTH": 64}
-NARROW = MIDDLE | {"BN": 64, "SMS": 132, "BLOCKS_PER_SM": 3, "DEPTH": 256}
-LOW = NARROW | {"BM": 64, "BN": 128}
-SQUARE = MIDDLE | {"SMS": 132, "BLOCKS_PER_SM": 2, "DEPTH": 256}
-BROAD = WIDE | {"SMS": 132, "BLOCKS_PER_SM": 1, "DEPTH": 256}
+LEAST: Values = SMALL | {"SMS": multiprocessors, "BLOCKS_PER_SM": 4, "DEPTH": 64}
+NARROW: Values = MIDDLE | {"BN": 64, "SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 256}
+LOW: Values = NARROW | {"BM": 64, "BN": 128}
+SQUARE: Values = MIDDLE | {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256}
+BROAD: Values = WIDE | {"SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 256}
 #: Tiles of the tensor cores' kernels for 16-bit elements. Those of FP32 elements are half as deep.
-SMALL_16 = tensorcore.SMALL | {"SMS": 132, "BLOCKS_PER_SM": 3, "DEPTH": 64}
-SQUARE_16 = tensorcore.WIDE | {"BN": 128, "WN": 32, "SMS": 132, "BLOCKS_PER_SM": 1, "DEPTH": 512}
-WIDE_16 = tensorcore.WIDE | {"SMS": 132, "BLOCKS_PER_SM": 1, "DEPTH": 512}
+SMALL_16: Values = tensorcore.SMALL | {"SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 64}
+SQUARE_16: Values = tensorcore.WIDE | {"BN": 128, "WN": 32, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 512}
+WIDE_16: Values = tensorcore.WIDE | {"SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 512}
 SMALL_32, SQUARE_32, WIDE_32 = (tile | {"BK": 16} for tile in (SMALL_16, SQUARE_16, WIDE_16))
-ENOUGH = 66  # blocks, half of the multiprocessors of an H100
 WAVES = 4  # of blocks on all multiprocessors, after which it matters little that the last one is not full
 
 FFMA = (
@@ -48,23 +47,29 @@ def half_empty(p: ConvProblem, width: int) -> bool:
     return size <= 2 * width and 0 < size % width <= width // 2
 
 
-def waves(p: ConvProblem, tile: dict[str, int]) -> bool:
+def waves(p: ConvProblem, t: Tile) -> bool:
     """Whether there are enough such tiles for the last wave of blocks not to weigh."""
-    return math.prod(blocks(p, Tile(**tile))) >= WAVES * tile["SMS"]
+    return math.prod(blocks(p, t)) >= WAVES * int(t.SMS)
 
 
-def unfit(p: ConvProblem, t: Tile) -> str | None:
+def fill_half(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
+    """Why a smaller tile than this is not wanted: such tiles make blocks for half of the device. Else None."""
+    half = device.multiprocessors // 2
+    return f"larger tiles make {half} blocks and more" if most_blocks(p, t) >= half else None
+
+
+def unfit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
     """Why a tile of the FP32 kernel is not for the problem, or None. BROAD is for all."""
-    tile = vars(t)
-    if tile == LEAST and most_blocks(p, Tile(**SQUARE)) >= ENOUGH:
-        return f"larger tiles make {ENOUGH} blocks and more"
-    if tile in (LOW, NARROW) and (tile == NARROW) != gathered_rows(p):
+    least, low, narrow, square, broad = (tile_on(device, tile) for tile in (LEAST, LOW, NARROW, SQUARE, BROAD))
+    if t == least:
+        return fill_half(p, square, device)
+    if t in (low, narrow) and (t == narrow) != gathered_rows(p):
         return f"{p.layout} {p.direction} has its channels along the other side of the tile"
-    if tile in (LOW, NARROW) and not half_empty(p, 128):
+    if t in (low, narrow) and not half_empty(p, 128):
         return "tiles of 128 channels have little to spare"
-    if tile == SQUARE and ((p.layout, p.direction) != ("nchw", "fprop") or not masked(p)):
+    if t == square and ((p.layout, p.direction) != ("nchw", "fprop") or not masked(p)):
         return f"{p.layout} {p.direction} of {p.r} x {p.s} takes more registers than each of two blocks has"
-    if tile == SQUARE and waves(p, BROAD):
+    if t == square and waves(p, broad):
         return f"larger tiles make {WAVES} waves and more"
     return None
 
@@ -96,7 +101,7 @@ def packed(p: ConvProblem) -> tuple[int, int]:
     supports=supports,
     **tiles(LEAST, NARROW, LOW, SQUARE, BROAD, unfit=unfit),
 )
-def implicit(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def implicit(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Implicit GEMM in FP32, panels gathered several steps ahead."""
     w, v = packed(p)
     return call(p, t, filled(FFMA, p, W=w, V=v), stages_bytes(t))
@@ -113,17 +118,17 @@ def whole_chunks(p: ConvProblem) -> str | None:
     return supports(p)
 
 
-def mma_tiles(small: dict[str, int], square: dict[str, int], *wide: dict[str, int]) -> dict[str, Any]:
+def mma_tiles(small: Values, square: Values, *wide: Values) -> dict[str, Any]:
     """The options `tunables` and `valid` for these tiles; the widest is not for nchw and input's gradients."""
 
-    def unfit(p: ConvProblem, t: Tile) -> str | None:
-        tile = vars(t)
-        if tile == small and product(p).plain_size > small["BN"] and most_blocks(p, Tile(**square)) >= ENOUGH:
-            return f"larger tiles make {ENOUGH} blocks and more"
+    def unfit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
+        least, middle, *widest = (tile_on(device, tile) for tile in (small, square, *wide))
+        if t == least:
+            return fill_half(p, middle, device) if product(p).plain_size > t.BN else None
         crowded = p.layout == "nchw" or p.direction == "dgrad"
-        if tile in wide and crowded:
+        if t in widest and crowded:
             return f"{p.layout} {p.direction} takes more registers than a thread has"
-        if tile == square and wide and not crowded and not half_empty(p, 256) and waves(p, *wide):
+        if t == middle and widest and not crowded and not half_empty(p, 256) and waves(p, *widest):
             return f"larger tiles make {WAVES} waves and more"
         return None
 
@@ -155,13 +160,13 @@ _MMA: dict[str, Any] = {
     **mma_tiles(SMALL_16, SQUARE_16, WIDE_16),
     **_MMA,
 )
-def implicit_mma(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def implicit_mma(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Implicit GEMM of 16-bit operands by mma.sync, channels last."""
     return mma_call(p, t, "Sixteen<{ctype}>")
 
 
 @cuda_kernel("conv", dtypes=("f32",), numerics="tf32", **mma_tiles(SMALL_32, SQUARE_32, WIDE_32), **_MMA)
-def implicit_tf32(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def implicit_tf32(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Implicit GEMM of FP32 operands rounded to TF32, by mma.sync."""
     return mma_call(p, t, "Tf32")
 
@@ -175,6 +180,6 @@ def implicit_tf32(p: ConvProblem, t: Tile) -> list[KernelCall]:
     **mma_tiles(SMALL_32, SQUARE_32),
     **_MMA,
 )
-def implicit_3xtf32(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def implicit_3xtf32(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Implicit GEMM of FP32 operands as sums of two TF32 each, three products by mma.sync, channels last."""
     return mma_call(p, t, "ThreeTf32")

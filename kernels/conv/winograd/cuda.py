@@ -1,6 +1,6 @@
 """Winograd's minimal filtering in `cuda/conv`: F(2x2,3x3) in one kernel, F(4x4,3x3) as a batch of matrix products."""
 
-from kernelmark import KernelCall, Scratch, Tile, cuda_kernel
+from kernelmark import DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
 from kernels._cuda import GRID_LIMIT, ceil_div, tiles
 from kernels.conv.problem import ConvProblem
 from kernels.conv.winograd._cuda import (
@@ -41,12 +41,12 @@ def _wide_enough(p: ConvProblem, width: int) -> str | None:
     entry="winograd_fused<{BK}, Layout::{layout}>",
     numerics="winograd",
     tunables={"BK": (64, 32)},
-    valid=lambda p, t: _wide_enough(p, t.BK) if t.BK > 32 else None,
+    valid=lambda p, t, _: _wide_enough(p, t.BK) if t.BK > 32 else None,
     supports=supports(GRID_LIMIT),
     executed=executed(2),
     **DOMAIN,
 )
-def winograd(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def winograd(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Winograd F(2x2,3x3), transforms and products in one kernel, filters transformed beforehand."""
     v = view(p)
     ldk = round_up(v.k, t.BK)
@@ -61,12 +61,12 @@ def winograd(p: ConvProblem, t: Tile) -> list[KernelCall]:
     source="conv/winograd4.cu",
     entry="winograd4_products<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}>",
     numerics="winograd4",
-    **tiles(*_CHUNKED, unfit=lambda p, t: _wide_enough(p, t.BM) if t.BM > 64 else None),
+    **tiles(*_CHUNKED, unfit=lambda p, t, _: _wide_enough(p, t.BM) if t.BM > 64 else None),
     supports=supports(GRID_LIMIT // frequencies(4)),
     executed=executed(4),
     **DOMAIN,
 )
-def winograd4(p: ConvProblem, t: Tile) -> list[KernelCall]:
+def winograd4(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Winograd F(4x4,3x3): transforms, and 36 matrix products between them."""
     v = view(p)
     ldk, count = round_up(v.k, PACK), v.tiles(4)
