@@ -9,8 +9,8 @@ from kernelmark import DTYPES, DeviceLimits, Problem, Tile
 GRID_LIMIT = 65535  # blocks along y and z, on every compute capability
 INT_LIMIT = 2**31 - 1  # sizes and leading dimensions are C ints
 
-#: Tunables by name, each a value or a function that returns the value on a device.
-Values = Mapping[str, int | Callable[[DeviceLimits], int]]
+#: What a tunable is, or a function that returns what it is on a device.
+Value = int | Callable[[DeviceLimits], int]
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -23,12 +23,14 @@ def multiprocessors(device: DeviceLimits) -> int:
     return device.multiprocessors
 
 
-def tile_on(device: DeviceLimits, values: Values) -> Tile:
+def tile_on(device: DeviceLimits, values: Mapping[str, Value]) -> Tile:
     """The tile that these values are on the device."""
     return Tile(**{name: value(device) if callable(value) else value for name, value in values.items()})
 
 
-def tiles(*wanted: Values, unfit: Callable[[Any, Tile, DeviceLimits], str | None] | None = None) -> dict[str, Any]:
+def tiles(
+    *wanted: Mapping[str, Value], unfit: Callable[[Any, Tile, DeviceLimits], str | None] | None = None
+) -> dict[str, Any]:
     """Return the options `tunables` and `valid` for these tiles, the default first, and no others.
 
     unfit: returns why one of them does not suit a problem on a device, or None.

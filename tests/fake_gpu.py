@@ -8,6 +8,7 @@ import numpy as np
 
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
+from bench.plan.limits import DeviceLimits
 
 REGISTRY = discover()
 KERNELS = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
@@ -16,17 +17,31 @@ CLUSTERED = KERNELS["gemm/cuda.wgmma_persistent"]
 PADDED = REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
 HALVES = REGISTRY.problem("gemm/m520n264k72/bf16/NN/batch9/lda+8/alpha2")
 
+LIMIT_OF = {
+    "COMPUTE_CAPABILITY_MAJOR": "capability",
+    "COMPUTE_CAPABILITY_MINOR": "capability",
+    "MULTIPROCESSOR_COUNT": "multiprocessors",
+    "MAX_THREADS_PER_MULTIPROCESSOR": "sm_threads",
+    "MAX_BLOCKS_PER_MULTIPROCESSOR": "sm_blocks",
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": "sm_shared_bytes",
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": "block_shared_bytes",
+    "RESERVED_SHARED_MEMORY_PER_BLOCK": "reserved_shared_bytes",
+    "L2_CACHE_SIZE": "l2_bytes",
+}
+
 
 class Gpu:
     """Stands for cupy, cuda.core and the driver's functions: keeps a record of what was loaded, encoded, launched."""
 
-    def __init__(self, capability: str) -> None:
+    def __init__(self, limits: DeviceLimits) -> None:
+        self.limits = limits
+        self.set: list[tuple[str, int]] = []
         self.loaded: list[bytes] = []
         self.launched: list[tuple[Any, ...]] = []
         self.encoded: list[tuple[Any, ...]] = []
         self.driven: list[tuple[Any, Any, int]] = []
         self.refuses = False
-        device = SimpleNamespace(id=0, compute_capability=capability, attributes={}, set_current=lambda: None)
+        device = SimpleNamespace(id=0, set_current=lambda: None)
         cupy, core = ModuleType("cupy"), ModuleType("cuda.core")
         cupy.cuda = SimpleNamespace(Device=lambda: device)  # type: ignore[attr-defined]
         core.Device = lambda number: device  # type: ignore[attr-defined]
@@ -39,6 +54,21 @@ class Gpu:
     def load(self, code: bytes) -> Any:
         self.loaded.append(code)
         return SimpleNamespace(get_kernel=lambda symbol: SimpleNamespace(symbol=symbol, handle=4711))
+
+    def attribute(self, kind: Any, device: Any) -> tuple[Any, int]:
+        """Answer what the driver is asked for the limits of the device."""
+        from cuda.bindings import driver
+
+        value = getattr(self.limits, LIMIT_OF[kind.name.removeprefix("CU_DEVICE_ATTRIBUTE_")])
+        part = {"MAJOR": value // 10, "MINOR": value % 10}
+        return driver.CUresult.CUDA_SUCCESS, part.get(kind.name.rpartition("_")[2], value)
+
+    def set_attribute(self, kind: Any, value: int, kernel: Any, device: Any) -> tuple[Any]:
+        """Keep a record of an attribute that a kernel was given."""
+        from cuda.bindings import driver
+
+        self.set.append((kind.name.removeprefix("CU_FUNC_ATTRIBUTE_"), value))
+        return (driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS,)
 
     def encode(self, *arguments: Any) -> tuple[Any, Any]:
         """A descriptor whose bytes all tell how many there were before."""

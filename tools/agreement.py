@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 from bench.emulator.sweep import Case, cases, complaints, entries
+from bench.measure.cuda import present_limits
 from bench.measure.devices import get_device
 from bench.measure.draw import Draw
 from bench.measure.launch import cuda_launch
@@ -18,7 +19,7 @@ def compare_all() -> Iterator[str | None]:
     registry = discover()
     for kernel in registry.kernels.values():
         if isinstance(kernel, CudaKernel) and not kernel.emulated:
-            taken = cases(registry, kernel)
+            taken = cases(registry, kernel, present_limits())
             names = entries(taken)
             for case in taken:
                 emulated, found = next(complaints(case, names), None), _on_device(case)

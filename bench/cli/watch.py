@@ -61,29 +61,31 @@ def _session(
     max_time: float,
     plugins: tuple[str, ...],
 ) -> Any:
-    from bench.measure.cuda import cuda_missing
+    from bench.measure.cuda import cuda_missing, present_limits
     from bench.plan.case import Budget
     from bench.plan.discovery import discover
-    from bench.tune.watch.comparison import Comparison, present_arch
+    from bench.plan.limits import H100
+    from bench.tune.watch.comparison import Comparison
     from bench.tune.watch.contenders import counterparts, watched_kernel
     from bench.tune.watch.session import Session
 
     registry = discover(plugins)
     problem = registry.problem(problem_id)
-    chosen = watched_kernel(registry, file, problem, kernel)
-    others = counterparts(registry, chosen, problem, against)
+    device = H100 if cuda_missing() else present_limits()
+    chosen = watched_kernel(registry, file, problem, kernel, device)
+    others = counterparts(registry, chosen, problem, against, device)
     if cuda_missing():
         return Session(registry, chosen, problem, _arch(chosen, arch or DEFAULT_ARCH), None)
     absolute = tuple(str(Path(plugin).absolute()) for plugin in plugins)
     comparison = Comparison(chosen.id, problem.id, others, absolute, Budget(max_time))
-    return Session(registry, chosen, problem, _arch(chosen, arch or present_arch()), comparison)
+    return Session(registry, chosen, problem, _arch(chosen, arch or device.arch), comparison, device)
 
 
 def _arch(kernel: Any, arch: str) -> str:
     """The architecture, if the kernel has instructions for it. Raises UsageError."""
-    from bench.measure.occupancy import capability
+    from bench.measure.occupancy import typical
 
-    capability(arch)
+    typical(arch)
     if not kernel.runs_on(arch):
         wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"
         raise UsageError(f"--arch {arch}: {kernel.id} is for {wanted}")

@@ -47,15 +47,15 @@ class Case:
         return self.kernel.calls(self.problem, self.tile, self.device)
 
 
-def cases(registry: Registry, kernel: CudaKernel) -> list[Case]:
+def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[Case]:
     """Return all problems under the tile that a run takes, and a few under each other tile, so that each is checked."""
     taken = problems(kernel, registry.operations[kernel.op])
-    default = [Case(kernel, p, tile) for p in taken if (tile := kernel.tile_for(p))]
-    more = (Case(kernel, p, tile) for tile in kernel.tiles() for p in _few(kernel, taken, tile))
+    default = [Case(kernel, p, tile, device) for p in taken if (tile := kernel.tile_for(p, device))]
+    more = (Case(kernel, p, tile, device) for tile in kernel.tiles(device) for p in _few(kernel, taken, tile, device))
     return default + [case for case in more if case not in default]
 
 
-def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Problem]:
+def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLimits) -> Iterator[Problem]:
     """Yield the largest ragged problem and the largest of whole vectors for each storage type, layout and direction.
 
     Where no ragged problem fits the tile, the largest of any kind stands in. Long problems take seconds, so there is
@@ -63,7 +63,7 @@ def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile) -> Iterator[Probl
     """
     groups: dict[tuple[Any, ...], list[Problem]] = {}
     for problem in taken:
-        if kernel.unfit(problem, tile) is None:
+        if kernel.unfit(problem, tile, device) is None:
             variant = (problem.dtype, getattr(problem, "layout", None), getattr(problem, "direction", None))
             groups.setdefault(variant, []).append(problem)
     for group in groups.values():

@@ -8,6 +8,7 @@ import msgspec
 
 from bench.measure.affinity import WorkingThreads, affinity
 from bench.measure.board import Board
+from bench.measure.cuda import present_limits
 from bench.measure.device import Device, DeviceLost, Monitor
 from bench.measure.draw import Draw
 from bench.measure.energy import energy_per_call_j
@@ -88,8 +89,13 @@ class Contender:
             self.fail(error)
 
     def _refusal(self) -> str | None:
-        """Return why the kernel cannot be had here, in this mode or on this problem, or None."""
-        return unavailable(self.kernel) or self._job.mode.refuses(self.kernel) or self.kernel.refuses(self.problem)
+        """Return why the kernel cannot be had here, in this mode or on this problem, or None.
+
+        What a hand-written kernel refuses depends on the device, which the launcher knows.
+        """
+        if reason := unavailable(self.kernel) or self._job.mode.refuses(self.kernel):
+            return reason
+        return None if isinstance(self.kernel, CudaKernel) else self.kernel.refuses(self.problem)
 
     @property
     def _launcher(self) -> str | None:
@@ -97,9 +103,9 @@ class Contender:
 
     def _launch(self, x: Operands) -> Launch:
         if isinstance(self.kernel, CudaKernel):
-            tile = self.kernel.tile_for(self.problem)
+            tile = self.kernel.tile_for(self.problem, present_limits())
             self._keep_settings(vars(tile) if tile else {})
-            return cuda_launch(self.kernel, self.problem, x, self._job.launcher)
+            return cuda_launch(self.kernel, self.problem, x, self._job.launcher, tile)
         assert self.kernel.setup is not None
         return self.kernel.setup(self.problem, x)
 

@@ -10,6 +10,8 @@ from bench.measure.device import Clock, Monitor
 from bench.measure.nvml import GpuMonitor
 from bench.measure.timing import CudaClock
 from bench.plan.dtypes import bits_dtype, numpy_dtype
+from bench.plan.errors import Unsupported
+from bench.plan.limits import DeviceLimits
 from bench.plan.operation import Array
 
 
@@ -101,3 +103,28 @@ def device_id() -> int:
     import cupy
 
     return int(cupy.cuda.Device().id)
+
+
+def present_limits() -> DeviceLimits:
+    """The limits of the present CUDA device, as its driver reports them. Raises Unsupported."""
+    from cuda.bindings import driver
+
+    device = driver.CUdevice(device_id())
+
+    def limit(name: str) -> int:
+        attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        status, value = driver.cuDeviceGetAttribute(attribute, device)
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise Unsupported(f"the driver reports no {name} of the device: {status.name}")
+        return int(value)
+
+    return DeviceLimits(
+        capability=10 * limit("COMPUTE_CAPABILITY_MAJOR") + limit("COMPUTE_CAPABILITY_MINOR"),
+        multiprocessors=limit("MULTIPROCESSOR_COUNT"),
+        sm_threads=limit("MAX_THREADS_PER_MULTIPROCESSOR"),
+        sm_blocks=limit("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+        sm_shared_bytes=limit("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+        block_shared_bytes=limit("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        reserved_shared_bytes=limit("RESERVED_SHARED_MEMORY_PER_BLOCK"),
+        l2_bytes=limit("L2_CACHE_SIZE"),
+    )

@@ -10,17 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.compile import Cubin, compile_cubin
-from bench.measure.cuda import device_id
-from bench.measure.launch_pycuda import with_pycuda
+from bench.measure.compile import compile_cubin
+from bench.measure.cuda import device_id, present_limits
+from bench.measure.launch_pycuda import Function, with_pycuda
 from bench.measure.occupancy import STATIC_LIMIT, occupancy
+from bench.measure.resources import Resources
 from bench.measure.tensormap import encode, extents, is_struct, launch_with_structs
 from bench.plan.errors import Unsupported, UsageError
 from bench.plan.kernel import CudaKernel, KernelCall, Launch, Scratch, TensorMap, Tile
+from bench.plan.limits import DeviceLimits
 from bench.plan.operation import Problem
 
 INT_RANGE = range(-(2**31), 2**31)
 FLOAT_MAX = float(np.finfo(np.float32).max)
+WHOLE_CARVE_OUT = 100  # per cent: CU_SHAREDMEM_CARVEOUT_MAX_SHARED
 
 
 def cuda_launch(
@@ -33,18 +36,22 @@ def cuda_launch(
     """
     if launcher not in _LAUNCHERS:
         raise UsageError(f"launcher {launcher!r}; expected one of {', '.join(_LAUNCHERS)}")
-    tile = tile or kernel.tile_for(problem)
-    if tile is None:
-        raise Unsupported(kernel.refuses(problem) or f"{kernel.id}: no tile is valid")
-    calls = kernel.calls(problem, tile)
+    device = present_limits()
+    if reason := _beyond(kernel, device) or kernel.refuses(problem, device):
+        raise Unsupported(reason)
+    tile = tile or kernel.tile_for(problem, device)
+    assert tile is not None, "a kernel that takes the problem has a tile for it"
+    calls = kernel.calls(problem, tile, device)
     entries = tuple(dict.fromkeys(entry for entry, _ in calls))
-    cubin = compile_cubin(kernel.source, entries, _arch(kernel), kernel.id)
+    cubin = compile_cubin(kernel.source, entries, device.arch, kernel.id)
     scratch: dict[str, Any] = {}
     launches = []
     for entry, call in calls:
-        _check(kernel, call, cubin, entry)
+        _check(kernel, call, cubin.resources[entry], device)
         arguments = [_argument(kernel, value, x, scratch) for value in call.args]
-        launches.append(_LAUNCHERS[launcher](kernel, cubin, cubin.symbols[entry], call, arguments, x.stream))
+        settings = shared_settings(call, cubin.resources[entry], device)
+        function = Function(cubin.code, cubin.symbols[entry], settings)
+        launches.append(_LAUNCHERS[launcher](kernel, function, call, arguments, x.stream))
     return launches[0] if len(launches) == 1 else partial(_in_turn, tuple(launches))
 
 
@@ -53,44 +60,54 @@ def _in_turn(launches: tuple[Launch, ...]) -> None:
         launch()
 
 
-def _arch(kernel: CudaKernel) -> str:
-    """The present device's architecture; on Hopper with its own instructions."""
-    import cupy
-
-    capability = cupy.cuda.Device().compute_capability
-    if int(capability) < kernel.min_arch:
-        raise Unsupported(
-            f"{kernel.id} needs compute capability {kernel.min_arch / 10}, this is {int(capability) / 10}"
-        )
-    arch = f"sm_{capability}a" if capability == "90" else f"sm_{capability}"
-    if not kernel.runs_on(arch):
-        raise Unsupported(f"{kernel.id} has instructions of {', '.join(kernel.archs)} alone, this is {arch}")
-    return arch
+def _beyond(kernel: CudaKernel, device: DeviceLimits) -> str | None:
+    """Return which instructions of the kernel the device lacks, or None."""
+    if device.capability < kernel.min_arch:
+        return f"{kernel.id} needs compute capability {kernel.min_arch / 10}, this is {device.capability / 10}"
+    if not kernel.runs_on(device.arch):
+        return f"{kernel.id} has instructions of {', '.join(kernel.archs)} alone, this is {device.arch}"
+    return None
 
 
-def _check(kernel: CudaKernel, call: KernelCall, cubin: Cubin, entry: str) -> None:
+def _check(kernel: CudaKernel, call: KernelCall, used: Resources, device: DeviceLimits) -> None:
     """Refuse what the driver would refuse with `invalid argument`."""
-    import cupy
-
     if extents(call.grid)[0] % call.cluster:
         raise UsageError(f"{kernel.id}: a grid of {call.grid} blocks has no whole clusters of {call.cluster}")
 
-    resources, threads = cubin.resources[entry], math.prod(extents(call.block))
-    if threads > resources.max_threads:
+    threads = math.prod(extents(call.block))
+    if threads > used.max_threads:
         raise UsageError(
-            f"{kernel.id}: {entry} is launched with {threads} threads a block, its bound is {resources.max_threads}"
+            f"{kernel.id}: a launch has {threads} threads a block, expected at most its bound of {used.max_threads}"
         )
-    limit = cupy.cuda.Device().attributes.get("MaxSharedMemoryPerBlockOptin")
-    wanted = resources.static_shared_bytes + call.shared_bytes
-    if limit and wanted > limit:
+    wanted, limit = used.static_shared_bytes + call.shared_bytes, device.block_shared_bytes
+    if wanted > limit:
         raise Unsupported(f"{kernel.id} needs {wanted} bytes of shared memory a block, the device has {limit}")
-    blocks, sms = math.prod(extents(call.grid)), cupy.cuda.Device().attributes.get("MultiProcessorCount")
-    if kernel.cooperative and sms:
-        resident = sms * occupancy(cubin.arch, threads, resources.registers, wanted).blocks_per_sm
-        if blocks > resident:
-            raise Unsupported(
-                f"{kernel.id} synchronises {blocks} blocks, of which the device's {sms} multiprocessors hold {resident}"
-            )
+    blocks, sms = math.prod(extents(call.grid)), device.multiprocessors
+    resident = sms * resident_blocks(call, used, device)
+    if kernel.cooperative and blocks > resident:
+        raise Unsupported(
+            f"{kernel.id} synchronises {blocks} blocks, of which the device's {sms} multiprocessors hold {resident}"
+        )
+
+
+def resident_blocks(call: KernelCall, used: Resources, device: DeviceLimits) -> int:
+    """Return how many blocks of a launch a multiprocessor holds."""
+    shared = used.static_shared_bytes + call.shared_bytes
+    return occupancy(device, math.prod(extents(call.block)), used.registers, shared).blocks_per_sm
+
+
+def shared_settings(call: KernelCall, used: Resources, device: DeviceLimits) -> dict[str, int]:
+    """Return the function's attributes that its shared memory, static and dynamic, asks for, by the driver's names.
+
+    Where resident blocks together take more than a block may without asking, the whole carve-out is preferred to a
+    larger first-level cache: fewer blocks would be resident otherwise.
+    """
+    wanted, settings = used.static_shared_bytes + call.shared_bytes, {}
+    if wanted > STATIC_LIMIT:
+        settings["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = call.shared_bytes
+    if wanted * resident_blocks(call, used, device) > STATIC_LIMIT:
+        settings["PREFERRED_SHARED_MEMORY_CARVEOUT"] = WHOLE_CARVE_OUT
+    return settings
 
 
 def _argument(kernel: CudaKernel, value: Any, x: Any, scratch: dict[str, Any]) -> Any:
@@ -131,14 +148,14 @@ def c_scalar(value: Any, subject: str) -> Any:
 
 
 def _with_cuda_core(
-    kernel: CudaKernel, cubin: Cubin, symbol: str, call: KernelCall, arguments: list[Any], stream: Any
+    kernel: CudaKernel, loaded: Function, call: KernelCall, arguments: list[Any], stream: Any
 ) -> Launch:
     import cuda.core as core
 
     core.Device(device_id()).set_current()
-    function = _cuda_core_kernel(cubin.code, symbol)
-    if call.shared_bytes > STATIC_LIMIT:
-        _allow_shared(function, call.shared_bytes)
+    function = _cuda_core_kernel(loaded.code, loaded.symbol)
+    for name, value in loaded.settings.items():
+        _set_attribute(function, name, value)
     if any(is_struct(argument) for argument in arguments):
         return launch_with_structs(int(function.handle), call, arguments, stream.ptr)
     options: dict[str, Any] = {"is_cooperative": True} if kernel.cooperative else {}
@@ -159,14 +176,14 @@ def _cuda_core_kernel(code: bytes, symbol: str) -> Any:
     return ObjectCode.from_cubin(code).get_kernel(symbol)
 
 
-def _allow_shared(function: Any, nbytes: int) -> None:
+def _set_attribute(function: Any, name: str, value: int) -> None:
     from cuda.bindings import driver
 
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    (status,) = driver.cuKernelSetAttribute(attribute, nbytes, function.handle, driver.CUdevice(device_id()))
+    attribute = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+    (status,) = driver.cuKernelSetAttribute(attribute, value, function.handle, driver.CUdevice(device_id()))
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise Unsupported(f"the driver gives no {nbytes} bytes of dynamic shared memory: {status.name}")
+        raise Unsupported(f"the driver sets no {name} of {value}: {status.name}")
 
 
-_Launcher = Callable[[CudaKernel, Cubin, str, KernelCall, list[Any], Any], Launch]
+_Launcher = Callable[[CudaKernel, Function, KernelCall, list[Any], Any], Launch]
 _LAUNCHERS: Mapping[str, _Launcher] = {"cuda-core": _with_cuda_core, "pycuda": with_pycuda}

@@ -1,14 +1,13 @@
 """Launching by PyCUDA, in the device's primary context, on a stream of its own."""
 
 import atexit
+from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.measure.compile import Cubin
 from bench.measure.cuda import device_id
-from bench.measure.occupancy import STATIC_LIMIT
 from bench.measure.tensormap import extents
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, KernelCall, Launch, TensorMap
@@ -16,20 +15,27 @@ from bench.plan.kernel import CudaKernel, KernelCall, Launch, TensorMap
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
 
-def with_pycuda(
-    kernel: CudaKernel, cubin: Cubin, symbol: str, call: KernelCall, arguments: list[Any], stream: Any
-) -> Launch:
+class Function(NamedTuple):
+    """A kernel of a cubin, and the attributes to set before its first launch, by the driver's names."""
+
+    code: bytes
+    symbol: str
+    settings: Mapping[str, int]
+
+
+def with_pycuda(kernel: CudaKernel, loaded: Function, call: KernelCall, arguments: list[Any], stream: Any) -> Launch:
     """Return what launches the kernel once. Raises Unsupported for what PyCUDA cannot launch."""
     if what := beyond_pycuda(kernel, call):
         raise Unsupported(f"PyCUDA launches no {what}; take --launcher cuda-core")
     own = pycuda_stream(device_id())
-    function = _pycuda_function(cubin.code, symbol)
+    function = _pycuda_function(loaded.code, loaded.symbol)
     function.prepare("".join(map(_format, arguments)))
     arguments = [value.tobytes() if isinstance(value, np.void) else value for value in arguments]
-    if call.shared_bytes > STATIC_LIMIT:
+    if loaded.settings:
         from pycuda.driver import function_attribute
 
-        function.set_attribute(function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, call.shared_bytes)
+        for name, value in loaded.settings.items():
+            function.set_attribute(getattr(function_attribute, name), value)
     grid, block = extents(call.grid), extents(call.block)
     run = partial(function.prepared_async_call, grid, block, own, *arguments, shared_size=call.shared_bytes)
     return run if stream.ptr == own.handle else _bridged(run, own.handle, stream)

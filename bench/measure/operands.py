@@ -184,12 +184,12 @@ class Operands:
         Its scratch counts here. Raises Unsupported where that kernel cannot take the problem.
         """
         chosen, parsed = REGISTRY.kernels[kernel], REGISTRY.problem(problem)
-        if reason := chosen.refuses(parsed):
-            raise Unsupported(reason)
         part = SimpleNamespace(
             threads=self.threads, stream=self.stream, scratch=self.scratch, chose=self.chose, **arrays
         )
         if isinstance(chosen, CudaKernel):
             return cuda_launch(chosen, parsed, part)
+        if reason := chosen.refuses(parsed):
+            raise Unsupported(reason)
         assert chosen.setup is not None
         return chosen.setup(parsed, part)

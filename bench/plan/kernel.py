@@ -78,8 +78,8 @@ class Kernel:
                 return f"{self.id} has no {value} path; it has {', '.join(map(str, values))}"
         return None
 
-    def refuses(self, problem: Problem) -> str | None:
-        """Return why the kernel cannot take `problem`, or None."""
+    def refuses(self, problem: Problem, device: DeviceLimits = H100) -> str | None:
+        """Return why the kernel cannot take `problem`, or None; plans of CUDA launches see the device."""
         return self.outside(problem) or (self.supports(problem) if self.supports else None)
 
 

@@ -9,43 +9,47 @@ _KIB, _MIB = 2**10, 2**20
 class DeviceLimits:
     """A device as a plan sees it.
 
-    capability: compute capability times ten. sm_threads, sm_shared_bytes: threads and shared memory of a
-    multiprocessor. block_shared_bytes: shared memory that a block may ask for, static and dynamic.
+    capability: compute capability times ten. sm_threads, sm_blocks, sm_shared_bytes: threads, blocks and shared memory
+    that a multiprocessor holds. block_shared_bytes: shared memory that a block may ask for, static and dynamic.
     reserved_shared_bytes: what a block takes besides its own.
     """
 
     capability: int
     multiprocessors: int
     sm_threads: int
+    sm_blocks: int
     sm_shared_bytes: int
     block_shared_bytes: int
     reserved_shared_bytes: int
     l2_bytes: int
 
     @property
+    def arch(self) -> str:
+        """Return `sm_80`; on Hopper `sm_90a`, with its own instructions."""
+        return f"sm_{self.capability}a" if self.capability == 90 else f"sm_{self.capability}"
+
+    @property
     def shared_granularity(self) -> int:
         """Bytes to which a block's shared memory is rounded up."""
         return 256 if self.capability < 80 else 128
 
-    def blocks_by_shared(self, nbytes: int) -> int | None:
-        """Return how many blocks of `nbytes`, static and dynamic, a multiprocessor's shared memory holds.
-
-        None where they take none of it.
-        """
+    def blocks_by_shared(self, nbytes: int) -> int:
+        """Return how many blocks of `nbytes`, static and dynamic, a multiprocessor has shared memory for."""
         if nbytes > self.block_shared_bytes:
             return 0
         unit = self.shared_granularity
         allocated = -(-(nbytes + self.reserved_shared_bytes) // unit) * unit
-        return self.sm_shared_bytes // allocated if allocated else None
+        return min(self.sm_blocks, self.sm_shared_bytes // allocated) if allocated else self.sm_blocks
 
 
-def _limits(capability: int, multiprocessors: int, sm_threads: int, sm_kib: int, l2_mib: int) -> DeviceLimits:
+def _limits(capability: int, multiprocessors: int, threads: int, blocks: int, sm_kib: int, l2_mib: int) -> DeviceLimits:
     """Return the limits of a device; from 8.0 on, a KiB of shared memory goes with each block."""
     reserved = _KIB if capability >= 80 else 0
     return DeviceLimits(
         capability=capability,
         multiprocessors=multiprocessors,
-        sm_threads=sm_threads,
+        sm_threads=threads,
+        sm_blocks=blocks,
         sm_shared_bytes=sm_kib * _KIB,
         block_shared_bytes=sm_kib * _KIB - reserved,
         reserved_shared_bytes=reserved,
@@ -54,18 +58,18 @@ def _limits(capability: int, multiprocessors: int, sm_threads: int, sm_kib: int,
 
 
 #: The device that is assumed where there is no GPU: an H100 SXM.
-H100 = _limits(90, 132, 2048, 228, 50)
+H100 = _limits(90, 132, 2048, 32, 228, 50)
 #: A device of each compute capability, after NVIDIA's table of technical specifications per compute capability and the
 #: architectures' white papers: T4, A100, RTX 3090, RTX 4090, H100, B200, RTX 5090.
 TYPICAL = {
     limits.capability: limits
     for limits in (
-        _limits(75, 40, 1024, 64, 4),
-        _limits(80, 108, 2048, 164, 40),
-        _limits(86, 82, 1536, 100, 6),
-        _limits(89, 128, 1536, 100, 72),
+        _limits(75, 40, 1024, 16, 64, 4),
+        _limits(80, 108, 2048, 32, 164, 40),
+        _limits(86, 82, 1536, 16, 100, 6),
+        _limits(89, 128, 1536, 24, 100, 72),
         H100,
-        _limits(100, 148, 2048, 228, 126),
-        _limits(120, 170, 1536, 100, 96),
+        _limits(100, 148, 2048, 32, 228, 126),
+        _limits(120, 170, 1536, 24, 100, 96),
     )
 }

@@ -14,9 +14,10 @@ import msgspec
 from tabulate import tabulate
 
 from bench.measure.compile import ARCHS, compile_cubin
-from bench.measure.occupancy import Limiter, capability, occupancy
+from bench.measure.occupancy import Limiter, occupancy, typical
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, Tile
+from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 
@@ -48,7 +49,7 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
     does not compile, Unsupported where there is no compiler.
     """
     for arch in archs:
-        capability(arch)  # raises where it is unknown
+        typical(arch)  # raises where it is unknown
     kernels = [k for k in registry.kernels.values() if isinstance(k, CudaKernel) and fnmatchcase(k.id, glob)]
     if not kernels:
         raise UsageError(
@@ -89,16 +90,21 @@ def _first_choice(kind: Any) -> Any:
     return typing.get_args(kind)[0] if typing.get_origin(kind) is Literal else 1
 
 
-def launch_rows(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str) -> list[InspectRow]:
-    """Return what each launch of the plan takes, in its order; repeated launches are one row. Raises CompileError."""
-    calls = dict(kernel.calls(problem, tile))
+def launch_rows(
+    kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits = H100
+) -> list[InspectRow]:
+    """Return what each launch of the plan takes, in its order; repeated launches are one row. Raises CompileError.
+
+    device: for which the launches are planned, whatever they are compiled for.
+    """
+    calls = dict(kernel.calls(problem, tile, device))
     cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)
     rows = []
     for entry, call in calls.items():
         used = cubin.resources[entry]
         threads = math.prod(call.block if isinstance(call.block, tuple) else (call.block,))
         shared = used.static_shared_bytes + call.shared_bytes
-        fits = occupancy(arch, threads, used.registers, shared)
+        fits = occupancy(typical(arch), threads, used.registers, shared)
         rows.append(
             InspectRow(
                 kernel=kernel.id,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
-from kernels._cuda import Values, ceil_div, multiprocessors, tiles
+from kernels._cuda import Value, ceil_div, multiprocessors, tiles
 from kernels.gemm.handwritten import arguments
 from kernels.gemm.problem import GemmProblem
 
@@ -56,8 +56,12 @@ def _unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 # SIDE 0 leaves the side to the problem; with one multiprocessor to fill, that is wide, and products share blocks early.
-_DEALT = ((multiprocessors, 0), (1, 0), *((multiprocessors, wide) for wide in (64, 32, 16)))
-_TILES: list[Values] = [{"SMS": sms, "SIDE": wide} for sms, wide in _DEALT]
+_DEALT: tuple[tuple[Value, int], ...] = (
+    (multiprocessors, 0),
+    (1, 0),
+    *((multiprocessors, wide) for wide in (64, 32, 16)),
+)
+_TILES: list[dict[str, Value]] = [{"SMS": sms, "SIDE": wide} for sms, wide in _DEALT]
 
 
 @cuda_kernel(

@@ -1,12 +1,13 @@
 """Our own GEMMs on Hopper's tensor cores, by wgmma out of tiles that the TMA copies: `cuda/gemm/wgmma*.cu`."""
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, TensorMap, Tile, cuda_kernel, split_dtype
-from kernels._cuda import INT_LIMIT, Values, ceil_div, multiprocessors, rows_of_16_bytes, tile_on, tiles
+from kernels._cuda import INT_LIMIT, Value, ceil_div, multiprocessors, rows_of_16_bytes, tile_on, tiles
 from kernels.gemm.handwritten import within_grid, within_ints
 from kernels.gemm.problem import GemmProblem
 
@@ -27,9 +28,9 @@ STORE_BYTES = 2 * 2 * 64 * ROW_BYTES  # two buffers for each of two warpgroups
 WARPGROUP = 128
 
 #: Persistent tiles: WIDE reads least for a multiply-add, NARROW and SMALL are for products with few tiles.
-WIDE: Values = {"BN": 256, "STAGES": 4, "CLUSTER": 2, "SMS": multiprocessors}
-NARROW: Values = {"BN": 128, "STAGES": 6, "CLUSTER": 2, "SMS": multiprocessors}
-SMALL: Values = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": multiprocessors}
+WIDE: dict[str, Value] = {"BN": 256, "STAGES": 4, "CLUSTER": 2, "SMS": multiprocessors}
+NARROW: dict[str, Value] = {"BN": 128, "STAGES": 6, "CLUSTER": 2, "SMS": multiprocessors}
+SMALL: dict[str, Value] = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": multiprocessors}
 
 
 def maps(p: GemmProblem, columns: int) -> tuple[TensorMap, TensorMap]:
@@ -92,7 +93,7 @@ def supports_persistent(p: GemmProblem) -> str | None:
     return f"C has {count} tiles, expected at most {INT_LIMIT}" if count > INT_LIMIT else None
 
 
-def persistent_tiles(*wanted: Values) -> dict[str, Any]:
+def persistent_tiles(*wanted: Mapping[str, Value]) -> dict[str, Any]:
     """The options `tunables` and `valid`: a tile leaves to the next what fills half the device and would fill more."""
 
     def unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:

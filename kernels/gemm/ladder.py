@@ -144,8 +144,8 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
     min_arch=80,
     supports=within_grid("m", SUM_ROWS),
     **tiles(
-        MIDDLE | {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
-        SMALL | {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 8},
+        {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
+        {**SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 8},
     ),
     **F32,
 )
@@ -194,8 +194,8 @@ def dealt(p: GemmProblem, t: Tile) -> Dealt:
     min_arch=80,
     supports=within_ints,
     **tiles(
-        MIDDLE | {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
-        TINY | {"SMS": 1, "BLOCKS_PER_SM": 2, "DEPTH": 8},  # so few blocks that small problems are divided, too
+        {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
+        {**TINY, "SMS": 1, "BLOCKS_PER_SM": 2, "DEPTH": 8},  # so few blocks that small problems are divided, too
     ),
     **F32,
 )

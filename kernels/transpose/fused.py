@@ -63,8 +63,7 @@ def _call(
 
 def _resident(t: Tile, device: DeviceLimits, each: int, shared: int, registers: int = 2) -> int:
     """Blocks of `each` elements that are resident at once, as all have to be; registers: how many those allow."""
-    held = device.blocks_by_shared(shared)
-    on_each = min(registers, device.sm_threads // threads_for(each), registers if held is None else held)
+    on_each = min(registers, device.sm_threads // threads_for(each), device.blocks_by_shared(shared))
     return int(t.SMS * max(1, on_each))
 
 

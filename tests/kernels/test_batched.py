@@ -7,6 +7,7 @@ import pytest
 from bench.emulator.sweep import Case
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
+from bench.plan.limits import H100
 from emulated import wrong_in_emulator
 
 REGISTRY = discover()
@@ -33,8 +34,8 @@ def test_every_element_of_every_product_has_a_thread_and_panels_fit(size: int, b
 
 def test_products_share_blocks_only_once_there_is_one_for_each_multiprocessor() -> None:
     few, many = (REGISTRY.problem(f"gemm/m4n4k4/f32/NN/batch{batch}") for batch in (100, 10_000))
-    assert KERNEL.plan(few, DEFAULT)[0].block[1] == 1
-    shared = KERNEL.plan(many, DEFAULT)[0]
+    assert KERNEL.plan(few, DEFAULT, H100)[0].block[1] == 1
+    shared = KERNEL.plan(many, DEFAULT, H100)[0]
     assert shared.block[1] > 1
     assert shared.grid[0] >= DEFAULT.SMS
 
@@ -48,6 +49,6 @@ def test_more_than_128_is_refused(sizes: str) -> None:
 @pytest.mark.parametrize("sizes", ["m6n5k7", "m100n70k9", "m9n128k128"])
 def test_a_last_block_with_fewer_products_is_right(sizes: str, layout: str) -> None:
     problem = REGISTRY.problem(f"gemm/{sizes}/f32/{layout}/alpha2/beta0.5/batch7/lda+1/ldb+3/ldc+2")
-    tiles = [t for t in KERNEL.tiles() if KERNEL.valid is None or not KERNEL.valid(problem, t)]
+    tiles = [t for t in KERNEL.tiles() if KERNEL.unfit(problem, t) is None]
     every = [Case(KERNEL, problem, tile) for tile in tiles]
     assert not wrong_in_emulator(every)

@@ -5,6 +5,7 @@ import pytest
 
 from bench.emulator.sweep import Case, entries
 from bench.plan.discovery import discover
+from bench.plan.limits import H100
 from bench.plan.registry import CudaKernel
 from emulated import wrong_in_emulator
 from kernelmark import Scratch
@@ -47,7 +48,7 @@ def cases(name: str, sizes: tuple[str, ...], direction: str) -> list[Case]:
     """Each problem that the kernel takes, under each tile that takes it."""
     found, parsed = kernel(name), [problem(text, direction) for text in sizes]
     taken = [p for p in parsed if not found.refuses(p)]
-    return [Case(found, p, t) for p in taken for t in found.tiles() if found.valid is None or not found.valid(p, t)]
+    return [Case(found, p, t) for p in taken for t in found.tiles() if found.unfit(p, t) is None]
 
 
 @pytest.mark.long  # the sweep has the tiles on smaller problems
@@ -85,7 +86,7 @@ def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, di
     for tile in found.tiles():
         if max(parsed.r, parsed.s) >= tile.T:
             continue
-        *transforms, multiply, _ = found.plan(parsed, tile)
+        *transforms, multiply, _ = found.plan(parsed, tile, H100)
         a, b, c, m, k, lda, ldb = multiply.args
         at_a_frequency = 8 * tile.T * (tile.T // 2 + 1) * parsed.groups
         assert [part.nbytes // at_a_frequency for part in (a, b, c)] == [k * lda, k * ldb, m * ldb]

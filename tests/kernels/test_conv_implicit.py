@@ -5,6 +5,7 @@ import pytest
 from bench.emulator.sweep import Case
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, Scratch
+from bench.plan.limits import H100
 from emulated import wrong_in_emulator
 from kernels.conv.implicit._product import taps
 
@@ -33,7 +34,7 @@ def case(name: str, problem: str) -> Case:
 def cases(name: str, problem: str) -> list[Case]:
     """The problem under each tile that takes it."""
     declared, parsed = kernel(name), REGISTRY.problem(problem)
-    taken = [tile for tile in declared.tiles() if not (declared.valid and declared.valid(parsed, tile))]
+    taken = [tile for tile in declared.tiles() if declared.unfit(parsed, tile) is None]
     return [Case(declared, parsed, tile) for tile in taken]
 
 
@@ -55,7 +56,7 @@ def test_small_images_of_vgg_are_cut_into_slices_until_half_of_an_h100_has_work(
     sizes: str, layout: str, direction: str
 ) -> None:
     chosen = case("implicit", f"conv/{sizes}r3s3pad1/f32/{layout}/{direction}")
-    x, y, z = chosen.kernel.plan(chosen.problem, chosen.tile)[0].grid
+    x, y, z = chosen.kernel.plan(chosen.problem, chosen.tile, H100)[0].grid
     assert x * y * z >= 66
 
 

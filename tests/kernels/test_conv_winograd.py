@@ -7,7 +7,7 @@ import pytest
 
 from bench.emulator.sweep import Case, entries
 from bench.measure.compile import compile_cubin
-from bench.measure.occupancy import occupancy
+from bench.measure.occupancy import occupancy, typical
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, KernelCall, Scratch
 from emulated import wrong_in_emulator
@@ -29,7 +29,7 @@ def winograd(name: str) -> CudaKernel:
 def every_case(name: str, problem: str) -> list[Case]:
     """The kernel on the problem, under each tile that takes it."""
     kernel, parsed = winograd(name), REGISTRY.problem(problem)
-    return [Case(kernel, parsed, t) for t in kernel.tiles() if kernel.valid is None or not kernel.valid(parsed, t)]
+    return [Case(kernel, parsed, t) for t in kernel.tiles() if kernel.unfit(parsed, t) is None]
 
 
 def calls(case: Case, part: str) -> list[KernelCall]:
@@ -167,5 +167,5 @@ def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(
                 assert isinstance(call.block, int)
                 used = cubin.resources[entry]
                 shared = used.static_shared_bytes + call.shared_bytes
-                blocks = occupancy(arch, call.block, used.registers, shared).blocks_per_sm
+                blocks = occupancy(typical(arch), call.block, used.registers, shared).blocks_per_sm
                 assert blocks >= resident[case.tile.BM if name == "winograd4" else case.tile.BK]

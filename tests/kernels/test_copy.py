@@ -10,6 +10,7 @@ from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
+from bench.plan.limits import H100
 from bench.plan.modes import Mode
 from bench.run.job import run_job
 from emulated import wrong_in_emulator
@@ -69,7 +70,7 @@ def test_streaming_stores_past_the_caches_and_compiles_nothing_after_set_up() ->
 def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int, dtype: str) -> None:
     problem = REGISTRY.problem(f"copy/m{m}n{n}/{dtype}")
     for tile in vectorised().tiles():
-        (call,) = vectorised().plan(problem, tile)
+        (call,) = vectorised().plan(problem, tile, H100)
         vectors = tile.THREADS * tile.LOADS * call.grid
         assert vectors * 16 >= problem.footprint_bytes // 2 or call.grid == tile.BLOCKS
         assert (vectors - tile.THREADS * tile.LOADS) * 16 < problem.footprint_bytes // 2

@@ -9,9 +9,10 @@ import pytest
 
 from bench.measure.compile import ARCHS, compile_cubin
 from bench.measure.compilers import cuda_sources
-from bench.measure.occupancy import capability
+from bench.measure.occupancy import typical
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, KernelCall
+from bench.plan.limits import H100
 from bench.tune.inspect import inspect_rows, sample_problem
 
 REGISTRY = discover()
@@ -24,7 +25,7 @@ TRANSPOSED = ((1, 1), (31, 33), (32, 64), (257, 1000))
 def plans(op: str, name: str, problem: str) -> list[KernelCall]:
     """The launches of each tile for a problem; each of our kernels makes one."""
     kernel, parsed = KERNELS[f"{op}/cuda.{name}"], REGISTRY.problem(f"{op}/{problem}")
-    calls = [kernel.plan(parsed, tile) for tile in kernel.tiles()]
+    calls = [kernel.plan(parsed, tile, H100) for tile in kernel.tiles()]
     assert all(len(made) == 1 for made in calls)
     return [made[0] for made in calls]
 
@@ -124,7 +125,7 @@ def test_the_source_of_every_kernel_is_there(name: str) -> None:
 @pytest.mark.usefixtures("cuda_compiler")
 def test_every_kernel_compiles_without_spills_or_stack(name: str, arch: str) -> None:
     kernel = KERNELS[name]
-    if capability(arch) < kernel.min_arch:
+    if typical(arch).capability < kernel.min_arch:
         pytest.skip(f"{name} needs compute capability {kernel.min_arch / 10}")
     for row in inspect_rows(REGISTRY, name, (arch,)):
         if not kernel.spills:  # a declaration that allows it has the reason

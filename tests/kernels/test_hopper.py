@@ -7,9 +7,9 @@ import pytest
 
 from bench.emulator.sweep import Case
 from bench.measure.compile import compile_cubin
-from bench.measure.occupancy import LIMITS
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
+from bench.plan.limits import H100
 from emulated import wrong_in_emulator
 
 REGISTRY = discover()
@@ -30,7 +30,7 @@ def plan(name: str, problem: str, tile: Tile | None = None) -> KernelCall:
     parsed = REGISTRY.problem(f"gemm/{problem}")
     taken = tile or kernel(name).tile_for(parsed)
     assert taken is not None
-    (call,) = kernel(name).plan(parsed, taken)
+    (call,) = kernel(name).plan(parsed, taken, H100)
     return call
 
 
@@ -81,15 +81,14 @@ def test_what_no_grid_can_cover_is_refused() -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_block_fits_into_shared_memory(name: str) -> None:
     problem = f"m1024n1024k1024/{dtype_of(name)}/NT"
-    limit = LIMITS[90].shared_bytes_a_block - 256  # mbarriers stand beside the dynamic part
+    limit = H100.block_shared_bytes - 256  # mbarriers stand beside the dynamic part
     assert all(plan(name, problem, tile).shared_bytes <= limit for tile in known_tiles(name))
 
 
 def known_tiles(name: str) -> list[Tile]:
     """The tiles that the declaration names: the smallest problem may take each."""
-    valid, smallest = kernel(name).valid, REGISTRY.problem(f"gemm/m8n8k8/{dtype_of(name)}/NT")
-    assert valid is not None
-    return [tile for tile in kernel(name).tiles() if valid(smallest, tile) is None]
+    smallest = REGISTRY.problem(f"gemm/m8n8k8/{dtype_of(name)}/NT")
+    return [tile for tile in kernel(name).tiles() if kernel(name).unfit(smallest, tile) is None]
 
 
 @pytest.mark.parametrize("name", PERSISTENT)

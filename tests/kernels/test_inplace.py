@@ -11,16 +11,16 @@ from bench.emulator.build import missing_tool
 from bench.emulator.sweep import Case, complaints, entries
 from bench.measure.compile import compile_cubin
 from bench.measure.compilers import compiler
-from bench.measure.occupancy import occupancy
+from bench.measure.occupancy import occupancy, typical
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, KernelCall, Scratch, Tile
+from bench.plan.limits import H100
 
 REGISTRY = discover()
 CUDA = {k.name: k for k in REGISTRY.kernels.values() if isinstance(k, CudaKernel) and k.op == "transpose"}
 C2R, FUSED = CUDA["c2r"], CUDA["c2r_fused"]
 SEED_SHAPES = ((1024, 26752), (2048, 26752), (26752, 1024))
-H100 = 132  # multiprocessors
 ROWS = (*range(1, 14), 24, 31, 64)
 COLS = (*range(1, 40), 48, 64, 97, 128)
 
@@ -78,7 +78,7 @@ def calls(problem: str, kernel: CudaKernel = C2R) -> list[KernelCall]:
     parsed = REGISTRY.problem(f"transpose/{problem}")
     tile = kernel.tile_for(parsed)
     assert tile is not None
-    return kernel.plan(parsed, tile)
+    return kernel.plan(parsed, tile, H100)
 
 
 def scratch_bytes(made: list[KernelCall]) -> int:
@@ -93,10 +93,10 @@ def scratch_bytes(made: list[KernelCall]) -> int:
 @pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
 def test_scratch_is_at_most_a_tenth_of_the_matrix(m: int, n: int, dtype: str, kernel: CudaKernel) -> None:
     problem = REGISTRY.problem(f"transpose/m{m}n{n}/{dtype}/in")
-    tiles = [t for t in kernel.tiles() if not (kernel.valid and kernel.valid(problem, t))]
+    tiles = [t for t in kernel.tiles() if kernel.unfit(problem, t) is None]
     assert tiles
     for tile in tiles:
-        assert 10 * scratch_bytes(kernel.plan(problem, tile)) <= problem.footprint_bytes
+        assert 10 * scratch_bytes(kernel.plan(problem, tile, H100)) <= problem.footprint_bytes
 
 
 @pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
@@ -180,16 +180,22 @@ def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(m: int, 
         used = cubin.resources[str(call.entry)]
         assert isinstance(call.grid, int)
         assert isinstance(call.block, int)
-        fits = occupancy("sm_90a", call.block, used.registers, used.static_shared_bytes + call.shared_bytes)
-        assert call.grid <= H100 * fits.blocks_per_sm, call.entry
+        fits = occupancy(typical("sm_90a"), call.block, used.registers, used.static_shared_bytes + call.shared_bytes)
+        assert call.grid <= H100.multiprocessors * fits.blocks_per_sm, call.entry
+
+
+UNFIT = "transpose/cuda.c2r_fused: no tile is valid: "
 
 
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [
         ("m64n128", "the stash takes 32 of 64 rows, expected at most a tenth: gcd(m, n) is 64"),
-        ("m9n1000000", "a row of 1000000 elements takes 4000000 bytes, expected at most 232448, of shared memory"),
-        ("m10001n9001", "a stripe of 8 columns takes 288032 bytes, expected at most 232448, of shared memory"),
+        (
+            "m9n1000000",
+            f"{UNFIT}a row of 1000000 elements takes 4000000 bytes, expected at most 232448, of shared memory",
+        ),
+        ("m10001n9001", f"{UNFIT}a stripe of 8 columns takes 288032 bytes, expected at most 232448, of shared memory"),
     ],
 )
 def test_c2r_fused_says_what_of_a_problem_is_too_large(sizes: str, expected: str) -> None:

@@ -5,13 +5,14 @@ import pytest
 from bench.emulator.sweep import Case
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, Scratch, Tile
+from bench.plan.limits import H100
 from emulated import wrong_in_emulator
 from kernels.gemm.ladder import dealt
 
 REGISTRY = discover()
 KERNEL = REGISTRY.kernels["gemm/cuda.streamk"]
 assert isinstance(KERNEL, CudaKernel)
-WIDE, TINY = KERNEL.tiles() if KERNEL.valid is None else [t for t in KERNEL.tiles() if not KERNEL.valid(None, t)]
+WIDE, TINY = (t for t in KERNEL.tiles() if KERNEL.unfit(REGISTRY.problem("gemm/m8n8k8/f32/NN"), t) is None)
 SHAPES = [(1, 1, 1), (31, 33, 17), (1024, 2048, 26752), (4096, 4096, 4096), (129, 130, 8193), (5000, 300, 64)]
 
 
@@ -37,10 +38,10 @@ def test_the_founding_shape_keeps_every_multiprocessor_busy_for_the_same_time() 
 
 
 def test_scratch_is_two_tiles_a_block_and_none_where_no_tile_is_divided() -> None:
-    product, _ = KERNEL.plan(REGISTRY.problem("gemm/m1024n2048k26752/f32/NT"), WIDE)
+    product, _ = KERNEL.plan(REGISTRY.problem("gemm/m1024n2048k26752/f32/NT"), WIDE, H100)
     (partials,) = (arg for arg in product.args if isinstance(arg, Scratch))
     assert partials.nbytes == 2 * 264 * WIDE.BM * WIDE.BN * 4
-    (alone,) = KERNEL.plan(REGISTRY.problem("gemm/m128n128k8/f32/NT"), WIDE)
+    (alone,) = KERNEL.plan(REGISTRY.problem("gemm/m128n128k8/f32/NT"), WIDE, H100)
     (partials,) = (arg for arg in alone.args if isinstance(arg, Scratch))
     assert partials.nbytes == 0
 

@@ -10,6 +10,7 @@ from bench.emulator.build import missing_tool
 from bench.emulator.sweep import Case, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, TensorMap, Tile
+from bench.plan.limits import H100
 
 REGISTRY = discover()
 TMA = next(k for k in REGISTRY.kernels.values() if isinstance(k, CudaKernel) and k.id == "transpose/cuda.tma")
@@ -46,7 +47,7 @@ def test_eight_lanes_meet_eight_places_when_they_read_and_when_they_write(vector
 def test_a_box_is_128_bytes_of_each_row_of_a_tile(dtype: str, height: int, columns: int) -> None:
     problem = REGISTRY.problem(f"transpose/m1000n1000/{dtype}/out")
     tile = TMA.tile_for(problem)
-    (call,) = TMA.plan(problem, tile)
+    (call,) = TMA.plan(problem, tile, H100)
     assert call.args == (
         TensorMap("a", (height, columns), "128B"),
         TensorMap("b", (height, columns), "128B"),

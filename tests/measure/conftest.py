@@ -6,6 +6,7 @@ import pytest
 
 from bench.measure import launch, timing
 from bench.measure.compile import compile_cubin
+from bench.plan.limits import H100
 from fake_gpu import CLUSTERED, HALVES, PADDED, TILED, Gpu
 from timing_rig import FakeTime
 
@@ -29,12 +30,13 @@ def hopper(monkeypatch: pytest.MonkeyPatch, cuda_compiler: str) -> Gpu:
         tile = kernel.tile_for(problem)
         assert tile is not None
         compile_cubin(kernel.source, [kernel.calls(problem, tile)[0][0]], "sm_90a")
-    gpu = Gpu("90")
+    gpu = Gpu(H100)
     for name, module in gpu.modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(cuda, "core", gpu.modules["cuda.core"], raising=False)
     monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", gpu.encode)
     monkeypatch.setattr(driver, "cuLaunchKernelEx", gpu.drive)
-    monkeypatch.setattr(driver, "cuKernelSetAttribute", lambda *_: (driver.CUresult.CUDA_SUCCESS,))
+    monkeypatch.setattr(driver, "cuKernelSetAttribute", gpu.set_attribute)
+    monkeypatch.setattr(driver, "cuDeviceGetAttribute", gpu.attribute)
     launch._cuda_core_kernel.cache_clear()
     return gpu

@@ -13,6 +13,7 @@ from bench.measure import launch_pycuda
 from bench.measure.launch import c_scalar, cuda_launch
 from bench.plan.errors import Unsupported, UsageError
 from bench.plan.kernel import CudaKernel, KernelCall, TensorMap
+from bench.plan.limits import H100, TYPICAL
 from fake_gpu import CLUSTERED, HALVES, PADDED, TILED, Gpu, device_arrays, operands
 
 SYMBOL = "_Z11sgemm_tiledILi32EL2Op0ELS0_1EEvPKfS2_Pfjjjffjjjxxx"
@@ -52,7 +53,7 @@ def test_a_device_below_the_kernels_architecture_is_unsupported(hopper: Gpu) -> 
 
 
 def test_a_later_device_that_lacks_the_kernels_instructions_is_unsupported(hopper: Gpu) -> None:
-    hopper.modules["cupy"].cuda.Device().compute_capability = "100"
+    hopper.limits = TYPICAL[100]
     with pytest.raises(Unsupported, match="wgmma_persistent has instructions of sm_90a alone, this is sm_100"):
         cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
 
@@ -86,9 +87,9 @@ def test_pycuda_refuses_tensor_maps() -> None:
 STRUCT = np.void((7, 2**40), np.dtype([("small", "u4"), ("large", "u8")], align=True))
 
 
-def taking_a_struct(problem: Any, tile: Any) -> list[KernelCall]:
+def taking_a_struct(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
     """The plan of a kernel that takes an operand, an int, a struct and an int."""
-    return [replace(call, args=("a", 5, STRUCT, 6)) for call in TILED.plan(problem, tile)]
+    return [replace(call, args=("a", 5, STRUCT, 6)) for call in TILED.plan(problem, tile, device)]
 
 
 def test_a_struct_is_handed_to_the_driver_by_value(hopper: Gpu) -> None:
@@ -119,8 +120,8 @@ def test_a_launcher_that_is_none_is_refused() -> None:
 
 
 def test_cuda_core_counts_a_grid_in_clusters(hopper: Gpu) -> None:
-    def plan(problem: Any, tile: Any) -> list[KernelCall]:
-        return [replace(call, grid=(6, 5, 4), cluster=3) for call in TILED.plan(problem, tile)]
+    def plan(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
+        return [replace(call, grid=(6, 5, 4), cluster=3) for call in TILED.plan(problem, tile, device)]
 
     cuda_launch(replace(TILED, plan=plan), PADDED, operands(a=16, b=32, c=48))()
     config = hopper.launched[0][1]
@@ -129,16 +130,16 @@ def test_cuda_core_counts_a_grid_in_clusters(hopper: Gpu) -> None:
 
 def test_a_cooperative_grid_that_is_not_resident_as_a_whole_is_unsupported(hopper: Gpu) -> None:
     together = replace(TILED, cooperative=True)  # 2 x 2 blocks of 1024 threads, two of which a multiprocessor holds
-    hopper.modules["cupy"].cuda.Device().attributes["MultiProcessorCount"] = 1
+    hopper.limits = replace(H100, multiprocessors=1)
     with pytest.raises(Unsupported, match=r"synchronises 4 blocks, of which the device's 1 multiprocessors hold 2$"):
         cuda_launch(together, PADDED, operands(a=16, b=32, c=48))
-    hopper.modules["cupy"].cuda.Device().attributes["MultiProcessorCount"] = 2
+    hopper.limits = replace(H100, multiprocessors=2)
     cuda_launch(together, PADDED, operands(a=16, b=32, c=48))
 
 
 def test_a_grid_of_broken_clusters_is_refused(hopper: Gpu) -> None:
-    def plan(problem: Any, tile: Any) -> list[KernelCall]:
-        return [replace(call, grid=(7, 5), cluster=2) for call in TILED.plan(problem, tile)]
+    def plan(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
+        return [replace(call, grid=(7, 5), cluster=2) for call in TILED.plan(problem, tile, device)]
 
     with pytest.raises(UsageError, match=r"a grid of \(7, 5\) blocks has no whole clusters of 2"):
         cuda_launch(replace(TILED, plan=plan), PADDED, operands(a=16, b=32, c=48))

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bench.measure.compilers import INSTALL, header_folders
-from bench.measure.occupancy import LIMITS, occupancy
+from bench.measure.occupancy import occupancy, typical
 from bench.plan.errors import UsageError
+from bench.plan.limits import TYPICAL
 
 # A multiprocessor has 65536 registers in four partitions of 16384. A warp takes ceil(32 r / 256) * 256 of them, a
 # partition holds floor(16384 / that) warps. Warps, blocks and shared memory of a multiprocessor, by capability:
@@ -64,13 +65,13 @@ WORKED = [
 def test_occupancy_is_as_worked_from_the_published_limits(
     arch: str, threads: int, registers: int, shared: int, blocks: int, share: float, limiter: str
 ) -> None:
-    found = occupancy(arch, threads, registers, shared)
+    found = occupancy(typical(arch), threads, registers, shared)
     assert (found.blocks_per_sm, found.occupancy, found.limiter) == (blocks, share, limiter)
 
 
 def test_an_architecture_without_known_limits_is_named() -> None:
     with pytest.raises(UsageError, match=r"'sm_70'.*sm_75.*sm_120"):
-        occupancy("sm_70", 256, 32, 0)
+        typical("sm_70")
 
 
 CALCULATOR = """
@@ -118,14 +119,14 @@ def calculator(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-@pytest.mark.parametrize("number", LIMITS)
+@pytest.mark.parametrize("number", TYPICAL)
 def test_nvidias_own_calculator_agrees(number: int, calculator: ctypes.CDLL) -> None:
-    sm = LIMITS[number]
-    device = (sm.warps * 32, sm.shared_bytes, sm.shared_bytes_a_block, sm.shared_reserved_bytes)
+    sm = TYPICAL[number]
+    device = (sm.sm_threads, sm.sm_shared_bytes, sm.block_shared_bytes, sm.reserved_shared_bytes)
     shared = (0, 1, 1024, 8448, 16896, 40000, 65536, 99 * 1024, 163 * 1024, 227 * 1024, 228 * 1024)
     for threads, registers, nbytes in itertools.product(
         (1, 32, 33, 96, 256, 512, 1024), (16, 24, 33, 64, 97, 255, 256), shared
     ):
         expected = calculator.blocks(number, *device, threads, registers, nbytes)
-        found = occupancy(f"sm_{number}", threads, registers, nbytes).blocks_per_sm
+        found = occupancy(sm, threads, registers, nbytes).blocks_per_sm
         assert found == expected, (threads, registers, nbytes)

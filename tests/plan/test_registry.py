@@ -105,7 +105,7 @@ def test_numerics_are_the_declared_ones_or_the_storages_own(registry, declared, 
     assert registry.kernels["gemm/mine.twin"].numerics_for(problem) == numerics
 
 
-def tile_fits(problem, tile):
+def tile_fits(problem, tile, device):
     return f"{tile.BM} does not divide m" if problem.m % tile.BM else None
 
 
@@ -114,7 +114,7 @@ def tuned(registry) -> CudaKernel:
     @cuda_kernel(
         "gemm", source="gemm/x.cu", entry="x<{BM},{BN}>", tunables={"BM": (64, 16), "BN": (8, 4)}, valid=tile_fits
     )
-    def tuned(problem, tile):
+    def tuned(problem, tile, device):
         """A plan."""
         return [KernelCall(grid=problem.m // tile.BM, block=tile.BM, args=("a", "b", "c"))]
 

@@ -46,7 +46,7 @@ from kernelmark import KernelCall, cuda_kernel
     "transpose", source=str(Path(__file__).with_name("turned.cu")), entry="turned<bits::{dtype}>", dtypes=("f32",),
     places=("out",),
 )
-def turned(p, t):
+def turned(p, t, device):
     \"\"\"One thread an element.\"\"\"
     return [KernelCall((-(-p.n // 32), -(-p.m // 8)), (32, 8), ("a", "b", p.m, p.n))]
 """

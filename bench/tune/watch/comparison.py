@@ -2,7 +2,6 @@
 
 import msgspec
 
-from bench.measure.cuda import device_id
 from bench.measure.lock import exclusive
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job, WorkerKey
@@ -21,14 +20,6 @@ watched = REGISTRY.kernels[{kernel!r}]
 for name, source in {sources!r}.items():
     REGISTRY.add(replace(watched, provider="watch", name=name, source=source))
 '''
-
-
-def present_arch() -> str:
-    """Return the architecture of the GPU here, on Hopper with its own instructions."""
-    import cupy
-
-    capability = cupy.cuda.Device(device_id()).compute_capability
-    return f"sm_{capability}a" if capability == "90" else f"sm_{capability}"
 
 
 class Comparison(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from pathlib import Path
 from bench.measure.compilers import cuda_sources
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, Kernel
+from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 
@@ -14,7 +15,9 @@ from bench.plan.registry import Registry
 VENDORS = ("cublas", "cudnn", "cudnn_frontend", "cufft")
 
 
-def watched_kernel(registry: Registry, file: Path, problem: Problem, wanted: str | None) -> CudaKernel:
+def watched_kernel(
+    registry: Registry, file: Path, problem: Problem, wanted: str | None, device: DeviceLimits
+) -> CudaKernel:
     """Return the kernel of `file` that takes `problem`; `wanted` where there are several. Raises UsageError."""
     kernels = [k for k in registry.kernels.values() if isinstance(k, CudaKernel) and _source(k) == file.resolve()]
     if not kernels:
@@ -22,11 +25,11 @@ def watched_kernel(registry: Registry, file: Path, problem: Problem, wanted: str
     named = [k for k in kernels if wanted in (None, k.id)]
     if not named:
         raise UsageError(f"--kernel {wanted}: is not of {file}; expected one of {_ids(kernels)}")
-    able = [k for k in named if k.op == problem.op and k.refuses(problem) is None]
+    able = [k for k in named if k.op == problem.op and k.refuses(problem, device) is None]
     if len(able) > 1:
         raise UsageError(f"{file}: is the source of {_ids(able)}; choose one with --kernel")
     if not able:
-        raise UsageError(f"{problem.id}: {_refusal(named, problem)}; take another problem")
+        raise UsageError(f"{problem.id}: {_refusal(named, problem, device)}; take another problem")
     return able[0]
 
 
@@ -38,19 +41,21 @@ def _ids(kernels: Iterable[Kernel]) -> str:
     return ", ".join(kernel.id for kernel in kernels)
 
 
-def _refusal(kernels: list[CudaKernel], problem: Problem) -> str:
+def _refusal(kernels: list[CudaKernel], problem: Problem, device: DeviceLimits) -> str:
     of_operation = [k for k in kernels if k.op == problem.op]
-    reason = of_operation[0].refuses(problem) if of_operation else None
+    reason = of_operation[0].refuses(problem, device) if of_operation else None
     return reason or f"is no problem of {kernels[0].op}, which {_ids(kernels)} computes"
 
 
-def counterparts(registry: Registry, kernel: CudaKernel, problem: Problem, glob: str | None) -> tuple[str, ...]:
+def counterparts(
+    registry: Registry, kernel: CudaKernel, problem: Problem, glob: str | None, device: DeviceLimits = H100
+) -> tuple[str, ...]:
     """Return the GPU kernels that take the problem and match `glob`; without one, the vendor's of the same arithmetic.
 
     Raises UsageError where the glob matches none.
     """
     able = [k for k in registry.kernels.values() if (k.op, k.device) == (problem.op, "cuda") and k is not kernel]
-    able = [k for k in able if k.refuses(problem) is None]
+    able = [k for k in able if k.refuses(problem, device) is None]
     if glob is None:
         numerics = kernel.numerics_for(problem)
         vendor = [k for k in able if k.provider in VENDORS and k.order == "C" and k.numerics_for(problem) == numerics]

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel
+from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.plan.status import Status
@@ -19,10 +20,16 @@ class Session:
     """Versions of one kernel on one problem. comparison: None where there is no GPU, and the emulator judges."""
 
     def __init__(
-        self, registry: Registry, kernel: CudaKernel, problem: Problem, arch: str, comparison: Comparison | None
+        self,
+        registry: Registry,
+        kernel: CudaKernel,
+        problem: Problem,
+        arch: str,
+        comparison: Comparison | None,
+        device: DeviceLimits = H100,
     ) -> None:
         self._registry, self._kernel, self._problem = registry, kernel, problem
-        self._arch, self._comparison = arch, comparison
+        self._arch, self._comparison, self._device = arch, comparison, device
         self.previous: Version | None = None
         self._known: list[InspectRow] = []
         self.good = False
@@ -44,9 +51,9 @@ class Session:
 
     def _resources(self, kernel: CudaKernel) -> list[InspectRow]:
         """Compile the kernel as a run would for this problem."""
-        tile = kernel.tile_for(self._problem)
+        tile = kernel.tile_for(self._problem, self._device)
         assert tile is not None, "a kernel that takes the problem has a tile for it"
-        return launch_rows(kernel, self._problem, tile, self._arch)
+        return launch_rows(kernel, self._problem, tile, self._arch, self._device)
 
     def _emulated(self, kernel: CudaKernel, version: Version) -> Iterator[str]:
         found = emulate(self._registry, kernel, self._problem)

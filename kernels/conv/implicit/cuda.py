@@ -1,10 +1,11 @@
 """Implicit GEMM for convolution and both gradients, in FP32 and on tensor cores: `cuda/conv/implicit*.cu`."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
-from kernels._cuda import Values, multiprocessors, tile_on, tiles
+from kernels._cuda import Value, multiprocessors, tile_on, tiles
 from kernels.conv.implicit._product import blocks, call, gathered_rows, masked, most_blocks, product, slices, supports
 from kernels.conv.problem import ConvProblem
 from kernels.gemm import tensorcore
@@ -12,15 +13,22 @@ from kernels.gemm.ladder import MIDDLE, SMALL, WIDE, stages_bytes
 
 #: Tiles of the FP32 kernel. Each fills SMS multiprocessors with BLOCKS_PER_SM blocks, in slices of the reduction of at
 #: least DEPTH where it has too few tiles. LOW and NARROW are for 64 channels, as rows or as columns.
-LEAST: Values = SMALL | {"SMS": multiprocessors, "BLOCKS_PER_SM": 4, "DEPTH": 64}
-NARROW: Values = MIDDLE | {"BN": 64, "SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 256}
-LOW: Values = NARROW | {"BM": 64, "BN": 128}
-SQUARE: Values = MIDDLE | {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256}
-BROAD: Values = WIDE | {"SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 256}
+LEAST: dict[str, Value] = {**SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 4, "DEPTH": 64}
+NARROW: dict[str, Value] = {**MIDDLE, "BN": 64, "SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 256}
+LOW: dict[str, Value] = {**NARROW, "BM": 64, "BN": 128}
+SQUARE: dict[str, Value] = {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256}
+BROAD: dict[str, Value] = {**WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 256}
 #: Tiles of the tensor cores' kernels for 16-bit elements. Those of FP32 elements are half as deep.
-SMALL_16: Values = tensorcore.SMALL | {"SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 64}
-SQUARE_16: Values = tensorcore.WIDE | {"BN": 128, "WN": 32, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 512}
-WIDE_16: Values = tensorcore.WIDE | {"SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 512}
+SMALL_16: dict[str, Value] = {**tensorcore.SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 64}
+SQUARE_16: dict[str, Value] = {
+    **tensorcore.WIDE,
+    "BN": 128,
+    "WN": 32,
+    "SMS": multiprocessors,
+    "BLOCKS_PER_SM": 1,
+    "DEPTH": 512,
+}
+WIDE_16: dict[str, Value] = {**tensorcore.WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 512}
 SMALL_32, SQUARE_32, WIDE_32 = (tile | {"BK": 16} for tile in (SMALL_16, SQUARE_16, WIDE_16))
 WAVES = 4  # of blocks on all multiprocessors, after which it matters little that the last one is not full
 
@@ -118,7 +126,7 @@ def whole_chunks(p: ConvProblem) -> str | None:
     return supports(p)
 
 
-def mma_tiles(small: Values, square: Values, *wide: Values) -> dict[str, Any]:
+def mma_tiles(small: Mapping[str, Value], square: Mapping[str, Value], *wide: Mapping[str, Value]) -> dict[str, Any]:
     """The options `tunables` and `valid` for these tiles; the widest is not for nchw and input's gradients."""
 
     def unfit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
