@@ -17,6 +17,7 @@ from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.dtypes import numpy_dtype
 from bench.plan.kernel import CudaKernel
+from bench.plan.limits import H100
 from bench.plan.modes import Mode
 from bench.run.job import run_job
 from emulated import wrong_in_emulator
@@ -201,7 +202,7 @@ def test_a_cpu_without_fused_multiply_adds_is_unsupported() -> None:
 def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str, n: int) -> None:
     held = {"ffma": 8, "mma": 8 * 4, "wgmma": 32 * 4}[name]  # accumulators of a thread, as in the .cu
     dtype = "f32" if name == "ffma" else "f32/mma"
-    (call,) = cuda(name).plan(REGISTRY.problem(f"fma/n{n}k3/{dtype}"), next(cuda(name).tiles()))
+    (call,) = cuda(name).plan(REGISTRY.problem(f"fma/n{n}k3/{dtype}"), next(cuda(name).tiles()), H100)
     assert call.block == 256
     assert call.grid == math.ceil(n / (256 * held))
 

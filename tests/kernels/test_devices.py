@@ -1,0 +1,146 @@
+"""Plans for devices of many kinds: each kernel's launches keep to the limits, or a line says why there are none."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from bench.emulator.build import missing_tool
+from bench.emulator.sweep import Case, complaints, entries
+from bench.measure.compile import compile_cubin
+from bench.measure.launch import resident_blocks
+from bench.measure.tensormap import extents
+from bench.plan.discovery import discover
+from bench.plan.errors import UsageError
+from bench.plan.kernel import CudaKernel, KernelCall, Tile
+from bench.plan.limits import H100, TYPICAL, DeviceLimits
+from bench.plan.operation import Problem
+
+REGISTRY = discover()
+KERNELS = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
+C2R, FUSED = KERNELS["transpose/cuda.c2r"], KERNELS["transpose/cuda.c2r_fused"]
+FOUNDING = REGISTRY.problem("transpose/m1024n26752/f32/in")
+MULTIPROCESSORS = (46, 58, 84, 108, 114, 132, 148)
+#: By the shared memory that a block may have, in KiB: a device of each kind, to be given other multiprocessors.
+KINDS = {64: TYPICAL[75], 99: TYPICAL[86], 163: TYPICAL[80], 227: TYPICAL[90]}
+DEVICES = [replace(kind, multiprocessors=count) for kind, count in itertools.product(KINDS.values(), MULTIPROCESSORS)]
+IDS = [f"{device.multiprocessors} x {device.block_shared_bytes // 1024} KiB" for device in DEVICES]
+#: By operation; the storage types are those of each kernel.
+PROBLEMS = {
+    "gemm": ("m1024n2048k26752/{}/NT", "m512n512k512/{}/NN", "m8192n8192k8192/{}/NT", "m64n64k128/{}/NT/batch1000"),
+    "transpose": ("m1024n26752/{}/in", "m26752n2048/{}/in", "m1024n26752/{}/out", "m8192n8192/{}/in", "m999n6/{}/in"),
+    "conv": (
+        "n1c64h56w56k64r3s3pad1/{}/nchw/fprop",
+        "n16c256h28w28k512r1s1/{}/nhwc/fprop",
+        "n16c256h28w28k512r1s1/{}/nhwc/wgrad",
+        "n8c3h64w64k32r9s9/{}/nchw/fprop",
+        "n8c16h64w64k16r5s5pad2/{}/nhwc/dgrad",
+        "n4c64h28w28k64r3s3pad1/{}/nchw/wgrad/g64",
+    ),
+    "copy": ("m1024n26752/{}",),
+    "fft": ("b64h32w32/{}/r2c",),
+    "fma": ("n1000000k64/{}", "n1000000k64/{}/mma"),
+}
+
+
+def problems(kernel: CudaKernel) -> Iterator[Problem]:
+    """Yield the problems of the operation that lie inside the kernel's domain."""
+    for dtype, text in itertools.product(kernel.domain.get("dtype", ("f32", "f16")), PROBLEMS[kernel.op]):
+        try:
+            problem = REGISTRY.problem(f"{kernel.op}/{text.format(dtype)}")
+        except UsageError:  # the operation has no such variant of this storage type
+            continue
+        if kernel.outside(problem) is None:
+            yield problem
+
+
+def complaint(kernel: CudaKernel, tile: Tile, call: KernelCall, device: DeviceLimits) -> str | None:
+    """Return which limit of the device the launch exceeds, or None."""
+    grid, block, threads = extents(call.grid), extents(call.block), math.prod(extents(call.block))
+    if not all(1 <= count <= most for count, most in zip(grid, (2**31 - 1, 65535, 65535), strict=True)):
+        return f"a grid of {grid}"
+    if not 1 <= threads <= min(1024, device.sm_threads) or block[2] > 64:
+        return f"blocks of {block}"
+    if grid[0] % call.cluster or call.shared_bytes > device.block_shared_bytes:
+        return f"clusters of {call.cluster}, {call.shared_bytes} bytes of shared memory a block"
+    if getattr(tile, "SMS", 1) not in (1, device.multiprocessors):
+        return f"a tile for {tile.SMS} multiprocessors"
+    held = min(device.sm_threads // threads, device.blocks_by_shared(call.shared_bytes))
+    if kernel.cooperative and math.prod(grid) > held * device.multiprocessors:
+        return f"{math.prod(grid)} blocks that synchronise, {held} on each multiprocessor"
+    return None
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=IDS)
+def test_each_kernel_has_launches_within_the_limits_or_a_line_that_says_why_not(device: DeviceLimits) -> None:
+    planned = set()
+    for kernel in KERNELS.values():
+        for problem in problems(kernel) if kernel.runs_on(device.arch) else ():
+            if reason := kernel.refuses(problem, device):
+                assert "\n" not in reason
+                continue
+            tile = kernel.tile_for(problem, device)
+            assert tile is not None
+            calls = [call for _, call in kernel.calls(problem, tile, device)]
+            assert [found for call in calls if (found := complaint(kernel, tile, call, device))] == [], problem.id
+            planned.add(kernel.id)
+    assert planned == {kernel.id for kernel in KERNELS.values() if kernel.runs_on(device.arch)}
+
+
+def test_a_tile_that_takes_more_shared_memory_than_the_device_has_is_left_out() -> None:
+    kernel, problem = KERNELS["gemm/cuda.wgmma"], REGISTRY.problem("gemm/m512n512k512/f16/NT")
+    small, none = (replace(H100, block_shared_bytes=kib * 1024) for kib in (64, 16))
+    assert [tile.BN for device in (H100, small) if (tile := kernel.tile_for(problem, device))] == [128, 64]
+    assert kernel.refuses(problem, none) == (
+        "gemm/cuda.wgmma: no tile is valid: a block takes 99328 bytes of shared memory, expected at most 16384"
+    )
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=IDS)
+def test_the_founding_shape_is_transposed_in_place_on_every_device(device: DeviceLimits) -> None:
+    assert C2R.refuses(FOUNDING, device) is None
+    rows_are_shared = device.block_shared_bytes >= 26752 * 4
+    made = [entry for entry, _ in C2R.calls(FOUNDING, C2R.tile_for(FOUNDING, device), device)]
+    assert any("c2r_rows_by_scratch" in entry for entry in made) != rows_are_shared
+    assert (FUSED.refuses(FOUNDING, device) is None) == rows_are_shared
+
+
+#: Compiled for each architecture; rows that the device has shared memory for.
+COOPERATIVE = [("75", "m999n6000"), ("86", "m1024n20000"), ("80", "m1024n26752"), ("90", "m26752n1024")]
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+@pytest.mark.parametrize(("capability", "sizes"), COOPERATIVE)
+def test_all_blocks_of_a_compiled_cooperative_launch_are_resident(capability: str, sizes: str) -> None:
+    device = TYPICAL[int(capability)]
+    problem = REGISTRY.problem(f"transpose/{sizes}/f32/in")
+    tile = FUSED.tile_for(problem, device)
+    assert tile is not None
+    made = FUSED.calls(problem, tile, device)
+    cubin = compile_cubin(FUSED.source, [entry for entry, _ in made], device.arch)
+    for entry, call in made:
+        held = resident_blocks(call, cubin.resources[entry], device)
+        assert math.prod(extents(call.grid)) <= held * device.multiprocessors, entry
+
+
+def small_cases() -> Iterator[Case]:
+    """Yield more rows than blocks that are resident on 108 or 114 multiprocessors, and rows that need scratch."""
+    problem = REGISTRY.problem("transpose/m231n497/f32/in")
+    for count in (108, 114):
+        device = replace(TYPICAL[80], multiprocessors=count)
+        yield Case(FUSED, problem, FUSED.tile_for(problem, device) or Tile(), device)
+    problem = REGISTRY.problem("transpose/m40n600/f32/in")
+    device = replace(TYPICAL[86], block_shared_bytes=2048)
+    yield Case(C2R, problem, C2R.tile_for(problem, device) or Tile(), device)
+
+
+@pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
+@pytest.mark.parametrize(
+    "case", list(small_cases()), ids=lambda case: f"{case.kernel.name} {case.device.multiprocessors}"
+)
+def test_emulated_transpositions_for_other_devices_are_right(case: Case) -> None:
+    (_, rows), *_ = (named for named in case.calls if "rows" in named[0])
+    assert rows.grid in (2 * case.device.multiprocessors, 4)
+    assert not list(complaints(case, entries([case])))
