@@ -2,17 +2,20 @@
 
 import ctypes
 import struct
+import sys
 from dataclasses import replace
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bench.measure import launch_pycuda
-from bench.measure.launch import c_scalar, cuda_launch
+from bench.measure.cuda import present_limits
+from bench.measure.launch import c_scalar, cuda_launch, shared_settings
+from bench.measure.resources import Resources
 from bench.plan.errors import Unsupported, UsageError
-from bench.plan.kernel import CudaKernel, KernelCall, TensorMap
+from bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from bench.plan.limits import H100, TYPICAL
 from fake_gpu import CLUSTERED, HALVES, PADDED, TILED, Gpu, device_arrays, operands
 
@@ -135,6 +138,78 @@ def test_a_cooperative_grid_that_is_not_resident_as_a_whole_is_unsupported(hoppe
         cuda_launch(together, PADDED, operands(a=16, b=32, c=48))
     hopper.limits = replace(H100, multiprocessors=2)
     cuda_launch(together, PADDED, operands(a=16, b=32, c=48))
+
+
+def taking_99_kib(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
+    """The plan of a kernel that takes as much dynamic shared memory besides its static one."""
+    return [replace(call, shared_bytes=99 * 1024) for call in TILED.plan(problem, tile, device)]
+
+
+def asked_for(dynamic: int, static: int = 0, threads: int = 256) -> dict[str, int]:
+    """Return what the shared memory of a launch asks of an H100's driver."""
+    used = Resources(32, static, 0, 0, 0, 1024)
+    return shared_settings(KernelCall(1, threads, (), dynamic), used, H100)
+
+
+def test_static_shared_memory_counts_towards_what_a_block_must_ask_for() -> None:
+    assert "MAX_DYNAMIC_SHARED_SIZE_BYTES" not in asked_for(48 * 1024 - 64, 64)
+    assert asked_for(48 * 1024 - 64, 65)["MAX_DYNAMIC_SHARED_SIZE_BYTES"] == 48 * 1024 - 64
+
+
+def test_blocks_that_share_a_multiprocessor_ask_for_the_whole_carve_out() -> None:
+    assert asked_for(34 * 1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # six of them
+    assert asked_for(34 * 1024, threads=1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # two
+    assert asked_for(24 * 1024, threads=1024) == asked_for(0) == {}  # two, within the 48 KiB of the default
+
+
+def test_static_and_dynamic_shared_memory_beyond_the_device_is_unsupported(hopper: Gpu) -> None:
+    hopper.limits = replace(H100, block_shared_bytes=99 * 1024)
+    with pytest.raises(Unsupported, match=r"needs 109\d{3} bytes of shared memory a block, the device has 101376$"):
+        cuda_launch(replace(TILED, plan=taking_99_kib), PADDED, operands(a=16, b=32, c=48))
+
+
+def test_the_driver_is_told_what_shared_memory_a_launch_asks_for(hopper: Gpu) -> None:
+    cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
+    (call,) = (call for _, call in CLUSTERED.calls(HALVES, CLUSTERED.tile_for(HALVES) or Tile()))
+    assert dict(hopper.set) == {
+        "MAX_DYNAMIC_SHARED_SIZE_BYTES": call.shared_bytes,
+        "PREFERRED_SHARED_MEMORY_CARVEOUT": 100,
+    }
+    hopper.refuses = True
+    with pytest.raises(Unsupported, match="the driver sets no MAX_DYNAMIC_SHARED_SIZE_BYTES of 101376: CUDA_ERROR_INV"):
+        cuda_launch(replace(TILED, plan=taking_99_kib), PADDED, operands(a=16, b=32, c=48))
+
+
+def test_pycuda_sets_what_shared_memory_a_launch_asks_for(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, int] = {}
+    function = SimpleNamespace(prepare=str, set_attribute=found.__setitem__, prepared_async_call=print)
+    pycuda = ModuleType("pycuda.driver")
+    names = ("MAX_DYNAMIC_SHARED_SIZE_BYTES", "PREFERRED_SHARED_MEMORY_CARVEOUT")  # of PyCUDA's function_attribute
+    pycuda.function_attribute = SimpleNamespace(**{name: name for name in names})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pycuda.driver", pycuda)
+    monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=99))
+    monkeypatch.setattr(launch_pycuda, "_pycuda_function", lambda code, symbol: function)
+    cuda_launch(replace(TILED, plan=taking_99_kib), PADDED, operands(a=16, b=32, c=48), "pycuda")
+    assert found == {"MAX_DYNAMIC_SHARED_SIZE_BYTES": 99 * 1024, "PREFERRED_SHARED_MEMORY_CARVEOUT": 100}
+
+
+def test_the_limits_of_the_present_device_are_those_of_its_driver(hopper: Gpu) -> None:
+    for limits in (*TYPICAL.values(), replace(H100, multiprocessors=114, l2_bytes=5)):
+        hopper.limits = limits
+        assert present_limits() == limits
+
+
+def test_a_plan_sees_the_present_device(hopper: Gpu) -> None:
+    seen = []
+
+    def plan(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
+        seen.append((tile.SMS, device))
+        return TILED.plan(problem, Tile(T=tile.T), device)
+
+    tunables = {"T": (32,), "SMS": (lambda device: device.multiprocessors,)}
+    hopper.limits = replace(H100, multiprocessors=114)
+    cuda_launch(replace(TILED, plan=plan, tunables=tunables), PADDED, operands(a=16, b=32, c=48))
+    assert set(seen) == {(114, hopper.limits)}
 
 
 def test_a_grid_of_broken_clusters_is_refused(hopper: Gpu) -> None:
