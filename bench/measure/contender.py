@@ -91,7 +91,7 @@ class Contender:
     def _refusal(self) -> str | None:
         """Return why the kernel cannot be had here, in this mode or on this problem, or None.
 
-        What a hand-written kernel refuses depends on the device, which the launcher knows.
+        What a hand-written kernel refuses depends on the device, for which the launcher asks.
         """
         if reason := unavailable(self.kernel) or self._job.mode.refuses(self.kernel):
             return reason
