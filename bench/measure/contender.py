@@ -78,6 +78,7 @@ class Contender:
                     x = Operands(operands, self.kernel.order, self.device, self.report.threads, self.scratch)
                     self.launches.append(self._launch(x))
                     self._keep_settings(x.settings)
+                    self._refuse_strayed()
             self.report.setup_s = now() - start
             flop = self.kernel.executed(self.problem) if self.kernel.executed else self.problem.flop
             self.report.executed_flop = flop or None
@@ -87,6 +88,11 @@ class Contender:
             self.report.versions = versions(self.kernel, self.problem, self._launcher)
         except (Exception, SystemExit) as error:  # a kernel may raise anything, and must not harm the others
             self.fail(error)
+
+    def _refuse_strayed(self) -> None:
+        """Raise RuntimeError here, before another contender is blamed for the stream that this one has left current."""
+        if reason := self.device.strayed():
+            raise RuntimeError(reason)
 
     def _refusal(self) -> str | None:
         """Return why the kernel cannot be had here, in this mode or on this problem, or None.
@@ -127,6 +133,7 @@ class Contender:
                 self.device,
                 self._called,
             )
+            self._refuse_strayed()
         except (Exception, SystemExit) as error:
             self.fail(error)
             return
@@ -146,7 +153,8 @@ class Contender:
         try:
             if does.replays:  # captured once it has run freely, so that nothing is loaded or tuned inside
                 self.launches = [captured(launch, self.device.stream) for launch in self.launches]
-            clock = self.device.clock(hold=not self.kernel.synchronises)
+            # PyCUDA launches without giving the interpreter up, so a held stream's watchdog could not run beside it.
+            clock = self.device.clock(hold=not self.kernel.synchronises and self._launcher != "pycuda")
             self.report.call_overhead_s = call_overhead(clock)
             self.series = Series(self.launches, sets, draw, self.device, clock, does.from_memory, evict, self._called)
             self._warm_up(self.series, self.report.call_overhead_s, monitor)

@@ -72,6 +72,10 @@ class Cpu:
         """Return None: what would break a CPU breaks the process."""
         return None
 
+    def strayed(self) -> str | None:
+        """Return None: a CPU has no streams."""
+        return None
+
 
 def cpu_count() -> int:
     """CPUs this process may use."""

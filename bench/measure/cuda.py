@@ -30,9 +30,33 @@ class Cuda:
         properties = cupy.cuda.runtime.getDeviceProperties(0)
         self.device_name = properties["name"].decode()
         self.llc_bytes = int(properties["l2CacheSize"])
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.stream.use()  # kernels written with CuPy's own functions then run where the events are
         self._eviction: Any = None
+        self.stream: Any = cupy.cuda.Stream(non_blocking=True)
+        self.stream.__enter__()
+
+    def run_on(self, stream: Any) -> None:
+        """Make this CuPy stream the device's own, before any kernel is set up."""
+        self.synchronize()
+        self.stream.__exit__(None, None, None)
+        self.stream = stream
+        # Entered and never left: a `with` returns to what CuPy's stack holds, and `use()` is not on the stack.
+        self.stream.__enter__()
+
+    def strayed(self) -> str | None:
+        """Return why work may run where no event sees it, or None. The device's own stream is current again."""
+        current = self._cupy.cuda.get_current_stream()
+        if current.ptr == self.stream.ptr:
+            return None
+        self.stream.use()
+        found = f"CuPy's current stream is {current.ptr:#x}, expected {self.stream.ptr:#x}, on which the events stand"
+        return f"{found}; a kernel changes it by `with stream:` alone"
+
+    def forget_persisting(self) -> None:
+        """Let no line stay in L2 by a kernel's wish: older devices have no such lines and refuse, which is as good."""
+        from cuda.bindings import driver
+
+        driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
+        driver.cuCtxResetPersistingL2Cache()
 
     def clock(self, hold: bool) -> Clock:
         """Time between events; `hold` keeps the stream back until a batch is queued."""
@@ -47,8 +71,7 @@ class Cuda:
 
     def upload(self, target: Any, source: Array) -> None:
         """Host to device, contiguous, complete when it returns."""
-        with self.stream:
-            target.set(source.view(target.dtype), stream=self.stream)
+        target.set(source.view(target.dtype), stream=self.stream)
         self.stream.synchronize()
 
     def download(self, source: Any) -> Array:
@@ -57,11 +80,11 @@ class Cuda:
         return np.asarray(source.get())
 
     def evict(self) -> None:
-        """Write twice the L2 cache on the stream."""
-        with self.stream:
-            if self._eviction is None:
-                self._eviction = self._cupy.empty(2 * self.llc_bytes, self._cupy.uint8)
-            self._eviction.fill(1)
+        """Write twice the L2 cache on the stream, in which no line may persist."""
+        self.forget_persisting()
+        if self._eviction is None:
+            self._eviction = self._cupy.empty(2 * self.llc_bytes, self._cupy.uint8)
+        self._eviction.fill(1)
 
     def synchronize(self) -> None:
         """Wait for all streams of the device, those that a kernel may have made for itself too."""

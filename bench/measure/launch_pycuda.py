@@ -1,4 +1,7 @@
-"""Launching by PyCUDA, in the device's primary context, on a stream of its own."""
+"""Launching by PyCUDA, in the device's primary context, on a stream of its own, which CuPy takes over.
+
+PyCUDA can adopt no stream. Were its stream joined to another by events, these would be timed as part of each launch.
+"""
 
 import atexit
 from collections.abc import Mapping
@@ -24,10 +27,17 @@ class Function(NamedTuple):
 
 
 def with_pycuda(kernel: CudaKernel, loaded: Function, call: KernelCall, arguments: list[Any], stream: Any) -> Launch:
-    """Return what launches the kernel once. Raises Unsupported for what PyCUDA cannot launch."""
+    """Return what launches the kernel once. Raises Unsupported for what PyCUDA cannot launch.
+
+    Raises RuntimeError where `stream` is not PyCUDA's own: `take_stream` makes it the device's.
+    """
     if what := beyond_pycuda(kernel, call):
         raise Unsupported(f"PyCUDA launches no {what}; take --launcher cuda-core")
     own = pycuda_stream(device_id())
+    if stream.ptr != own.handle:
+        raise RuntimeError(
+            f"PyCUDA launches on its stream {own.handle:#x} alone, not on {stream.ptr:#x}; take_stream() comes first"
+        )
     function = _pycuda_function(loaded.code, loaded.symbol)
     function.prepare("".join(map(_format, arguments)))
     arguments = [value.tobytes() if isinstance(value, np.void) else value for value in arguments]
@@ -37,8 +47,7 @@ def with_pycuda(kernel: CudaKernel, loaded: Function, call: KernelCall, argument
         for name, value in loaded.settings.items():
             function.set_attribute(getattr(function_attribute, name), value)
     grid, block = extents(call.grid), extents(call.block)
-    run = partial(function.prepared_async_call, grid, block, own, *arguments, shared_size=call.shared_bytes)
-    return run if stream.ptr == own.handle else _bridged(run, own.handle, stream)
+    return partial(function.prepared_async_call, grid, block, own, *arguments, shared_size=call.shared_bytes)
 
 
 def _format(value: Any) -> str:
@@ -57,28 +66,31 @@ def beyond_pycuda(kernel: CudaKernel, call: KernelCall) -> str | None:
     return "tensor maps" if any(isinstance(value, TensorMap) for value in call.args) else None
 
 
-def _bridged(run: Launch, own: int, stream: Any) -> Launch:
-    """PyCUDA cannot adopt a stream: its own is forked from `stream` and joined to it again, by events."""
+class _Handle(NamedTuple):
+    """PyCUDA's stream by the protocol that other libraries take streams by."""
+
+    stream: Any
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, int(self.stream.handle)
+
+
+def take_stream(device: Any) -> None:
+    """Let all work of this CUDA device run on PyCUDA's stream, before any kernel is set up.
+
+    Raises Unsupported where PyCUDA is not usable.
+    """
     import cupy
 
-    side = cupy.cuda.ExternalStream(own)
-    fork, join = cupy.cuda.Event(disable_timing=True), cupy.cuda.Event(disable_timing=True)
-
-    def launch() -> None:
-        fork.record(stream)
-        side.wait_event(fork)
-        run()
-        join.record(side)
-        stream.wait_event(join)
-
-    return launch
+    own = pycuda_stream(device_id())
+    if device.stream.ptr != own.handle:
+        device.run_on(cupy.cuda.Stream.from_external(_Handle(own)))
 
 
 @lru_cache
 def pycuda_stream(device: int) -> Any:
     """PyCUDA's stream in the device's primary context, one a process.
 
-    Where measuring runs on `cupy.cuda.ExternalStream(pycuda_stream(0).handle)`, launches need no bridge of events.
     Raises Unsupported where PyCUDA is not installed.
     """
     try:

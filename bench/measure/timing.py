@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from bench import SPIN_TIMEOUT_SET
-from bench.measure.device import Clock, Device
+from bench.measure.device import Clock
 from bench.plan.kernel import Launch
 
 #: Time for another contender's idle threads to stop spinning (see bench/__init__.py), or 2^28 ticks if they do not.
@@ -67,12 +67,23 @@ class CpuClock:
         return (stop - start) / len(calls)
 
 
+class Streamed(Protocol):
+    """What `CudaClock` needs of its device."""
+
+    stream: Any
+
+    def synchronize(self) -> None: ...
+    def strayed(self) -> str | None: ...
+    def forget_persisting(self) -> None: ...
+
+
 class CudaClock:
     """Event time of a batch on one stream, which is held back until everything is queued.
 
     The stream waits for a word in pinned memory, so that the cost of launching on the host stays out of the span. A
     call that synchronises the host would wait for ever: after `RELEASE_S` a watchdog lets the stream go,
-    and from then on the contender is timed without holding.
+    and from then on the contender is timed without holding. Work that CuPy would launch on another stream than the
+    events' is refused, since it would be timed at nearly nothing.
     """
 
     #: The driver queues about a thousand launches before it blocks; a batch of multi-launch kernels must fit.
@@ -81,7 +92,7 @@ class CudaClock:
     resolution_s = 0.5e-6
     RELEASE_S = 2.0
 
-    def __init__(self, device: Device, hold: bool) -> None:
+    def __init__(self, device: Streamed, hold: bool) -> None:
         import cupy
         from cuda.bindings import driver
 
@@ -98,7 +109,12 @@ class CudaClock:
         return now()
 
     def time(self, calls: Sequence[Launch]) -> float:
-        """Seconds a call between two events; what the device still did afterwards goes to `unseen_s`."""
+        """Seconds a call between two events; what the device still did afterwards goes to `unseen_s`.
+
+        Raises RuntimeError where CuPy's current stream is not the clock's, before the calls or after them.
+        """
+        self._refuse_strayed()
+        self._device.forget_persisting()
         self._device.synchronize()
         held = self.held and self._wait()
         watchdog = threading.Timer(self.RELEASE_S, self._release_late) if held else None
@@ -117,11 +133,16 @@ class CudaClock:
         self._stop.synchronize()
         self._device.synchronize()
         wall = now() - released
+        self._refuse_strayed()
         span = self._elapsed_ms(self._start, self._stop) * 1e-3
         if held and not self.held:  # the watchdog had to act, so this span holds its two seconds
             return self.time(calls)
         self.unseen_s.append(max(0.0, wall - span) if held else 0.0)
         return span / len(calls)
+
+    def _refuse_strayed(self) -> None:
+        if reason := self._device.strayed():
+            raise RuntimeError(reason)
 
     def _wait(self) -> bool:
         self._flag[0] = 0

@@ -10,6 +10,7 @@ from bench.measure.board import Board
 from bench.measure.contender import Contender
 from bench.measure.devices import get_device
 from bench.measure.draw import Draw
+from bench.measure.launch_pycuda import take_stream
 from bench.measure.machine import unavailable
 from bench.measure.measurement import Measurement
 from bench.measure.memory import refuse_what_does_not_fit
@@ -21,6 +22,7 @@ from bench.measure.verify import References
 from bench.plan.case import Job
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
+from bench.plan.kernel import CudaKernel
 from bench.plan.modes import Rotation
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
@@ -77,9 +79,11 @@ def run_job(job: Job, board: Board | None = None) -> list[Measurement]:
     with _pools(modules).limit(limits=job.threads):
         contenders = [_contender(registry, name, problem, job, board or Board()) for name in job.kernels]
         _measure(job, problem, contenders)
-    for device in {c.device.name: c.device for c in contenders}.values():
+    devices, rows = {c.device.name: c.device for c in contenders}, [contender.report for contender in contenders]
+    del contenders  # with their launches and operands: a device gives back only memory that nothing holds
+    for device in devices.values():
         device.release()
-    return _stamped([contender.report for contender in contenders])
+    return _stamped(rows)
 
 
 def _stamped(rows: list[Measurement]) -> list[Measurement]:
@@ -108,7 +112,10 @@ def _pools(modules: frozenset[str]) -> threadpoolctl.ThreadpoolController:
 def _contender(registry: Registry, name: str, problem: Problem, job: Job, board: Board) -> Contender:
     kernel = registry.kernels[name]
     try:
-        return Contender(kernel, problem, get_device(kernel.device), job, board)
+        device = get_device(kernel.device)
+        if job.launcher == "pycuda" and isinstance(kernel, CudaKernel):
+            take_stream(device)
+        return Contender(kernel, problem, device, job, board)
     except Unsupported as error:
         contender = Contender(kernel, problem, get_device("cpu"), job, board)
         contender.report.device_name = ""

@@ -72,8 +72,26 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     return fake
 
 
-def _clock(hold: bool = True) -> CudaClock:
-    return CudaClock(SimpleNamespace(stream=SimpleNamespace(ptr=1), synchronize=lambda: None), hold)  # type: ignore[arg-type]
+class Device:
+    """A device whose stream is current until a test says otherwise; it counts what is done before a sample."""
+
+    def __init__(self) -> None:
+        self.stream = SimpleNamespace(ptr=1)
+        self.reason: str | None = None
+        self.forgotten = 0
+
+    def synchronize(self) -> None:
+        pass
+
+    def strayed(self) -> str | None:
+        return self.reason
+
+    def forget_persisting(self) -> None:
+        self.forgotten += 1
+
+
+def _clock(hold: bool = True, device: Device | None = None) -> CudaClock:
+    return CudaClock(device or Device(), hold)
 
 
 def test_a_held_batch_is_timed_by_its_events(gpu: FakeGpu) -> None:
@@ -115,6 +133,34 @@ def test_work_beyond_the_events_is_named(gpu: FakeGpu) -> None:
     assert "beyond" in (clock.hidden_work([1e-3] * 5, batch=1) or "")
     clock.unseen_s = [50e-6] * 5
     assert clock.hidden_work([1e-3] * 5, batch=1) is None
+
+
+def test_nothing_is_timed_while_another_stream_is_current(gpu: FakeGpu) -> None:
+    device, called = Device(), []
+    device.reason = "CuPy's current stream is 0x0, expected 0x1"
+    with pytest.raises(RuntimeError, match="current stream is 0x0, expected 0x1"):
+        _clock(device=device).time([lambda: called.append(1)])
+    assert called == []
+
+
+def test_a_call_that_leaves_another_stream_current_has_no_time(gpu: FakeGpu) -> None:
+    device = Device()
+
+    def stray() -> None:
+        device.reason = "CuPy's current stream is 0x2"
+
+    with pytest.raises(RuntimeError, match="current stream is 0x2"):
+        _clock(device=device).time([stray])
+    assert gpu.flag[0] == 1
+
+
+def test_no_line_persists_in_l2_when_a_sample_begins(gpu: FakeGpu) -> None:
+    device = Device()
+    seen: list[int] = []
+    clock = _clock(device=device)
+    for _ in range(2):
+        clock.time([lambda: seen.append(device.forgotten)])
+    assert seen == [1, 2]
 
 
 class Recording:

@@ -117,6 +117,12 @@ def test_pycuda_packs_a_struct_where_its_alignment_puts_it(hopper: Gpu, monkeypa
     assert struct.unpack("=Qi4xI4xQi", handed[0]) == (16, 5, 7, 2**40, 6)
 
 
+def test_pycuda_launches_on_its_own_stream_alone(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=16))
+    with pytest.raises(RuntimeError, match=r"PyCUDA launches on its stream 0x10 alone, not on 0x63"):
+        cuda_launch(TILED, PADDED, operands(a=16, b=32, c=48), "pycuda")
+
+
 def test_a_launcher_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError, match="launcher 'opencl'; expected one of cuda-core, pycuda"):
         cuda_launch(TILED, PADDED, operands(), "opencl")
