@@ -76,17 +76,23 @@ def _nvcc_version(nvcc: str) -> str:
 
 @lru_cache
 def header_folders() -> tuple[str, ...]:
-    """Folders with CUDA's own headers: those of NVIDIA's wheels, else the toolkit's; none where neither is there."""
+    """Return the folders with CUDA's own headers: NVIDIA's wheels before toolkits; none where neither is there.
+
+    A root may lack some of them: `crt/mma.h` comes in a wheel of its own, and a toolkit has it too.
+    """
     spec = importlib.util.find_spec("nvidia")
     wheels = [Path(folder) / "cu13" for folder in (spec.submodule_search_locations or () if spec else ())]
     nvcc = find_nvcc()
     toolkits = [Path(nvcc).resolve().parents[1]] if nvcc else []
     toolkits += [Path(root) for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
-    for root in (*wheels, *toolkits):
-        if (root / "include" / "cuda_runtime.h").is_file():
-            cccl = root / "include" / "cccl"
-            return (str(root / "include"), *((str(cccl),) if cccl.is_dir() else ()))
-    return ()
+    found = [_first_with(header, (*wheels, *toolkits)) for header in ("cuda_runtime.h", "crt/mma.h")]
+    folders = list(dict.fromkeys(folder for folder in found if folder))
+    folders += [folder / "cccl" for folder in folders if (folder / "cccl").is_dir()]
+    return tuple(map(str, folders))
+
+
+def _first_with(header: str, roots: Sequence[Path]) -> Path | None:
+    return next((root / "include" for root in roots if (root / "include" / header).is_file()), None)
 
 
 def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> Built:

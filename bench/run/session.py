@@ -1,5 +1,6 @@
 """A run: jobs to the worker, rows to the store, until the suites are done or the user interrupts."""
 
+import os
 import secrets
 import shlex
 import signal
@@ -39,10 +40,13 @@ Progress = Callable[[str], None]
 
 @lru_cache
 def git_commit() -> str:
-    """The commit of the checkout that kernelmark runs from, `-dirty` after it where files differ; else its version."""
+    """Return the commit of the checkout that kernelmark runs from, `-dirty` after it where files differ.
+
+    A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise its version.
+    """
     root = Path(bench.__file__).resolve().parents[1]
     if not (root / ".git").exists():
-        return f"kernelmark {bench.__version__}"
+        return os.environ.get("KERNELMARK_COMMIT") or f"kernelmark {bench.__version__}"
 
     def git(*words: str) -> str:
         return subprocess.run(

@@ -5,7 +5,7 @@ wrappers set the stream at every call, which drops the workspace and forbids gra
 """
 
 import ctypes
-import importlib.util
+import importlib
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -85,9 +85,18 @@ class _CuBlas(NamedTuple):
     workspace: Any
 
 
+@lru_cache
+def _nvmath() -> Any | None:
+    """Return nvmath's bindings of cuBLAS, or None where they are absent or refuse the other packages' versions."""
+    try:
+        return importlib.import_module("nvmath.bindings.cublas")
+    except Exception:  # what a package raises that does not fit the others is its own affair
+        return None
+
+
 def binding() -> str:
     """`nvmath` or `ctypes`: through what cuBLAS is called here."""
-    return "nvmath" if importlib.util.find_spec("nvmath") else "ctypes"
+    return "nvmath" if _nvmath() else "ctypes"
 
 
 @lru_cache
@@ -102,10 +111,7 @@ def described(problem: object) -> str:
 def _cublas() -> _CuBlas:
     import cupy
 
-    if binding() == "nvmath":
-        from nvmath.bindings import cublas as api
-    else:
-        api = _Ctypes()
+    api: Any = _nvmath() or _Ctypes()
     handle = api.create()
     api.set_math_mode(handle, _MATH_MODE)
     return _CuBlas(api, handle, cupy.empty(WORKSPACE_BYTES, cupy.uint8))

@@ -102,7 +102,9 @@ class Graph:
 
     def build_plan_at_index(self, index: int) -> None:
         name = list(PLANS)[index]
-        if name == "broken" or name not in self.allowed:
+        if name not in self.allowed:
+            raise ValueError(f"{name} is barred")
+        if name == "broken":
             raise NotSupportedError(name)
         self.built = index
 

@@ -1,5 +1,7 @@
 """The cuBLAS calls mean the problem, in both conventions: a stand-in computes what column-major BLAS defines."""
 
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,3 +40,20 @@ def test_cublas_is_asked_for_the_problem(kernel: Any, options: str, monkeypatch:
             kernel.setup(problem, SimpleNamespace(stream=SimpleNamespace(ptr=5), **arrays))()
             verdict = problem.check({"c": views["c"]}, reference, kernel.numerics_for(problem))
             assert verdict.reason is None, problem.id
+
+
+def test_an_nvmath_that_refuses_the_other_packages_leaves_cublas_to_ctypes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import kernels.gemm._cublas as module
+
+    (tmp_path / "nvmath").mkdir()
+    (tmp_path / "nvmath" / "__init__.py").write_text("raise RuntimeError('cuda-core 0.3 is required')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in sys.modules if name.startswith("nvmath")]:
+        monkeypatch.delitem(sys.modules, name)
+    module._nvmath.cache_clear()
+    try:
+        assert module.binding() == "ctypes"
+    finally:
+        module._nvmath.cache_clear()

@@ -4,12 +4,14 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bench.measure import compile as compiling
+from bench.measure import compilers
 from bench.measure.compile import ARCHS, CompileError, Cubin, compile_cubin
-from bench.measure.compilers import compiler, cuda_sources, find_nvcc, with_nvcc
+from bench.measure.compilers import compiler, cuda_sources, find_nvcc, header_folders, with_nvcc
 from bench.measure.elf import elf_attributes, elf_sections
 from bench.measure.resources import resources_of
 from bench.plan.errors import Unsupported, UsageError
@@ -208,3 +210,21 @@ def test_an_architecture_that_is_none_is_refused(source: Path, arch: str) -> Non
 
 def test_sources_stand_beside_bench() -> None:
     assert (cuda_sources() / "gemm" / "tiled.cu").is_file()
+
+
+def test_a_header_that_the_first_root_lacks_comes_from_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels, toolkit = tmp_path / "cu13" / "include", tmp_path / "toolkit" / "include"
+    for header in (wheels / "cuda_runtime.h", toolkit / "cuda_runtime.h", toolkit / "crt" / "mma.h"):
+        header.parent.mkdir(parents=True, exist_ok=True)
+        header.touch()
+    (toolkit / "cccl").mkdir()
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(compilers.importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(compilers, "find_nvcc", lambda: None)
+    monkeypatch.setenv("CUDA_HOME", str(toolkit.parent))
+    assert header_folders.__wrapped__() == (str(wheels), str(toolkit), str(toolkit / "cccl"))
+    (wheels / "crt").mkdir()
+    (wheels / "crt" / "mma.h").touch()
+    assert header_folders.__wrapped__() == (str(wheels),)

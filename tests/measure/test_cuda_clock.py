@@ -73,7 +73,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 
 
 class Device:
-    """A device whose stream is current until a test says otherwise; it counts what is done before a sample."""
+    """A device whose stream is current until a test changes that; it counts what is done before a sample."""
 
     def __init__(self) -> None:
         self.stream = SimpleNamespace(ptr=1)

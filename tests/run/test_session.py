@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import bench
 from bench.plan.modes import Mode
 from bench.record.store import Store, default_store
-from bench.run.session import new_run_id
+from bench.run.session import git_commit, new_run_id
 from copying import SMALL, copy, declare, nothing, out_of_memory, raises, refuses
 
 
@@ -161,3 +162,13 @@ def test_rows_are_readable_by_another_while_the_run_goes_on(measured, store):
 
     measured(SMALL, "copy/m4n5/f32", kernels=("copy/numpy.copyto",), notify=look)
     assert seen == [1, 2]
+
+
+def test_a_tree_without_git_has_the_commit_that_it_is_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "__file__", str(tmp_path / "bench" / "__init__.py"))
+    monkeypatch.delenv("KERNELMARK_COMMIT", raising=False)
+    assert git_commit.__wrapped__() == f"kernelmark {bench.__version__}"
+    monkeypatch.setenv("KERNELMARK_COMMIT", "c0ffee")
+    assert git_commit.__wrapped__() == "c0ffee"
+    (tmp_path / ".git").mkdir()
+    assert git_commit.__wrapped__() != "c0ffee"

@@ -72,7 +72,7 @@ def _first_plan(graph: Any, wanted: tuple[str, ...], barred: tuple[str, ...]) ->
     for index in range(graph.get_execution_plan_count()):
         try:
             graph.build_plan_at_index(index)
-        except cudnn.cudnnGraphNotSupportedError:  # ruled out by its notes, or not for this device after all
+        except (cudnn.cudnnGraphNotSupportedError, ValueError):  # not for this device, or ruled out by its notes
             continue
         return str(graph.get_plan_name_at_index(index))
     with_, without = (", ".join(names) or "nothing" for names in (wanted, barred))
