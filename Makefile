@@ -56,10 +56,11 @@ ladder: .venv/.installed
 
 # Uses the packages of a GPU machine and the wheels in .whl/, if there are any; no network.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+GPU_ARGS ?=
 gpu:
 	@if ls .whl/*.whl >/dev/null 2>&1; then \
 		$(GPU_PYTHON) -m pip install --quiet --no-index --no-deps --upgrade --target .whl/site .whl/*.whl; fi
-	PYTHONPATH=.:tests:tools:.whl/site $(GPU_PYTHON) tools/gpu.py
+	PYTHONPATH=.:tools:.whl/site $(GPU_PYTHON) tools/gpu.py $(GPU_ARGS)
 
 clean:
 	rm -rf .venv reports/local

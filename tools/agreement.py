@@ -1,6 +1,6 @@
-"""The emulator against a GPU: each emulated test case on the device too, and where the two verdicts differ."""
+"""The emulator against a GPU: one emulated case of each kernel on the device too, and whether the verdicts agree."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 
 from bench.emulator.sweep import Case, cases, complaints, entries
@@ -12,23 +12,44 @@ from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.measure.verify import References, verify
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
+from bench.run.watched import Lost, answers
+
+SILENCE_S = 60.0
 
 
-def compare_all() -> Iterator[str | None]:
-    """For each emulated case of every hand-written kernel: None where the verdicts agree, else a line with both."""
+def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
+    """Yield a line for each kernel, from watched processes, until `until_s` (monotonic clock)."""
+    for kernel, found in answers("agreement", kernels, SILENCE_S, until_s):
+        yield f"{kernel}: differ: {found.reason}" if isinstance(found, Lost) else f"{kernel}: {found}"
+
+
+def replies(kernels: Sequence[str]) -> Iterator[str]:
+    """Yield for each kernel whether emulator and device agree on its smallest case, with both verdicts if not."""
     registry = discover()
-    for kernel in registry.kernels.values():
-        if isinstance(kernel, CudaKernel) and not kernel.emulated:
-            taken = cases(registry, kernel, present_limits())
-            names = entries(taken)
-            for case in taken:
-                emulated, found = next(complaints(case, names), None), _on_device(case)
-                agree = (emulated is None) == (found is None)
-                yield None if agree else f"  {case.id}: emulator {emulated or 'right'}, device {found or 'right'}"
+    for name in kernels:
+        kernel = registry.kernels[name]
+        assert isinstance(kernel, CudaKernel)
+        case = min(cases(registry, kernel, present_limits()), key=lambda case: case.problem.footprint_bytes)
+        found = _guarded(_on_device, case)
+        emulated = _guarded(_emulated, case)
+        agree = (emulated is None) == (found is None)
+        both = f"emulator {emulated or 'right'}, device {found or 'right'}"
+        yield f"agree on {case.id}" if agree else f"differ on {case.id}: {both}"
+
+
+def _guarded(verdict: Callable[[Case], str | None], case: Case) -> str | None:
+    try:
+        return verdict(case)
+    except Exception as error:  # no compiler for the emulator, no such instruction on the device
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+
+
+def _emulated(case: Case) -> str | None:
+    return next(complaints(case, entries([case])), None)
 
 
 def _on_device(case: Case) -> str | None:
-    """Why the device's result is wrong, or None."""
+    """Return why the device's result is wrong, or None."""
     device = get_device("cuda")
     operands, draw, scratch = OperandSet(case.problem, device), Draw(case.problem, 0), Scratch(device)
     draw.redraw()

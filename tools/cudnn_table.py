@@ -6,7 +6,7 @@ own status. Run by itself, this file prints the table.
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,11 +15,11 @@ from tabulate import tabulate
 from bench.measure.cuda import cuda_missing
 from bench.measure.machine import module_missing
 from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Job
+from bench.plan.case import Budget, Job, WorkerKey
 from bench.plan.discovery import discover
 from bench.plan.modes import Mode
 from bench.plan.status import Status
-from bench.run.job import run_job
+from bench.run.pool import Execute, Workers
 
 #: Small, since every answer is verified; the filters are those that algorithms differ in.
 SHAPES = {
@@ -31,6 +31,7 @@ SHAPES = {
 #: Every storage type and layout for the first shape, the commonest for the others.
 FORMS = [("3x3", dtype, layout) for dtype in ("f32", "f16", "bf16") for layout in ("nchw", "nhwc")]
 FORMS += [(shape, "f32", "nchw") for shape in list(SHAPES)[1:]]
+TIMEOUT_S = 10.0
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 
 
@@ -44,16 +45,25 @@ class Answer(NamedTuple):
     reason: str
 
 
-def probe(pattern: str = "conv/cudnn", forms: Iterable[tuple[str, str, str]] = FORMS) -> list[Answer]:
-    """The answers of the kernels whose ids begin so, each verified, none timed."""
-    registry, found = discover(), []
+def probe(
+    execute: Execute,
+    pattern: str = "conv/cudnn",
+    forms: Iterable[tuple[str, str, str]] = FORMS,
+    over: Callable[[], bool] = lambda: False,
+) -> list[Answer]:
+    """The answers of the kernels whose ids begin so, each verified, none timed; no probe begins once it is `over`."""
+    registry = discover()
+    found: list[Answer] = []
     for shape, dtype, layout in forms:
         for direction in DIRECTIONS:
+            if over():
+                return found
             text = f"conv/{SHAPES[shape]}/{dtype}/{layout}/{direction}"
             problem = registry.problem(text)
             kernels = [k for k in registry.kernels.values() if k.id.startswith(pattern) and k.outside(problem) is None]
-            job = Job((text,), tuple(k.id for k in kernels), Mode.VERIFY, (), 0, Budget(), threads=1)
-            rows = run_job(job) if kernels else []
+            names = tuple(k.id for k in kernels)
+            job = Job((text,), names, Mode.VERIFY, (), 0, Budget(), threads=1, timeout_s=TIMEOUT_S)
+            rows = execute(job, WorkerKey("cuda", 1)) if kernels else []
             found += [answer(row, direction, f"{shape} {dtype} {layout}") for row in rows]
     return found
 
@@ -78,10 +88,12 @@ def table(answers: list[Answer]) -> str:
     return "\n".join([tabulate(lines, ("kernel", "pass", *probes), tablefmt="github"), "", *reasons])
 
 
-def write(folder: Path) -> None:
-    """cudnn.md among the files of a report."""
-    text = f"# What cuDNN runs here\n\nA probe's filter, storage type and layout; workspace.\n\n{table(probe())}\n"
+def write(folder: Path, execute: Execute, over: Callable[[], bool]) -> str:
+    """Write cudnn.md among the files of a report, and return what it comes to."""
+    found = probe(execute, over=over)
+    text = f"# What cuDNN runs here\n\nA probe's filter, storage type and layout; workspace.\n\n{table(found)}\n"
     (folder / "cudnn.md").write_text(text, encoding="utf-8")
+    return f"{len(found)} answers, {sum(a.text.startswith('runs') for a in found)} run"
 
 
 def main() -> int:
@@ -89,7 +101,8 @@ def main() -> int:
     if reason := cuda_missing() or module_missing("cupy"):
         print(f"cudnn_table: {reason}", file=sys.stderr)
         return 2
-    print(table(probe()))
+    with Workers() as workers:
+        print(table(probe(workers.run)))
     return 0
 
 

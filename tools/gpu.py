@@ -1,164 +1,109 @@
-"""A report of an NVIDIA GPU: `make gpu` verifies every CUDA kernel with both launchers, runs smoke and seed, publishes.
+"""A report of an NVIDIA GPU, in stages: `make gpu` writes it to `${OUT:-reports}/<device>-<date>/`.
 
-Writes `reports/<device>-<date>/` with results.csv, environment.json, tables.md, claims.csv and claims.md (verdicts from
-these rows), cudnn.md and bars.md. Rows come from three processes, as many as fit into the minutes. The bars are
-measured in as many fresh processes as fit into the eight minutes. The exit status is 1 if a check failed, and
-2 if there is no GPU.
+Each stage runs in a process that is watched from here, where nothing touches the device, and the report is published
+again after each. SIGTERM, or the deadline, publishes what there is. The exit status is 0 if every stage was done and no
+check failed, 1 if not, 2 if there is no GPU, 143 after SIGTERM.
 """
 
-import json
+import argparse
+import os
 import re
+import signal
 import sys
-import tempfile
-import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from tabulate import tabulate
+import msgspec
 
-import cudnn_table
-from agreement import compare_all
-from bench.claims import claims_rows
-from bench.claims.views import write_files
-from bench.measure.cpu import cpu_count
-from bench.measure.cuda import cuda_missing
-from bench.measure.devices import get_device
-from bench.measure.launch import cuda_launch
-from bench.measure.machine import environment, machine, module_missing
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.measure.stats import median_interval
-from bench.measure.timing import CpuClock
-from bench.plan.case import Plan
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
-from bench.plan.modes import Mode
-from bench.plan.status import AGAINST
-from bench.plan.suites import find_suite
-from bench.record.store import Store
-from bench.report.export import write_csv
-from bench.report.tables import ceiling_table, run_table, summary
-from bench.run.pool import Workers
-from bench.run.session import Session, run_suites
-from gpu_bars import all_bars, measure, verdicts
+import gpu_stages
+from bench.measure.timing import now
+from bench.run.watched import Lost, answers
+from gpu_folder import Folder, Outcome, against, publish
+from gpu_stages import Question, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
-SUITES = ("smoke", "seed")
-MAX_TIME_S = 0.15
-PROCESSES = 3
-TOTAL_S = 480.0
-TINY = "transpose/m32n32/f32/out"
-LAUNCHERS = {"cuda-core": "cuda.core", "pycuda": "pycuda.driver"}
+DEADLINE_S = 540.0
+#: Of the deadline, what is kept for publishing; and what a stage may take beyond its limit, which it looks at itself.
+RESERVE, GRACE = 0.04, 0.02
+DEVICE_S = 60.0
 
 
-def main() -> int:
-    """Verify, measure, publish."""
-    if reason := cuda_missing():
-        print(f"make gpu: {reason}", file=sys.stderr)
+def main(words: Sequence[str] = ()) -> int:
+    """Measure stage by stage, and publish after each."""
+    asked = _options(words)
+    report = Report(asked.deadline)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, report.stop)
+    settings = Settings("", asked.device, tuple(asked.suites.split(",")), tuple(asked.plugin))
+    name = report.ask("device", settings, DEVICE_S)
+    if "failed" in name:
+        print(f"make gpu: {name['failed']}", file=sys.stderr)
         return 2
-    began = time.monotonic()
-    device = re.sub(r"[^a-z0-9]+", "-", get_device("cuda").device_name.lower()).strip("-")
-    folder = ROOT / "reports" / f"{device}-{datetime.now(UTC):%Y-%m-%d}"
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        store = Store(Path(scratch, "results.db"))
-        verified = [_verify(store, launcher, module) for launcher, module in LAUNCHERS.items()]
-        verified.append(_agreement())
-        session = _run(
-            store,
-            Plan(("cpu", "cuda"), threads=(cpu_count(),), max_time_s=MAX_TIME_S, processes=PROCESSES, spread_s=0.0),
-        )
-        _publish(store, session.run_id, folder, [line for line, _ in verified])
-        write_files(folder, claims_rows(store, [session.run_id], here=True), folder.name)
-        store.close()
-    cudnn_table.write(folder)
-    _bars(folder, TOTAL_S - (time.monotonic() - began))
-    print(f"written: {folder.relative_to(ROOT)}")
-    return 1 if session.against or any(against for _, against in verified) else 0
+    device = name.get("done") or "unknown device"
+    slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+    folder = Folder(Path(asked.out, f"{slug}-{datetime.now(UTC):%Y-%m-%d}").absolute())
+    print(f"make gpu: {folder.path}", flush=True)
+    title = f"{device}, {datetime.now(UTC):%Y-%m-%d}"
+    if "lost" in name:
+        report.outcomes.append(Outcome("device", "failed", name["lost"]))
+    report.run(folder, msgspec.structs.replace(settings, folder=str(folder.path)), title)
+    done = all(outcome.state == "done" for outcome in report.outcomes) and not against(folder)
+    return 128 + signal.SIGTERM if report.stopped else 0 if done else 1
 
 
-def _bars(folder: Path, budget_s: float) -> None:
-    """Which promises hold here, printed and written."""
-    bars = all_bars()
-    lines = verdicts(bars, measure(budget_s))
-    headers = ("", "promise", "median over processes [least, most]", "processes")
-    print(tabulate(lines, headers))
-    text = f"# Bars\n\n{tabulate(lines, headers, tablefmt='github')}\n"
-    (folder / "bars.md").write_text(text, encoding="utf-8")
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make gpu", description="Measure a GPU and write a report.")
+    parser.add_argument("--out", default=os.environ.get("OUT") or str(ROOT / "reports"), help="folder of reports")
+    parser.add_argument("--deadline", type=float, default=DEADLINE_S, help="seconds until the report stands")
+    parser.add_argument("--device", default="cuda", help="what is measured")
+    parser.add_argument("--suites", default="founding,seed", help="what is timed; the first also in several processes")
+    parser.add_argument("--plugin", action="append", default=[], metavar="FILE.py", help="more kernels")
+    return parser.parse_args(words)
 
 
-def _verify(store: Store, launcher: str, module: str) -> tuple[str, int]:
-    """Every CUDA kernel on both suites through one launcher: a line for the report, and how many verdicts failed."""
-    if missing := module_missing(module):
-        return f"{launcher}: not verified, {missing}", 0
-    kernels = () if launcher == "cuda-core" else ("*/cuda.*",)
-    session = _run(store, Plan(("cuda",), kernels, launcher=launcher, mode=Mode.VERIFY))
-    rows = [result for result, _ in store.results(session.run_id)]
-    bad = [f"  {r.status}: {r.kernel} on {r.problem}: {r.reason}" for r in rows if r.status in AGAINST]
-    print("\n".join([f"{launcher}: {summary(rows)}", *bad]))
-    return "\n".join([f"{launcher}: {summary(rows)}", *bad]), session.against
+class Report:
+    """The stages in turn, under one deadline."""
 
+    def __init__(self, deadline_s: float) -> None:
+        self._scale = deadline_s / DEADLINE_S
+        self._grace_s = GRACE * deadline_s
+        self._until_s = now() + (1 - RESERVE - GRACE) * deadline_s
+        self.stopped = False
+        self.outcomes: list[Outcome] = []
 
-def _agreement() -> tuple[str, int]:
-    """Every emulated test case on the device too: a line for the report, and how many verdicts differ."""
-    lines = list(compare_all())
-    differing = [line for line in lines if line]
-    text = "\n".join([f"emulator and device: {len(lines)} test cases, {len(differing)} disagree", *differing])
-    print(text)
-    return text, len(differing)
+    def stop(self, *signal_: Any) -> None:
+        """Begin no further stage, and end the present one."""
+        self.stopped = True
 
+    def run(self, folder: Folder, settings: Settings, title: str) -> None:
+        """Run all stages, and publish before the first and after each."""
+        names = list(gpu_stages.STAGES)
+        for i, name in enumerate(names):
+            left = [Outcome(later, "not begun") for later in names[i:]]
+            publish(folder, title, [*self.outcomes, *left])
+            if self.stopped or now() >= self._until_s:
+                why = "SIGTERM" if self.stopped else "the deadline"
+                self.outcomes += [Outcome(later, "not begun", f"{why} came first") for later in names[i:]]
+                break
+            began = now()
+            found = self.ask(name, settings, gpu_stages.STAGES[name].limit_s * self._scale)
+            state = {"done": "done", "failed": "failed", "lost": "cut off" if self.stopped else "failed"}
+            ((key, text),) = found.items()
+            self.outcomes.append(Outcome(name, state[key], text, now() - began))
+            print(f"make gpu: {name}: {text}", flush=True)
+        publish(folder, title, self.outcomes)
 
-def _run(store: Store, plan: Plan) -> Session:
-    registry = discover()
-    suites = [find_suite(name, registry) for name in SUITES]
-    with Workers() as workers:
-        session = Session(store, suites, plan, workers.run)
-        run_suites(session, suites, registry, plan, lambda result: None)
-    return session
-
-
-def _launch_latency() -> str:
-    """Host time of a launch by each launcher, on a kernel that does next to nothing; rows do not hold it."""
-    registry = discover()
-    problem, kernel = registry.problem(TINY), registry.kernels["transpose/cuda.naive"]
-    assert isinstance(kernel, CudaKernel)
-    lines = []
-    for launcher, module in LAUNCHERS.items():
-        if missing := module_missing(module):
-            lines.append(f"{launcher}: not measured, {missing}")
-            continue
-        device = get_device("cuda")
-        operands = Operands(OperandSet(problem, device), "C", device, 1, Scratch(device))
-        launch = cuda_launch(kernel, problem, operands, launcher)
-        launch()
-        samples = []
-        for _ in range(50):
-            device.synchronize()
-            samples.append(CpuClock().time([launch] * 200))
-        found = median_interval(samples)
-        lines.append(f"{launcher}: {found.median * 1e6:.2f} us [{found.low * 1e6:.2f}, {found.high * 1e6:.2f}]")
-    return "\n".join(lines)
-
-
-def _publish(store: Store, run_id: str, folder: Path, verdicts: list[str]) -> None:
-    with (folder / "results.csv").open("w", newline="", encoding="utf-8") as out:
-        write_csv(store, run_id, out)
-    run = store.find_run(run_id)
-    facts = {"machine": machine(), "environment": environment(), "git_commit": run["git_commit"], "run_id": run_id}
-    (folder / "environment.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    rows = [result for result, _ in store.results(run_id)]
-    text = [
-        f"# {facts['machine'].get('gpu')}, {run['started_at'][:10]}",
-        "One process a case; intervals are within-process. Verified against float64 before and after timing.",
-        "Verification of every CUDA kernel on both suites, by launcher:",
-        "```\n" + "\n".join(verdicts) + "\n```",
-        f"Host time of one launch of transpose/cuda.naive on {TINY}, 200 at a time:",
-        f"```\n{_launch_latency()}\n```",
-        run_table(rows, "github"),
-        ceiling_table(store.ceilings(run_id), "github"),
-        summary(rows),
-    ]
-    (folder / "tables.md").write_text("\n\n".join(text) + "\n", encoding="utf-8")
+    def ask(self, stage: str, settings: Settings, limit_s: float) -> dict[str, str]:
+        """What a stage came to: `done`, `failed` with the exception, or `lost` with how its process ended."""
+        until_s = min(now() + limit_s, self._until_s)
+        question = msgspec.json.encode(Question(stage, settings, until_s)).decode()
+        hard_s = until_s + self._grace_s
+        for _, found in answers("gpu_stages", [question], hard_s - now(), hard_s, lambda: self.stopped):
+            return {"lost": found.reason} if isinstance(found, Lost) else found
+        return {"lost": "no time was left for it"}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,28 +1,30 @@
 """What the CUDA kernels promise beside a vendor's library and the device's own copy, measured in fresh processes.
 
-`make gpu` calls `measure` until its time is spent. Run by itself, this file is one such process: it prints the figure
-of each bar as a line of JSON. A ratio within a process comes from samples taken in turn; copies are another operation
-and are timed just before and just after.
+Bars are measured until the time for them is spent, in watched processes, each of which goes over all bars. A ratio
+within a process comes from samples taken in turn; copies are another operation and are timed just before and just
+after.
 """
 
-import json
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from tabulate import tabulate
+
 from bench.measure.measurement import Measurement
+from bench.measure.timing import now
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.modes import Mode
 from bench.plan.status import Status
 from bench.run.job import run_job
+from bench.run.watched import Lost, answers
 
-ROOT = Path(__file__).resolve().parents[1]
 BUDGET = Budget(max_time_s=0.4)
+#: A bar takes seconds; one that is silent for longer has hung.
+SILENCE_S = 40.0
 LAYOUTS = ("NN", "NT", "TN", "TT")
 FP32 = ("gemm/cuda.warptile", "gemm/cuda.async", "gemm/cuda.splitk", "gemm/cuda.streamk")
 WGMMA = ("gemm/cuda.wgmma", "gemm/cuda.wgmma_persistent")
@@ -96,13 +98,18 @@ def conv_bars() -> Iterator[Bar]:
         yield Bar(f"tiled FFT on {problem}: 2x cuDNN's FP32", problem, kernels, rival, 2.0, rivals=every)
 
 
-def figures(bars: list[Bar]) -> Iterator[dict[str, Any]]:
-    """The figure of each bar in this process: `ratio`, `kernel`, `errors`, or `missing` with the reason."""
-    for bar in bars:
-        try:
-            yield {"promise": bar.promise, **(_across(bar) if bar.rival_problem else _side_by_side(bar))}
-        except LookupError as error:
-            yield {"promise": bar.promise, "missing": str(error)}
+def figure(bar: Bar) -> dict[str, Any]:
+    """The figure of a bar in this process: `ratio`, `kernel`, `errors`, or `missing` with the reason."""
+    try:
+        return _across(bar) if bar.rival_problem else _side_by_side(bar)
+    except LookupError as error:
+        return {"missing": str(error)}
+
+
+def replies(promises: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the figure of each of these bars."""
+    known = {bar.promise: bar for bar in all_bars()}
+    return (figure(known[promise]) for promise in promises)
 
 
 def _side_by_side(bar: Bar) -> dict[str, Any]:
@@ -155,20 +162,31 @@ def _median_s(row: Measurement) -> float:
     return row.interval.median
 
 
-def measure(budget_s: float, script: Path = Path(__file__)) -> dict[str, list[dict[str, Any]]]:
-    """Figures by promise from fresh processes, at least one, as many as fit into `budget_s`."""
+def measure(bars: list[Bar], until_s: float, module: str = "gpu_bars") -> Iterator[dict[str, list[dict[str, Any]]]]:
+    """Yield the figures so far by promise, after each one, from as many fresh processes as fit before `until_s`.
+
+    A bar that took its process along is not measured again.
+    """
     found: dict[str, list[dict[str, Any]]] = {}
-    began, longest = time.monotonic(), 0.0
-    while not found or time.monotonic() - began + longest < budget_s:
-        start = time.monotonic()
-        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{script.name} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
-        for line in done.stdout.splitlines():
-            figure = json.loads(line)
-            found.setdefault(figure["promise"], []).append(figure)
-        longest = max(longest, time.monotonic() - start)
-    return found
+    names, longest = [bar.promise for bar in bars], 0.0
+    while names and now() + longest < until_s:
+        began = now()
+        for promise, answer in answers(module, names, SILENCE_S, until_s):
+            found.setdefault(promise, []).append({"missing": answer.reason} if isinstance(answer, Lost) else answer)
+            yield found
+        names = [name for name in names if "missing" not in found.get(name, [{"missing": ""}])[-1]]
+        longest = max(longest, now() - began)
+
+
+def write(folder: Path, until_s: float) -> str:
+    """Write bars.md among the files of a report after each figure, and return what it comes to."""
+    bars, lines = all_bars(), []
+    for found in measure(bars, until_s):
+        lines = verdicts(bars, found)
+        shown = tabulate(lines, ("", "promise", "median over processes [least, most]", "processes"), tablefmt="github")
+        (folder / "bars.md").write_text(f"# Bars\n\n{shown}\n", encoding="utf-8")
+    counts = Counter(line[0] for line in lines)
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "no time for any"
 
 
 def verdicts(bars: list[Bar], found: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str, str, int]]:
@@ -196,8 +214,3 @@ def verdicts(bars: list[Bar], found: dict[str, list[dict[str, Any]]]) -> list[tu
 def all_bars() -> list[Bar]:
     """Every bar of a Hopper-class GPU."""
     return [*gemm_bars(), *transpose_bars(), *conv_bars()]
-
-
-if __name__ == "__main__":
-    for figure in figures(all_bars()):
-        print(json.dumps(figure), flush=True)

@@ -1,6 +1,8 @@
 """Jobs without the kernels that have taken workers along: a hang would cost its time-out again on each problem."""
 
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -14,21 +16,20 @@ LIMIT = 2
 
 
 class Wary:
-    """Measures jobs through `execute`, and gives a kernel that took `LIMIT` workers along no further call."""
+    """Measures jobs through `execute`, and gives a kernel that took `LIMIT` workers along no further call.
 
-    def __init__(self, execute: Execute) -> None:
+    left_out: the kernels that are left out, with the status and the reason of their last death; those of an earlier
+    run can be handed in.
+    """
+
+    def __init__(self, execute: Execute, left_out: Mapping[str, str] = MappingProxyType({})) -> None:
         self._execute = execute
         self._deaths: Counter[str] = Counter()
-        self._last: dict[str, tuple[str, str]] = {}
-
-    @property
-    def left_out(self) -> dict[str, str]:
-        """The kernels that are left out, with what happened last."""
-        return {kernel: self._last[kernel][1] for kernel, deaths in self._deaths.items() if deaths >= LIMIT}
+        self.left_out = dict(left_out)
 
     def __call__(self, job: Job, key: WorkerKey) -> list[Measurement]:
         """The rows of a job, in the order of its kernels; those left out have the status of their last death."""
-        out = self.left_out
+        out = dict(self.left_out)
         others = tuple(kernel for kernel in job.kernels if kernel not in out)
         rows = self._execute(msgspec.structs.replace(job, kernels=others), key) if others else []
         for row in rows:
@@ -41,10 +42,10 @@ class Wary:
             return
         # A crash that was tried again has cost two workers; a call that hangs is not tried again.
         self._deaths[row.kernel] += 2 if row.status == Status.CRASHED and row.attempt > 1 else 1
-        self._last[row.kernel] = row.status, f"on {', '.join(job.problems)}: {row.reason}"
+        if self._deaths[row.kernel] >= LIMIT:
+            self.left_out[row.kernel] = f"{row.status} on {', '.join(job.problems)}: {row.reason}"
 
     def _row(self, kernel: str) -> Measurement:
-        status, reason = self._last[kernel]
-        return Measurement(
-            kernel=kernel, status=status, reason=f"left out after {LIMIT} lost workers, the last {reason}"
-        )
+        reason = self.left_out[kernel]
+        why = f"left out after {LIMIT} lost workers: {reason}"
+        return Measurement(kernel=kernel, status=reason.partition(" ")[0], reason=why)

@@ -60,7 +60,7 @@ def _read(fd: int, count: int) -> bytes:
 
 def main(jobs_fd: int, replies_fd: int, board_fd: int, parent: int, key: WorkerKey) -> None:
     """Run jobs until there are no more, or until one has taken the device along."""
-    _die_with(parent)
+    die_with(parent)
     if key.device != "cuda":  # what feeds a GPU may run anywhere
         pin(key.threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupted run does
@@ -81,7 +81,7 @@ def _answer(job: Job, board: Board) -> Reply:
         return Reply(lost=(error.kernel, error.reason))
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Let a run that is killed leave no worker; and where memory is short, let the system take the worker first."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from bench.plan.errors import UsageError
-from bench.selftest import adversaries, cold, durations, ratio, repeats
+from bench.selftest import adversaries, clocks, cold, durations, ratio, repeats
 from bench.selftest.finding import Finding, Tick
 
 
@@ -18,6 +18,7 @@ class Group(NamedTuple):
 
 
 GROUPS = (
+    Group(("clocks",), clocks.jobs, clocks.check, quick=True),
     Group(("durations",), durations.jobs, durations.check, quick=True),
     Group(("adversaries",), lambda: len(adversaries.expected()), adversaries.check, quick=True),
     Group(("ratio",), lambda: ratio.PROCESSES, ratio.check, quick=True),

@@ -4,6 +4,8 @@ from pathlib import Path
 
 #: Durations that compiled kernels spin for. 0 shows what a call costs that has nothing to wait for.
 DURATIONS_US = (0, 20, 50, 100, 200, 500, 2000, 20000)
+#: What a kernel lasts that shows a way of launching it to be timed right.
+WAY_S = 2e-3
 #: What the slowed product takes of the plain one's time.
 SLOWED = 1.05
 #: A neighbour on the same core is busy for this share of the time.

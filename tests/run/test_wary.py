@@ -43,9 +43,9 @@ def test_a_kernel_that_hangs_on_two_problems_is_left_out_of_the_third() -> None:
     assert [row.status for row in wary(job("r", "a", "b", "c"), KEY)] == ["ok", "timeout", "ok"]
     assert pool.called[-1] == ("a", "c")
     (row,) = wary(job("s", "b"), KEY)
-    assert row.reason == "left out after 2 lost workers, the last on q: sampling took more than 5 s"
+    assert row.reason == "left out after 2 lost workers: timeout on q: sampling took more than 5 s"
     assert len(pool.called) == 3
-    assert wary.left_out == {"b": "on q: sampling took more than 5 s"}
+    assert wary.left_out == {"b": "timeout on q: sampling took more than 5 s"}
 
 
 @pytest.mark.parametrize(("attempt", "calls"), [(1, 2), (2, 1)])
@@ -64,3 +64,10 @@ def test_a_kernel_that_is_wrong_or_raises_is_called_again() -> None:
         wary(job(problem, "a", "b"), KEY)
     assert len(pool.called) == 3
     assert wary.left_out == {}
+
+
+def test_a_kernel_that_an_earlier_run_left_out_is_not_called() -> None:
+    pool = Pool(hangs)
+    (row,) = Wary(pool, {"a": "crashed on p: SIGSEGV"})(job("q", "a"), KEY)
+    assert pool.called == []
+    assert (row.status, row.reason) == ("crashed", "left out after 2 lost workers: crashed on p: SIGSEGV")

@@ -2,6 +2,8 @@
 
 import pytest
 
+from bench.run.job import run_job
+
 
 @pytest.fixture(scope="module")
 def tool(script):
@@ -9,7 +11,7 @@ def tool(script):
 
 
 def test_a_kernel_that_is_right_runs_and_others_say_why_not(tool, registry):
-    found = tool.probe("conv/cpu.w", [("3x3", "f32", "nchw"), ("5x5", "f32", "nchw")])
+    found = tool.probe(lambda job, key: run_job(job), "conv/cpu.w", [("3x3", "f32", "nchw"), ("5x5", "f32", "nchw")])
     answers = {(a.kernel, a.direction, a.probe): a for a in found}
     assert answers["conv/cpu.winograd", "fprop", "3x3 f32 nchw"].text.startswith("runs, ")
     refused = answers["conv/cpu.winograd", "fprop", "5x5 f32 nchw"]

@@ -4,6 +4,7 @@ import pytest
 
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval, Ratio
+from bench.measure.timing import now
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +31,8 @@ def test_a_ratio_is_taken_in_one_job_and_across_operations(tool, monkeypatch):
     gemm = tool.Bar("g", "gemm/m32n32k32/f32/NN", ("gemm/scipy.sgemm",), "gemm/numpy.matmul", 0.1, errors=100.0)
     move = tool.Bar("t", "transpose/m64n64/f32/out", ("transpose/numpy.out",), "copy/numpy.*", 0.01, "copy/m64n128/f32")
     lost = tool.Bar("l", "gemm/m8n8k8/f64/NN", ("gemm/scipy.sgemm",), "gemm/numpy.matmul", 1.0)
-    first, second, third = tool.figures([gemm, move, lost])
-    assert (first["kernel"], first["promise"]) == ("gemm/scipy.sgemm", "g")
+    first, second, third = map(tool.figure, [gemm, move, lost])
+    assert first["kernel"] == "gemm/scipy.sgemm"
     assert first["ratio"] > 0
     assert first["errors"] > 0
     assert second["kernel"] == "transpose/numpy.out"
@@ -48,12 +49,12 @@ def test_of_several_rivals_the_fastest_counts(tool, monkeypatch):
     rows = [row("a", 4.0, None), row("b", 2.0, 2.1), row("c", 1.0, 9.0, "wrong"), row("ours", 1.0, 4.2)]
     monkeypatch.setattr(tool, "run_job", lambda job: rows)
     bar = tool.Bar("p", "conv/x", ("ours",), "a", 1.5, rivals=("b", "c"))
-    (found,) = tool.figures([bar])
-    assert found == {"promise": "p", "kernel": "ours", "ratio": 2.0, "rival": "b", "errors": 1.0}
+    found = tool.figure(bar)
+    assert found == {"kernel": "ours", "ratio": 2.0, "rival": "b", "errors": 1.0}
     ((holds, _, text, _),) = tool.verdicts([bar], {"p": [found]})
     assert (holds, text) == ("holds", "2.000x [2.000, 2.000] by ours over b")
     rows[:] = [row("a", 4.0, None), row("b", 2.0, None, "unsupported"), row("c", 1.0, 9.0, "wrong"), rows[3]]
-    (alone,) = tool.figures([bar])
+    alone = tool.figure(bar)
     assert (alone["rival"], alone["ratio"]) == ("a", 4.2)
 
 
@@ -81,16 +82,49 @@ def test_what_one_process_could_not_measure_is_absent_with_the_reason(tool):
     assert tool.verdicts([bar], {}) == [("absent", "p", "not measured", 0)]
 
 
-def test_processes_are_fresh_and_as_many_as_fit(tool, tmp_path):
-    script = tmp_path / "one.py"
-    script.write_text("import json, os; print(json.dumps({'promise': 'p', 'ratio': os.getpid()}))")
-    assert len(tool.measure(0.0, script)["p"]) == 1
-    several = [figure["ratio"] for figure in tool.measure(2.0, script)["p"]]
-    assert len(several) == len(set(several)) > 1
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Write a module that stands for the bars in a process of its own, and return its name."""
+
+    def of(text):
+        (tmp_path / "some_bars.py").write_text(f"import os\n\n\ndef replies(names):\n{text}")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        return "some_bars"
+
+    return of
 
 
-def test_a_process_that_fails_is_named_with_what_it_said(tool, tmp_path):
-    script = tmp_path / "bad.py"
-    script.write_text("raise SystemExit('no luck')")
-    with pytest.raises(RuntimeError, match=r"bad.py ended with 1: no luck"):
-        tool.measure(0.0, script)
+def bars_of(tool, *promises):
+    return [tool.Bar(promise, "x", (), "y", 1.0) for promise in promises]
+
+
+def test_each_pass_over_the_bars_is_a_fresh_process(tool, module):
+    name = module("    yield from ({'ratio': os.getpid()} for _ in names)\n")
+    passes = tool.measure(bars_of(tool, "p", "q"), now() + 60, name)
+    for _ in range(4):
+        found = next(passes)
+    passes.close()
+    first, second = ([figure["ratio"] for figure in found[promise]] for promise in "pq")
+    assert first == second
+    assert len(set(first)) == 2
+
+
+def test_a_bar_that_takes_its_process_along_is_absent_with_the_reason_and_harms_no_other(tool, module):
+    name = module(
+        "    good = {'ratio': 2.0, 'kernel': 'gemm/a.b', 'errors': None}\n"
+        "    yield from (os._exit(3) if name == 'q' else good for name in names)\n"
+    )
+    bars = bars_of(tool, "p", "q", "r")
+    passes = tool.measure(bars, now() + 60, name)
+    for _ in range(5):
+        found = next(passes)
+    passes.close()
+    assert [(line[0], line[2], line[3]) for line in tool.verdicts(bars, found)] == [
+        ("holds", "2.000x [2.000, 2.000] by gemm/a.b", 2),
+        ("absent", "the process ended with status 3", 1),
+        ("holds", "2.000x [2.000, 2.000] by gemm/a.b", 2),
+    ]
+
+
+def test_without_time_no_bar_is_measured(tool):
+    assert list(tool.measure(tool.all_bars(), 0.0)) == []

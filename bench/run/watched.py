@@ -1,0 +1,120 @@
+"""Questions to a child process, answered one by one and watched: a hang or a crash costs one answer, not the rest.
+
+The child imports a module and calls its function `replies` with the questions, which yields an answer to each, in
+order. Run by itself, this module is that child.
+"""
+
+import importlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from bench.measure.timing import now
+from bench.run.worker import die_with
+
+#: Begins an answer in what the child prints; everything else is from libraries.
+_MARK = "kernelmark-answer "
+_POLL_S = 0.1
+
+
+class Lost(NamedTuple):
+    """Why a question has no answer."""
+
+    reason: str
+
+
+def answers(
+    module: str, questions: Sequence[str], silence_s: float, until_s: float, stop: Callable[[], bool] = lambda: False
+) -> Iterator[tuple[str, Any]]:
+    """Yield each question with its answer, or with `Lost`; after a loss a fresh child takes the questions left.
+
+    A child that is silent for longer than `silence_s` is ended, and so is any at `until_s` (monotonic clock) or when
+    `stop` holds; questions that were not begun by then are left out.
+    """
+    left = list(questions)
+    while left and now() < until_s and not stop():
+        with _Child(module, left) as child:
+            while left:
+                found = child.next(min(now() + silence_s, until_s), stop)
+                yield left.pop(0), found
+                if isinstance(found, Lost):
+                    break
+
+
+class _Child:
+    def __init__(self, module: str, questions: Sequence[str]) -> None:
+        self._buffer, self._words = b"", ""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.run.watched", module, str(os.getpid()), *questions],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # what it starts ends with it
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
+
+    def next(self, until_s: float, stop: Callable[[], bool]) -> Any:
+        """The next answer, or why there is none."""
+        began = now()
+        while True:
+            while b"\n" in self._buffer:
+                line, _, self._buffer = self._buffer.partition(b"\n")
+                _, mark, text = line.decode(errors="replace").partition(_MARK)
+                if mark:
+                    return json.loads(text)
+                self._pass_on(line)
+            if stop() or now() > until_s:
+                return Lost(f"ended after {now() - began:.0f} s without an answer{self._last_words()}")
+            if not self._read():
+                return self._ended()
+
+    def _read(self) -> bool:
+        """Wait for a moment for more; return whether the child's output may go on."""
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], _POLL_S)[0]:
+            return True
+        data = os.read(self._process.stdout.fileno(), 65536)
+        self._buffer += data
+        return bool(data)
+
+    def _ended(self) -> Lost:
+        code = self._process.wait()
+        how = signal.Signals(-code).name if code < 0 else f"the process ended with status {code}"
+        return Lost(how + self._last_words())
+
+    def _pass_on(self, line: bytes) -> None:
+        text = line.decode(errors="replace").strip()
+        self._words = text or self._words
+        sys.stderr.write(text + "\n")
+
+    def _last_words(self) -> str:
+        return f": {self._words[:200]}" if self._words else ""
+
+
+def main(module: str, parent: str, *questions: str) -> None:
+    """Answer the questions."""
+    die_with(int(parent))
+    for answer in importlib.import_module(module).replies(questions):
+        sys.stdout.write(f"\n{_MARK}{json.dumps(answer)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

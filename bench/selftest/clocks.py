@@ -1,0 +1,144 @@
+"""Whether the events of a GPU see what each way of launching starts: kernels of known length, libraries by wall clock.
+
+A way whose work runs on a stream without events is timed at nearly nothing, and its results are right all the same.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bench.measure.devices import devices_present, get_device
+from bench.measure.draw import Draw
+from bench.measure.launch import cuda_launch
+from bench.measure.launch_pycuda import take_stream
+from bench.measure.operands import Operands, OperandSet, Scratch
+from bench.measure.timing import captured, now
+from bench.plan.discovery import discover
+from bench.plan.errors import Unsupported
+from bench.plan.kernel import CudaKernel, Launch
+from bench.plan.modes import Mode
+from bench.run.watched import Lost, answers
+from bench.selftest.finding import Finding, Tick
+from bench.selftest.known import WAY_S, plugin
+
+#: How far event span, wall clock and known length may differ.
+BOUND = 0.02
+#: The wall clock holds the cost of a launch and of a wait: small beside this.
+LEAST_S = 20e-3
+SILENCE_S = 60.0
+SPIN, PROBLEM = "copy/cuda.way", "copy/m4n8/f32"
+
+
+class Way(NamedTuple):
+    """A kernel on a problem, launched by `launcher`, as it is or from a graph.
+
+    length_s: its known length. serves: globs of the kernels that are launched so.
+    """
+
+    kernel: str
+    problem: str = PROBLEM
+    launcher: str = "cuda-core"
+    mode: Mode = Mode.HOT
+    length_s: float | None = WAY_S
+    serves: tuple[str, ...] = ()
+
+
+#: PyCUDA comes last, since its stream then stays the device's.
+WAYS: Mapping[str, Way] = {
+    "cuda-core": Way(SPIN, serves=("*/cuda.*",)),
+    "cuLaunchKernelEx": Way("copy/selftest.way_launch_ex", serves=("*/cuda.*wgmma*", "*/cuda.tma*")),
+    "RawKernel": Way("copy/selftest.way_raw_kernel", serves=("conv/cufft.*",)),
+    "ElementwiseKernel": Way("copy/selftest.way_elementwise_kernel", serves=("fft/cufft.*",)),
+    "graph": Way(SPIN, mode=Mode.GRAPH),
+    "cuFFT": Way("fft/cufft.plan", "fft/b65536h1w1024/f32/c2c", length_s=None, serves=("*/cufft.*",)),
+    "cuBLAS": Way("gemm/cublas.sgemm", "gemm/m2048n2048k2048/f32/NN", length_s=None, serves=("*/cublas.*",)),
+    "cuDNN": Way(
+        "conv/cudnn.implicit_gemm",
+        "conv/n32c64h56w56k64r3s3pad1/f32/nchw/fprop",
+        length_s=None,
+        serves=("conv/cudnn.*", "conv/cudnn_frontend.*"),
+    ),
+    "PyCUDA": Way(SPIN, launcher="pycuda"),
+}
+
+
+def replies(names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield for each way its event span and wall clock in seconds a call, or why it cannot be had."""
+    for name in names:
+        way = WAYS[name]
+        try:
+            event_s, wall_s = _spans(way)
+        except (Unsupported, ImportError) as error:
+            yield {"missing": str(error).split("\n")[0]}
+        else:
+            yield {"event_s": event_s, "wall_s": wall_s}
+
+
+def _spans(way: Way) -> tuple[float, float]:
+    registry = discover((plugin("ways"),))
+    kernel, problem = registry.kernels[way.kernel], registry.problem(way.problem)
+    device = get_device(kernel.device)
+    if way.launcher == "pycuda":
+        take_stream(device)
+    operands, draw = OperandSet(problem, device), Draw(problem, 0)
+    draw.redraw()
+    operands.load(draw)
+    x = Operands(operands, kernel.order, device, 1, Scratch(device))
+    if isinstance(kernel, CudaKernel):
+        launch = cuda_launch(kernel, problem, x, way.launcher)
+    else:
+        assert kernel.setup is not None
+        launch = kernel.setup(problem, x)
+    launch()
+    device.synchronize()
+    if way.mode.does.replays:
+        launch = captured(launch, device.stream)
+    return _timed(device, launch, way.launcher != "pycuda")
+
+
+def _timed(device: Any, launch: Launch, hold: bool) -> tuple[float, float]:
+    """Seconds a call by the device's clock, and by the host's around as many calls; the second of two goes."""
+    clock = device.clock(hold)
+    calls = [launch] * max(1, min(round(LEAST_S / max(clock.time([launch]), 1e-9)), clock.max_batch))
+    for _ in range(2):
+        event_s = clock.time(calls)
+        device.synchronize()
+        began = now()
+        for call in calls:
+            call()
+        device.synchronize()
+        wall_s = (now() - began) / len(calls)
+    return event_s, wall_s
+
+
+def judge(name: str, found: dict[str, Any] | Lost) -> Finding:
+    """Return whether the spans of a way agree."""
+    check, bound = f"clocks: {name}", f"{100 * BOUND:g} %"
+    if isinstance(found, Lost):
+        return Finding(check, found.reason, bound, False)
+    if "missing" in found:
+        return Finding(check, found["missing"], bound, None)
+    event_s, wall_s, length_s = found["event_s"], found["wall_s"], WAYS[name].length_s
+    text = f"events {1e6 * event_s:.1f} us, wall clock {1e6 * wall_s:.1f} us"
+    others = [wall_s]
+    if length_s is not None:
+        text, others = f"{text}, known {1e6 * length_s:.1f} us", [wall_s, length_s]
+    return Finding(check, text, bound, all(abs(event_s - other) <= BOUND * other for other in others))
+
+
+def findings(until_s: float) -> Iterator[tuple[str, Finding]]:
+    """Yield each way by its name with what was found, from watched processes, until `until_s` (monotonic clock)."""
+    for name, found in answers(__name__, tuple(WAYS), SILENCE_S, until_s):
+        yield name, judge(name, found)
+
+
+def jobs() -> int:
+    """Return how many ways there are to check here."""
+    return len(WAYS) if "cuda" in devices_present() else 0
+
+
+def check(tick: Tick) -> Iterator[Finding]:
+    """Each way, where a GPU is."""
+    if jobs():
+        for _, finding in findings(now() + SILENCE_S * len(WAYS)):
+            tick()
+            yield finding

@@ -1,0 +1,51 @@
+"""A way of launching is timed right where events, wall clock and known length agree."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.plan.discovery import discover
+from bench.run.watched import Lost
+from bench.selftest import clocks
+from bench.selftest.clocks import Way
+
+FAKE = str(Path(__file__).with_name("fake_device.py"))
+SPAN = {"event_s": 2e-3, "wall_s": 2e-3}
+
+
+@pytest.mark.parametrize(
+    ("way", "found", "holds"),
+    [
+        ("cuda-core", SPAN, True),
+        ("cuda-core", SPAN | {"wall_s": 2.03e-3}, True),
+        ("cuda-core", SPAN | {"event_s": 5e-6}, False),
+        ("cuda-core", {"event_s": 3e-3, "wall_s": 3e-3}, False),
+        ("cuFFT", {"event_s": 3e-3, "wall_s": 3e-3}, True),
+        ("cuFFT", {"event_s": 5e-6, "wall_s": 3e-3}, False),
+        ("cuDNN", {"missing": "found no libcudnn"}, None),
+        ("cuBLAS", Lost("SIGSEGV"), False),
+    ],
+)
+def test_spans_that_differ_by_more_than_two_per_cent_do_not_hold(way: str, found: Any, holds: bool | None) -> None:
+    assert clocks.judge(way, found).holds is holds
+
+
+def test_work_that_the_devices_clock_does_not_see_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    discover((FAKE,))
+    monkeypatch.setattr(clocks, "WAYS", {"fake": Way("copy/fake.noop", length_s=0.125)})
+    (found,) = clocks.replies(["fake"])
+    assert found["event_s"] == 0.125
+    assert clocks.judge("fake", found).holds is False
+
+
+def test_every_way_is_a_kernel_on_a_problem_that_it_takes() -> None:
+    registry = discover((clocks.plugin("ways"),))
+    for way in clocks.WAYS.values():
+        assert registry.kernels[way.kernel].refuses(registry.problem(way.problem)) is None
+
+
+def test_without_a_gpu_a_way_is_missing_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.measure.devices.cuda_missing", lambda: "no GPU today")
+    clocks.get_device.cache_clear()
+    assert list(clocks.replies(["cuBLAS"])) == [{"missing": "no GPU today"}]

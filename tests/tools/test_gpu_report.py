@@ -1,0 +1,107 @@
+"""Whatever a stage does, the report stands within its deadline: the rest is measured, and the reason is written."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+DEADLINE_S = 60
+
+
+class Report(NamedTuple):
+    """A finished report: its exit status, its folder, and the state and the text of each stage."""
+
+    status: int
+    folder: Path
+    stages: dict[str, tuple[str, str]]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        with (self.folder / "results.csv").open() as file:
+            return list(csv.DictReader(file))
+
+
+def report(out: Path, fault: str, deadline_s: float = DEADLINE_S, **variables: str) -> Report:
+    """Begin a report in a process of its own, which has no more than its deadline and the start of Python."""
+    path = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS.parent / "tools")))
+    done = subprocess.run(
+        [sys.executable, str(TESTS / "gpu_report_rig.py"), "--out", str(out), "--deadline", str(deadline_s)],
+        env={**os.environ, "PYTHONPATH": path, "GPU_FAULT": fault, **variables},
+        capture_output=True,
+        timeout=DEADLINE_S + 30,
+        check=False,
+    )
+    (folder,) = out.iterdir()
+    lines = [line.split("|")[1:-1] for line in (folder / "README.md").read_text().splitlines() if line.startswith("|")]
+    stages = {name.strip(): (state.strip(), text.strip()) for name, state, _, text in lines[2:]}
+    return Report(done.returncode, folder, stages)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("hang", "ended after 4 s without an answer"),
+        ("crash", "SIGABRT"),
+        pytest.param("raise", "RuntimeError: no luck", marks=pytest.mark.long),
+        pytest.param("oom", "MemoryError: 4 PB wanted", marks=pytest.mark.long),
+        pytest.param("exit", "the process ended with status 0", marks=pytest.mark.long),
+    ],
+)
+def test_a_stage_that_fails_is_named_with_the_reason_and_the_others_are_measured(
+    tmp_path: Path, fault: str, reason: str
+) -> None:
+    found = report(tmp_path, fault)
+    assert found.status == 1
+    assert found.stages == {
+        "first": ("done", "4 rows: 4 ok"),
+        "faulty": ("failed", reason),
+        "last": ("done", "4 rows: 4 ok"),
+    }
+    runs = json.loads((found.folder / "environment.json").read_text())["runs"]
+    assert [row["run_id"] for row in found.rows] == [runs["first"]] * 4 + [runs["last"]] * 4
+
+
+def test_sigterm_publishes_what_there_is(tmp_path: Path) -> None:
+    found = report(tmp_path, "term")
+    assert found.status == 143
+    assert [state for state, _ in found.stages.values()] == ["done", "cut off", "not begun"]
+    assert found.stages["last"] == ("not begun", "SIGTERM came first")
+    assert len(found.rows) == 4
+    assert (found.folder / "begun.md").exists()
+
+
+def test_the_deadline_ends_the_stage_in_hand_and_begins_no_other(tmp_path: Path) -> None:
+    found = report(tmp_path, "hang", deadline_s=20, GPU_FAULT_LIMIT_S="540")
+    assert found.status == 1
+    assert [state for state, _ in found.stages.values()] == ["done", "failed", "not begun"]
+    assert found.stages["last"] == ("not begun", "the deadline came first")
+    assert len(found.rows) == 4
+
+
+def test_a_report_without_faults_has_status_0_and_names_no_machine(tmp_path: Path) -> None:
+    found = report(tmp_path, "none")
+    assert found.status == 0
+    assert found.folder.name.startswith("a-fake-")
+    text = "".join(path.read_text() for path in found.folder.iterdir() if path.suffix in (".md", ".json", ".csv"))
+    assert os.uname().nodename not in text
+
+
+def test_without_a_gpu_nothing_is_written(tmp_path: Path) -> None:
+    path = os.pathsep.join(map(str, (TESTS.parent, TESTS.parent / "tools")))
+    done = subprocess.run(
+        [sys.executable, str(TESTS.parent / "tools" / "gpu.py"), "--out", str(tmp_path / "out")],
+        env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("make gpu: ")
+    assert not (tmp_path / "out").exists()

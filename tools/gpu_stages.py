@@ -1,0 +1,265 @@
+"""The stages of `make gpu`, each run in a process of its own that `gpu.py` watches.
+
+A stage saves what it finds as it finds it, looks at the clock before each job, and returns a line on what it came to.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import msgspec
+
+import cudnn_table
+import gpu_bars
+from agreement import compare
+from bench.claims import claims_rows
+from bench.claims.views import tally, write_files
+from bench.emulator.shapes import problems
+from bench.measure.cpu import cpu_count
+from bench.measure.devices import get_device
+from bench.measure.machine import module_missing
+from bench.measure.timing import now
+from bench.plan.case import BASELINES, Budget, Job, Plan, PlannedJob, WorkerKey, jobs
+from bench.plan.discovery import discover
+from bench.plan.errors import Unsupported
+from bench.plan.kernel import CudaKernel, Kernel
+from bench.plan.modes import Mode
+from bench.plan.registry import Registry
+from bench.plan.suites import Suite, find_suite
+from bench.report.tables import status_line
+from bench.run.pool import Workers
+from bench.run.session import Session, run_passes
+from bench.run.wary import Wary
+from bench.selftest import clocks
+from bench.selftest.finding import Finding, table
+from gpu_folder import LEFT_OUT, RUNS, Folder
+
+#: One call of a kernel on its smallest shape, and on the shapes of the suites.
+FIRST_S, TIMEOUT_S = 5.0, 10.0
+MAX_TIME_S = 0.15
+PROCESSES = 3
+DISAGREEING = "disagreeing.json"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a report is asked for: the device, suites to be timed, plug-ins."""
+
+    folder: str
+    device: str = "cuda"
+    suites: tuple[str, ...] = ("founding", "seed")
+    plugins: tuple[str, ...] = ()
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A stage, and until when (monotonic clock) it may go on."""
+
+    stage: str
+    settings: Settings
+    until_s: float
+
+
+class Task:
+    """What a stage has to work with."""
+
+    def __init__(self, asked: Question) -> None:
+        self.settings, self.stage, self.until_s = asked.settings, asked.stage, asked.until_s
+        self.folder, self.registry = Folder(Path(asked.settings.folder)), discover(asked.settings.plugins)
+
+    @property
+    def over(self) -> bool:
+        """Return whether no further job may begin."""
+        return now() >= self.until_s
+
+    def kernels(self) -> list[Kernel]:
+        """The device's kernels, without those whose way of launching is timed wrong."""
+        barred = [glob for globs in self.folder.read(DISAGREEING).values() for glob in globs.split()]
+        return [
+            kernel
+            for kernel in self.registry.kernels.values()
+            if kernel.device == self.settings.device and not any(fnmatchcase(kernel.id, glob) for glob in barred)
+        ]
+
+    def measure(
+        self, plan: Plan, suites: Sequence[Suite], planned: Callable[[], Iterable[PlannedJob]] | None = None
+    ) -> str:
+        """Measure what is planned, or the suites, as a run of its own, and return its statuses."""
+        wanted = planned or (lambda: jobs(list(suites), self.registry, plan))
+        store = self.folder.store()
+        try:
+            with Workers() as workers:
+                wary = Wary(workers.run, self.folder.read(LEFT_OUT))
+                session = Session(store, list(suites), plan, wary)
+                self.folder.note(RUNS, self.stage, session.run_id)
+                try:
+                    run_passes(
+                        session,
+                        wanted,
+                        self.registry,
+                        plan,
+                        lambda result: self._keep(wary),
+                        lambda text: None,
+                        lambda: self.over,
+                    )
+                finally:
+                    session.finish()
+            return status_line(session.tally) + (", cut off at its deadline" if self.over else "")
+        finally:
+            store.close()
+
+    def _keep(self, wary: Wary) -> None:
+        """Let later stages know which kernels to leave out."""
+        known = self.folder.read(LEFT_OUT)
+        for kernel, reason in wary.left_out.items():
+            if kernel not in known:
+                self.folder.note(LEFT_OUT, kernel, reason)
+
+
+def time_ways(task: Task) -> str:
+    """Time work of known length through each way of launching; kernels of a way that disagrees get no rows."""
+    found: list[Finding] = []
+    for name, finding in clocks.findings(task.until_s):
+        found.append(finding)
+        if finding.holds is False:
+            task.folder.note(DISAGREEING, name, " ".join(clocks.WAYS[name].serves))
+        task.folder.write("clocks.md", f"# Clocks\n\n```\n{table(found)}\n```\n")
+    bad = [finding.check for finding in found if finding.holds is False]
+    return f"{len(found)} ways, {len(bad)} disagree" + (f": {', '.join(bad)}; their kernels get no rows" if bad else "")
+
+
+def smallest(kernel: Kernel, registry: Registry) -> str | None:
+    """Return the smallest problem that the kernel is swept through elsewhere, or None."""
+    # The sweep asks a kernel for its domain and what it refuses, which every kernel has.
+    taken = problems(cast(CudaKernel, kernel), registry.operations[kernel.op])
+    return min(taken, key=lambda problem: problem.footprint_bytes).id if taken else None
+
+
+def once(task: Task) -> str:
+    """Verify every kernel of the device on its smallest shape."""
+    return _verify(task, task.kernels(), "cuda-core")
+
+
+def second_launcher(task: Task) -> str:
+    """Verify our own kernels as PyCUDA launches them."""
+    if missing := module_missing("pycuda.driver"):
+        return f"not verified: {missing}"
+    if "PyCUDA" in task.folder.read(DISAGREEING):
+        return "not verified: the way PyCUDA launches is timed wrong"
+    return _verify(task, [kernel for kernel in task.kernels() if isinstance(kernel, CudaKernel)], "pycuda")
+
+
+def _verify(task: Task, kernels: Sequence[Kernel], launcher: str) -> str:
+    chosen: dict[str, list[str]] = {}
+    for kernel in kernels:
+        if problem := smallest(kernel, task.registry):
+            chosen.setdefault(problem, []).append(kernel.id)
+    plan = Plan((task.settings.device,), mode=Mode.VERIFY, launcher=launcher, timeout_s=FIRST_S)
+
+    def planned() -> Iterator[PlannedJob]:
+        for problem, names in chosen.items():
+            job = Job((problem,), tuple(names), Mode.VERIFY, task.settings.plugins, 0, Budget(), 1)
+            job = msgspec.structs.replace(job, launcher=launcher, timeout_s=FIRST_S)
+            yield PlannedJob(job, WorkerKey("cuda", 1), task.stage, 1)
+
+    return task.measure(plan, (), planned)
+
+
+def bars(task: Task) -> str:
+    """Measure what our kernels promise, in fresh processes."""
+    return gpu_bars.write(task.folder.path, task.until_s)
+
+
+def suites(task: Task) -> str:
+    """Time the suites on the device, with the baseline in turn."""
+    return task.measure(_plan(task), [find_suite(name, task.registry) for name in task.settings.suites])
+
+
+def several_processes(task: Task) -> str:
+    """Time the problems of the first suite in several processes, one problem after another, so that rows come early."""
+    plan = msgspec.structs.replace(_plan(task), processes=PROCESSES, spread_s=0.0, ceilings=False)
+    entries = find_suite(task.settings.suites[0], task.registry).entries()
+    results = []
+    for problem in dict.fromkeys(entry.problem.id for entry in entries):
+        if task.over:
+            break
+        task.stage = f"{PROCESSES} processes, {problem}"
+        results.append(task.measure(plan, [find_suite(problem, task.registry)]))
+    return f"{len(results)} problems in {PROCESSES} processes each"
+
+
+def _plan(task: Task) -> Plan:
+    own = {f"*/{kernel.provider}.{kernel.name}" for kernel in task.kernels()}
+    baselines = {f"*/{name.partition('/')[2]}" for name in (*BASELINES.values(), "transpose/openblas.imatcopy")}
+    return Plan(
+        ("cpu", task.settings.device),
+        tuple(sorted(own | baselines)),
+        threads=(cpu_count(),),
+        plugins=task.settings.plugins,
+        max_time_s=MAX_TIME_S,
+        timeout_s=TIMEOUT_S,
+    )
+
+
+def claims(task: Task) -> str:
+    """Judge the founding claims by the rows of the report."""
+    store = task.folder.store()
+    try:
+        answers = claims_rows(store, store.run_ids(), here=True)
+        write_files(task.folder.path, answers, task.folder.path.name)
+    finally:
+        store.close()
+    return tally(answers)
+
+
+def cudnn(task: Task) -> str:
+    """Ask cuDNN which of its algorithms run here."""
+    with Workers() as workers:
+        return cudnn_table.write(task.folder.path, workers.run, lambda: task.over)
+
+
+def emulator(task: Task) -> str:
+    """Compare the emulator with the device on one case of each of our kernels."""
+    names = [k.id for k in task.kernels() if isinstance(k, CudaKernel) and not k.emulated]
+    lines = []
+    for line in compare(names, task.until_s):
+        lines.append(line)
+        task.folder.write("emulator.md", "# Emulator and device\n\n" + "".join(f"- {text}\n" for text in lines))
+    differ = sum("differ" in line for line in lines)
+    return f"{len(lines)} of {len(names)} kernels compared, {differ} differ"
+
+
+class Stage(NamedTuple):
+    """What runs, and the seconds that it may take of a report of 540 s."""
+
+    run: Callable[[Task], str]
+    limit_s: float
+
+
+STAGES: Mapping[str, Stage] = {
+    "clocks": Stage(time_ways, 60),
+    "every kernel once": Stage(once, 120),
+    "bars": Stage(bars, 120),
+    "suites": Stage(suites, 200),
+    "second launcher": Stage(second_launcher, 60),
+    "several processes": Stage(several_processes, 90),
+    "claims": Stage(claims, 30),
+    "cuDNN": Stage(cudnn, 60),
+    "emulator": Stage(emulator, 120),
+}
+
+
+def replies(questions: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Yield what each stage came to, or the exception that ended it; for `device`, the device's name."""
+    for text in questions:
+        asked = msgspec.json.decode(text, type=Question)
+        try:
+            if asked.stage == "device":
+                discover(asked.settings.plugins)
+                yield {"done": get_device(asked.settings.device).device_name}
+            else:
+                task = Task(asked)
+                yield {"done": STAGES[asked.stage].run(task)}
+        except Unsupported as error:
+            yield {"failed": str(error)}
+        except Exception as error:  # whatever it is, the other stages go on
+            yield {"failed": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"}
