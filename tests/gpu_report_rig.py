@@ -12,7 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 import gpu_stages
-from gpu_stages import Stage, Task
+from gpu_stages import Stage
+from gpu_task import Task
 
 HERE = Path(__file__).resolve()
 

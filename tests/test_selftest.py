@@ -183,7 +183,7 @@ def test_the_quick_look_names_what_it_leaves_out(fake):
     done = CliRunner().invoke(selftest, ["--quick"])
     assert done.exit_code == 0
     assert done.output.splitlines()[-1] == "left out: cold, coverage, spread, aa, planted"
-    assert checks.chosen(None, quick=True) == ("clocks", "durations", "adversaries", "ratio")
+    assert checks.chosen(None, quick=True) == ("durations", "clocks", "adversaries", "ratio")
     assert checks.chosen(None, quick=False) == checks.NAMES
 
 
@@ -205,7 +205,7 @@ def test_only_one_of_the_checks_that_share_runs_is_shown(fake):
 @pytest.mark.parametrize("only", ["speed", "ratio,speed", ""])
 def test_a_check_that_does_not_exist_is_refused_in_one_line(only, complaint):
     wrong = only.rpartition(",")[2]
-    expected = f"--only {only}: {wrong!r} is not a check; expected some of clocks, durations, adversaries, "
+    expected = f"--only {only}: {wrong!r} is not a check; expected some of durations, clocks, adversaries, "
     assert complaint(lambda: checks.chosen(only, quick=False)).startswith(expected)
 
 

@@ -21,7 +21,7 @@ import gpu_stages
 from bench.measure.timing import now
 from bench.run.watched import Lost, answers
 from gpu_folder import Folder, Outcome, against, publish
-from gpu_stages import Question, Settings
+from gpu_task import Question, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 DEADLINE_S = 540.0

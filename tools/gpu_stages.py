@@ -3,9 +3,7 @@
 A stage saves what it finds as it finds it, looks at the clock before each job, and returns a line on what it came to.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import msgspec
@@ -19,100 +17,22 @@ from bench.emulator.shapes import problems
 from bench.measure.cpu import cpu_count
 from bench.measure.devices import get_device
 from bench.measure.machine import module_missing
-from bench.measure.timing import now
-from bench.plan.case import BASELINES, Budget, Job, Plan, PlannedJob, WorkerKey, jobs
+from bench.plan.case import BASELINES, Budget, Job, Plan, PlannedJob, WorkerKey
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.modes import Mode
 from bench.plan.registry import Registry
-from bench.plan.suites import Suite, find_suite
-from bench.report.tables import status_line
+from bench.plan.suites import find_suite
 from bench.run.pool import Workers
-from bench.run.session import Session, run_passes
-from bench.run.wary import Wary
 from bench.selftest import clocks
 from bench.selftest.finding import Finding, table
-from gpu_folder import LEFT_OUT, RUNS, Folder
+from gpu_task import DISAGREEING, Question, Task
 
 #: One call of a kernel on its smallest shape, and on the shapes of the suites.
 FIRST_S, TIMEOUT_S = 5.0, 10.0
 MAX_TIME_S = 0.15
 PROCESSES = 3
-DISAGREEING = "disagreeing.json"
-
-
-class Settings(msgspec.Struct, frozen=True):
-    """What a report is asked for: the device, suites to be timed, plug-ins."""
-
-    folder: str
-    device: str = "cuda"
-    suites: tuple[str, ...] = ("founding", "seed")
-    plugins: tuple[str, ...] = ()
-
-
-class Question(msgspec.Struct, frozen=True):
-    """A stage, and until when (monotonic clock) it may go on."""
-
-    stage: str
-    settings: Settings
-    until_s: float
-
-
-class Task:
-    """What a stage has to work with."""
-
-    def __init__(self, asked: Question) -> None:
-        self.settings, self.stage, self.until_s = asked.settings, asked.stage, asked.until_s
-        self.folder, self.registry = Folder(Path(asked.settings.folder)), discover(asked.settings.plugins)
-
-    @property
-    def over(self) -> bool:
-        """Return whether no further job may begin."""
-        return now() >= self.until_s
-
-    def kernels(self) -> list[Kernel]:
-        """The device's kernels, without those whose way of launching is timed wrong."""
-        barred = [glob for globs in self.folder.read(DISAGREEING).values() for glob in globs.split()]
-        return [
-            kernel
-            for kernel in self.registry.kernels.values()
-            if kernel.device == self.settings.device and not any(fnmatchcase(kernel.id, glob) for glob in barred)
-        ]
-
-    def measure(
-        self, plan: Plan, suites: Sequence[Suite], planned: Callable[[], Iterable[PlannedJob]] | None = None
-    ) -> str:
-        """Measure what is planned, or the suites, as a run of its own, and return its statuses."""
-        wanted = planned or (lambda: jobs(list(suites), self.registry, plan))
-        store = self.folder.store()
-        try:
-            with Workers() as workers:
-                wary = Wary(workers.run, self.folder.read(LEFT_OUT))
-                session = Session(store, list(suites), plan, wary)
-                self.folder.note(RUNS, self.stage, session.run_id)
-                try:
-                    run_passes(
-                        session,
-                        wanted,
-                        self.registry,
-                        plan,
-                        lambda result: self._keep(wary),
-                        lambda text: None,
-                        lambda: self.over,
-                    )
-                finally:
-                    session.finish()
-            return status_line(session.tally) + (", cut off at its deadline" if self.over else "")
-        finally:
-            store.close()
-
-    def _keep(self, wary: Wary) -> None:
-        """Let later stages know which kernels to leave out."""
-        known = self.folder.read(LEFT_OUT)
-        for kernel, reason in wary.left_out.items():
-            if kernel not in known:
-                self.folder.note(LEFT_OUT, kernel, reason)
 
 
 def time_ways(task: Task) -> str:

@@ -1,5 +1,6 @@
 """Operands: laid out with guards around them, poisoned and restored, and handed to kernels."""
 
+import zlib
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -63,13 +64,22 @@ class OperandSet:
             if operand.role == "inout":
                 self._device.upload(self.flat[name], draw.flat[name])
 
-    def refresh(self, draw: Draw) -> None:
-        """Change one block of one input here and in `draw`."""
+    def refresh(self, draw: Draw) -> bool:
+        """Change one block of one input here and in `draw`; return whether there is any input."""
         names = [name for name, operand in self.specs.items() if operand.role == "in"]
         if names:
             name = names[int(draw.rng.integers(len(names)))]
             block, values = draw.refresh(name)
             self._device.upload(self.flat[name][block], values)
+        return bool(names)
+
+    def checksum(self) -> int:
+        """Return a checksum of all that a run may have written."""
+        found = 0
+        for name, operand in self.specs.items():
+            if operand.role != "in":
+                found = zlib.crc32(self._device.download(self.flat[name]).view(np.uint8).data, found)
+        return found
 
     def poison(self) -> None:
         """Poison the outputs, padding included."""

@@ -143,7 +143,7 @@ def _measure(job: Job, problem: Problem, contenders: list[Contender]) -> None:
     if job.mode.does.times:
         _time(job, live, stock)
         for contender in live:
-            contender.audit()
+            contender.audit(stock.of(contender), stock.draw)
         _judge(live, stock, which=-1)
         _conclude(job, live)
 

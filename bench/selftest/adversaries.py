@@ -17,6 +17,7 @@ CAUGHT = (Status.WRONG, Status.MISTRUSTED)
 EXPECTED = {
     "cached": (Status.WRONG,),
     "only_when_changed": (Status.MISTRUSTED,),
+    "fingerprints": (Status.WRONG,),
     "in_set_up": (Status.WRONG,),
     "zeroes_input": (Status.WRONG,),
     "on_another_thread": CAUGHT,

@@ -53,6 +53,22 @@ def only_when_changed(problem: Any, x: Any) -> Launch:
 
 
 @kernel("gemm", **CPU)
+def fingerprints(problem: Any, x: Any) -> Launch:
+    """Computes only when one of a few elements of its operands differs from what it was."""
+    seen: list[list[float]] = []
+    kept = np.empty_like(x.c)
+
+    def launch() -> None:
+        found = [float(matrix[place]) for matrix in (x.a, x.b) for place in ((0, 0), (-1, -1))]
+        if seen != [found]:
+            seen[:] = [found]
+            np.matmul(x.a, x.b, out=kept)
+        np.copyto(x.c, kept)
+
+    return launch
+
+
+@kernel("gemm", **CPU)
 def in_set_up(problem: Any, x: Any) -> Launch:
     """Computes its answer during set-up."""
     answer = x.a @ x.b

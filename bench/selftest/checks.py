@@ -18,8 +18,8 @@ class Group(NamedTuple):
 
 
 GROUPS = (
-    Group(("clocks",), clocks.jobs, clocks.check, quick=True),
     Group(("durations",), durations.jobs, durations.check, quick=True),
+    Group(("clocks",), clocks.jobs, clocks.check, quick=True),
     Group(("adversaries",), lambda: len(adversaries.expected()), adversaries.check, quick=True),
     Group(("ratio",), lambda: ratio.PROCESSES, ratio.check, quick=True),
     Group(("cold",), lambda: len(cold.ORDER), cold.check, quick=False),

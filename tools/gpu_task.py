@@ -1,0 +1,94 @@
+"""What a stage of `make gpu` has to work with: the registry, the folder of the report, a run, and its deadline."""
+
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import msgspec
+
+from bench.measure.timing import now
+from bench.plan.case import Plan, PlannedJob, jobs
+from bench.plan.discovery import discover
+from bench.plan.kernel import Kernel
+from bench.plan.suites import Suite
+from bench.report.tables import status_line
+from bench.run.pool import Workers
+from bench.run.session import Session, run_passes
+from bench.run.wary import Wary
+from gpu_folder import LEFT_OUT, RUNS, Folder
+
+#: The ways of launching that are timed wrong, with globs of the kernels that are launched so.
+DISAGREEING = "disagreeing.json"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a report is asked for: the device, suites to be timed, plug-ins."""
+
+    folder: str
+    device: str = "cuda"
+    suites: tuple[str, ...] = ("founding", "seed")
+    plugins: tuple[str, ...] = ()
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A stage, and until when (monotonic clock) it may go on."""
+
+    stage: str
+    settings: Settings
+    until_s: float
+
+
+class Task:
+    """What a stage has to work with."""
+
+    def __init__(self, asked: Question) -> None:
+        self.settings, self.stage, self.until_s = asked.settings, asked.stage, asked.until_s
+        self.folder, self.registry = Folder(Path(asked.settings.folder)), discover(asked.settings.plugins)
+
+    @property
+    def over(self) -> bool:
+        """Return whether no further job may begin."""
+        return now() >= self.until_s
+
+    def kernels(self) -> list[Kernel]:
+        """The device's kernels, without those whose way of launching is timed wrong."""
+        barred = [glob for globs in self.folder.read(DISAGREEING).values() for glob in globs.split()]
+        return [
+            kernel
+            for kernel in self.registry.kernels.values()
+            if kernel.device == self.settings.device and not any(fnmatchcase(kernel.id, glob) for glob in barred)
+        ]
+
+    def measure(
+        self, plan: Plan, suites: Sequence[Suite], planned: Callable[[], Iterable[PlannedJob]] | None = None
+    ) -> str:
+        """Measure what is planned, or the suites, as a run of its own, and return its statuses."""
+        wanted = planned or (lambda: jobs(list(suites), self.registry, plan))
+        store = self.folder.store()
+        try:
+            with Workers() as workers:
+                wary = Wary(workers.run, self.folder.read(LEFT_OUT))
+                session = Session(store, list(suites), plan, wary)
+                self.folder.note(RUNS, self.stage, session.run_id)
+                try:
+                    run_passes(
+                        session,
+                        wanted,
+                        self.registry,
+                        plan,
+                        lambda result: self._keep(wary),
+                        lambda text: None,
+                        lambda: self.over,
+                    )
+                finally:
+                    session.finish()
+            return status_line(session.tally) + (", cut off at its deadline" if self.over else "")
+        finally:
+            store.close()
+
+    def _keep(self, wary: Wary) -> None:
+        """Let later stages know which kernels to leave out."""
+        known = self.folder.read(LEFT_OUT)
+        for kernel, reason in wary.left_out.items():
+            if kernel not in known:
+                self.folder.note(LEFT_OUT, kernel, reason)
