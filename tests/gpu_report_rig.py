@@ -55,7 +55,7 @@ def faulty(task: Task) -> str:
     return "no fault"
 
 
-#: Of a report of 540 s; the faulty one may take three seconds of the report of a minute that the tests ask for.
+#: Of a report of 540 s; the faulty one may take twelve seconds of the report of four minutes that most tests ask for.
 gpu_stages.STAGES = {  # type: ignore[misc]
     "first": Stage(gpu_stages.once, 180),
     "faulty": Stage(faulty, float(os.environ.get("GPU_FAULT_LIMIT_S", "27"))),

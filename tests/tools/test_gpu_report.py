@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-DEADLINE_S = 60
+DEADLINE_S = 240
 
 
 class Report(NamedTuple):
@@ -46,7 +46,7 @@ def report(out: Path, fault: str, deadline_s: float = DEADLINE_S, **variables: s
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("hang", "ended after 4 s without an answer"),
+        ("hang", "ended after 17 s without an answer"),
         ("crash", "SIGABRT"),
         pytest.param("raise", "RuntimeError: no luck", marks=pytest.mark.long),
         pytest.param("oom", "MemoryError: 4 PB wanted", marks=pytest.mark.long),
@@ -77,7 +77,7 @@ def test_sigterm_publishes_what_there_is(tmp_path: Path) -> None:
 
 
 def test_the_deadline_ends_the_stage_in_hand_and_begins_no_other(tmp_path: Path) -> None:
-    found = report(tmp_path, "hang", deadline_s=20, GPU_FAULT_LIMIT_S="540")
+    found = report(tmp_path, "hang", deadline_s=60, GPU_FAULT_LIMIT_S="540")
     assert found.status == 1
     assert [state for state, _ in found.stages.values()] == ["done", "failed", "not begun"]
     assert found.stages["last"] == ("not begun", "the deadline came first")
