@@ -1,0 +1,59 @@
+"""What a test sets in the stub driver that its process has loaded: lengths of launches, what runs them, the time."""
+
+import ctypes
+from collections.abc import Callable
+
+_LIBRARY = ctypes.CDLL("libcuda.so.1")
+_LIBRARY.km_stub_now.restype = ctypes.c_longlong
+
+
+class Launch(ctypes.Structure):
+    """A launch as the driver hands it over: `args` are the addresses of the parameters' bytes."""
+
+    _fields_ = (
+        ("entry", ctypes.c_char_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("cluster", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("cooperative", ctypes.c_int),
+        ("count", ctypes.c_int),
+        ("args", ctypes.POINTER(ctypes.c_void_p)),
+        ("sizes", ctypes.POINTER(ctypes.c_size_t)),
+    )
+
+    def parameters(self) -> list[bytes]:
+        """Return the bytes of each parameter."""
+        return [ctypes.string_at(self.args[i], self.sizes[i]) for i in range(self.count)]
+
+
+_Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Launch))
+_kept: list[object] = []  # the driver holds no reference
+
+
+def run_launches_with(run: Callable[[Launch], int]) -> None:
+    """Hand every launch to `run` when its turn comes; what it returns is the driver's status, 0 for success."""
+    _kept[:] = [_Callback(lambda launch: run(launch.contents))]
+    _LIBRARY.km_stub_on_launch(_kept[0])
+
+
+def launches_take(nanoseconds: int, symbol: str | None = None) -> None:
+    """Set the length of all launches, or of one kernel's."""
+    _LIBRARY.km_stub_length(symbol and symbol.encode(), ctypes.c_longlong(nanoseconds))
+
+
+def host_takes(nanoseconds: int) -> None:
+    """Set what the host spends on each call that submits work."""
+    _LIBRARY.km_stub_host_cost(ctypes.c_longlong(nanoseconds))
+
+
+def now_ns() -> int:
+    """Return the host's virtual time."""
+    return int(_LIBRARY.km_stub_now())
+
+
+def allocation(address: int) -> tuple[int, int] | None:
+    """Return where the memory that holds an address begins and its size in bytes, or None."""
+    base, size = ctypes.c_size_t(), ctypes.c_size_t()
+    found = _LIBRARY.km_stub_allocation(ctypes.c_size_t(address), ctypes.byref(base), ctypes.byref(size))
+    return (base.value, size.value) if found else None

@@ -1,0 +1,201 @@
+// The device: one with the limits of an H100, and its primary context.
+#include <cstring>
+
+#include "stub.hpp"
+
+namespace stub {
+
+static const std::map<int, int> &attributes() {
+    static const auto *all = new std::map<int, int>{
+        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
+        {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
+        {CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 65536},
+        {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+        {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
+        {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
+        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
+        {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},  // small, since evicting it costs the host's time
+        {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1980000},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2619000},
+        {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+        {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
+        {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3},
+        {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+        {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
+        {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 1},
+        {CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
+    };
+    return *all;
+}
+
+int device_attribute(int attribute) {
+    auto found = attributes().find(attribute);
+    return found == attributes().end() ? 0 : found->second;
+}
+
+static const CUcontext PRIMARY = reinterpret_cast<CUcontext>(new char);
+static int retained = 0;
+static thread_local std::vector<CUcontext> contexts;
+
+}  // namespace stub
+
+using namespace stub;
+
+extern "C" {
+
+CUresult cuInit(unsigned flags) {
+    ENTER();
+    return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version) {
+    ENTER();
+    *version = CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count) {
+    ENTER();
+    *count = 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+    ENTER();
+    *device = 0;
+    return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetName(char *name, int length, CUdevice) {
+    ENTER();
+    strncpy(name, "kernelmark stub", length);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice) {
+    ENTER();
+    memcpy(uuid->bytes, "kernelmark stub.", sizeof uuid->bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice) {
+    ENTER();
+    strncpy(text, "0000:00:00.0", length);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem(size_t *bytes, CUdevice) {
+    ENTER();
+    *bytes = size_t{1} << 34;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice) {
+    ENTER();
+    *value = device_attribute(attribute);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice) {
+    ENTER();
+    *context = PRIMARY;
+    if (retained++ == 0) made("the primary context", PRIMARY, __func__);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice) {
+    ENTER();
+    if (!alive("the primary context", PRIMARY)) return CUDA_ERROR_INVALID_CONTEXT;
+    if (--retained == 0) released("the primary context", PRIMARY);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned *flags, int *active) {
+    ENTER();
+    *flags = 0;
+    *active = retained > 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context) {
+    ENTER();
+    *context = contexts.empty() ? nullptr : contexts.back();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+    ENTER();
+    if (!contexts.empty()) contexts.pop_back();
+    if (context) contexts.push_back(context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext context) {
+    ENTER();
+    contexts.push_back(context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context) {
+    ENTER();
+    if (contexts.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (context) *context = contexts.back();
+    contexts.pop_back();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device) {
+    ENTER();
+    *device = 0;
+    return contexts.empty() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
+    ENTER();
+    *context = PRIMARY;
+    return stream_of(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *green) {
+    *green = nullptr;
+    return cuStreamGetCtx(stream, context);
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    ENTER();
+    *least = 0;
+    *greatest = -5;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **text) {
+    static thread_local std::string name;
+    name = "CUDA_ERROR_" + std::to_string(error);
+    *text = name.c_str();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **text) { return cuGetErrorName(error, text); }
+
+CUresult cuGetExportTable(const void **table, const CUuuid *) {
+    ENTER();
+    *table = nullptr;
+    return CUDA_ERROR_NOT_FOUND;
+}
+}

@@ -1,0 +1,133 @@
+// Graphs by capture: what a stream was handed meanwhile, run in that order on each launch.
+#include <set>
+
+#include "stub.hpp"
+
+namespace stub {
+
+static std::map<const void *, std::shared_ptr<Graph>> &graphs() {
+    static auto *all = new std::map<const void *, std::shared_ptr<Graph>>;
+    return *all;
+}
+
+template <class Handle>
+static void keep(Handle *out, const char *kind, const char *call, std::shared_ptr<Graph> graph) {
+    *out = reinterpret_cast<Handle>(new char);
+    graphs()[*out] = std::move(graph);
+    made(kind, *out, call);
+}
+
+static CUresult forget(const char *kind, const void *handle) {
+    if (!alive(kind, handle)) return CUDA_ERROR_INVALID_HANDLE;
+    graphs().erase(handle);
+    released(kind, handle);
+    delete static_cast<const char *>(handle);
+    return CUDA_SUCCESS;
+}
+
+// How many nodes of a capture come before these, themselves included.
+static size_t reached(const std::vector<Node *> &tail) {
+    std::vector<Node *> waiting = tail;
+    std::set<Node *> seen;
+    while (!waiting.empty()) {
+        Node *node = waiting.back();
+        waiting.pop_back();
+        if (seen.insert(node).second) waiting.insert(waiting.end(), node->before.begin(), node->before.end());
+    }
+    return seen.size();
+}
+
+}  // namespace stub
+
+using namespace stub;
+
+extern "C" {
+
+CUresult cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode) {
+    ENTER();
+    Stream *stream = stream_of(handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (stream->capture || !handle) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    stream->capture = std::make_shared<Graph>();
+    stream->tail.clear();
+    stream->begins_capture = true;
+    log("%s of %p", __func__, (void *)handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream handle, CUgraph *out) {
+    ENTER();
+    Stream *stream = stream_of(handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (!stream->capture || !stream->begins_capture) return CUDA_ERROR_ILLEGAL_STATE;
+    auto graph = stream->capture;
+    const bool joined = reached(stream->tail) == graph->nodes.size();
+    leave_capture(graph);
+    *out = nullptr;
+    if (!joined) {
+        violation("a capture ended before another stream's work had joined it");
+        return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    }
+    keep(out, "a graph", __func__, graph);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status) {
+    ENTER();
+    Stream *stream = stream_of(handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    *status = stream->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                                const CUgraphNode **nodes, const CUgraphEdgeData **edges, size_t *count) {
+    if (CUresult refused = cuStreamIsCapturing(handle, status)) return refused;
+    ENTER();
+    if (id) *id = reinterpret_cast<uintptr_t>(stream_of(handle)->capture.get());
+    if (graph) *graph = nullptr;  // what is being captured has no handle yet
+    if (nodes) *nodes = nullptr;
+    if (edges) *edges = nullptr;
+    if (count) *count = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+    ENTER();
+    return forget("a graph", graph);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long) {
+    ENTER();
+    if (!alive("a graph", graph)) return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult refused = may_block(__func__)) return refused;
+    keep(out, "an executable graph", __func__, graphs()[graph]);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *how) {
+    how->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    return cuGraphInstantiateWithFlags(out, graph, how->flags);
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec graph) {
+    ENTER();
+    return forget("an executable graph", graph);
+}
+
+CUresult cuGraphUpload(CUgraphExec graph, CUstream stream) {
+    ENTER();
+    if (!alive("an executable graph", graph) || !stream_of(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream) {
+    ENTER();
+    if (!alive("an executable graph", handle)) return CUDA_ERROR_INVALID_HANDLE;
+    auto graph = graphs()[handle];
+    log("%s of %zu nodes on %p", __func__, graph->nodes.size(), (void *)stream);
+    for (const Node &node : graph->nodes)  // in the order of capture, in which each comes after what it waits for
+        if (CUresult status = submit(stream, {.entry = node.entry, .run = node.run, .length = node.length})) return status;
+    return CUDA_SUCCESS;
+}
+}

@@ -1,0 +1,66 @@
+"""Builds the stub driver and runs Python on it, in a process of its own: no other test may see a driver."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.emulator import build
+from bench.measure.compilers import header_folders
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+FLAGS = ("-std=c++20", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-Wl,-soname,libcuda.so.1")
+
+
+def library_folder() -> Path:
+    """Return the folder of `libcuda.so.1`, built once for each text of it and of CUDA's headers."""
+    sources, headers = sorted((HERE / "driver").glob("*.[ch]pp")), Path(header_folders()[0])
+    unit = "".join(f'#include "{source}"\n' for source in sources if source.suffix == ".cpp")
+    texts = [path.read_bytes() for path in (*sources, headers / "cuda.h", headers / "cudaTypedefs.h")]
+
+    def fill(folder: Path) -> None:
+        command = [build.compiler(), *FLAGS, f"-I{headers}", "-x", "c++", "-", "-o", str(folder / "libcuda.so.1")]
+        build._run(command, "the stub driver does not compile", unit)
+
+    return build._folder(f"stub-{build._digest([build._toolchain(), *FLAGS, unit], texts)}", fill)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a function returned on the stub, and the driver's log of it."""
+
+    value: Any
+    log: tuple[str, ...]
+
+    @property
+    def violations(self) -> list[str]:
+        return [line.removeprefix("violation: ") for line in self.log if line.startswith("violation: ")]
+
+    @property
+    def called(self) -> dict[str, int]:
+        """How often each function of the driver was called."""
+        found = (re.fullmatch(r"called (\w+) (\d+)", line) for line in self.log)
+        return {match[1]: int(match[2]) for match in found if match}
+
+
+def on_stub(function: str, folder: Path, **variables: str) -> Run:
+    """Call a function of a module (`stub.programs:events`) in a process that has the stub for its driver.
+
+    Raises AssertionError with what the process wrote where it fails.
+    """
+    log, module = folder / "driver.log", function.partition(":")[0]
+    libraries = os.pathsep.join(filter(None, (str(library_folder()), os.environ.get("LD_LIBRARY_PATH"))))
+    places = os.pathsep.join(map(str, (ROOT, ROOT / "tests", HERE / "stand_in")))
+    script = f"import json, {module}; print(json.dumps({function.replace(':', '.')}()))"
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
+    env |= {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": places, "KM_STUB_LOG": str(log), **variables}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, cwd=folder, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, f"{function} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return Run(json.loads(done.stdout), tuple(log.read_text().splitlines()))

@@ -1,0 +1,125 @@
+"""What tests do on the stub driver with the real cuda-core, each function in a process of its own."""
+
+import ctypes
+from typing import Any
+
+import cuda.core as core
+from cuda.bindings import driver
+
+from stub import control
+
+NOTHING = 'extern "C" __global__ void nothing(int *, int) {}'
+
+
+def device() -> Any:
+    present = core.Device(0)
+    present.set_current()
+    return present
+
+
+def new_stream() -> Any:
+    return device().create_stream(options=core.StreamOptions(nonblocking=True))
+
+
+def nothing() -> Any:
+    """Return a kernel that does nothing with an address and an int."""
+    program = core.Program(NOTHING, "c++", core.ProgramOptions(arch="sm_90"))
+    return program.compile("cubin").get_kernel("nothing")
+
+
+def launch(stream: Any, kernel: Any, **shape: Any) -> None:
+    config = core.LaunchConfig(**{"grid": 1, "block": 32, **shape})
+    core.launch(stream, config, kernel, 0, 7)
+
+
+def record(stream: Any) -> Any:
+    return stream.record(options=core.EventOptions(timing_enabled=True))
+
+
+def properties() -> list[Any]:
+    found = device()
+    (_, count), names = driver.cuDeviceGetCount(), (found.name, f"sm_{found.arch}")
+    return [count, *names, found.properties.multiprocessor_count, found.properties.cluster_launch]
+
+
+def export_table() -> str:
+    device()
+    status, _ = driver.cuGetExportTable(driver.CUuuid())
+    return str(status.name)
+
+
+def copies() -> list[int]:
+    """Return bytes after a way over pinned and device memory and back."""
+    stream = new_stream()
+    there, pinned = device().memory_resource.allocate(64, stream=stream), core.LegacyPinnedMemoryResource().allocate(64)
+    back = bytearray(64)
+    driver.cuMemcpyHtoD(int(there.handle), bytes(range(64)), 64)
+    there.copy_to(pinned, stream=stream)
+    stream.sync()
+    driver.cuMemcpyDtoH(back, int(pinned.handle), 64)
+    for buffer in (there, pinned):
+        buffer.close()
+    return list(back)
+
+
+def spans() -> list[float]:
+    """Return milliseconds between events around launches of known lengths."""
+    stream, kernel, found = new_stream(), nothing(), []
+    for count, nanoseconds in ((0, 1), (1, 1), (3, 333_333), (5, 123_456_789)):
+        control.launches_take(nanoseconds)
+        start = record(stream)
+        for _ in range(count):
+            launch(stream, kernel)
+        stop = record(stream)
+        stop.sync()
+        found.append(stop - start)
+    return found
+
+
+def held_span() -> dict[str, float]:
+    """Return the span of ten launches that cost the host more than the device, held back and not."""
+    control.launches_take(1_000)
+    control.host_takes(5_000)
+    stream, flag = new_stream(), core.LegacyPinnedMemoryResource().allocate(4)
+    word, kernel, spans = Word(int(flag.handle)), nothing(), {}
+    for how in ("free", "held"):
+        if how == "held":
+            word.hold(stream)
+        start = record(stream)
+        for _ in range(10):
+            launch(stream, kernel)
+        stop = record(stream)
+        assert stop.is_done == (how == "free")
+        word.let_go()
+        stop.sync()
+        spans[how] = stop - start
+    flag.close()
+    return spans
+
+
+class Word:
+    """A word in pinned memory for which a stream waits."""
+
+    def __init__(self, address: int) -> None:
+        self._address, self._value = address, ctypes.c_uint32.from_address(address)
+
+    def hold(self, stream: Any) -> None:
+        self._value.value = 0
+        geq = driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
+        (status,) = driver.cuStreamWaitValue32(stream.handle, self._address, 1, geq)
+        assert status == driver.CUresult.CUDA_SUCCESS
+
+    def let_go(self) -> None:
+        self._value.value = 1
+
+
+def lengths_by_kernel() -> list[float]:
+    """Return the span of a kernel whose length is its own."""
+    stream, kernel = new_stream(), nothing()
+    control.launches_take(5, "another")
+    control.launches_take(2_000_000, "nothing")
+    start = record(stream)
+    launch(stream, kernel)
+    stop = record(stream)
+    stop.sync()
+    return [stop - start]
