@@ -3,18 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from bench.emulator import missing_tool
 from bench.measure.cuda import cuda_missing
 from stub.library import on_stub
-
-pytestmark = pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
-
-
-@pytest.fixture(autouse=True)
-def compiler(cuda_compiler: str) -> None:
-    """Skip where there is no cuda-core or no NVRTC."""
 
 
 def test_only_the_process_that_asks_for_the_stub_sees_it(tmp_path: Path) -> None:

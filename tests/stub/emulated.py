@@ -1,0 +1,145 @@
+"""Runs the launches of the stub driver in the emulator: device memory in, device memory out, complaints kept."""
+
+import ctypes
+import hashlib
+import struct
+import traceback
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.emulator import Buffer, program, run
+from bench.emulator import Launch as EmulatedLaunch
+from bench.emulator.build import CUDA
+from bench.emulator.report import unwaived
+from bench.emulator.worker import TensorMap
+from bench.measure.compile import compile_cubin
+from bench.plan.kernel import CudaKernel
+from bench.plan.operation import Problem
+from stub import control
+
+ARCH = "sm_90a"
+FAILED = 719  # CUDA_ERROR_LAUNCH_FAILED, after which a context answers nothing any more
+MAGIC = b"KMTMAP1\0"
+#: The driver's numbers of the types of a tensor map's elements, with their sizes in bytes.
+ITEM_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 11: 4}
+TF32 = 11
+
+
+class Known(NamedTuple):
+    """A kernel that the emulator can run: its source, all entries that go into the program, and its own."""
+
+    source: str
+    entries: tuple[str, ...]
+    entry: str
+
+
+class Emulator:
+    """Runs launches of the kernels that it was given, by their symbols. Equal launches on equal memory run once."""
+
+    def __init__(self) -> None:
+        self.complaints: list[str] = []
+        self.ran: list[str] = []
+        self._known: dict[str, Known] = {}
+        self._seen: dict[bytes, dict[str, bytes]] = {}
+        control.run_launches_with(self._safely)
+
+    def know(self, kernel: CudaKernel, problem: Problem) -> None:
+        """Take the kernels that a launch of `kernel` on `problem` needs, by the symbols of their cubin."""
+        tile = kernel.tile_for(problem)
+        assert tile is not None
+        entries = tuple(dict.fromkeys(entry for entry, _ in kernel.calls(problem, tile)))
+        symbols = compile_cubin(kernel.source, entries, ARCH, kernel.id).symbols
+        self._known |= {symbol: Known(kernel.source, entries, entry) for entry, symbol in symbols.items()}
+
+    def _safely(self, launch: control.Launch) -> int:
+        """Run a launch; an exception must not cross the driver."""
+        try:
+            found = list(self._run(launch))
+        except Exception:
+            found = [traceback.format_exc()]
+        self.complaints += found
+        return FAILED if found else 0
+
+    def _run(self, launch: control.Launch) -> Iterator[str]:
+        symbol = launch.entry.decode()
+        if symbol not in self._known:
+            yield f"{symbol} was launched, which the emulator was not given"
+            return
+        known, parameters = self._known[symbol], launch.parameters()
+        memory = Memory(parameters)
+        shape = (*launch.grid, *launch.block, *launch.cluster, launch.shared_bytes, launch.cooperative)
+        key = hashlib.sha256(repr((symbol, shape, parameters)).encode())
+        for name in memory.blocks:
+            key.update(memory.read(name))
+        if (outputs := self._seen.get(key.digest())) is None:
+            yield from self._emulate(known, launch, parameters, memory)
+            outputs = self._seen[key.digest()] = {name: memory.read(name) for name in memory.blocks}
+            self.ran.append(known.entry)
+        for name, content in outputs.items():
+            memory.write(name, content)
+
+    def _emulate(
+        self, known: Known, launch: control.Launch, parameters: Sequence[bytes], memory: "Memory"
+    ) -> Iterator[str]:
+        buffers = {name: Buffer("inout", np.frombuffer(memory.read(name), np.uint8).copy()) for name in memory.blocks}
+        call = EmulatedLaunch(
+            known.entry,
+            tuple(launch.grid),
+            tuple(launch.block),
+            tuple(map(memory.argument, parameters)),
+            launch.shared_bytes,
+            bool(launch.cooperative),
+            launch.cluster[0],
+        )
+        (outcome,) = run(program(CUDA / known.source, known.entries), buffers, [call], orders=("forward",))
+        yield from map(str, unwaived(outcome.reports))
+        for name, content in outcome.outputs.items():
+            memory.write(name, content.tobytes())
+
+
+class Memory:
+    """The blocks of device memory that a launch's parameters point to, each from there to its end or to the next.
+
+    A parameter is an address where it has 8 bytes and lies in memory that the driver has given out.
+    """
+
+    def __init__(self, parameters: Sequence[bytes]) -> None:
+        self.blocks: dict[str, tuple[int, int]] = {}
+        starts = sorted({address for raw in parameters if (address := _address(raw)) is not None})
+        for start, following in pairwise([*starts, 1 << 64]):
+            base, size = control.allocation(start) or (0, 0)
+            self.blocks[f"at{start:x}"] = (start, min(base + size, following) - start)
+
+    def read(self, name: str) -> bytes:
+        return ctypes.string_at(*self.blocks[name])
+
+    def write(self, name: str, content: bytes) -> None:
+        ctypes.memmove(self.blocks[name][0], content, len(content))
+
+    def argument(self, raw: bytes) -> Any:
+        """Return a parameter as the emulator takes it: a buffer's name, a tensor map, or its bytes."""
+        address = _address(raw)
+        if address is None:
+            return np.void(raw)
+        return _tensor_map(raw, f"at{address:x}") if raw.startswith(MAGIC) else f"at{address:x}"
+
+
+def _address(raw: bytes) -> int | None:
+    if raw.startswith(MAGIC):
+        return int(struct.unpack_from("<8xQ", raw)[0])
+    if len(raw) != 8:
+        return None
+    address = int.from_bytes(raw, "little")
+    return address if control.allocation(address) else None
+
+
+def _tensor_map(raw: bytes, name: str) -> TensorMap:
+    """Decode what driver/tensor_map.cpp encodes. Raises AssertionError for what the emulator has no map for."""
+    sizes, pitches, box = (struct.unpack_from(f, raw, at) for f, at in (("<3Q", 16), ("<2Q", 56), ("<3I", 88)))
+    rank, kind, swizzle, _ = struct.unpack_from("<4B", raw, 108)
+    assert (rank, box[2]) == (3, 1), f"a tensor map of {rank} dimensions and {box[2]} layers a box; expected 3 and 1"
+    swizzled = 16 << swizzle if swizzle else 0
+    return TensorMap(name, sizes, pitches, box[:2], ITEM_BYTES[kind], swizzled, kind == TF32)

@@ -1,0 +1,62 @@
+"""Jobs of the project on the stub driver: its own launcher, clock and verification, kernels run by the emulator."""
+
+import os
+from typing import Any
+
+from bench.measure import timing
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.plan.kernel import CudaKernel
+from bench.plan.modes import Mode
+from bench.run.job import run_job
+from stub import control
+from stub.emulated import Emulator
+
+
+def verified() -> dict[str, Any]:
+    """Verify KERNEL on PROBLEM; return the row's status and reason, and what the emulator ran."""
+    return _row(Mode.VERIFY)
+
+
+def not_run() -> dict[str, Any]:
+    """Verify KERNEL on PROBLEM where the driver accepts launches and runs none."""
+    control.run_launches_with(lambda launch: 0)
+    return _job(Mode.VERIFY)
+
+
+def timed() -> dict[str, Any]:
+    """Time KERNEL on PROBLEM in MODE by the virtual clock; return the samples too.
+
+    The host's clock is the virtual one as well, since the emulator's time is no part of a launch.
+    """
+    control.launches_take(20_000_000)
+    control.host_takes(3_000)
+    timing.time = VirtualTime()
+    return _row(Mode(os.environ["MODE"]))
+
+
+class VirtualTime:
+    """The host's clock, which moves as the driver's does, and by a microsecond with each look."""
+
+    _looks = 0
+
+    def perf_counter(self) -> float:
+        self._looks += 1
+        return control.now_ns() * 1e-9 + self._looks * 1e-6
+
+    def sleep(self, seconds: float) -> None:
+        """Return at once: nothing has to settle."""
+
+
+def _row(mode: Mode) -> dict[str, Any]:
+    registry, emulator = discover(), Emulator()
+    kernel = registry.kernels[os.environ["KERNEL"]]
+    assert isinstance(kernel, CudaKernel)
+    emulator.know(kernel, registry.problem(os.environ["PROBLEM"]))
+    return _job(mode) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
+
+
+def _job(mode: Mode) -> dict[str, Any]:
+    kernels, problems = (os.environ["KERNEL"],), (os.environ["PROBLEM"],)
+    (row,) = run_job(Job(problems, kernels, mode, (), 0, Budget(max_time_s=0.05), threads=1))
+    return {"status": row.status, "reason": row.reason, "samples": row.samples, "disturbed": row.disturbed}

@@ -1,0 +1,206 @@
+"""Stands in for CuPy, which cannot start on a stub: what bench/measure takes of it, over cuda-core's own objects.
+
+Nothing else of CuPy is here, so that a kernel which needs more fails by name.
+"""
+
+import ctypes
+from types import SimpleNamespace
+from typing import Any
+
+import cuda.core as core
+import numpy as np
+from cuda.bindings import driver
+from numpy import uint8  # noqa: F401
+
+
+class OutOfMemoryError(MemoryError):
+    """The error of this name that bench/measure turns into `oom`."""
+
+
+class CUDARuntimeError(RuntimeError):
+    """What a call of CuPy raises where the driver refuses."""
+
+
+def _asked(result: tuple[Any, ...]) -> Any:
+    status, *values = result
+    if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+        raise OutOfMemoryError(status.name)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise CUDARuntimeError(status.name)
+    return values[0] if values else None
+
+
+class Memory:
+    """A block of device memory, freed with the last array on it."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.ptr = int(_asked(driver.cuMemAlloc(max(nbytes, 1))))
+
+    def __del__(self) -> None:
+        driver.cuMemFree(self.ptr)
+
+
+class ndarray:  # noqa: N801
+    """An array on the device: NumPy has its shape, and every access goes through the driver."""
+
+    def __init__(self, memory: Memory, shadow: Any) -> None:
+        self._memory, self._shadow = memory, shadow  # the shadow is never read or written
+        self.shape, self.strides, self.dtype = shadow.shape, shadow.strides, shadow.dtype
+        self.ndim, self.size, self.nbytes = shadow.ndim, shadow.size, shadow.nbytes
+        self.data = SimpleNamespace(ptr=shadow.ctypes.data)
+
+    def view(self, dtype: Any) -> "ndarray":
+        return ndarray(self._memory, self._shadow.view(dtype))
+
+    def reshape(self, *shape: Any) -> "ndarray":
+        return ndarray(self._memory, self._shadow.reshape(*shape))
+
+    def swapaxes(self, first: int, second: int) -> "ndarray":
+        return ndarray(self._memory, self._shadow.swapaxes(first, second))
+
+    def __getitem__(self, index: Any) -> "ndarray":
+        return ndarray(self._memory, self._shadow[index])
+
+    def fill(self, value: int) -> None:
+        fill = {1: driver.cuMemsetD8Async, 2: driver.cuMemsetD16Async, 4: driver.cuMemsetD32Async}
+        if self.dtype.itemsize in fill:
+            _asked(fill[self.dtype.itemsize](self.data.ptr, int(value), self.size, _Streams.current))
+        else:
+            self.set(np.full(self.shape, value, self.dtype))
+
+    def set(self, source: Any, stream: Any = None) -> None:
+        host = np.ascontiguousarray(source, self.dtype)
+        _asked(driver.cuMemcpyHtoDAsync(self.data.ptr, host.ctypes.data, host.nbytes, _pointer(stream)))
+
+    def get(self) -> Any:
+        host = np.empty(self.shape, self.dtype)
+        _asked(driver.cuMemcpyDtoHAsync(host.ctypes.data, self.data.ptr, host.nbytes, _Streams.current))
+        _asked(driver.cuStreamSynchronize(_Streams.current))
+        return host
+
+
+class _Streams:
+    current = 0
+
+
+def _pointer(stream: Any) -> int:
+    return _Streams.current if stream is None else int(stream.ptr)
+
+
+class Stream:
+    """A stream; `with` and `use` make it current."""
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self._own = Device().core.create_stream(options=core.StreamOptions(nonblocking=non_blocking))
+        self.ptr = int(self._own.handle)
+        self._before = 0
+
+    def use(self) -> "Stream":
+        _Streams.current = self.ptr
+        return self
+
+    def __enter__(self) -> "Stream":
+        self._before, _Streams.current = _Streams.current, self.ptr
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _Streams.current = self._before
+
+    def synchronize(self) -> None:
+        _asked(driver.cuStreamSynchronize(self.ptr))
+
+    def begin_capture(self) -> None:
+        _asked(driver.cuStreamBeginCapture(self.ptr, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+
+    def end_capture(self) -> "Graph":
+        return Graph(_asked(driver.cuStreamEndCapture(self.ptr)))
+
+
+class Graph:
+    """What a stream has captured, instantiated."""
+
+    def __init__(self, graph: Any) -> None:
+        self._executable = _asked(driver.cuGraphInstantiate(graph, 0))
+        _asked(driver.cuGraphDestroy(graph))
+
+    def launch(self, stream: Stream) -> None:
+        _asked(driver.cuGraphLaunch(self._executable, stream.ptr))
+
+    def __del__(self) -> None:
+        driver.cuGraphExecDestroy(self._executable)
+
+
+class Event:
+    def __init__(self) -> None:
+        self.handle = _asked(driver.cuEventCreate(0))
+
+    def record(self, stream: Stream) -> None:
+        _asked(driver.cuEventRecord(self.handle, stream.ptr))
+
+    def synchronize(self) -> None:
+        _asked(driver.cuEventSynchronize(self.handle))
+
+    def __del__(self) -> None:
+        driver.cuEventDestroy(self.handle)
+
+
+def alloc_pinned_memory(nbytes: int) -> Any:
+    """Return pinned memory that NumPy can look into."""
+    pointer = int(_asked(driver.cuMemHostAlloc(nbytes, 0)))
+    kind = type("Pinned", (ctypes.c_ubyte * nbytes,), {"__del__": lambda self: driver.cuMemFreeHost(self.ptr)})
+    found: Any = kind.from_address(pointer)
+    found.ptr = pointer
+    return found
+
+
+class Device:
+    """The present device, as cuda-core reads it."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.id, self.core = number, core.Device(number)
+        self.core.set_current()
+        self.compute_capability = self.core.arch
+        properties = self.core.properties
+        self.attributes = {
+            "MaxSharedMemoryPerBlockOptin": properties.max_shared_memory_per_block_optin,
+            "MultiProcessorCount": properties.multiprocessor_count,
+        }
+        self.pci_bus_id = "0000:00:00.0"
+
+    def use(self) -> None:
+        self.core.set_current()
+
+    def synchronize(self) -> None:
+        _asked(driver.cuCtxSynchronize())
+
+
+def _properties(number: int) -> dict[str, Any]:
+    device = Device(number).core
+    return {"name": device.name.encode(), "l2CacheSize": device.properties.l2_cache_size}
+
+
+def empty(count: int, dtype: Any) -> ndarray:
+    memory = Memory(count * np.dtype(dtype).itemsize)
+    return ndarray(memory, np.frombuffer((ctypes.c_ubyte * count).from_address(memory.ptr), dtype))
+
+
+def get_default_memory_pool() -> Any:
+    return SimpleNamespace(free_all_blocks=lambda: None)
+
+
+def _elapsed_ms(start: Event, stop: Event) -> float:
+    return float(_asked(driver.cuEventElapsedTime(start.handle, stop.handle)))
+
+
+cuda = SimpleNamespace(
+    Device=Device,
+    Stream=Stream,
+    Event=Event,
+    alloc_pinned_memory=alloc_pinned_memory,
+    get_elapsed_time=_elapsed_ms,
+    runtime=SimpleNamespace(
+        getDeviceProperties=_properties,
+        driverGetVersion=lambda: _asked(driver.cuDriverGetVersion()),
+        CUDARuntimeError=CUDARuntimeError,
+    ),
+)
