@@ -5,7 +5,7 @@ import pytest
 from bench.emulator import missing_tool
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="session")
 def tools(cuda_compiler: str) -> None:
     if reason := missing_tool():
         pytest.skip(reason)

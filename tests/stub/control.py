@@ -47,6 +47,11 @@ def host_takes(nanoseconds: int) -> None:
     _LIBRARY.km_stub_host_cost(ctypes.c_longlong(nanoseconds))
 
 
+def note(text: str) -> None:
+    """Put a line into the driver's log."""
+    _LIBRARY.km_stub_note(text.encode())
+
+
 def now_ns() -> int:
     """Return the host's virtual time."""
     return int(_LIBRARY.km_stub_now())

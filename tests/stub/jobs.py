@@ -1,6 +1,5 @@
 """Jobs of the project on the stub driver: its own launcher, clock and verification, kernels run by the emulator."""
 
-import os
 from typing import Any
 
 from bench.measure import timing
@@ -13,26 +12,26 @@ from stub import control
 from stub.emulated import Emulator
 
 
-def verified() -> dict[str, Any]:
-    """Verify KERNEL on PROBLEM; return the row's status and reason, and what the emulator ran."""
-    return _row(Mode.VERIFY)
+def verified(kernel: str, problem: str) -> dict[str, Any]:
+    """Verify a kernel on a problem; return the row's status and reason, and how many launches the emulator ran."""
+    return _row(kernel, problem, Mode.VERIFY)
 
 
-def not_run() -> dict[str, Any]:
-    """Verify KERNEL on PROBLEM where the driver accepts launches and runs none."""
+def not_run(kernel: str, problem: str) -> dict[str, Any]:
+    """Verify a kernel where the driver accepts launches and runs none."""
     control.run_launches_with(lambda launch: 0)
-    return _job(Mode.VERIFY)
+    return _job(kernel, problem, Mode.VERIFY)
 
 
-def timed() -> dict[str, Any]:
-    """Time KERNEL on PROBLEM in MODE by the virtual clock; return the samples too.
+def timed(kernel: str, problem: str, mode: str) -> dict[str, Any]:
+    """Time a kernel on a problem by the virtual clock; return the samples too.
 
     The host's clock is the virtual one as well, since the emulator's time is no part of a launch.
     """
     control.launches_take(20_000_000)
     control.host_takes(3_000)
     timing.time = VirtualTime()
-    return _row(Mode(os.environ["MODE"]))
+    return _row(kernel, problem, Mode(mode))
 
 
 class VirtualTime:
@@ -48,15 +47,14 @@ class VirtualTime:
         """Return at once: nothing has to settle."""
 
 
-def _row(mode: Mode) -> dict[str, Any]:
+def _row(name: str, problem: str, mode: Mode) -> dict[str, Any]:
     registry, emulator = discover(), Emulator()
-    kernel = registry.kernels[os.environ["KERNEL"]]
+    kernel = registry.kernels[name]
     assert isinstance(kernel, CudaKernel)
-    emulator.know(kernel, registry.problem(os.environ["PROBLEM"]))
-    return _job(mode) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
+    emulator.know(kernel, registry.problem(problem))
+    return _job(name, problem, mode) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
 
 
-def _job(mode: Mode) -> dict[str, Any]:
-    kernels, problems = (os.environ["KERNEL"],), (os.environ["PROBLEM"],)
-    (row,) = run_job(Job(problems, kernels, mode, (), 0, Budget(max_time_s=0.05), threads=1))
+def _job(kernel: str, problem: str, mode: Mode) -> dict[str, Any]:
+    (row,) = run_job(Job((problem,), (kernel,), mode, (), 0, Budget(max_time_s=0.05), threads=1))
     return {"status": row.status, "reason": row.reason, "samples": row.samples, "disturbed": row.disturbed}

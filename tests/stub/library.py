@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from bench.measure.compilers import header_folders
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+#: What a line of the log begins with where a call begins; its name follows.
+BEGIN = "begin "
 FLAGS = ("-std=c++20", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-Wl,-soname,libcuda.so.1")
 
 
@@ -43,24 +46,34 @@ class Run:
 
     @property
     def called(self) -> dict[str, int]:
-        """How often each function of the driver was called."""
+        """How often each function of the driver was called, of the run at the process's end."""
         found = (re.fullmatch(r"called (\w+) (\d+)", line) for line in self.log)
         return {match[1]: int(match[2]) for match in found if match}
 
 
-def on_stub(function: str, folder: Path, **variables: str) -> Run:
-    """Call a function of a module (`stub.programs:events`) in a process that has the stub for its driver.
+def on_stub(calls: Mapping[str, tuple[Any, ...]], folder: Path, **variables: str) -> dict[str, Run]:
+    """Call functions in turn in one process that has the stub for its driver; return the runs by their names.
 
-    Raises AssertionError with what the process wrote where it fails.
+    calls: `module:function` and its arguments, by the name of the run. The run `end` is what the driver logs as the
+    process ends. Raises AssertionError with what the process wrote where it fails.
     """
-    log, module = folder / "driver.log", function.partition(":")[0]
+    log = folder / "driver.log"
     libraries = os.pathsep.join(filter(None, (str(library_folder()), os.environ.get("LD_LIBRARY_PATH"))))
     places = os.pathsep.join(map(str, (ROOT, ROOT / "tests", HERE / "stand_in")))
-    script = f"import json, {module}; print(json.dumps({function.replace(':', '.')}()))"
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
     env |= {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": places, "KM_STUB_LOG": str(log), **variables}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=env, cwd=folder, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, f"{function} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-    return Run(json.loads(done.stdout), tuple(log.read_text().splitlines()))
+    command = [sys.executable, "-m", "stub.calling", json.dumps(calls)]
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"the process ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return _runs(json.loads(done.stdout), log.read_text().splitlines())
+
+
+def _runs(values: dict[str, Any], log: list[str]) -> dict[str, Run]:
+    """Divide the log at the notes with which each call begins."""
+    logs: dict[str, list[str]] = {}
+    for line in log:
+        if line.startswith(BEGIN):
+            logs[line.removeprefix(BEGIN)] = []
+        elif logs:
+            logs[next(reversed(logs))].append(line)
+    return {name: Run(values.get(name), tuple(lines)) for name, lines in logs.items()}

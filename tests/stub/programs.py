@@ -1,6 +1,7 @@
 """What tests do on the stub driver with the real cuda-core, each function in a process of its own."""
 
 import ctypes
+from functools import lru_cache
 from typing import Any
 
 import cuda.core as core
@@ -8,7 +9,7 @@ from cuda.bindings import driver
 
 from stub import control
 
-NOTHING = 'extern "C" __global__ void nothing(int *, int) {}'
+NOTHING = 'extern "C" __global__ void {name}(int *, int) {{}}'
 
 
 def device() -> Any:
@@ -21,10 +22,15 @@ def new_stream() -> Any:
     return device().create_stream(options=core.StreamOptions(nonblocking=True))
 
 
-def nothing() -> Any:
-    """Return a kernel that does nothing with an address and an int."""
-    program = core.Program(NOTHING, "c++", core.ProgramOptions(arch="sm_90"))
-    return program.compile("cubin").get_kernel("nothing")
+def nothing(name: str = "nothing") -> Any:
+    """Return a kernel that does nothing with an address and an int, loaded anew."""
+    return core.ObjectCode.from_cubin(_code(name)).get_kernel(name)
+
+
+@lru_cache
+def _code(name: str) -> bytes:
+    program = core.Program(NOTHING.format(name=name), "c++", core.ProgramOptions(arch="sm_90"))
+    return bytes(program.compile("cubin").code)
 
 
 def launch(stream: Any, kernel: Any, **shape: Any) -> None:
@@ -94,6 +100,7 @@ def held_span() -> dict[str, float]:
         stop.sync()
         spans[how] = stop - start
     flag.close()
+    control.host_takes(0)
     return spans
 
 
@@ -115,11 +122,30 @@ class Word:
 
 def lengths_by_kernel() -> list[float]:
     """Return the span of a kernel whose length is its own."""
-    stream, kernel = new_stream(), nothing()
-    control.launches_take(5, "another")
-    control.launches_take(2_000_000, "nothing")
+    stream, kernel = new_stream(), nothing("slow")
+    control.launches_take(2_000_000, "slow")
     start = record(stream)
     launch(stream, kernel)
     stop = record(stream)
     stop.sync()
     return [stop - start]
+
+
+def cuda_core_graph() -> dict[str, Any]:
+    """Capture three launches by cuda-core's own builder; return what ran before, and the span of two replays."""
+    stream, kernel, ran = new_stream(), nothing("in_graph"), []
+    control.launches_take(1_500_000, "in_graph")
+    control.run_launches_with(lambda launched: ran.append(launched.parameters()[1]) or 0)
+    builder = stream.create_graph_builder()
+    builder.begin_building()
+    for _ in range(3):
+        launch(builder, kernel)
+    graph = builder.end_building().complete()
+    before = len(ran)
+    start = record(stream)
+    graph.launch(stream)
+    graph.launch(stream)
+    stop = record(stream)
+    stop.sync()
+    control.run_launches_with(lambda launched: 0)
+    return {"before": before, "ran": [value.hex() for value in ran], "span": stop - start}

@@ -1,43 +1,54 @@
 """Kernels end to end on the stub driver: the project's launcher, clock and verification over the real cuda-core."""
 
-from pathlib import Path
-
 import pytest
 
-from stub.library import on_stub
+from stub.library import Run, on_stub
 
 PLAIN = ("gemm/cuda.tiled", "gemm/m33n31k17/f32/NT")
+#: Kernels and problems, with what the log must have of one of their launches.
+VERIFIED = {
+    "plain": (*PLAIN, "grid 1 2 1, block 32 32 1"),
+    "dynamic shared memory": ("gemm/cuda.async", "gemm/m33n31k17/f32/NT", "shared 50176"),
+    "cooperative": ("transpose/cuda.c2r_fused", "transpose/m17n12/f32/in", "cooperative 1"),
+    "tensor maps": ("transpose/cuda.tma", "transpose/m64n32/f32/out", "shared 99328"),
+    "cluster and tensor maps": ("gemm/cuda.wgmma_tf32", "gemm/m40n48k64/f32/NT", "cluster 2 1 1"),
+}
+MODES = ("hot", "cold", "graph")
 
 
-@pytest.mark.parametrize(
-    ("kernel", "problem", "launched"),
-    [
-        pytest.param(*PLAIN, "grid 1 2 1, block 32 32 1", id="plain"),
-        pytest.param("gemm/cuda.async", "gemm/m33n31k17/f32/NT", "shared 50176", id="dynamic shared memory"),
-        pytest.param("transpose/cuda.c2r_fused", "transpose/m17n12/f32/in", "cooperative 1", id="cooperative"),
-        pytest.param("transpose/cuda.tma", "transpose/m64n32/f32/out", "shared 99328", id="tensor maps"),
-        pytest.param("gemm/cuda.wgmma_tf32", "gemm/m40n48k64/f32/NT", "cluster 2 1 1", id="cluster and tensor maps"),
-    ],
-)
-def test_a_kernel_verifies(tmp_path: Path, kernel: str, problem: str, launched: str) -> None:
-    run = on_stub("stub.jobs:verified", tmp_path, KERNEL=kernel, PROBLEM=problem)
-    assert (run.value["status"], run.value["reason"], run.value["complaints"]) == ("ok", "", [])
-    assert run.value["ran"] >= 1
-    assert run.violations == []
-    assert any(line.startswith("cuLaunchKernelEx ") and launched in line for line in run.log)
+@pytest.fixture(scope="module")
+def runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    verified = {name: ("stub.jobs:verified", *case[:2]) for name, case in VERIFIED.items()}
+    timed = {mode: ("stub.jobs:timed", *PLAIN, mode) for mode in MODES}
+    return on_stub({**verified, "not run": ("stub.jobs:not_run", *PLAIN), **timed}, tmp_path_factory.mktemp("stub"))
 
 
-def test_a_kernel_that_is_launched_and_not_run_is_wrong(tmp_path: Path) -> None:
-    run = on_stub("stub.jobs:not_run", tmp_path, KERNEL=PLAIN[0], PROBLEM=PLAIN[1])
-    assert run.value["status"] == "wrong"
+@pytest.mark.parametrize("name", VERIFIED)
+def test_a_kernel_verifies(runs: dict[str, Run], name: str) -> None:
+    found = runs[name].value
+    assert (found["status"], found["reason"], found["complaints"]) == ("ok", "", [])
+    assert found["ran"] >= 1
+    assert any(line.startswith("cuLaunchKernelEx ") and VERIFIED[name][2] in line for line in runs[name].log)
 
 
-@pytest.mark.parametrize("mode", ["hot", "cold", "graph"])
-def test_every_sample_is_the_length_of_a_launch(tmp_path: Path, mode: str) -> None:
-    run = on_stub("stub.jobs:timed", tmp_path, KERNEL=PLAIN[0], PROBLEM=PLAIN[1], MODE=mode)
-    assert (run.value["status"], run.value["reason"], run.value["complaints"]) == ("ok", "", [])
-    assert run.value["disturbed"] == ""
-    assert set(run.value["samples"]) == {0.02}
-    assert run.violations == []
-    assert run.called["cuStreamWaitValue32_v2"] == run.called["cuEventElapsedTime_v2"]
-    assert ("cuGraphLaunch" in run.called) == (mode == "graph")
+def test_a_kernel_that_is_launched_and_not_run_is_wrong(runs: dict[str, Run]) -> None:
+    assert runs["not run"].value["status"] == "wrong"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_sample_is_the_length_of_a_launch(runs: dict[str, Run], mode: str) -> None:
+    found = runs[mode].value
+    assert (found["status"], found["reason"], found["complaints"]) == ("ok", "", [])
+    assert found["disturbed"] == ""
+    assert set(found["samples"]) == {0.02}
+
+
+@pytest.mark.parametrize(("mode", "call"), [("hot", "cuLaunchKernelEx"), ("graph", "cuGraphLaunch")])
+def test_what_is_timed_is_queued_while_the_stream_is_held(runs: dict[str, Run], mode: str, call: str) -> None:
+    calls = [line.split()[0] for line in runs[mode].log]
+    last = len(calls) - 1 - calls[::-1].index("cuStreamWaitValue32_v2")
+    assert calls[last + 1 : last + 4] == ["cuEventRecord", call, "cuEventRecord"]
+
+
+def test_no_rule_is_broken(runs: dict[str, Run]) -> None:
+    assert {name: run.violations for name, run in runs.items() if run.violations} == {}

@@ -184,12 +184,32 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
     return CUDA_SUCCESS;
 }
 
+#define NAMED(error) \
+    case error: *text = #error; return CUDA_SUCCESS
 CUresult cuGetErrorName(CUresult error, const char **text) {
-    static thread_local std::string name;
-    name = "CUDA_ERROR_" + std::to_string(error);
-    *text = name.c_str();
-    return CUDA_SUCCESS;
+    switch (error) {
+        NAMED(CUDA_SUCCESS);
+        NAMED(CUDA_ERROR_INVALID_VALUE);
+        NAMED(CUDA_ERROR_OUT_OF_MEMORY);
+        NAMED(CUDA_ERROR_INVALID_DEVICE);
+        NAMED(CUDA_ERROR_INVALID_IMAGE);
+        NAMED(CUDA_ERROR_INVALID_CONTEXT);
+        NAMED(CUDA_ERROR_INVALID_HANDLE);
+        NAMED(CUDA_ERROR_ILLEGAL_STATE);
+        NAMED(CUDA_ERROR_NOT_FOUND);
+        NAMED(CUDA_ERROR_NOT_READY);
+        NAMED(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+        NAMED(CUDA_ERROR_LAUNCH_TIMEOUT);
+        NAMED(CUDA_ERROR_LAUNCH_FAILED);
+        NAMED(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+        NAMED(CUDA_ERROR_NOT_SUPPORTED);
+        NAMED(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        NAMED(CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+        NAMED(CUDA_ERROR_INVALID_CLUSTER_SIZE);
+        default: *text = nullptr; return CUDA_ERROR_INVALID_VALUE;
+    }
 }
+#undef NAMED
 
 CUresult cuGetErrorString(CUresult error, const char **text) { return cuGetErrorName(error, text); }
 

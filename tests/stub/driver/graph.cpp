@@ -10,6 +10,8 @@ static std::map<const void *, std::shared_ptr<Graph>> &graphs() {
     return *all;
 }
 
+std::shared_ptr<Graph> graph_of(CUgraph handle) { return alive("a graph", handle) ? graphs()[handle] : nullptr; }
+
 template <class Handle>
 static void keep(Handle *out, const char *kind, const char *call, std::shared_ptr<Graph> graph) {
     *out = reinterpret_cast<Handle>(new char);
@@ -49,6 +51,7 @@ CUresult cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode) {
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture || !handle) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     stream->capture = std::make_shared<Graph>();
+    keep(&stream->capture->handle, "a graph", __func__, stream->capture);
     stream->tail.clear();
     stream->begins_capture = true;
     log("%s of %p", __func__, (void *)handle);
@@ -63,12 +66,12 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *out) {
     auto graph = stream->capture;
     const bool joined = reached(stream->tail) == graph->nodes.size();
     leave_capture(graph);
-    *out = nullptr;
+    *out = joined ? graph->handle : nullptr;
     if (!joined) {
+        forget("a graph", graph->handle);
         violation("a capture ended before another stream's work had joined it");
         return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     }
-    keep(out, "a graph", __func__, graph);
     return CUDA_SUCCESS;
 }
 
@@ -84,8 +87,9 @@ CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *status, 
                                 const CUgraphNode **nodes, const CUgraphEdgeData **edges, size_t *count) {
     if (CUresult refused = cuStreamIsCapturing(handle, status)) return refused;
     ENTER();
-    if (id) *id = reinterpret_cast<uintptr_t>(stream_of(handle)->capture.get());
-    if (graph) *graph = nullptr;  // what is being captured has no handle yet
+    const auto capture = stream_of(handle)->capture;
+    if (id) *id = reinterpret_cast<uintptr_t>(capture.get());
+    if (graph) *graph = capture ? capture->handle : nullptr;
     if (nodes) *nodes = nullptr;
     if (edges) *edges = nullptr;
     if (count) *count = 0;
@@ -101,7 +105,9 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned l
     ENTER();
     if (!alive("a graph", graph)) return CUDA_ERROR_INVALID_HANDLE;
     if (CUresult refused = may_block(__func__)) return refused;
-    keep(out, "an executable graph", __func__, graphs()[graph]);
+    auto copy = std::make_shared<Graph>(*graphs()[graph]);
+    for (auto &[object, references] : copy->objects) object->references += references;
+    keep(out, "an executable graph", __func__, copy);
     return CUDA_SUCCESS;
 }
 

@@ -96,6 +96,9 @@ void km_stub_length(const char *entry, long long nanoseconds) {
 // What the host spends on each call that submits work.
 void km_stub_host_cost(long long nanoseconds) { state().host_cost = nanoseconds; }
 
+// Puts a line of the test's into the log.
+void km_stub_note(const char *text) { log("%s", text); }
+
 // The virtual time of the host, in nanoseconds.
 long long km_stub_now() { return state().now; }
 

@@ -49,9 +49,23 @@ struct Node {
     Nanoseconds length;
 };
 
-struct Graph {
-    std::deque<Node> nodes;
+// What a package ties to a graph's life: destroyed with the last reference, of which graphs hold some.
+struct UserObject {
+    void *content;
+    CUhostFn destroy;
+    long references;
 };
+void release(UserObject *object, long references);
+
+struct Graph {
+    std::deque<Node> nodes = {};
+    CUgraph handle = nullptr;
+    std::map<UserObject *, long> objects = {};
+    ~Graph() {
+        for (auto &[object, references] : objects) release(object, references);
+    }
+};
+std::shared_ptr<Graph> graph_of(CUgraph handle);
 
 struct Stream {
     unsigned flags = 0;

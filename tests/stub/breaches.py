@@ -1,0 +1,252 @@
+"""Breaches of each rule of the stub driver, planted: every function here does something that a GPU would punish."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cuda.core as core
+from cuda.bindings import driver
+
+from stub.programs import Word, device, launch, new_stream, nothing, record
+
+
+@contextmanager
+def holding(stream: Any) -> Iterator[None]:
+    """Hold the stream while the body runs."""
+    flag = core.LegacyPinnedMemoryResource().allocate(4)
+    word = Word(int(flag.handle))
+    word.hold(stream)
+    yield
+    word.let_go()
+    stream.sync()
+    flag.close()
+
+
+def launch_elsewhere() -> float:
+    """Launch on another stream between two records; return the span, which misses it."""
+    timed, other, kernel = new_stream(), new_stream(), nothing()
+    start = record(timed)
+    launch(other, kernel)
+    stop = record(timed)
+    stop.sync()
+    return float(stop - start)
+
+
+def launch_elsewhere_and_join() -> float:
+    """Launch on another stream that is forked from the timed one and joined to it again, which breaks no rule."""
+    timed, other, kernel = new_stream(), new_stream(), nothing()
+    start = record(timed)
+    other.wait(timed)
+    launch(other, kernel)
+    timed.wait(other)
+    stop = record(timed)
+    stop.sync()
+    return float(stop - start)
+
+
+def launch_elsewhere_without_joining() -> float:
+    """Launch on a stream that is forked from the timed one and not joined to it."""
+    timed, other, kernel = new_stream(), new_stream(), nothing()
+    start = record(timed)
+    other.wait(timed)
+    launch(other, kernel)
+    stop = record(timed)
+    stop.sync()
+    return float(stop - start)
+
+
+def synchronise_while_held() -> str:
+    """Synchronise a held stream; return the status, which the driver would never give."""
+    stream = new_stream()
+    with holding(stream):
+        (status,) = driver.cuStreamSynchronize(stream.handle)
+    return str(status.name)
+
+
+def synchronise_an_event_while_held() -> None:
+    stream = new_stream()
+    with holding(stream):
+        event = record(stream)
+        driver.cuEventSynchronize(event.handle)
+
+
+def synchronise_all_while_held() -> None:
+    with holding(new_stream()):
+        driver.cuCtxSynchronize()
+
+
+def allocate_while_held() -> None:
+    with holding(new_stream()):
+        _, address = driver.cuMemAlloc(16)
+    driver.cuMemFree(address)
+
+
+def free_while_held() -> None:
+    _, address = driver.cuMemAlloc(device() and 16)
+    with holding(new_stream()):
+        driver.cuMemFree(address)
+
+
+def load_while_held() -> None:
+    stream, code = (
+        new_stream(),
+        core.Program('extern "C" __global__ void f() {}', "c++", core.ProgramOptions(arch="sm_90")).compile("cubin"),
+    )
+    with holding(stream):
+        code.get_kernel("f")
+
+
+def copy_while_held() -> None:
+    stream, (_, address) = new_stream(), driver.cuMemAlloc(device() and 16)
+    with holding(stream):
+        driver.cuMemcpyHtoDAsync(address, bytes(16), 16, stream.handle)
+    driver.cuMemFree(address)
+
+
+def copy_pinned_while_held() -> None:
+    """Copy between pinned memory and the device on a held stream, which breaks no rule."""
+    stream, pinned = new_stream(), core.LegacyPinnedMemoryResource().allocate(16)
+    _, address = driver.cuMemAlloc(16)
+    with holding(stream):
+        driver.cuMemcpyHtoDAsync(address, int(pinned.handle), 16, stream.handle)
+    driver.cuMemFree(address)
+    pinned.close()
+
+
+def _status(call: Any) -> str:
+    """Return the name of the error that a call of cuda-core raises."""
+    try:
+        call()
+    except Exception as error:
+        return str(error).split(":")[0]
+    return "CUDA_SUCCESS"
+
+
+def too_much_shared_memory() -> str:
+    stream, kernel = new_stream(), nothing()
+    return _status(lambda: launch(stream, kernel, shmem_size=49153))
+
+
+def shared_memory_that_was_asked_for() -> str:
+    """Launch with as much once the attribute is set, which breaks no rule."""
+    stream, kernel = new_stream(), nothing()
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    driver.cuKernelSetAttribute(attribute, 49153, kernel.handle, driver.CUdevice(0))
+    return _status(lambda: launch(stream, kernel, shmem_size=49153))
+
+
+def more_shared_memory_than_there_is() -> str:
+    kernel = nothing()
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    (status,) = driver.cuKernelSetAttribute(attribute, 232449, kernel.handle, driver.CUdevice(0))
+    return str(status.name)
+
+
+def wide_cluster() -> str:
+    stream, kernel = new_stream(), nothing()
+    return _status(lambda: launch(stream, kernel, grid=1, cluster=16))
+
+
+def wide_cluster_that_was_asked_for() -> str:
+    """Launch a cluster of 16 once the attribute is set, which breaks no rule."""
+    stream, kernel = new_stream(), nothing()
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+    driver.cuKernelSetAttribute(attribute, 1, kernel.handle, driver.CUdevice(0))
+    return _status(lambda: launch(stream, kernel, grid=1, cluster=16))
+
+
+def too_many_cooperating_blocks() -> str:
+    stream, kernel, config = new_stream(), nothing(), driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = 132 * 32 + 1, 1, 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = 32, 1, 1
+    config.hStream = stream.handle
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    attribute.value.cooperative = 1
+    config.attrs, config.numAttrs = [attribute], 1
+    (status,) = driver.cuLaunchKernelEx(config, driver.CUfunction(int(kernel.handle)), 0, 0)
+    return str(status.name)
+
+
+def threads_beyond_the_bound() -> str:
+    stream, kernel = new_stream(), nothing()
+    return _status(lambda: launch(stream, kernel, block=1025))
+
+
+def copy_beyond_the_end() -> str:
+    _, address = driver.cuMemAlloc(device() and 16)
+    (status,) = driver.cuMemcpyHtoD(address, bytes(17), 17)
+    driver.cuMemFree(address)
+    return str(status.name)
+
+
+def free_twice() -> str:
+    _, address = driver.cuMemAlloc(device() and 16)
+    driver.cuMemFree(address)
+    (status,) = driver.cuMemFree(address)
+    return str(status.name)
+
+
+def leave_everything() -> None:
+    """Leave one handle of each kind to the end of the process."""
+    stream = new_stream()
+    driver.cuMemAlloc(16)
+    driver.cuEventCreate(0)
+    driver.cuStreamCreate(0)
+    driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    _, graph = driver.cuStreamEndCapture(stream.handle)
+    driver.cuGraphInstantiate(graph, 0)
+
+
+def synchronise_while_capturing() -> str:
+    stream = new_stream()
+    driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    (status,) = driver.cuStreamSynchronize(stream.handle)
+    _, graph = driver.cuStreamEndCapture(stream.handle)
+    driver.cuGraphDestroy(graph)
+    return str(status.name)
+
+
+def capture_without_joining() -> str:
+    """End a capture while another stream still has work of it."""
+    first, second, kernel = new_stream(), new_stream(), nothing()
+    _, event = driver.cuEventCreate(0)
+    driver.cuStreamBeginCapture(first.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    driver.cuEventRecord(event, first.handle)
+    driver.cuStreamWaitEvent(second.handle, event, 0)
+    launch(second, kernel)
+    status, _ = driver.cuStreamEndCapture(first.handle)
+    driver.cuEventDestroy(event)
+    return str(status.name)
+
+
+def misaligned_map() -> str:
+    return _encode(address=8)
+
+
+def box_wider_than_its_swizzle() -> str:
+    return _encode(box=64)
+
+
+def aligned_map() -> str:
+    """Encode a map that breaks no rule."""
+    return _encode()
+
+
+def _encode(address: int = 0, box: int = 32) -> str:
+    device()
+    d = driver
+    status, _ = d.cuTensorMapEncodeTiled(
+        d.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        2,
+        (1 << 20) + address,
+        [d.cuuint64_t(64), d.cuuint64_t(64)],
+        [d.cuuint64_t(256)],
+        [d.cuuint32_t(box), d.cuuint32_t(8)],
+        [d.cuuint32_t(1)] * 2,
+        d.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        d.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        d.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    return str(status.name)
