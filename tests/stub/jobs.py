@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import cuda.core as core
+
 from bench.measure import timing
+from bench.measure.devices import get_device
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
@@ -10,6 +13,7 @@ from bench.plan.modes import Mode
 from bench.run.job import run_job
 from stub import control
 from stub.emulated import Emulator
+from stub.programs import launch, nothing
 
 
 def verified(kernel: str, problem: str) -> dict[str, Any]:
@@ -32,6 +36,23 @@ def timed(kernel: str, problem: str, mode: str) -> dict[str, Any]:
     control.host_takes(3_000)
     timing.time = VirtualTime()
     return _row(kernel, problem, Mode(mode))
+
+
+def synchronising_call() -> dict[str, Any]:
+    """Time a call that launches and waits for its stream, which the clock holds at first."""
+    device, kernel = get_device("cuda"), nothing()
+    stream = core.Stream.from_handle(device.stream.ptr)
+    control.launches_take(4_000_000)
+    clock = device.clock(hold=True)
+    assert isinstance(clock, timing.CudaClock)
+    clock.RELEASE_S = 0.05
+
+    def call() -> None:
+        launch(stream, kernel)
+        stream.sync()
+
+    span = clock.time([call])
+    return {"held": clock.held, "span": span}
 
 
 class VirtualTime:

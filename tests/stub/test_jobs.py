@@ -1,8 +1,12 @@
 """Kernels end to end on the stub driver: the project's launcher, clock and verification over the real cuda-core."""
 
-import pytest
+import ast
+import re
 
-from stub.library import Run, on_stub
+import pytest
+from tabulate import tabulate
+
+from stub.library import ROOT, Run, on_stub
 
 PLAIN = ("gemm/cuda.tiled", "gemm/m33n31k17/f32/NT")
 #: Kernels and problems, with what the log must have of one of their launches.
@@ -13,6 +17,7 @@ VERIFIED = {
     "tensor maps": ("transpose/cuda.tma", "transpose/m64n32/f32/out", "shared 99328"),
     "cluster and tensor maps": ("gemm/cuda.wgmma_tf32", "gemm/m40n48k64/f32/NT", "cluster 2 1 1"),
 }
+DRIVER_FUNCTION = re.compile(r"cu[A-Z]\w+")
 MODES = ("hot", "cold", "graph")
 
 
@@ -20,7 +25,12 @@ MODES = ("hot", "cold", "graph")
 def runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     verified = {name: ("stub.jobs:verified", *case[:2]) for name, case in VERIFIED.items()}
     timed = {mode: ("stub.jobs:timed", *PLAIN, mode) for mode in MODES}
-    return on_stub({**verified, "not run": ("stub.jobs:not_run", *PLAIN), **timed}, tmp_path_factory.mktemp("stub"))
+    others = {
+        "not run": ("stub.jobs:not_run", *PLAIN),
+        "identity": ("bench.measure.lock:gpu_uuid",),
+        "synchronising": ("stub.jobs:synchronising_call",),
+    }
+    return on_stub({**verified, **others, **timed}, tmp_path_factory.mktemp("stub"))
 
 
 @pytest.mark.parametrize("name", VERIFIED)
@@ -50,5 +60,40 @@ def test_what_is_timed_is_queued_while_the_stream_is_held(runs: dict[str, Run], 
     assert calls[last + 1 : last + 4] == ["cuEventRecord", call, "cuEventRecord"]
 
 
+def test_a_call_that_synchronises_is_let_go_by_the_watchdog_and_timed_without_holding(runs: dict[str, Run]) -> None:
+    (violation,) = runs["synchronising"].violations
+    assert violation == "cuStreamSynchronize was called while a stream was held"
+    assert runs["synchronising"].value == {"held": False, "span": 0.004}
+
+
+def test_the_device_has_an_identity(runs: dict[str, Run]) -> None:
+    assert bytes.fromhex(runs["identity"].value) == b"kernelmark stub."
+
+
 def test_no_rule_is_broken(runs: dict[str, Run]) -> None:
-    assert {name: run.violations for name, run in runs.items() if run.violations} == {}
+    broken = {name for name, run in runs.items() if run.violations}
+    assert broken == {"synchronising"}
+
+
+def _named_in_sources() -> dict[str, str]:
+    """Return the functions of the driver that bench and kernels name, each with the first file that does."""
+    found: dict[str, str] = {}
+    for folder in ("bench", "kernels"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Attribute) and DRIVER_FUNCTION.fullmatch(node.attr):
+                    found.setdefault(_unversioned(node.attr), str(path.relative_to(ROOT)))
+    return found
+
+
+def _unversioned(function: str) -> str:
+    return re.sub(r"_v\d+$", "", function)
+
+
+def test_every_function_of_the_driver_that_we_call_is_executed(runs: dict[str, Run]) -> None:
+    called = {_unversioned(name): count for name, count in runs["end"].called.items()}
+    named = _named_in_sources()
+    rows = [(name, count, named.get(name, "by the packages")) for name, count in sorted(called.items())]
+    print(tabulate(rows, headers=("function of the driver", "calls", "named in")))
+    assert named.keys() >= {"cuTensorMapEncodeTiled", "cuStreamWaitValue32"}
+    assert named.keys() - called.keys() == set()
