@@ -43,7 +43,7 @@ def is_explained(file: str, mutant: Mutant) -> bool:
 
 
 def are_explained(file: str, mutants: Iterable[Mutant]) -> set[Mutant]:
-    """Those that the page names as often as they are there, so that it is clear which ones it means."""
+    """Return the mutants that the page names as often as they occur, so that it is clear which ones it means."""
     page, names = DOCS.read_text(), {mutant: mention(file, mutant) for mutant in mutants}
     count = Counter(names.values())
     return {mutant for mutant, name in names.items() if page.count(name) >= count[name]}
