@@ -22,7 +22,7 @@ _CUPY: dict[str, Any] = {**_SHARED, "provider": "selftest", "device": "cuda", "m
     name="way",
     **_SHARED,
 )
-def launched(p: Any, t: Tile) -> list[KernelCall]:
+def launched(p: Any, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Spins; launched by cuda-core or PyCUDA, as the job asks."""
     return [KernelCall(1, 256, ("a", "b", p.m * p.n, np.int64(_DURATION_NS)))]
 

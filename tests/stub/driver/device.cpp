@@ -177,6 +177,17 @@ CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *gree
     return cuStreamGetCtx(stream, context);
 }
 
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+    ENTER();
+    log("%s %d %zu", __func__, int(limit), value);
+    return limit < CU_LIMIT_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuCtxResetPersistingL2Cache() {
+    ENTER();
+    return CUDA_SUCCESS;
+}
+
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
     ENTER();
     *least = 0;

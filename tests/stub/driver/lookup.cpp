@@ -32,6 +32,7 @@ static const Export exports[] = {
     EXPORT(cuMemsetD32Async, 3020), EXPORT(cuStreamCreateWithPriority, 5050), EXPORT(cuStreamCreate, 2000),
     EXPORT(cuStreamDestroy, 4000), EXPORT(cuStreamSynchronize, 2000), EXPORT(cuStreamQuery, 2000),
     EXPORT(cuCtxSynchronize, 2000), EXPORT(cuStreamGetFlags, 5050), EXPORT(cuStreamGetPriority, 5050),
+    EXPORT(cuCtxSetLimit, 3010), EXPORT(cuCtxResetPersistingL2Cache, 11000),
     EXPORT(cuStreamGetId, 12000), EXPORT(cuStreamWaitValue32, 11070), EXPORT(cuEventCreate, 2000),
     EXPORT(cuEventDestroy, 4000), EXPORT(cuEventRecord, 2000), EXPORT(cuEventRecordWithFlags, 11010),
     EXPORT(cuStreamWaitEvent, 3020), EXPORT(cuEventQuery, 2000), EXPORT(cuEventSynchronize, 2000),

@@ -5,7 +5,7 @@ Nothing else of CuPy is here, so that a kernel which needs more fails by name.
 
 import ctypes
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import cuda.core as core
 import numpy as np
@@ -80,7 +80,10 @@ class ndarray:  # noqa: N801
 
 
 class _Streams:
+    """Handles of streams. Leaving a `with` makes the one below it on the stack current; `use()` is not on the stack."""
+
     current = 0
+    stack: ClassVar[list[int]] = [0]
 
 
 def _pointer(stream: Any) -> int:
@@ -93,18 +96,18 @@ class Stream:
     def __init__(self, non_blocking: bool = False) -> None:
         self._own = Device().core.create_stream(options=core.StreamOptions(nonblocking=non_blocking))
         self.ptr = int(self._own.handle)
-        self._before = 0
 
     def use(self) -> "Stream":
         _Streams.current = self.ptr
         return self
 
     def __enter__(self) -> "Stream":
-        self._before, _Streams.current = _Streams.current, self.ptr
-        return self
+        _Streams.stack.append(self.ptr)
+        return self.use()
 
     def __exit__(self, *_: object) -> None:
-        _Streams.current = self._before
+        _Streams.stack.pop()
+        _Streams.current = _Streams.stack[-1]
 
     def synchronize(self) -> None:
         _asked(driver.cuStreamSynchronize(self.ptr))
@@ -195,6 +198,7 @@ def _elapsed_ms(start: Event, stop: Event) -> float:
 cuda = SimpleNamespace(
     Device=Device,
     Stream=Stream,
+    get_current_stream=lambda: SimpleNamespace(ptr=_Streams.current),
     Event=Event,
     alloc_pinned_memory=alloc_pinned_memory,
     get_elapsed_time=_elapsed_ms,
