@@ -56,6 +56,7 @@ struct Product {
       source_b.advance();
       ptx::cp_async_commit();
     };
+#pragma unroll 1
     for (unsigned step = 0; step < STAGES - 1; ++step) start(step);
     for (unsigned step = 0; step < steps; ++step) {
       ptx::cp_async_wait<STAGES - 2>();  // this thread's copies for this step have arrived

@@ -21,8 +21,8 @@ from emulator.proof import included, kernels_by_source
 TABLE = Path(__file__).with_name("short_cases.json")
 #: Operations and bytes of a problem that has several blocks of most tiles and is done in a tenth of a second.
 LITTLE = 200_000
-#: What cannot change a verdict: comments, but for waivers.
-COMMENT = re.compile(r"//(?!\s*emulator:)[^\n]*|/\*.*?\*/", re.DOTALL)
+#: What cannot change a verdict: comments, but for waivers, and how far a loop is unrolled.
+COMMENT = re.compile(r"//(?!\s*emulator:)[^\n]*|/\*.*?\*/|#pragma unroll[^\n]*", re.DOTALL)
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from bench.measure.cpu import Cpu
 from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
+from bench.plan.limits import H100
 from column_major import Blas, array, matrix
 from kernelmark import kernel
 from kernels.gemm import _cublas
@@ -154,7 +155,8 @@ def test_a_kernel_launches_another_on_arrays_of_its_choice(registry: Any) -> Non
     assert b is turned
 
 
-def test_what_the_other_kernel_refuses_is_unsupported() -> None:
+def test_what_the_other_kernel_refuses_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.measure.launch.present_limits", lambda: H100)
     x = _operands("gemm/m2n3k4/f32/NT")
     with pytest.raises(Unsupported, match="square"):
         x.launch("transpose/cuda.vectorised_inplace", "transpose/m3n4/f32/in", a=x.b)
