@@ -13,7 +13,6 @@ from bench.emulator.sweep import Case, complaints, entries
 def wrong_in_emulator(every: Sequence[Case]) -> list[str]:
     """Return what is wrong with these cases of one kernel, at most three complaints a case.
 
-    Threads run in the random order alone: these cases are here for their sizes, and the sweep tries every order.
     Without a compiler the test is skipped; in CI it fails.
     """
     if reason := missing_tool():
@@ -21,4 +20,4 @@ def wrong_in_emulator(every: Sequence[Case]) -> list[str]:
             pytest.fail(f"{reason} (an error, since CI is set)")
         pytest.skip(reason)
     names = entries(list(every))
-    return [text for case in every for text in islice(complaints(case, names, orders=("random",)), 3)]
+    return [text for case in every for text in islice(complaints(case, names), 3)]

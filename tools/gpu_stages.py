@@ -108,6 +108,7 @@ def several_processes(task: Task) -> str:
 
 
 def _plan(task: Task) -> Plan:
+    # A kernel that a plan names in full gets a row on every problem; a pattern selects it where it takes the problem.
     own = {f"*/{kernel.provider}.{kernel.name}" for kernel in task.kernels()}
     baselines = {f"*/{name.partition('/')[2]}" for name in (*BASELINES.values(), "transpose/openblas.imatcopy")}
     return Plan(

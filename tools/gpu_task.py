@@ -10,6 +10,7 @@ from bench.measure.timing import now
 from bench.plan.case import Plan, PlannedJob, jobs
 from bench.plan.discovery import discover
 from bench.plan.kernel import Kernel
+from bench.plan.registry import Registry
 from bench.plan.suites import Suite
 from bench.report.tables import status_line
 from bench.run.pool import Workers
@@ -43,7 +44,11 @@ class Task:
 
     def __init__(self, asked: Question) -> None:
         self.settings, self.stage, self.until_s = asked.settings, asked.stage, asked.until_s
-        self.folder, self.registry = Folder(Path(asked.settings.folder)), discover(asked.settings.plugins)
+        self.folder, found = Folder(Path(asked.settings.folder)), discover(asked.settings.plugins)
+        barred = [glob for globs in self.folder.read(DISAGREEING).values() for glob in globs.split()]
+        kernels = {id_: k for id_, k in found.kernels.items() if not any(fnmatchcase(id_, glob) for glob in barred)}
+        # Kernels whose way of launching is timed wrong are not there, so that no glob of a plan can select them.
+        self.registry = Registry(found.operations, kernels)
 
     @property
     def over(self) -> bool:
@@ -51,13 +56,8 @@ class Task:
         return now() >= self.until_s
 
     def kernels(self) -> list[Kernel]:
-        """The device's kernels, without those whose way of launching is timed wrong."""
-        barred = [glob for globs in self.folder.read(DISAGREEING).values() for glob in globs.split()]
-        return [
-            kernel
-            for kernel in self.registry.kernels.values()
-            if kernel.device == self.settings.device and not any(fnmatchcase(kernel.id, glob) for glob in barred)
-        ]
+        """The device's kernels."""
+        return [kernel for kernel in self.registry.kernels.values() if kernel.device == self.settings.device]
 
     def measure(
         self, plan: Plan, suites: Sequence[Suite], planned: Callable[[], Iterable[PlannedJob]] | None = None

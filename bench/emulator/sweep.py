@@ -2,7 +2,7 @@
 
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,9 +80,7 @@ def entries(all_cases: list[Case]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def complaints(
-    case: Case, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S, orders: Sequence[str] = ORDERS
-) -> Iterator[str]:
+def complaints(case: Case, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[str]:
     """Yield what is wrong with the kernel in this case: reports and wrong results, each named with its order.
 
     names: all entries to compile the source with. cuda: the folder of the sources. Raises CompileError where the
@@ -97,7 +95,7 @@ def complaints(
         worker = program(cuda / case.kernel.source, names, include=cuda)
     except CompileError as error:
         raise CompileError(f"{case.kernel.id}: {error}") from None
-    for outcome in run(worker, buffers, launches, orders=orders, limit_s=limit_s):
+    for outcome in run(worker, buffers, launches, orders=ORDERS, limit_s=limit_s):
         yield from (f"{case.id} {outcome.order}: {report}" for report in unwaived(outcome.reports))
         if reason := _verdict(case, outcome, operands, reference):
             yield f"{case.id} {outcome.order}: wrong: {reason}"

@@ -12,7 +12,6 @@ from _pytest.mark import ParameterSet
 from bench.emulator.build import CompileError, source_folder
 from bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
 from bench.emulator.sweep import Case, cases, complaints, entries
-from bench.emulator.worker import ORDERS
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
 from emulator import short
@@ -22,22 +21,16 @@ KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel
 
 
 def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
-    """A test for each case; one skip, with the declared reason, for a kernel that cannot be emulated.
-
-    The cases that the short run keeps find all mutants that any case finds. The others are here for their sizes, and
-    run under the random order of threads alone.
-    """
+    """A test for each case; one skip, with the declared reason, for a kernel that cannot be emulated."""
     kept = short.kept(short.load())
     for kernel in kernels:
         if kernel.emulated:
             mark = pytest.mark.skip(reason=f"{kernel.id} is not emulated: {kernel.emulated}")
-            yield pytest.param(None, (), id=f"{Path(kernel.source).name}/not-emulated", marks=mark)
+            yield pytest.param(None, id=f"{Path(kernel.source).name}/not-emulated", marks=mark)
         else:
             for case in short.all_cases()[kernel.id]:
-                if short.name(case) in kept:
-                    yield pytest.param(case, ORDERS, id=case.id)
-                else:
-                    yield pytest.param(case, ("random",), id=case.id, marks=pytest.mark.long)
+                marks = () if short.name(case) in kept else pytest.mark.long
+                yield pytest.param(case, id=case.id, marks=marks)
 
 
 @pytest.fixture(scope="session")
@@ -52,11 +45,9 @@ def names(request: pytest.FixtureRequest) -> Callable[[Case], tuple[str, ...]]:
     return lambda case: of(case.kernel.id)
 
 
-@pytest.mark.parametrize(("case", "orders"), list(_items(KERNELS)))
-def test_emulated_kernel_is_right_and_without_reports(
-    case: Case, orders: tuple[str, ...], names: Callable[[Case], tuple[str, ...]]
-) -> None:
-    found = list(islice(complaints(case, names(case), orders=orders), SHOWN))
+@pytest.mark.parametrize("case", list(_items(KERNELS)))
+def test_emulated_kernel_is_right_and_without_reports(case: Case, names: Callable[[Case], tuple[str, ...]]) -> None:
+    found = list(islice(complaints(case, names(case)), SHOWN))
     assert not found, "\n" + "\n".join(found)
 
 
