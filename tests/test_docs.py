@@ -33,6 +33,7 @@ def play(tmp_path, python_in, kernelmark_in):
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page != EXTENDING and commands(page.read_text())], ids=lambda page: page.name
 )

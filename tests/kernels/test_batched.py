@@ -45,6 +45,7 @@ def test_more_than_128_is_refused(sizes: str) -> None:
     assert "expected at most 128" in (KERNEL.refuses(REGISTRY.problem(f"gemm/{sizes}/f32/NN")) or "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("sizes", ["m6n5k7", "m100n70k9", "m9n128k128"])
 def test_a_last_block_with_fewer_products_is_right(sizes: str, layout: str) -> None:

@@ -118,6 +118,7 @@ def drawn(rng: random.Random, depthwise: bool) -> str:
             continue
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "variant", ["nchw/fprop", *(pytest.param("/".join(v), marks=pytest.mark.long) for v in VARIANTS[1:])]
 )

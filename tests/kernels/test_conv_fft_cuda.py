@@ -60,6 +60,7 @@ def test_every_tile_is_right_in_every_direction(direction: str) -> None:
     assert not wrong_in_emulator(every)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("direction", ["fprop", "dgrad"])
 def test_the_fused_kernel_is_right_with_as_many_channels_as_a_block_has_tiles_and_with_fewer(direction: str) -> None:
     every = cases("fft_fused", FUSED, direction)
@@ -145,6 +146,7 @@ def test_the_fused_kernel_has_no_gradient_of_filters() -> None:
     assert "no wgrad path" in (kernel("fft_fused").refuses(problem("n1c2h9w9k2r3s3", "wgrad")) or "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "sizes"), [("fft_tiled", (L2, *TILED)), ("fft_fused", (L1, *FUSED))])
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_entry_spills_registers_or_uses_stack(name: str, sizes: tuple[str, ...]) -> None:

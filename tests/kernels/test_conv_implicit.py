@@ -127,6 +127,7 @@ def test_what_no_grid_and_no_int_can_cover_is_refused() -> None:
     assert "a tile reaches over" in refused("implicit", "conv/n64c40000h64w512k1r1s1/f32/nchw/fprop")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("direction", ["fprop", "dgrad"])
 def test_filters_of_32_taps_and_of_more_are_right(layout: str, direction: str) -> None:
@@ -134,6 +135,7 @@ def test_filters_of_32_taps_and_of_more_are_right(layout: str, direction: str) -
     prove("implicit", f"conv/n1c3h9w17k5r3s11pad0x5/f32/{layout}/{direction}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize(
     "sizes", ["n1c4h5w7k8r1s1stride3", "n2c8h12w11k12r5s4pad2x3stride4x3/dil2x3/g2", "n1c4h9w6k4r3s2stride2x5/dil2x1"]
@@ -143,6 +145,7 @@ def test_phases_without_pixels_or_taps_leave_no_element_of_a_gradient_unwritten(
     prove("implicit", "/".join(["conv", shape, "f32", layout, "dgrad", *rest]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_slices_in_several_groups_are_added_up(layout: str, direction: str) -> None:
@@ -151,6 +154,7 @@ def test_slices_in_several_groups_are_added_up(layout: str, direction: str) -> N
     prove("implicit", problem)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TENSOR_CORES)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_tensor_cores_are_right_under_stride_dilation_groups_and_one_sided_padding(name: str, direction: str) -> None:
@@ -158,11 +162,13 @@ def test_tensor_cores_are_right_under_stride_dilation_groups_and_one_sided_paddi
     prove(name, f"conv/n2c16h9w10k48r3s2pad0-1x2-0stride2x1/{dtype}/nhwc/{direction}/dil1x2/g2")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_tf32_takes_any_channels_before_the_pixels_word_by_word(direction: str) -> None:
     prove("implicit_tf32", f"conv/n2c9h9w10k15r3s2pad0-1x2-0stride2x1/f32/nchw/{direction}/dil1x2/g3")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("direction", ["fprop", "dgrad"])
 def test_tensor_cores_are_right_with_more_taps_than_a_mask_has_bits(direction: str) -> None:
     prove("implicit_mma", f"conv/n1c8h7w12k8r3s11pad1x5/f16/nhwc/{direction}")

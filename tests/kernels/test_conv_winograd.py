@@ -132,6 +132,7 @@ def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(pr
         assert sum(scratch.nbytes for scratch in sizes) <= max(1024 * case.tile.KIB, least)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
@@ -151,6 +152,7 @@ def test_tiles_of_every_width_are_right_over_edges_and_more_padding_than_the_fil
     assert not wrong_in_emulator(every)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(("name", "resident"), [("winograd", {64: 1, 32: 2}), ("winograd4", {128: 2, 64: 3})])

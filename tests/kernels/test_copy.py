@@ -78,6 +78,7 @@ def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int, 
         assert isinstance(call.args[-1], np.int64)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "problem", ["copy/m131n1021/f32", "copy/m63n1031/f64", "copy/m131n2045/bf16", "copy/m1n15/f16", "copy/m64n1024/f32"]
 )

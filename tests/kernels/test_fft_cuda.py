@@ -27,6 +27,7 @@ def case(problem: str) -> Case:
     return Case(small(), parsed, tile)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_transforms_of_every_shape_are_right_in_ragged_batches(dtype: str, kind: str) -> None:

@@ -228,6 +228,7 @@ def test_more_accumulators_than_a_c_int_counts_are_refused() -> None:
     assert "expected at most 2147483647" in (cuda("ffma").refuses(REGISTRY.problem("fma/n2147483648k1/f32")) or "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "problem"),
     [

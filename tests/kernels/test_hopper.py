@@ -180,16 +180,19 @@ PAIRS = Tile(BN=128, STAGES=3, CLUSTER=2, SMS=4)  # two clusters for several til
 ALONE = Tile(BN=64, STAGES=2, CLUSTER=1, SMS=3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_one_block_a_tile_is_right_in_every_layout(layout: str) -> None:
     check("wgmma", f"m136n136k200/bf16/{layout}/{RAGGED}", *known_tiles("wgmma"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_persistent_grid_is_right_in_every_layout(layout: str) -> None:
     check("wgmma_persistent", f"m264n136k264/f16/{layout}/{RAGGED}", PAIRS, ALONE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["wgmma", "wgmma_persistent"])
 @pytest.mark.parametrize("scaled", ["", "/alpha2/beta0.5"])
 def test_half_a_pair_at_the_end_of_a_row_is_right(name: str, scaled: str) -> None:
@@ -198,13 +201,16 @@ def test_half_a_pair_at_the_end_of_a_row_is_right(name: str, scaled: str) -> Non
     check(name, f"m133n133k72/f16/TT{scaled}/lda+3/ldc+3", *known_tiles(name)[-1:])
 
 
+@pytest.mark.long
 def test_the_last_of_several_bands_of_tiles_is_right() -> None:
     check("wgmma_persistent", "m1160n72k8/bf16/NT", ALONE)
 
 
+@pytest.mark.long
 def test_tf32_is_right_over_the_edges_of_tiles() -> None:
     check("wgmma_tf32", "m264n132k100/f32/NT/alpha2/beta0.5/batch2/lda+4/ldc+4", PAIRS, ALONE)
 
 
+@pytest.mark.long
 def test_the_widest_tile_is_right() -> None:
     check("wgmma_persistent", "m264n264k328/bf16/NT", known_tiles("wgmma_persistent")[0])

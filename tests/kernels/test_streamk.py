@@ -46,6 +46,7 @@ def test_scratch_is_two_tiles_a_block_and_none_where_no_tile_is_divided() -> Non
     assert partials.nbytes == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("options", ["", "/alpha2/beta0.5/batch3/lda+4/ldb+8/ldc+4"])
 def test_whole_tiles_ends_and_beginnings_are_right_together(layout: str, options: str) -> None:

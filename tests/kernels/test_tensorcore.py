@@ -101,6 +101,7 @@ def test_sums_of_16_bit_products_are_held_to_the_numerics_of_tensor_cores() -> N
             assert kernel(name).numerics_for(problem) == dtype.partition(".")[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PIPELINED)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_copies_of_16_bytes_are_right_over_the_edges_of_tiles(name: str, layout: str) -> None:
@@ -109,6 +110,7 @@ def test_copies_of_16_bytes_are_right_over_the_edges_of_tiles(name: str, layout:
     assert not wrong_in_emulator(every)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rows_that_end_within_16_bytes_are_cut_where_they_end(layout: str) -> None:
     """Aligned by their leading dimensions alone: the last copy of a row takes a part, and NaN follows."""
@@ -118,6 +120,7 @@ def test_rows_that_end_within_16_bytes_are_cut_where_they_end(layout: str) -> No
     assert not wrong_in_emulator(every)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PIPELINED)
 def test_more_rows_of_tiles_than_a_band_of_the_order_are_all_stored(name: str) -> None:
     case = cases(name, f"gemm/m1160n136k16/{storage(name)}/NN")[0]

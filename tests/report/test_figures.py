@@ -70,6 +70,7 @@ def drawn(tmp_path_factory):
     store.close()
 
 
+@pytest.mark.long
 def test_figures_are_the_same_bytes_for_the_same_data(drawn):
     _, (one, other), _ = drawn
     files = sorted(path.name for path in one.iterdir())

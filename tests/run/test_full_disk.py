@@ -40,6 +40,7 @@ def small_disk(folder: Path) -> Iterator[Callable[[str], object]]:
     subprocess.run(["umount", "-l", str(folder / "disk")], check=True)
 
 
+@pytest.mark.long
 def test_a_full_disk_ends_the_run_in_one_line_and_keeps_the_rows(folder: Path, small_disk, kernelmark_in) -> None:
     words = [word if word != "r.db" else "disk/r.db" for word in WORDS]
     run_id, kept = stopped(folder, kernelmark_in(folder, *words), "disk/r.db")

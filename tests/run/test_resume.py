@@ -50,6 +50,7 @@ def run_ids(path: Path) -> list[str]:
     return [row["run_id"] for row in query(path, "SELECT run_id FROM run")]
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_again_and_again_has_each_case_once_and_no_row_changed(folder: Path, start: Start) -> None:
     path, dice = folder / "r.db", random.Random(6)
     kept: dict[str, sqlite3.Row] = {}
@@ -94,6 +95,7 @@ def kill_worker(parent: int) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_two_runs_at_once_on_one_store_lose_nothing(folder: Path, start: Start) -> None:
     runs = [start(*WORDS), start(*WORDS)]
     for run in runs:

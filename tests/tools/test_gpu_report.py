@@ -46,7 +46,7 @@ def report(out: Path, fault: str, deadline_s: float = DEADLINE_S, **variables: s
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("hang", "ended after 17 s without an answer"),
+        pytest.param("hang", "ended after 17 s without an answer", marks=pytest.mark.long),
         ("crash", "SIGABRT"),
         pytest.param("raise", "RuntimeError: no luck", marks=pytest.mark.long),
         pytest.param("oom", "MemoryError: 4 PB wanted", marks=pytest.mark.long),
@@ -76,6 +76,7 @@ def test_sigterm_publishes_what_there_is(tmp_path: Path) -> None:
     assert (found.folder / "begun.md").exists()
 
 
+@pytest.mark.long
 def test_the_deadline_ends_the_stage_in_hand_and_begins_no_other(tmp_path: Path) -> None:
     found = report(tmp_path, "hang", deadline_s=60, GPU_FAULT_LIMIT_S="540")
     assert found.status == 1

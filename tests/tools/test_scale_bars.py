@@ -13,6 +13,7 @@ def tool(script, monkeypatch):
     return found
 
 
+@pytest.mark.long
 def test_every_command_reads_both_stores_and_tells_what_it_took(tool):
     found = list(tool.scale_bars())
     assert len(found) == 2 * len(tool.COMMANDS)

@@ -1,5 +1,6 @@
 // Warp collectives: lanes wait for each other, and the last to arrive does the work for all.
 #include <algorithm>
+#include <bit>
 
 #include "scheduler.hpp"
 
@@ -65,21 +66,24 @@ void finish(Block &block, uint32_t warp, uint32_t leader, Group &group) {
     if (group.present >> lane & 1) block.threads[warp * 32 + lane].state = State::ready;
 }
 
+// Combines the group of a waiting lane if all of it has arrived; the lowest lane does it.
+bool release_group(Block &block, uint32_t warp, uint32_t waiting) {
+  Group group;
+  if (!gather(block, warp, block.threads[waiting], group)) return false;
+  const uint32_t current = machine.current, leader = warp * 32 + uint32_t(std::countr_zero(group.present));
+  machine.make_current(leader);
+  finish(block, warp, leader, group);
+  machine.make_current(current);
+  return true;
+}
+
 }  // namespace
 
 bool release_warp(Block &block, uint32_t warp) {
-  const uint32_t current = machine.current;
   const uint32_t end = std::min<uint32_t>(warp * 32 + 32, uint32_t(block.threads.size()));
   bool released = false;
-  for (uint32_t i = warp * 32; i < end; ++i) {
-    if (block.threads[i].state != State::in_warp) continue;
-    Group group;
-    if (!gather(block, warp, block.threads[i], group)) continue;
-    machine.make_current(i);
-    finish(block, warp, i, group);
-    released = true;
-  }
-  machine.make_current(current);
+  for (uint32_t i = warp * 32; i < end; ++i)
+    if (block.threads[i].state == State::in_warp) released |= release_group(block, warp, i);
   return released;
 }
 
@@ -93,7 +97,7 @@ void warp_collective(unsigned mask, void *payload, Combine combine, bool orders_
   me.orders_memory = orders_memory;
   me.state = State::in_warp;
   me.site = site;
-  release_warp(*machine.block, machine.current / 32);
+  release_group(*machine.block, machine.current / 32, machine.current);  // no other group waits for this lane
   if (me.state == State::in_warp) machine.wait();
 }
 
