@@ -1,6 +1,7 @@
-"""A report of a GPU on the fake device, with a stage between two others that does what GPU_FAULT names.
+"""A report of a GPU on the fake device, of which one stage does what GPU_FAULT names.
 
-As a plug-in it replaces the stages in their processes; run by itself it replaces them here and begins the report.
+The faulty stage stands between two others, or is the real one that GPU_FAULTY_STAGE names, among the real ones. As a
+plug-in this module replaces the stages in their processes; run by itself it replaces them here and begins the report.
 """
 
 import os
@@ -8,10 +9,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from types import MappingProxyType
 
 import gpu_stages
+from bench.measure import timing
 from gpu_stages import Stage
 from gpu_task import Task
 
@@ -36,6 +39,20 @@ def is_terminated() -> None:
     hangs()
 
 
+class JumpingTime:
+    """Python's `time`, whose clock jumps by an hour to and fro."""
+
+    _jumps = cycle((0.0, 3600.0, -3600.0))
+    sleep = staticmethod(time.sleep)
+
+    def perf_counter(self) -> float:
+        return time.perf_counter() + next(self._jumps)
+
+
+def has_a_jumping_clock() -> None:
+    timing.time = JumpingTime()  # type: ignore[assignment]
+
+
 FAULTS: MappingProxyType[str, Callable[[], object]] = MappingProxyType(
     {
         "hang": hangs,
@@ -44,6 +61,7 @@ FAULTS: MappingProxyType[str, Callable[[], object]] = MappingProxyType(
         "crash": os.abort,
         "exit": lambda: os._exit(0),
         "term": is_terminated,
+        "clock": has_a_jumping_clock,
         "none": lambda: None,
     }
 )
@@ -52,15 +70,20 @@ FAULTS: MappingProxyType[str, Callable[[], object]] = MappingProxyType(
 def faulty(task: Task) -> str:
     task.folder.write("begun.md", "the faulty stage has begun\n")
     FAULTS[os.environ["GPU_FAULT"]]()
-    return "no fault"
+    return "no fault" if FAULTY is None else REAL[FAULTY].run(task)
 
 
+REAL, FAULTY = dict(gpu_stages.STAGES), os.environ.get("GPU_FAULTY_STAGE")
 #: Of a report of 540 s; the faulty one may take twelve seconds of the report of four minutes that most tests ask for.
-gpu_stages.STAGES = {  # type: ignore[misc]
-    "first": Stage(gpu_stages.once, 180),
-    "faulty": Stage(faulty, float(os.environ.get("GPU_FAULT_LIMIT_S", "27"))),
-    "last": Stage(gpu_stages.once, 180),
-}
+FAULT = Stage(faulty, float(os.environ.get("GPU_FAULT_LIMIT_S", "27")))
+if FAULTY is None:
+    gpu_stages.STAGES = {  # type: ignore[misc]
+        "first": Stage(gpu_stages.once, 180),
+        "faulty": FAULT,
+        "last": Stage(gpu_stages.once, 180),
+    }
+else:
+    gpu_stages.STAGES = REAL | {FAULTY: FAULT}  # type: ignore[misc]
 
 if __name__ == "__main__":
     os.environ["GPU_REPORT_PID"] = str(os.getpid())

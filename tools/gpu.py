@@ -43,12 +43,12 @@ def main(words: Sequence[str] = ()) -> int:
         return 2
     device = name.get("done") or "unknown device"
     slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-    folder = Folder(Path(asked.out, f"{slug}-{datetime.now(UTC):%Y-%m-%d}").absolute())
+    date = f"{datetime.now(UTC):%Y-%m-%d}"
+    folder = Folder(Path(asked.out, f"{slug}-{date}").absolute())
     print(f"make gpu: {folder.path}", flush=True)
-    title = f"{device}, {datetime.now(UTC):%Y-%m-%d}"
     if "lost" in name:
         report.outcomes.append(Outcome("device", "failed", name["lost"]))
-    report.run(folder, msgspec.structs.replace(settings, folder=str(folder.path)), title)
+    report.run(folder, msgspec.structs.replace(settings, folder=str(folder.path)), f"{device}, {date}")
     done = all(outcome.state == "done" for outcome in report.outcomes) and not against(folder)
     return 128 + signal.SIGTERM if report.stopped else 0 if done else 1
 

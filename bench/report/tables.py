@@ -173,6 +173,8 @@ def summary(results: Iterable[Result]) -> str:
 
 
 def status_line(statuses: Counter[str]) -> str:
-    """Return `91 rows: 89 ok, 2 unsupported` from the counts."""
+    """Return `91 rows: 89 ok, 2 unsupported` from the counts, or `no rows`."""
+    if not statuses:
+        return "no rows"
     counts = ", ".join(f"{number} {status}" for status, number in statuses.most_common())
     return f"{count(statuses.total(), 'row')}: {counts}"

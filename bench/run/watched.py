@@ -100,9 +100,9 @@ class _Child:
         return Lost(how + self._last_words())
 
     def _pass_on(self, line: bytes) -> None:
-        text = line.decode(errors="replace").strip()
-        self._words = text or self._words
-        sys.stderr.write(text + "\n")
+        if text := line.decode(errors="replace").strip():
+            self._words = text
+            sys.stderr.write(text + "\n")
 
     def _last_words(self) -> str:
         return f": {self._words[:200]}" if self._words else ""

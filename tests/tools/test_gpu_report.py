@@ -1,46 +1,14 @@
 """Whatever a stage does, the report stands within its deadline: the rest is measured, and the reason is written."""
 
-import csv
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
-DEADLINE_S = 240
-
-
-class Report(NamedTuple):
-    """A finished report: its exit status, its folder, and the state and the text of each stage."""
-
-    status: int
-    folder: Path
-    stages: dict[str, tuple[str, str]]
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        with (self.folder / "results.csv").open() as file:
-            return list(csv.DictReader(file))
-
-
-def report(out: Path, fault: str, deadline_s: float = DEADLINE_S, **variables: str) -> Report:
-    """Begin a report in a process of its own, which has no more than its deadline and the start of Python."""
-    path = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS.parent / "tools")))
-    done = subprocess.run(
-        [sys.executable, str(TESTS / "gpu_report_rig.py"), "--out", str(out), "--deadline", str(deadline_s)],
-        env={**os.environ, "PYTHONPATH": path, "GPU_FAULT": fault, **variables},
-        capture_output=True,
-        timeout=DEADLINE_S + 30,
-        check=False,
-    )
-    (folder,) = out.iterdir()
-    lines = [line.split("|")[1:-1] for line in (folder / "README.md").read_text().splitlines() if line.startswith("|")]
-    stages = {name.strip(): (state.strip(), text.strip()) for name, state, _, text in lines[2:]}
-    return Report(done.returncode, folder, stages)
+from gpu_reports import TESTS, report
 
 
 @pytest.mark.parametrize(

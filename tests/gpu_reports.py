@@ -1,0 +1,80 @@
+"""Begins reports of a GPU on the fake device (gpu_report_rig.py), and reads them as their users would."""
+
+import csv
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.record.store import Store
+
+TESTS = Path(__file__).resolve().parent
+DEADLINE_S = 240
+
+
+class Report(NamedTuple):
+    """A finished report: its exit status, its folder, and the state and the text of each stage."""
+
+    status: int
+    folder: Path
+    stages: dict[str, tuple[str, str]]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        with (self.folder / "results.csv").open() as file:
+            return list(csv.DictReader(file))
+
+
+def begin(out: Path, fault: str, deadline_s: float = DEADLINE_S, **variables: str) -> "subprocess.Popen[str]":
+    """Begin a report in a process of its own, which prints the folder first and each stage when it ends."""
+    path = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS.parent / "tools")))
+    return subprocess.Popen(
+        [sys.executable, str(TESTS / "gpu_report_rig.py"), "--out", str(out), "--deadline", str(deadline_s)],
+        env={**os.environ, "PYTHONPATH": path, "GPU_FAULT": fault, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def end(process: "subprocess.Popen[str]", out: Path, deadline_s: float = DEADLINE_S) -> Report:
+    """Wait for a report, no longer than its deadline and the start of Python, and read it."""
+    process.communicate(timeout=deadline_s + 30)
+    (folder,) = out.iterdir()
+    return Report(process.returncode, folder, stages(folder))
+
+
+def report(out: Path, fault: str, deadline_s: float = DEADLINE_S, **variables: str) -> Report:
+    """Return a whole report."""
+    with begin(out, fault, deadline_s, **variables) as process:
+        return end(process, out, deadline_s)
+
+
+def stages(folder: Path) -> dict[str, tuple[str, str]]:
+    """Return the state and the text of each stage."""
+    lines = [line.split("|")[1:-1] for line in (folder / "README.md").read_text().splitlines() if line.startswith("|")]
+    return {name.strip(): (state.strip(), text.strip()) for name, state, _, text in lines[2:]}
+
+
+def unreadable(folder: Path) -> list[str]:
+    """Return what is missing or torn in a report that has rows."""
+    wrong = [name for name in ("README.md", "tables.md") if not (folder / name).read_text().endswith("\n")]
+    runs = json.loads((folder / "environment.json").read_text())["runs"]
+    with (folder / "results.csv").open() as file:
+        rows = list(csv.DictReader(file, strict=True))
+    with closing(sqlite3.connect(folder / "results.db")) as store:
+        ((state,),) = store.execute("PRAGMA integrity_check").fetchall()
+    opened = Store(folder / "results.db", create=False)
+    count = sum(sum(opened.statuses(run).values()) for run in opened.run_ids())
+    opened.close()
+    if state != "ok":
+        wrong.append(f"results.db: {state}")
+    if len(rows) != count:
+        wrong.append(f"results.csv has {len(rows)} rows, and results.db has {count}")
+    if missing := {row["run_id"] for row in rows} - set(runs.values()):
+        wrong.append(f"environment.json does not name the runs {missing}")
+    return wrong

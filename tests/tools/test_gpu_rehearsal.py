@@ -1,0 +1,108 @@
+"""`make gpu` rehearsed on the fake device: each stage fails in turn, SIGTERM comes at any moment, the disk is full.
+
+In each case a readable folder stands within the deadline, the other stages are done, and the reason is written.
+"""
+
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tabulate import tabulate
+
+from gpu_reports import DEADLINE_S, Report, begin, end, report, unreadable
+
+#: The fault of each stage, with what its line says of it.
+FAULTS = {
+    "clocks": ("crash", "SIGABRT"),
+    "every kernel once": ("hang", "without an answer"),
+    "bars": ("raise", "RuntimeError: no luck"),
+    "suites": ("exit", "the process ended with status 0"),
+    "second launcher": ("oom", "MemoryError: 4 PB wanted"),
+    "several processes": ("crash", "SIGABRT"),
+    "claims": ("raise", "RuntimeError: no luck"),
+    "cuDNN": ("hang", "without an answer"),
+    "emulator": ("exit", "the process ended with status 0"),
+}
+TERMINATIONS = 20
+
+
+def shown(table: list[tuple[object, ...]], *headers: str) -> None:
+    print(tabulate(table, headers=headers))
+
+
+@pytest.mark.long
+def test_each_stage_may_fail_and_all_others_are_done(tmp_path: Path) -> None:
+    table: list[tuple[object, ...]] = []
+    for stage, (fault, reason) in FAULTS.items():
+        found = report(tmp_path / stage, fault, GPU_FAULTY_STAGE=stage, GPU_FAULT_LIMIT_S="9")
+        states = {name: state for name, (state, _) in found.stages.items()}
+        table.append((stage, fault, found.status, found.stages[stage][1]))
+        assert states == dict.fromkeys(FAULTS, "done") | {stage: "failed"}
+        assert reason in found.stages[stage][1]
+        assert (found.status, unreadable(found.folder)) == (1, [])
+    shown(table, "stage", "fault", "status", "what its line says")
+
+
+@pytest.mark.long
+def test_a_stage_whose_clock_jumps_ends_and_harms_no_other(tmp_path: Path) -> None:
+    found = report(tmp_path, "clock", GPU_FAULTY_STAGE="suites")
+    assert {state for name, (state, _) in found.stages.items() if name != "suites"} == {"done"}
+    assert unreadable(found.folder) == []
+
+
+@pytest.mark.long
+def test_sigterm_at_any_moment_leaves_a_readable_folder(tmp_path: Path) -> None:
+    dice, table = random.Random(13), []
+    began = time.monotonic()
+    report(tmp_path / "whole", "none")
+    whole_s = time.monotonic() - began
+    for number in range(TERMINATIONS):
+        moment_s = dice.uniform(0, 0.8 * whole_s)
+        found = terminated(tmp_path / str(number), moment_s)
+        states = [state for state, _ in found.stages.values()]
+        table.append((f"{moment_s:.2f} s", found.status, ", ".join(states)))
+        if set(states) != {"done"}:  # else it came while Python was ending
+            assert found.status == 128 + signal.SIGTERM
+        assert states == sorted(states, key=("done", "cut off", "not begun").index)
+        if (found.folder / "results.db").exists():
+            assert unreadable(found.folder) == []
+    shown(table, "SIGTERM after", "status", "stages")
+
+
+def terminated(out: Path, moment_s: float) -> Report:
+    """End a report so long after it has printed its folder."""
+    with begin(out, "none") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("make gpu: ")
+        time.sleep(moment_s)
+        process.terminate()
+        return end(process, out)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own that has room for the first stage and not for all."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=128k", "none", str(disk)]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        pytest.skip(f"no disk can be made here: {error}")
+    if done.returncode:
+        pytest.skip(f"no disk can be made here: {done.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.long
+def test_a_full_disk_costs_what_finds_no_room_and_the_report_still_ends(small_disk: Path) -> None:
+    with begin(small_disk, "none") as process:
+        printed, _ = process.communicate(timeout=DEADLINE_S + 30)
+    assert process.returncode == 1, printed
+    assert "No space left on device" in printed or "is full" in printed
+    assert "Traceback" not in printed
