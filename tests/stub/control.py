@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Callable
 
 _LIBRARY = ctypes.CDLL("libcuda.so.1")
-_LIBRARY.km_stub_now.restype = ctypes.c_longlong
+_LIBRARY.km_stub_now.restype = _LIBRARY.km_stub_emulating.restype = ctypes.c_longlong
 
 
 class Launch(ctypes.Structure):
@@ -55,6 +55,11 @@ def note(text: str) -> None:
 def now_ns() -> int:
     """Return the host's virtual time."""
     return int(_LIBRARY.km_stub_now())
+
+
+def emulating_s() -> float:
+    """Return the seconds that launches took to be emulated."""
+    return int(_LIBRARY.km_stub_emulating()) * 1e-9
 
 
 def allocation(address: int) -> tuple[int, int] | None:

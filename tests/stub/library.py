@@ -51,6 +51,14 @@ class Run:
         return {match[1]: int(match[2]) for match in found if match}
 
 
+def environment(**variables: str) -> dict[str, str]:
+    """Return the environment of a process that has the stub for its driver, and finds this checkout and its tests."""
+    libraries = os.pathsep.join(filter(None, (str(library_folder()), os.environ.get("LD_LIBRARY_PATH"))))
+    places = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tools", HERE / "stand_in")))
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
+    return env | {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": places, **variables}
+
+
 def on_stub(calls: Mapping[str, tuple[Any, ...]], folder: Path, **variables: str) -> dict[str, Run]:
     """Call functions in turn in one process that has the stub for its driver; return the runs by their names.
 
@@ -58,11 +66,8 @@ def on_stub(calls: Mapping[str, tuple[Any, ...]], folder: Path, **variables: str
     process ends. Raises AssertionError with what the process wrote where it fails.
     """
     log = folder / "driver.log"
-    libraries = os.pathsep.join(filter(None, (str(library_folder()), os.environ.get("LD_LIBRARY_PATH"))))
-    places = os.pathsep.join(map(str, (ROOT, ROOT / "tests", HERE / "stand_in")))
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
-    env |= {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": places, "KM_STUB_LOG": str(log), **variables}
     command = [sys.executable, "-m", "stub.calling", json.dumps(calls)]
+    env = environment(KM_STUB_LOG=str(log), **variables)
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"the process ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return _runs(json.loads(done.stdout), log.read_text().splitlines())

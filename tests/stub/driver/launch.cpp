@@ -49,7 +49,11 @@ static CUresult run(const Function &f, const Shape &s, const std::vector<std::ve
     memcpy(launch.grid, s.grid, sizeof s.grid);
     memcpy(launch.block, s.block, sizeof s.block);
     memcpy(launch.cluster, s.cluster, sizeof s.cluster);
-    return state().run ? static_cast<CUresult>(state().run(&launch)) : CUDA_SUCCESS;
+    if (!state().run) return CUDA_SUCCESS;
+    const Nanoseconds began = machine_time();
+    const auto status = static_cast<CUresult>(state().run(&launch));
+    state().emulating += machine_time() - began;
+    return status;
 }
 
 static CUresult launch(const char *call, const void *kernel, const Shape &s, CUstream stream, void **args, void **extra) {

@@ -1,7 +1,10 @@
 // The log, the ledger of handles and the calls of the test's process.
+#include <algorithm>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "stub.hpp"
 
@@ -49,9 +52,25 @@ long setting(const char *variable, long otherwise) {
     return text ? atol(text) : otherwise;
 }
 
+Nanoseconds machine_time() {
+    static const auto began = std::chrono::steady_clock::now();
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
+}
+
+// With KM_STUB_PACED, virtual time is the machine's without what launches took to be emulated: waits until then and
+// returns the time. Without it, returns 0.
+Nanoseconds keep_pace(Nanoseconds until) {
+    static const bool paced = setting("KM_STUB_PACED", 0);
+    if (!paced) return 0;
+    const Nanoseconds skipped = state().emulating;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(until - (machine_time() - skipped)));
+    return machine_time() - skipped;
+}
+
 Enter::Enter(const char *name) : guard(state().lock) {
     State &s = state();
     if (!s.called[name]++) log("first call of %s", name);
+    s.now = std::max(s.now, keep_pace());
     if (!s.draining) drain();
     status = s.broken;
 }
@@ -101,6 +120,9 @@ void km_stub_note(const char *text) { log("%s", text); }
 
 // The virtual time of the host, in nanoseconds.
 long long km_stub_now() { return state().now; }
+
+// How long launches took to be emulated, in nanoseconds.
+long long km_stub_emulating() { return state().emulating; }
 
 // Finds the allocation that holds an address; returns 0 where there is none.
 int km_stub_allocation(uintptr_t address, uintptr_t *base, size_t *bytes) {

@@ -1,5 +1,6 @@
 // Streams, events and the virtual clock. Work is a list in the order of submission; a stream runs its own as soon as
-// what it waits for has ended. The clock stands still but for launches of a known length and the host's cost a call.
+// what it waits for has ended. The clock stands still but for launches of a known length and the host's cost a call,
+// unless it keeps pace with the machine's.
 #include <algorithm>
 #include <unistd.h>
 
@@ -75,7 +76,7 @@ CUresult finish(const char *call, const std::function<bool()> &done, const std::
         drain();
     }
     if (s.broken) return s.broken;
-    s.now = std::max(s.now, end());
+    s.now = std::max({s.now, end(), keep_pace(end())});
     return CUDA_SUCCESS;
 }
 

@@ -102,6 +102,8 @@ struct Allocation {
     bool host;
 };
 
+long setting(const char *variable, long otherwise);
+
 struct State {
     std::recursive_mutex lock;
     std::map<std::string, long> called;
@@ -109,7 +111,7 @@ struct State {
     std::map<uintptr_t, Allocation> memory;
     std::deque<Work> work;
     std::map<std::string, Nanoseconds> lengths;
-    Nanoseconds now = 0, length = 1000, host_cost = 0;
+    Nanoseconds now = 0, length = setting("KM_STUB_LENGTH_NS", 1000), host_cost = 0, emulating = 0;
     CUresult broken = CUDA_SUCCESS;
     km_run run = nullptr;
     bool draining = false;
@@ -127,7 +129,6 @@ struct Enter {
 
 void log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
-long setting(const char *variable, long otherwise);
 
 void made(const char *kind, const void *handle, const char *by);
 void released(const char *kind, const void *handle);
@@ -139,6 +140,8 @@ CUresult may_block(const char *call);
 Stream *stream_of(CUstream handle);
 CUresult submit(CUstream handle, Work work);
 void drain();
+Nanoseconds machine_time();
+Nanoseconds keep_pace(Nanoseconds until = 0);
 void leave_capture(const std::shared_ptr<Graph> &graph);
 bool is_done(size_t work);
 CUresult finish(const char *call, const std::function<bool()> &done, const std::function<Nanoseconds()> &end);

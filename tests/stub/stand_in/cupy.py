@@ -4,6 +4,7 @@ Nothing else of CuPy is here, so that a kernel which needs more fails by name.
 """
 
 import ctypes
+import os
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -179,7 +180,14 @@ class Device:
 
 def _properties(number: int) -> dict[str, Any]:
     device = Device(number).core
-    return {"name": device.name.encode(), "l2CacheSize": device.properties.l2_cache_size}
+    return {
+        "name": device.name.encode(),
+        "l2CacheSize": device.properties.l2_cache_size,
+        "totalGlobalMem": int(_asked(driver.cuDeviceTotalMem(number))),
+        "multiProcessorCount": device.properties.multiprocessor_count,
+        "major": device.compute_capability.major,
+        "minor": device.compute_capability.minor,
+    }
 
 
 def empty(count: int, dtype: Any) -> ndarray:
@@ -208,3 +216,6 @@ cuda = SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError,
     ),
 )
+
+if os.environ.get("KM_STUB_EMULATES"):
+    import stub.rehearsed  # noqa: F401  # every process that has a device also has an emulator to run its launches

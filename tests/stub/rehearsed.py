@@ -1,0 +1,51 @@
+"""Runs the launches of the process that imports this module in the emulator, on the stub driver.
+
+The emulator knows what the launchers compile, but for kernels that wait until a clock has moved: it has none, and the
+driver gives each launch its length. What is launched without being known does nothing. Launches of the source that
+KM_STUB_ILLEGAL names read an illegal address.
+"""
+
+import os
+import time
+from typing import Any
+
+from bench.measure import launch, timing
+from stub import control
+from stub.emulated import Emulator, Known
+
+ILLEGAL_ADDRESS = 700  # CUDA_ERROR_ILLEGAL_ADDRESS
+
+
+class Rehearsed(Emulator):
+    """Runs the launches whose kernels this process has compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compile, launch.compile_cubin = launch.compile_cubin, self.compiled
+
+    def compiled(self, source: str, entries: Any, arch: str, *more: Any) -> Any:
+        """Compile as asked, and know the kernels from now on."""
+        cubin = self._compile(source, entries, arch, *more)
+        if source != "selftest/spin.cu":
+            known = {symbol: Known(source, tuple(entries), entry) for entry, symbol in cubin.symbols.items()}
+            self._known |= known
+        return cubin
+
+    def _safely(self, launched: control.Launch) -> int:
+        known = self._known.get(launched.entry.decode())
+        if known is None:
+            return 0
+        return ILLEGAL_ADDRESS if known.source == os.environ.get("KM_STUB_ILLEGAL") else super()._safely(launched)
+
+
+class UnemulatedTime:
+    """Python's `time` without what launches took to be emulated, as the paced driver counts it too."""
+
+    sleep = staticmethod(time.sleep)
+
+    def perf_counter(self) -> float:
+        return time.perf_counter() - control.emulating_s()
+
+
+REHEARSED = Rehearsed()
+timing.time = UnemulatedTime()  # type: ignore[assignment]
