@@ -1,7 +1,7 @@
 """Runs the launches of the process that imports this module in the emulator, on the stub driver.
 
-The emulator knows what the launchers compile, but for kernels that wait until a clock has moved: it has none, and the
-driver gives each launch its length. What is launched without being known does nothing. Launches of the source that
+The emulator has the kernels that the launchers compile, except one that waits until a clock has moved: it has no clock,
+and the driver gives each launch its length. Launches of other kernels do nothing, and those of the source that
 KM_STUB_ILLEGAL names read an illegal address.
 """
 
@@ -24,7 +24,7 @@ class Rehearsed(Emulator):
         self._compile, launch.compile_cubin = launch.compile_cubin, self.compiled
 
     def compiled(self, source: str, entries: Any, arch: str, *more: Any) -> Any:
-        """Compile as asked, and know the kernels from now on."""
+        """Compile as asked, and take the kernels."""
         cubin = self._compile(source, entries, arch, *more)
         if source != "selftest/spin.cu":
             known = {symbol: Known(source, tuple(entries), entry) for entry, symbol in cubin.symbols.items()}
