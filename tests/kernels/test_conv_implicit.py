@@ -172,3 +172,8 @@ def test_tf32_takes_any_channels_before_the_pixels_word_by_word(direction: str) 
 @pytest.mark.parametrize("direction", ["fprop", "dgrad"])
 def test_tensor_cores_are_right_with_more_taps_than_a_mask_has_bits(direction: str) -> None:
     prove("implicit_mma", f"conv/n1c8h7w12k8r3s11pad1x5/f16/nhwc/{direction}")
+
+
+@pytest.mark.long
+def test_filters_that_fill_no_16_bytes_are_stored_one_by_one_from_the_widest_warp() -> None:
+    prove("implicit_mma", "conv/n1c8h5w7k37r3s3/f16/nhwc/fprop")
