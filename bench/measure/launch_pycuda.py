@@ -4,26 +4,18 @@ PyCUDA can adopt no stream. Were its stream joined to another by events, these w
 """
 
 import atexit
-from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bench.measure.cuda import device_id
+from bench.measure.function import Function
 from bench.measure.tensormap import extents
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, KernelCall, Launch, TensorMap
 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
-
-
-class Function(NamedTuple):
-    """A kernel of a cubin, and the attributes to set before its first launch, by the driver's names."""
-
-    code: bytes
-    symbol: str
-    settings: Mapping[str, int]
 
 
 def with_pycuda(kernel: CudaKernel, loaded: Function, call: KernelCall, arguments: list[Any], stream: Any) -> Launch:
