@@ -59,12 +59,12 @@ def beyond_pycuda(kernel: CudaKernel, call: KernelCall) -> str | None:
 
 
 class _Handle(NamedTuple):
-    """PyCUDA's stream by the protocol that other libraries take streams by."""
+    """PyCUDA's stream by the protocol that other libraries take streams by; they do not keep it alive."""
 
-    stream: Any
+    handle: int
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, int(self.stream.handle)
+        return 0, self.handle
 
 
 def take_stream(device: Any) -> None:
@@ -76,7 +76,7 @@ def take_stream(device: Any) -> None:
 
     own = pycuda_stream(device_id())
     if device.stream.ptr != own.handle:
-        device.run_on(cupy.cuda.Stream.from_external(_Handle(own)))
+        device.run_on(cupy.cuda.Stream.from_external(_Handle(int(own.handle))))
 
 
 @lru_cache
@@ -98,10 +98,14 @@ def pycuda_stream(device: int) -> Any:
 
 
 def _leave_pycuda(context: Any) -> None:
-    """PyCUDA aborts the process where a context is still pushed at exit."""
+    """Release modules and stream, then the context, in which alone PyCUDA can release them.
+
+    PyCUDA aborts the process where a context is still pushed at exit, and releases a primary context by the wrong
+    function where it is left to a destructor.
+    """
     _pycuda_function.cache_clear()
     pycuda_stream.cache_clear()
-    context.pop()
+    context.detach()
 
 
 @lru_cache(maxsize=256)
