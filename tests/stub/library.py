@@ -51,15 +51,18 @@ class Run:
         return {match[1]: int(match[2]) for match in found if match}
 
 
-def on_stub(calls: Mapping[str, tuple[Any, ...]], folder: Path, **variables: str) -> dict[str, Run]:
+def on_stub(
+    calls: Mapping[str, tuple[Any, ...]], folder: Path, *, packages: Path | None = None, **variables: str
+) -> dict[str, Run]:
     """Call functions in turn in one process that has the stub for its driver; return the runs by their names.
 
     calls: `module:function` and its arguments, by the name of the run. The run `end` is what the driver logs as the
-    process ends. Raises AssertionError with what the process wrote where it fails.
+    process ends. packages: a folder that Python looks into besides. Raises AssertionError with what the process wrote
+    where it fails.
     """
     log = folder / "driver.log"
     libraries = os.pathsep.join(filter(None, (str(library_folder()), os.environ.get("LD_LIBRARY_PATH"))))
-    places = os.pathsep.join(map(str, (ROOT, ROOT / "tests", HERE / "stand_in")))
+    places = os.pathsep.join(str(place) for place in (ROOT, ROOT / "tests", HERE / "stand_in", packages) if place)
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
     env |= {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": places, "KM_STUB_LOG": str(log), **variables}
     command = [sys.executable, "-m", "stub.calling", json.dumps(calls)]

@@ -97,6 +97,15 @@ class Stream:
         self._own = Device().core.create_stream(options=core.StreamOptions(nonblocking=non_blocking))
         self.ptr = int(self._own.handle)
 
+    @classmethod
+    def from_external(cls, other: Any) -> "Stream":
+        """Take over a stream that another library owns."""
+        stream = cls.__new__(cls)
+        version, stream.ptr = other.__cuda_stream__()
+        assert version == 0
+        stream._own = other
+        return stream
+
     def use(self) -> "Stream":
         _Streams.current = self.ptr
         return self
