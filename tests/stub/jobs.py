@@ -66,6 +66,7 @@ def synchronising_call() -> dict[str, Any]:
 
 def way(name: str) -> dict[str, Any]:
     """Return the event span and wall clock that the self-test finds for a way of launching a kernel of known length."""
+    control.run_launches_with(lambda launch: 0)
     control.launches_take(round(WAY_S * 1e9))
     timing.time = VirtualTime()
     (reply,) = replies((name,))

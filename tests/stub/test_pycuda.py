@@ -54,10 +54,10 @@ def runs(pycuda: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ru
         mode: ("stub.jobs:timed", *PLAIN, mode, "pycuda", LENGTH_NS, 0 if mode == "cold" else HOST_NS)
         for mode in ("hot", "cold", "graph")
     }
-    way = {"way": ("stub.jobs:way", "PyCUDA")}
+    others = {"way": ("stub.jobs:way", "PyCUDA"), "first launcher": ("stub.jobs:verified", *PLAIN, "cuda-core")}
     launched = {name: (f"stub.second_launcher:{name}",) for name in ("parameters", "spans", "refused_stream")}
     folder = tmp_path_factory.mktemp("stub")
-    return on_stub({**verified, **refused, **launched, **way, **timed}, folder, packages=pycuda)
+    return on_stub({**verified, **refused, **launched, **others, **timed}, folder, packages=pycuda)
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +101,11 @@ def test_a_sample_is_a_launch_and_what_the_host_takes_for_it(runs: dict[str, Run
 
 def test_the_self_test_finds_that_events_see_what_pycuda_launches(runs: dict[str, Run]) -> None:
     assert runs["way"].value["holds"] is True
+
+
+def test_the_first_launcher_verifies_on_the_stream_of_the_second(runs: dict[str, Run]) -> None:
+    assert runs["first launcher"].value["status"] == "ok"
+    assert runs["first launcher"].value["complaints"] == []
 
 
 def test_a_launch_is_refused_where_the_device_has_another_stream(runs: dict[str, Run]) -> None:
