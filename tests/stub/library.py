@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 #: What a line of the log begins with where a call begins; its name follows.
 BEGIN = "begin "
+LOG = "driver.log"
 FLAGS = ("-std=c++20", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-Wl,-soname,libcuda.so.1")
 
 
@@ -60,15 +61,27 @@ def on_stub(
     process ends. packages: a folder that Python looks into besides. Raises AssertionError with what the process wrote
     where it fails.
     """
-    log = folder / "driver.log"
-    libraries = os.pathsep.join(filter(None, (str(library_folder()), os.environ.get("LD_LIBRARY_PATH"))))
-    places = os.pathsep.join(str(place) for place in (ROOT, ROOT / "tests", HERE / "stand_in", packages) if place)
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
-    env |= {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": places, "KM_STUB_LOG": str(log), **variables}
+    env |= stub_variables(folder, packages) | variables
     command = [sys.executable, "-m", "stub.calling", json.dumps(calls)]
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"the process ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-    return _runs(json.loads(done.stdout), log.read_text().splitlines())
+    return _runs(json.loads(done.stdout), read_log(folder))
+
+
+def stub_variables(folder: Path, packages: Path | None) -> dict[str, str]:
+    """Return what the environment of a process has that runs on the stub and logs into the folder."""
+    libraries = (str(library_folder()), os.environ.get("LD_LIBRARY_PATH"))
+    places = (ROOT, ROOT / "tests", HERE / "stand_in", packages)
+    return {
+        "LD_LIBRARY_PATH": os.pathsep.join(filter(None, libraries)),
+        "PYTHONPATH": os.pathsep.join(str(place) for place in places if place),
+        "KM_STUB_LOG": str(folder / LOG),
+    }
+
+
+def read_log(folder: Path) -> list[str]:
+    return (folder / LOG).read_text().splitlines()
 
 
 def _runs(values: dict[str, Any], log: list[str]) -> dict[str, Run]:

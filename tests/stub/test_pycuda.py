@@ -1,12 +1,14 @@
 """Kernels end to end on the stub driver by the second launcher, over the real PyCUDA; the driver's rules hold there."""
 
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from stub.library import Run, on_stub
+from stub.library import HERE, Run, on_stub, read_log, stub_variables
 
 PLAIN = ("gemm/cuda.naive", "gemm/m33n31k17/f32/NT")
 #: Kernels and problems, with what the log must have of one of their launches.
@@ -126,3 +128,29 @@ def test_a_breach_is_found(breaches: dict[str, Run], name: str, value: Any, expe
 def test_a_stream_that_is_left_is_named(pycuda: Path, tmp_path: Path) -> None:
     run = on_stub({"leave": ("stub.second_launcher:leave_a_stream",)}, tmp_path, packages=pycuda)["end"]
     assert {line.partition(" of ")[0] for line in run.violations} == {"a stream"}
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (("run", "--mode", "hot", "--no-ceilings", "--max-time", "0.1"), " 1.00 us "),
+        pytest.param(("verify",), "right: gemm/cuda.naive", marks=pytest.mark.long),
+    ],
+)
+def test_a_command_takes_the_second_launcher(
+    pycuda: Path,
+    tmp_path: Path,
+    python_in: Callable[..., subprocess.CompletedProcess[str]],
+    words: tuple[str, ...],
+    printed: str,
+) -> None:
+    kernel, problem = PLAIN
+    variables = stub_variables(tmp_path, pycuda) | {"KM_STUB_CASE": " ".join(PLAIN)}
+    command = ("-c", "from bench.cli import main; main()", *words, problem, "--kernels", kernel)
+    plugin = str(HERE / "emulating.py")
+    done = python_in(tmp_path, *command, "--launcher", "pycuda", "--plugin", plugin, **variables)
+    assert done.returncode == 0, done.stderr
+    assert printed in done.stdout
+    log = read_log(tmp_path)
+    assert [line for line in log if line.startswith("violation")] == []
+    assert any(line.startswith("cuLaunchKernel ") for line in log)

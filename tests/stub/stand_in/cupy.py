@@ -188,7 +188,15 @@ class Device:
 
 def _properties(number: int) -> dict[str, Any]:
     device = Device(number).core
-    return {"name": device.name.encode(), "l2CacheSize": device.properties.l2_cache_size}
+    major, minor = device.compute_capability
+    return {
+        "name": device.name.encode(),
+        "totalGlobalMem": _asked(driver.cuDeviceTotalMem(number)),
+        "l2CacheSize": device.properties.l2_cache_size,
+        "multiProcessorCount": device.properties.multiprocessor_count,
+        "major": major,
+        "minor": minor,
+    }
 
 
 def empty(count: int, dtype: Any) -> ndarray:
