@@ -92,9 +92,8 @@ def pycuda_stream(device: int) -> Any:
     driver.init()
     context = driver.Device(device).retain_primary_context()
     context.push()
-    stream = driver.Stream(NON_BLOCKING)
     atexit.register(_leave_pycuda, context)
-    return stream
+    return driver.Stream(NON_BLOCKING)
 
 
 def _leave_pycuda(context: Any) -> None:

@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import cuda.core as core
 import cupy
@@ -62,6 +63,14 @@ def refused_stream() -> str:
     error = _error(prepared)
     take_stream(device)
     return error.partition(" 0x")[0]
+
+
+def refused_by_the_driver() -> str:
+    """Ask for PyCUDA's stream where the driver creates none; return the error, after which the process must end."""
+    import pycuda.driver as driver
+
+    with patch.object(driver, "Stream", side_effect=driver.Error("no stream")):
+        return _error(lambda: pycuda_stream(0))
 
 
 def launch_elsewhere() -> float:

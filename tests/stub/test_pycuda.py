@@ -125,9 +125,13 @@ def test_a_breach_is_found(breaches: dict[str, Run], name: str, value: Any, expe
     assert breaches[name].value == value
 
 
-def test_a_stream_that_is_left_is_named(pycuda: Path, tmp_path: Path) -> None:
-    run = on_stub({"leave": ("stub.second_launcher:leave_a_stream",)}, tmp_path, packages=pycuda)["end"]
-    assert {line.partition(" of ")[0] for line in run.violations} == {"a stream"}
+def test_a_stream_that_is_left_is_named_and_one_that_was_never_made_leaves_nothing(
+    pycuda: Path, tmp_path: Path
+) -> None:
+    names = ("refused_by_the_driver", "leave_a_stream")
+    runs = on_stub({name: (f"stub.second_launcher:{name}",) for name in names}, tmp_path, packages=pycuda)
+    assert runs["refused_by_the_driver"].value == "no stream"
+    assert [line.partition(" of ")[0] for line in runs["end"].violations] == ["a stream"]
 
 
 @pytest.mark.parametrize(
