@@ -5,9 +5,10 @@ Which functions the driver has matters only when PyCUDA is loaded, so that a cha
 
 import sys
 import sysconfig
-import tarfile
 import tempfile
 from pathlib import Path
+
+import numpy as np
 
 from bench.emulator import build
 from bench.measure.compilers import header_folders
@@ -38,7 +39,7 @@ def is_built() -> bool:
 
 
 def _name() -> str:
-    python = f"{sysconfig.get_config_var('SOABI')} {sys.platform}"
+    python = f"{sysconfig.get_config_var('SOABI')} {sys.platform} NumPy {np.__version__.split('.')[0]}"
     key = build._digest([python, SITE_CONFIG], [(Path(header_folders()[0]) / "cuda.h").read_bytes()])
     return f"pycuda-{VERSION}-{key}"
 
@@ -49,8 +50,9 @@ def _fill(folder: Path) -> None:
         _pip(tools, "install", f"--target={tools}", *BUILD_TOOLS)
         _pip(tools, "download", "--no-deps", "--no-binary=pycuda", f"--dest={scratch}", f"pycuda=={VERSION}")
         (archive,) = Path(scratch).glob("*.tar.gz")
-        with tarfile.open(archive) as sources:
-            sources.extractall(scratch, filter="data")
+        build._run(
+            ["tar", "--extract", f"--file={archive}", f"--directory={scratch}"], f"{archive.name} does not unpack"
+        )
         source = archive.with_name(archive.name.removesuffix(".tar.gz"))
         headers = [header_folders()[0], str(tools / "nvidia" / "cu13" / "include")]
         config = SITE_CONFIG.format(headers=headers, driver=str(library_folder()))
