@@ -30,12 +30,12 @@ class Report(NamedTuple):
             return list(csv.DictReader(file))
 
 
-def begin_on_stub(out: Path, **variables: str) -> "subprocess.Popen[str]":
-    """Begin a report of the stub driver, whose launches take 2 ms, by a few kernels."""
+def begin_on_stub(out: Path, packages: Path, **variables: str) -> "subprocess.Popen[str]":
+    """Begin a report of the stub driver, whose launches take 2 ms, by a few kernels; `packages` has PyCUDA."""
     paced = {"KM_STUB_PACED": "1", "KM_STUB_LENGTH_NS": "2000000", "KM_STUB_EMULATES": "1"}
     return subprocess.Popen(
         [sys.executable, str(TESTS / "stub" / "rehearsal.py"), "--out", str(out), "--deadline", str(DEADLINE_S)],
-        env=environment(**paced, **variables),
+        env=environment(packages, **paced, **variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -12,7 +12,8 @@ import numpy as np
 
 from bench.measure.compile import compile_cubin
 from bench.measure.cuda import device_id, present_limits
-from bench.measure.launch_pycuda import Function, with_pycuda
+from bench.measure.function import Function
+from bench.measure.launch_pycuda import with_pycuda
 from bench.measure.occupancy import STATIC_LIMIT, occupancy
 from bench.measure.resources import Resources
 from bench.measure.tensormap import encode, extents, is_struct, launch_with_structs

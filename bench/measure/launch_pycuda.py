@@ -4,26 +4,18 @@ PyCUDA can adopt no stream. Were its stream joined to another by events, these w
 """
 
 import atexit
-from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bench.measure.cuda import device_id
+from bench.measure.function import Function
 from bench.measure.tensormap import extents
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, KernelCall, Launch, TensorMap
 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
-
-
-class Function(NamedTuple):
-    """A kernel of a cubin, and the attributes to set before its first launch, by the driver's names."""
-
-    code: bytes
-    symbol: str
-    settings: Mapping[str, int]
 
 
 def with_pycuda(kernel: CudaKernel, loaded: Function, call: KernelCall, arguments: list[Any], stream: Any) -> Launch:
@@ -67,12 +59,12 @@ def beyond_pycuda(kernel: CudaKernel, call: KernelCall) -> str | None:
 
 
 class _Handle(NamedTuple):
-    """PyCUDA's stream by the protocol that other libraries take streams by."""
+    """PyCUDA's stream by the protocol that other libraries take streams by; they do not keep it alive."""
 
-    stream: Any
+    handle: int
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, int(self.stream.handle)
+        return 0, self.handle
 
 
 def take_stream(device: Any) -> None:
@@ -84,7 +76,7 @@ def take_stream(device: Any) -> None:
 
     own = pycuda_stream(device_id())
     if device.stream.ptr != own.handle:
-        device.run_on(cupy.cuda.Stream.from_external(_Handle(own)))
+        device.run_on(cupy.cuda.Stream.from_external(_Handle(int(own.handle))))
 
 
 @lru_cache
@@ -100,16 +92,19 @@ def pycuda_stream(device: int) -> Any:
     driver.init()
     context = driver.Device(device).retain_primary_context()
     context.push()
-    stream = driver.Stream(NON_BLOCKING)
     atexit.register(_leave_pycuda, context)
-    return stream
+    return driver.Stream(NON_BLOCKING)
 
 
 def _leave_pycuda(context: Any) -> None:
-    """PyCUDA aborts the process where a context is still pushed at exit."""
+    """Release modules and stream, then the context, in which alone PyCUDA can release them.
+
+    PyCUDA aborts the process where a context is still pushed at exit, and releases a primary context by the wrong
+    function where it is left to a destructor.
+    """
     _pycuda_function.cache_clear()
     pycuda_stream.cache_clear()
-    context.pop()
+    context.detach()
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ from typing import Any
 import cuda.core as core
 from cuda.bindings import driver
 
-from stub.programs import Word, device, launch, new_stream, nothing, record
+from stub.programs import Word, device, launch, new_stream, nothing, record, span
 
 
 @contextmanager
@@ -25,34 +25,19 @@ def holding(stream: Any) -> Iterator[None]:
 def launch_elsewhere() -> float:
     """Launch on another stream between two records; return the span, which misses it."""
     timed, other, kernel = new_stream(), new_stream(), nothing()
-    start = record(timed)
-    launch(other, kernel)
-    stop = record(timed)
-    stop.sync()
-    return float(stop - start)
+    return span(timed, lambda: launch(other, kernel))
 
 
 def launch_elsewhere_and_join() -> float:
     """Launch on another stream that is forked from the timed one and joined to it again, which breaks no rule."""
     timed, other, kernel = new_stream(), new_stream(), nothing()
-    start = record(timed)
-    other.wait(timed)
-    launch(other, kernel)
-    timed.wait(other)
-    stop = record(timed)
-    stop.sync()
-    return float(stop - start)
+    return span(timed, lambda: other.wait(timed), lambda: launch(other, kernel), lambda: timed.wait(other))
 
 
 def launch_elsewhere_without_joining() -> float:
     """Launch on a stream that is forked from the timed one and not joined to it."""
     timed, other, kernel = new_stream(), new_stream(), nothing()
-    start = record(timed)
-    other.wait(timed)
-    launch(other, kernel)
-    stop = record(timed)
-    stop.sync()
-    return float(stop - start)
+    return span(timed, lambda: other.wait(timed), lambda: launch(other, kernel))
 
 
 def synchronise_while_held() -> str:

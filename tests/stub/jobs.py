@@ -11,14 +11,16 @@ from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
 from bench.plan.modes import Mode
 from bench.run.job import run_job
+from bench.selftest.clocks import judge, replies
+from bench.selftest.known import WAY_S
 from stub import control
 from stub.emulated import Emulator
 from stub.programs import launch, nothing
 
 
-def verified(kernel: str, problem: str) -> dict[str, Any]:
+def verified(kernel: str, problem: str, launcher: str = "cuda-core") -> dict[str, Any]:
     """Verify a kernel on a problem; return the row's status and reason, and how many launches the emulator ran."""
-    return _row(kernel, problem, Mode.VERIFY)
+    return _row(kernel, problem, Mode.VERIFY, launcher)
 
 
 def not_run(kernel: str, problem: str) -> dict[str, Any]:
@@ -27,15 +29,22 @@ def not_run(kernel: str, problem: str) -> dict[str, Any]:
     return _job(kernel, problem, Mode.VERIFY)
 
 
-def timed(kernel: str, problem: str, mode: str) -> dict[str, Any]:
+def timed(
+    kernel: str,
+    problem: str,
+    mode: str,
+    launcher: str = "cuda-core",
+    length_ns: int = 20_000_000,
+    host_ns: int = 3_000,
+) -> dict[str, Any]:
     """Time a kernel on a problem by the virtual clock; return the samples too.
 
     The host's clock is the virtual one as well, since the emulator's time is no part of a launch.
     """
-    control.launches_take(20_000_000)
-    control.host_takes(3_000)
+    control.launches_take(length_ns)
+    control.host_takes(host_ns)
     timing.time = VirtualTime()
-    return _row(kernel, problem, Mode(mode))
+    return _row(kernel, problem, Mode(mode), launcher)
 
 
 def synchronising_call() -> dict[str, Any]:
@@ -55,6 +64,15 @@ def synchronising_call() -> dict[str, Any]:
     return {"held": clock.held, "span": span}
 
 
+def way(name: str) -> dict[str, Any]:
+    """Return the event span and wall clock that the self-test finds for a way of launching a kernel of known length."""
+    control.run_launches_with(lambda launch: 0)
+    control.launches_take(round(WAY_S * 1e9))
+    timing.time = VirtualTime()
+    (reply,) = replies((name,))
+    return reply | {"holds": judge(name, reply).holds}
+
+
 class VirtualTime:
     """The host's clock, which moves as the driver's does, and by a microsecond with each look."""
 
@@ -68,14 +86,15 @@ class VirtualTime:
         """Return at once: nothing has to settle."""
 
 
-def _row(name: str, problem: str, mode: Mode) -> dict[str, Any]:
+def _row(name: str, problem: str, mode: Mode, launcher: str) -> dict[str, Any]:
     registry, emulator = discover(), Emulator()
     kernel = registry.kernels[name]
     assert isinstance(kernel, CudaKernel)
     emulator.know(kernel, registry.problem(problem))
-    return _job(name, problem, mode) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
+    return _job(name, problem, mode, launcher) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
 
 
-def _job(kernel: str, problem: str, mode: Mode) -> dict[str, Any]:
-    (row,) = run_job(Job((problem,), (kernel,), mode, (), 0, Budget(max_time_s=0.05), threads=1))
+def _job(kernel: str, problem: str, mode: Mode, launcher: str = "cuda-core") -> dict[str, Any]:
+    budget = Budget(max_time_s=0.05)
+    (row,) = run_job(Job((problem,), (kernel,), mode, (), 0, budget, threads=1, launcher=launcher))
     return {"status": row.status, "reason": row.reason, "samples": row.samples, "disturbed": row.disturbed}

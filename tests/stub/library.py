@@ -51,23 +51,29 @@ class Run:
         return {match[1]: int(match[2]) for match in found if match}
 
 
-def environment(**variables: str) -> dict[str, str]:
-    """Return the environment of a process that has the stub for its driver, and finds this checkout and its tests."""
+def environment(packages: Path | None = None, **variables: str) -> dict[str, str]:
+    """Return the environment of a process that has the stub for its driver.
+
+    packages: a folder that Python looks into besides this checkout, its tests and its tools.
+    """
     libraries = os.pathsep.join(filter(None, (str(library_folder()), os.environ.get("LD_LIBRARY_PATH"))))
-    places = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tools", HERE / "stand_in")))
+    places = (ROOT, ROOT / "tests", ROOT / "tools", HERE / "stand_in", packages)
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
-    return env | {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": places, **variables}
+    path = os.pathsep.join(str(place) for place in places if place)
+    return env | {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": path, **variables}
 
 
-def on_stub(calls: Mapping[str, tuple[Any, ...]], folder: Path, **variables: str) -> dict[str, Run]:
+def on_stub(
+    calls: Mapping[str, tuple[Any, ...]], folder: Path, *, packages: Path | None = None, **variables: str
+) -> dict[str, Run]:
     """Call functions in turn in one process that has the stub for its driver; return the runs by their names.
 
     calls: `module:function` and its arguments, by the name of the run. The run `end` is what the driver logs as the
-    process ends. Raises AssertionError with what the process wrote where it fails.
+    process ends. packages: as in `environment`. Raises AssertionError with what the process wrote where it fails.
     """
     log = folder / "driver.log"
     command = [sys.executable, "-m", "stub.calling", json.dumps(calls)]
-    env = environment(KM_STUB_LOG=str(log), **variables)
+    env = environment(packages, KM_STUB_LOG=str(log), **variables)
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"the process ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return _runs(json.loads(done.stdout), log.read_text().splitlines())

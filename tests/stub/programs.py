@@ -1,6 +1,7 @@
 """What tests do on the stub driver with the real cuda-core, each function in a process of its own."""
 
 import ctypes
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -24,12 +25,12 @@ def new_stream() -> Any:
 
 def nothing(name: str = "nothing") -> Any:
     """Return a kernel that does nothing with an address and an int, loaded anew."""
-    return core.ObjectCode.from_cubin(_code(name)).get_kernel(name)
+    return core.ObjectCode.from_cubin(code(name)).get_kernel(name)
 
 
 @lru_cache
-def _code(name: str) -> bytes:
-    program = core.Program(NOTHING.format(name=name), "c++", core.ProgramOptions(arch="sm_90"))
+def code(name: str, source: str = NOTHING) -> bytes:
+    program = core.Program(source.format(name=name), "c++", core.ProgramOptions(arch="sm_90"))
     return bytes(program.compile("cubin").code)
 
 
@@ -68,17 +69,27 @@ def copies() -> list[int]:
     return list(back)
 
 
+def span(stream: Any, *calls: Callable[[], object]) -> float:
+    """Return the milliseconds between two events of a stream, between which the calls are made."""
+    start = record(stream)
+    for call in calls:
+        call()
+    stop = record(stream)
+    stop.sync()
+    return float(stop - start)
+
+
 def spans() -> list[float]:
-    """Return milliseconds between events around launches of known lengths."""
-    stream, kernel, found = new_stream(), nothing(), []
+    """Return the spans of launches of known lengths."""
+    stream, kernel = new_stream(), nothing()
+    return known_spans(stream, lambda: launch(stream, kernel))
+
+
+def known_spans(stream: Any, launched: Callable[[], object]) -> list[float]:
+    found = []
     for count, nanoseconds in ((0, 1), (1, 1), (3, 333_333), (5, 123_456_789)):
         control.launches_take(nanoseconds)
-        start = record(stream)
-        for _ in range(count):
-            launch(stream, kernel)
-        stop = record(stream)
-        stop.sync()
-        found.append(stop - start)
+        found.append(span(stream, *[launched] * count))
     return found
 
 
@@ -124,11 +135,7 @@ def lengths_by_kernel() -> list[float]:
     """Return the span of a kernel whose length is its own."""
     stream, kernel = new_stream(), nothing("slow")
     control.launches_take(2_000_000, "slow")
-    start = record(stream)
-    launch(stream, kernel)
-    stop = record(stream)
-    stop.sync()
-    return [stop - start]
+    return [span(stream, lambda: launch(stream, kernel))]
 
 
 def cuda_core_graph() -> dict[str, Any]:
@@ -142,10 +149,6 @@ def cuda_core_graph() -> dict[str, Any]:
         launch(builder, kernel)
     graph = builder.end_building().complete()
     before = len(ran)
-    start = record(stream)
-    graph.launch(stream)
-    graph.launch(stream)
-    stop = record(stream)
-    stop.sync()
+    found = span(stream, *[lambda: graph.launch(stream)] * 2)
     control.run_launches_with(lambda launched: 0)
-    return {"before": before, "ran": [value.hex() for value in ran], "span": stop - start}
+    return {"before": before, "ran": [value.hex() for value in ran], "span": found}

@@ -19,18 +19,21 @@ VERIFIED = {
 }
 DRIVER_FUNCTION = re.compile(r"cu[A-Z]\w+")
 MODES = ("hot", "cold", "graph")
+#: Ways of launching, by the names of the self-test, that load no kernel by CuPy.
+WAYS = ("cuda-core", "graph")
 
 
 @pytest.fixture(scope="module")
 def runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     verified = {name: ("stub.jobs:verified", *case[:2]) for name, case in VERIFIED.items()}
     timed = {mode: ("stub.jobs:timed", *PLAIN, mode) for mode in MODES}
+    ways = {f"way {name}": ("stub.jobs:way", name) for name in WAYS}
     others = {
         "not run": ("stub.jobs:not_run", *PLAIN),
         "identity": ("bench.measure.lock:gpu_uuid",),
         "synchronising": ("stub.jobs:synchronising_call",),
     }
-    return on_stub({**verified, **others, **timed}, tmp_path_factory.mktemp("stub"))
+    return on_stub({**verified, **ways, **others, **timed}, tmp_path_factory.mktemp("stub"))
 
 
 @pytest.mark.parametrize("name", VERIFIED)
@@ -64,6 +67,11 @@ def test_a_call_that_synchronises_is_let_go_by_the_watchdog_and_timed_without_ho
     (violation,) = runs["synchronising"].violations
     assert violation == "cuStreamSynchronize was called while a stream was held"
     assert runs["synchronising"].value == {"held": False, "span": 0.004}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_the_self_test_finds_that_events_see_a_way_of_launching(runs: dict[str, Run], name: str) -> None:
+    assert runs[f"way {name}"].value["holds"] is True
 
 
 def test_the_device_has_an_identity(runs: dict[str, Run]) -> None:

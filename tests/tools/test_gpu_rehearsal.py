@@ -3,7 +3,6 @@
 In each case a readable folder stands within the deadline, the other stages are done, and the reason is written.
 """
 
-import json
 import random
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from tabulate import tabulate
 
-from gpu_reports import DEADLINE_S, Report, begin, begin_on_stub, end, report, unreadable
+from gpu_reports import DEADLINE_S, Report, begin, end, report, unreadable
 
 #: The fault of each stage, with the reason that its line has.
 FAULTS = {
@@ -46,20 +45,6 @@ def test_each_stage_may_fail_and_all_others_are_done(tmp_path: Path) -> None:
         assert reason in found.stages[stage][1]
         assert (found.status, unreadable(found.folder)) == (1, [])
     shown(table, "stage", "fault", "status", "its line")
-
-
-@pytest.mark.long
-def test_every_stage_runs_on_the_stub_driver_and_a_kernel_that_breaks_the_device_is_left_out(tmp_path: Path) -> None:
-    with begin_on_stub(tmp_path, KM_STUB_ILLEGAL="gemm/async.cu") as process:
-        found = end(process, tmp_path)
-    states = {name: state for name, (state, _) in found.stages.items()}
-    assert (states, found.status, unreadable(found.folder)) == (dict.fromkeys(FAULTS, "done"), 1, [])
-    assert found.stages["clocks"][1].startswith("9 ways, 3 disagree")  # those that the stand-in for CuPy lacks
-    assert list(json.loads((found.folder / "left_out.json").read_text())) == ["gemm/cuda.async"]
-    times = {(row["kernel"], row["status"]): row["time_s_median"] for row in found.rows if row["device"] == "cuda"}
-    assert {kernel for kernel, status in times if status != "ok"} == {"gemm/cuda.async"}
-    timed = {kernel: float(time_s) for (kernel, _), time_s in times.items() if time_s}
-    assert timed == dict.fromkeys(("gemm/cuda.tiled", "copy/cuda.vectorised"), 0.002)
 
 
 @pytest.mark.long

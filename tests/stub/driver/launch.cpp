@@ -56,6 +56,17 @@ static CUresult run(const Function &f, const Shape &s, const std::vector<std::ve
     return status;
 }
 
+// The packed parameters and their number of bytes, of a launch that has them in one buffer.
+static std::pair<const char *, size_t> unpack(void **extra) {
+    std::pair<const char *, size_t> found{};
+    for (void **word = extra; word && *word != CU_LAUNCH_PARAM_END; word += 2)
+        if (*word == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            found.first = static_cast<const char *>(word[1]);
+        else if (*word == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            found.second = *static_cast<size_t *>(word[1]);
+    return found;
+}
+
 static CUresult launch(const char *call, const void *kernel, const Shape &s, CUstream stream, void **args, void **extra) {
     Function *found = function_of(kernel);
     if (!found) return CUDA_ERROR_INVALID_HANDLE;
@@ -64,12 +75,12 @@ static CUresult launch(const char *call, const void *kernel, const Shape &s, CUs
         (void *)stream, s.grid[0], s.grid[1], s.grid[2], s.block[0], s.block[1], s.block[2], s.cluster[0], s.cluster[1],
         s.cluster[2], s.shared_bytes, s.cooperative);
     if (CUresult refused = check(f, s)) return refused;
-    const char *packed = nullptr;
-    for (void **word = extra; word && *word != CU_LAUNCH_PARAM_END; word += 2)
-        if (*word == CU_LAUNCH_PARAM_BUFFER_POINTER) packed = static_cast<const char *>(word[1]);
+    const auto [packed, size] = unpack(extra);
+    const size_t needed = f.sizes.empty() ? 0 : f.offsets.back() + f.sizes.back();
+    if (needed && !args && !packed) return CUDA_ERROR_INVALID_VALUE;
+    if (packed && size != needed) return refuse(f, CUDA_ERROR_INVALID_VALUE, "packed parameters of", size, needed);
     std::vector<std::vector<char>> values;
     for (size_t i = 0; i < f.sizes.size(); i++) {
-        if (!args && !packed) return CUDA_ERROR_INVALID_VALUE;
         const char *from = args ? static_cast<const char *>(args[i]) : packed + f.offsets[i];
         values.emplace_back(from, from + f.sizes[i]);
     }

@@ -172,6 +172,14 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
     return set_attribute(__func__, function, attribute, value);
 }
 
+// The block of launches that name none; PyCUDA sets it before each launch, which names its own.
+CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z) {
+    ENTER();
+    Function *f = function_of(function);
+    if (!f) return CUDA_ERROR_INVALID_HANDLE;
+    return x * y * z > f->max_threads ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
     ENTER();
     return get_attribute(value, attribute, function);

@@ -98,6 +98,15 @@ class Stream:
         self._own = Device().core.create_stream(options=core.StreamOptions(nonblocking=non_blocking))
         self.ptr = int(self._own.handle)
 
+    @classmethod
+    def from_external(cls, other: Any) -> "Stream":
+        """Take over a stream that another library owns."""
+        stream = cls.__new__(cls)
+        version, stream.ptr = other.__cuda_stream__()
+        assert version == 0
+        stream._own = other
+        return stream
+
     def use(self) -> "Stream":
         _Streams.current = self.ptr
         return self
@@ -180,13 +189,14 @@ class Device:
 
 def _properties(number: int) -> dict[str, Any]:
     device = Device(number).core
+    major, minor = device.compute_capability
     return {
         "name": device.name.encode(),
+        "totalGlobalMem": _asked(driver.cuDeviceTotalMem(number)),
         "l2CacheSize": device.properties.l2_cache_size,
-        "totalGlobalMem": int(_asked(driver.cuDeviceTotalMem(number))),
         "multiProcessorCount": device.properties.multiprocessor_count,
-        "major": device.compute_capability.major,
-        "minor": device.compute_capability.minor,
+        "major": major,
+        "minor": minor,
     }
 
 

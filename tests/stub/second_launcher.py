@@ -1,0 +1,134 @@
+"""What tests do with the real PyCUDA on the stub driver, by the project's own launcher where that can be."""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import cuda.core as core
+import cupy
+import numpy as np
+
+from bench.measure.devices import get_device
+from bench.measure.function import Function
+from bench.measure.launch_pycuda import pycuda_stream, take_stream, with_pycuda
+from bench.plan.discovery import discover
+from bench.plan.kernel import CudaKernel, KernelCall
+from stub import control
+from stub.breaches import holding
+from stub.programs import NOTHING, code, known_spans, new_stream, span
+
+MANY = """struct S {{ unsigned small; unsigned long long large; }};
+extern "C" __global__ void {name}(int *, int, S, float, long long) {{}}"""
+STRUCT = np.void((7, 2**40), np.dtype([("small", "u4"), ("large", "u8")], align=True))
+
+
+def own_stream() -> Any:
+    """Return the stream that PyCUDA launches on and the device has taken over, as cuda-core sees it."""
+    device = get_device("cuda")
+    take_stream(device)
+    return core.Stream.from_handle(device.stream.ptr)
+
+
+def prepared(*arguments: Any, source: str = NOTHING) -> Callable[[], None]:
+    """Return what launches a kernel that does nothing, by our launcher, on the device's stream."""
+    kernel, stream = discover().kernels["gemm/cuda.naive"], get_device("cuda").stream
+    assert isinstance(kernel, CudaKernel)
+    function = Function(code("nothing", source), "nothing", {})
+    return with_pycuda(kernel, function, KernelCall(1, 32, ()), list(arguments or (0, np.int32(7))), stream)
+
+
+def parameters() -> list[str]:
+    """Return the bytes of an address, an int, a struct, a float and a long long, as a kernel gets them."""
+    stream, got = own_stream(), []
+    control.run_launches_with(lambda launched: got.extend(launched.parameters()) or 0)
+    scalars = (np.int32(-2), STRUCT, np.float32(1.5), np.int64(-3))
+    prepared(2**40 + 1, *scalars, source=MANY)()
+    stream.sync()
+    control.run_launches_with(lambda launched: 0)
+    return [raw.hex() for raw in got]
+
+
+def spans() -> list[float]:
+    """Return the spans of launches of known lengths."""
+    stream = own_stream()
+    return known_spans(stream, prepared())
+
+
+def refused_stream() -> str:
+    """Set up a launch where the device's stream is not PyCUDA's; return why that is refused."""
+    device = get_device("cuda")
+    take_stream(device)
+    device.run_on(cupy.cuda.Stream(non_blocking=True))
+    error = _error(prepared)
+    take_stream(device)
+    return error.partition(" 0x")[0]
+
+
+def refused_by_the_driver() -> str:
+    """Ask for PyCUDA's stream where the driver creates none; return the error, after which the process must end."""
+    import pycuda.driver as driver
+
+    with patch.object(driver, "Stream", side_effect=driver.Error("no stream")):
+        return _error(lambda: pycuda_stream(0))
+
+
+def launch_elsewhere() -> float:
+    """Launch on PyCUDA's stream between two events of another; return the span, which misses it."""
+    own_stream()
+    return span(new_stream(), prepared())
+
+
+def _while_held(call: Callable[[], Any]) -> str:
+    """Make a call while PyCUDA's stream is held; return the error that it raises, or an empty text."""
+    found: list[Any] = []  # what the call returns is released when the stream runs again
+    with holding(own_stream()):
+        return _error(lambda: found.append(call()))
+
+
+def _error(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+def synchronise_while_held() -> str:
+    own_stream()
+    return _while_held(pycuda_stream(0).synchronize)
+
+
+def allocate_while_held() -> str:
+    import pycuda.driver as driver
+
+    return _while_held(lambda: driver.mem_alloc(16))
+
+
+def load_while_held() -> str:
+    import pycuda.driver as driver
+
+    own_stream()
+    loaded = code("loaded_late")
+    return _while_held(lambda: driver.module_from_buffer(loaded))
+
+
+def too_few_parameters() -> str:
+    own_stream()
+    return _error(prepared(0))
+
+
+def absent_function() -> str:
+    """Call a function of the driver that PyCUDA has and the stub does not."""
+    import pycuda.driver as driver
+
+    own_stream()
+    return _error(lambda: driver.mem_alloc_pitch(4, 4, 4))
+
+
+def leave_a_stream() -> None:
+    """Leave a stream to the end of the process."""
+    import pycuda.driver as driver
+
+    own_stream()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(driver.Stream()))

@@ -1,0 +1,159 @@
+"""Kernels end to end on the stub driver by the second launcher, over the real PyCUDA; the driver's rules hold there."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stub.library import Run, environment, on_stub
+
+PLAIN = ("gemm/cuda.naive", "gemm/m33n31k17/f32/NT")
+#: Kernels and problems, with what the log must have of one of their launches.
+VERIFIED = {
+    "naive": (*PLAIN, "grid 2 4 1, block 32 8 1"),
+    "shared memory that is asked for": ("gemm/cuda.async", "gemm/m33n31k17/f32/NT", "shared 50176"),
+    "alpha and beta": ("gemm/cuda.naive", "gemm/m33n31k17/f32/NT/alpha2/beta0.5", "grid 2 4 1"),
+    "f16": ("gemm/cuda.mma", "gemm/m33n31k17/f16/NT", "shared 32768"),
+    "in place, several launches": ("transpose/cuda.c2r", "transpose/m17n12/f32/in", "grid 12 1 1"),
+}
+REFUSED = {
+    "cooperative kernels": ("transpose/cuda.c2r_fused", "transpose/m17n12/f32/in"),
+    "tensor maps": ("transpose/cuda.tma", "transpose/m64n32/f32/out"),
+    "clusters": ("gemm/cuda.wgmma_tf32", "gemm/m40n48k64/f32/NT"),
+}
+#: Nanoseconds of a launch, and what a sample of it is: the float32 milliseconds of the driver, in seconds.
+LENGTH_NS, HOST_NS = 12_345_678, 3_000
+FREE_S = float(np.float32(LENGTH_NS / 1e6)) * 1e-3
+WITH_HOST_S = float(np.float32((LENGTH_NS + HOST_NS) / 1e6)) * 1e-3
+HELD = "was called while a stream was held"
+#: The breach, what it returns, and what the one violation that it causes has.
+BREACHES: list[tuple[str, Any, str]] = [
+    ("launch_elsewhere", 0.0, "nothing ran on stream"),
+    (
+        "synchronise_while_held",
+        "cuStreamSynchronize failed: CUDA_ERROR_LAUNCH_TIMEOUT",
+        f"cuStreamSynchronize {HELD}",
+    ),
+    ("allocate_while_held", "", f"cuMemAlloc_v2 {HELD}"),
+    ("load_while_held", "", f"cuModuleLoadData {HELD}"),
+    ("too_few_parameters", "cuLaunchKernel failed: CUDA_ERROR_INVALID_VALUE", "packed parameters of 8"),
+    (
+        "absent_function",
+        "cuMemAllocPitch failed: CUDA_ERROR_NOT_SUPPORTED",
+        "cuMemAllocPitch_v2 was called, which the stub does not have",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def runs(pycuda: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    verified = {name: ("stub.jobs:verified", *case[:2], "pycuda") for name, case in VERIFIED.items()}
+    refused = {name: ("stub.jobs:verified", *case, "pycuda") for name, case in REFUSED.items()}
+    timed = {
+        mode: ("stub.jobs:timed", *PLAIN, mode, "pycuda", LENGTH_NS, 0 if mode == "cold" else HOST_NS)
+        for mode in ("hot", "cold", "graph")
+    }
+    others = {"way": ("stub.jobs:way", "PyCUDA"), "first launcher": ("stub.jobs:verified", *PLAIN, "cuda-core")}
+    launched = {name: (f"stub.second_launcher:{name}",) for name in ("parameters", "spans", "refused_stream")}
+    folder = tmp_path_factory.mktemp("stub")
+    return on_stub({**verified, **refused, **launched, **others, **timed}, folder, packages=pycuda)
+
+
+@pytest.fixture(scope="module")
+def breaches(pycuda: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    calls = {name: (f"stub.second_launcher:{name}",) for name, *_ in BREACHES}
+    return on_stub(calls, tmp_path_factory.mktemp("stub"), packages=pycuda, KM_STUB_PATIENCE_MS="0")
+
+
+@pytest.mark.parametrize("name", VERIFIED)
+def test_a_kernel_verifies(runs: dict[str, Run], name: str) -> None:
+    found = runs[name].value
+    assert (found["status"], found["reason"], found["complaints"]) == ("ok", "", [])
+    assert found["ran"] >= 1
+    assert any(line.startswith("cuLaunchKernel ") and VERIFIED[name][2] in line for line in runs[name].log)
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_pycuda_cannot_launch_is_refused_in_one_line(runs: dict[str, Run], what: str) -> None:
+    found = runs[what].value
+    assert (found["status"], found["ran"]) == ("unsupported", 0)
+    assert found["reason"] == f"PyCUDA launches no {what}; take --launcher cuda-core"
+
+
+def test_parameters_arrive_where_the_kernel_has_them(runs: dict[str, Run]) -> None:
+    address, whole, struct, real, long = map(bytes.fromhex, runs["parameters"].value)
+    assert (int.from_bytes(address, "little"), int.from_bytes(whole, "little", signed=True)) == (2**40 + 1, -2)
+    assert (struct[:4], struct[8:]) == ((7).to_bytes(4, "little"), (2**40).to_bytes(8, "little"))
+    assert (np.frombuffer(real, np.float32)[0], np.frombuffer(long, np.int64)[0]) == (1.5, -3)
+
+
+def test_a_span_is_the_length_of_its_launches_to_an_ulp_of_float32_milliseconds(runs: dict[str, Run]) -> None:
+    assert runs["spans"].value == [float(np.float32(ms)) for ms in (0.0, 1e-6, 0.999999, 617.283945)]
+
+
+@pytest.mark.parametrize(("mode", "sample"), [("hot", WITH_HOST_S), ("cold", FREE_S), ("graph", WITH_HOST_S)])
+def test_a_sample_is_a_launch_and_what_the_host_takes_for_it(runs: dict[str, Run], mode: str, sample: float) -> None:
+    found = runs[mode].value
+    assert (found["status"], found["reason"], found["complaints"]) == ("ok", "", [])
+    assert set(found["samples"]) == {sample}
+
+
+def test_the_self_test_finds_that_events_see_what_pycuda_launches(runs: dict[str, Run]) -> None:
+    assert runs["way"].value["holds"] is True
+
+
+def test_the_first_launcher_verifies_on_the_stream_of_the_second(runs: dict[str, Run]) -> None:
+    assert runs["first launcher"].value["status"] == "ok"
+    assert runs["first launcher"].value["complaints"] == []
+
+
+def test_a_launch_is_refused_where_the_device_has_another_stream(runs: dict[str, Run]) -> None:
+    assert runs["refused_stream"].value == "PyCUDA launches on its stream"
+
+
+def test_no_rule_is_broken_and_every_handle_released(runs: dict[str, Run]) -> None:
+    assert {name: run.violations for name, run in runs.items() if run.violations} == {}
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), BREACHES)
+def test_a_breach_is_found(breaches: dict[str, Run], name: str, value: Any, expected: str) -> None:
+    (violation,) = breaches[name].violations
+    assert expected in violation
+    assert breaches[name].value == value
+
+
+def test_a_stream_that_is_left_is_named_and_one_that_was_never_made_leaves_nothing(
+    pycuda: Path, tmp_path: Path
+) -> None:
+    names = ("refused_by_the_driver", "leave_a_stream")
+    runs = on_stub({name: (f"stub.second_launcher:{name}",) for name in names}, tmp_path, packages=pycuda)
+    assert runs["refused_by_the_driver"].value == "no stream"
+    assert [line.partition(" of ")[0] for line in runs["end"].violations] == ["a stream"]
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (("run", "--mode", "hot", "--no-ceilings", "--max-time", "0.1"), " 1.00 us "),
+        pytest.param(("verify",), "right: gemm/cuda.naive", marks=pytest.mark.long),
+    ],
+)
+def test_a_command_takes_the_second_launcher(
+    pycuda: Path,
+    tmp_path: Path,
+    python_in: Callable[..., subprocess.CompletedProcess[str]],
+    words: tuple[str, ...],
+    printed: str,
+) -> None:
+    kernel, problem = PLAIN
+    variables = environment(pycuda, KM_STUB_LOG=str(tmp_path / "driver.log"), KM_STUB_EMULATES="1")
+    command = ("-c", "from bench.cli import main; main()", *words, problem, "--kernels", kernel)
+    done = python_in(tmp_path, *command, "--launcher", "pycuda", **variables)
+    assert done.returncode == 0, done.stderr
+    assert printed in done.stdout
+    log = (tmp_path / "driver.log").read_text().splitlines()
+    assert [line for line in log if line.startswith("violation")] == []
+    assert any(line.startswith("cuLaunchKernel ") for line in log)
