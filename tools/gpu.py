@@ -34,7 +34,7 @@ def main(words: Sequence[str] = ()) -> int:
     """Measure stage by stage, and publish after each."""
     asked = _options(words)
     report = Report(asked.deadline)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, report.stop)
     settings = Settings("", asked.device, tuple(asked.suites.split(",")), tuple(asked.plugin))
     name = report.ask("device", settings, DEVICE_S)
