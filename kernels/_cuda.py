@@ -36,16 +36,16 @@ def tiles(
     unfit: returns why one of them does not suit a problem on a device, or None.
     """
 
-    @lru_cache  # a search over tiles is refused thousands of times
-    def known(device: DeviceLimits) -> tuple[list[Tile], str]:
-        found = [tile_on(device, values) for values in wanted]
-        return found, f"expected one of {', '.join(str(vars(tile)) for tile in found)}"
+    @lru_cache(maxsize=None)  # a search over tiles is refused thousands of times
+    def absent(values: tuple[Any, ...], device: DeviceLimits) -> str | None:
+        found = [tile_on(device, each) for each in wanted]
+        if values in [tuple(vars(tile).values()) for tile in found]:
+            return None
+        asked = dict(zip(wanted[0], values, strict=True))
+        return f"there is no tile {asked}, expected one of {', '.join(str(vars(tile)) for tile in found)}"
 
     def valid(p: Any, t: Tile, device: DeviceLimits) -> str | None:
-        found, expected = known(device)
-        if t not in found:
-            return f"there is no tile {vars(t)}, {expected}"
-        return unfit(p, t, device) if unfit else None
+        return absent(tuple(vars(t).values()), device) or (unfit(p, t, device) if unfit else None)
 
     tunables = {name: tuple(dict.fromkeys(values[name] for values in wanted)) for name in wanted[0]}
     return {"tunables": tunables, "valid": valid}
