@@ -19,7 +19,7 @@ from bench.plan.kernel import KernelCall, Launch, TensorMap
 ALIGNMENT = 16  # bytes, of a tensor's address and of its pitches
 NBYTES = 128  # of a descriptor, and the alignment of its address: CUtensorMap of cuda.h
 _SIZES, _STEPS = POINTER(c_uint64), POINTER(c_uint32)
-#: Of cuTensorMapEncodeTiled: descriptor, type, dimensions, address, sizes, pitches, box, steps, and four enumerations.
+#: Descriptor, type, dimensions, address, sizes, pitches, box, steps and four enumerations: cuTensorMapEncodeTiled's.
 SIGNATURE = (c_void_p, c_int, c_uint32, c_void_p, _SIZES, _SIZES, _STEPS, _STEPS, c_int, c_int, c_int, c_int)
 #: By the device's own dtype: bfloat16 stands in arrays of 16-bit integers.
 _ELEMENTS = {"f2": "FLOAT16", "u2": "BFLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}

@@ -1,4 +1,4 @@
-"""What each plan hands over is what the kernel's parameters are: number, order, width and kind, as the cubin has them."""
+"""What each plan hands over is what the kernel takes, as its cubin has it: number, order, width and kind."""
 
 import subprocess
 from dataclasses import replace
@@ -57,7 +57,9 @@ def taken(cubin: Cubin, symbol: str, types: list[str]) -> list[str]:
     assert len(types) in (0, len(sizes)), f"{symbol}: {len(sizes)} parameters, and types {types}"
     if not types:
         return [f"?{size}" for size in sizes]
-    kinds = ["p8" if kind.endswith("*") else KINDS.get(kind, f"s{size}") for kind, size in zip(types, sizes, strict=True)]
+    kinds = [
+        "p8" if kind.endswith("*") else KINDS.get(kind, f"s{size}") for kind, size in zip(types, sizes, strict=True)
+    ]
     assert [int(kind[1:]) for kind in kinds] == sizes
     return kinds
 

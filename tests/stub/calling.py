@@ -3,21 +3,29 @@
 import gc
 import importlib
 import json
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from stub import control
 from stub.library import BEGIN
+from stub.recording import RECORDED, Recorder
 
 
 def main() -> None:
     """Call each function with its arguments; what a call leaves is collected before the next."""
     values: dict[str, Any] = {}
+    recorder = Recorder()
+    if recorded := os.environ.get(RECORDED):
+        recorder.start()
     for name, (function, *arguments) in json.loads(sys.argv[1]).items():
         control.note(BEGIN + name)
         module, _, attribute = function.partition(":")
         values[name] = getattr(importlib.import_module(module), attribute)(*arguments)
         gc.collect()
+    if recorded:
+        recorder.write(Path(recorded))
     control.note(BEGIN + "end")
     print(json.dumps(values))
 
