@@ -85,7 +85,8 @@ def record() -> dict[str, Any]:
     if RECORD.is_file() and not list(FOLDER.glob("lib/*/site-packages/pycuda")):
         kept = recorded()
         found["versions"] |= {"pycuda": kept["versions"].get("pycuda")}
-        found["names"] |= {name: bound for name, bound in kept["names"].items() if name.startswith(_PYCUDA)}
+        of_pycuda = {name for name in found["names"] if name.startswith(_PYCUDA)}
+        found["names"] |= {name: bound for name, bound in kept["names"].items() if name in of_pycuda}
     return dict(found)
 
 

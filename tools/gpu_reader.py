@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpu_types import CLASSES, DYNAMIC, MODULES, PLACES, TYPES
+from gpu_types import ARRAY, CLASSES, DYNAMIC, MODULES, PLACES, TYPES
 from gpu_use import Arguments, Use, Values
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,6 +115,9 @@ class Reader:
                 return self.attributes.get(ast.unparse(node), ())
             case ast.Call():
                 return self._call(node)
+            case ast.Subscript(owner, place):
+                self._value(place)
+                return tuple(value for value in self._value(owner) if value == ARRAY)
             case ast.IfExp(test, body, orelse):
                 self._value(test)
                 return (*self._value(body), *self._value(orelse))

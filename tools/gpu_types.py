@@ -17,6 +17,8 @@ MODULES = frozenset(
 #: Modules that use a package without importing it.
 FILES = frozenset(
     {
+        "bench/measure/draw.py",
+        "bench/measure/operands.py",
         "kernels/conv/vendor/cudnn.py",
         "kernels/conv/vendor/cudnn_frontend.py",
         "kernels/gemm/cublas.py",
@@ -25,7 +27,8 @@ FILES = frozenset(
 CLASSES = frozenset(
     {"cuda.bindings.driver.cuuint32_t", "cuda.bindings.driver.cuuint64_t", "cudnn.pygraph", "cupy.ndarray"}
 )
-_ARRAY, _STREAM, _MEMORY = "cupy.ndarray()", "cupy.cuda.Stream()", "cupy.cuda.MemoryPointer()"
+ARRAY = "cupy.ndarray()"
+_STREAM, _MEMORY = "cupy.cuda.Stream()", "cupy.cuda.MemoryPointer()"
 _VALUE = "cuda.bindings.driver.CUlaunchAttributeValue"
 
 #: Of attributes by their names, and of what calls result in, by their names with `()`. "" is what is asked nothing.
@@ -47,14 +50,16 @@ TYPES: Mapping[str, str] = {
     "cupy.cuda.cufft.PlanNd.work_area": _MEMORY,
     "cupy.cuda.get_current_stream()": _STREAM,
     "cupy.cuda.runtime.getDeviceProperties()": "",
-    "cupy.empty()": _ARRAY,
+    "cupy.empty()": ARRAY,
     "cupy.get_default_memory_pool()": "cupy.cuda.MemoryPool()",
     "cupy.ndarray.data": _MEMORY,
     "cupy.ndarray.dtype": "",
     "cupy.ndarray.get()": "",
     "cupy.ndarray.shape": "",
     "cupy.ndarray.strides": "",
-    "cupy.ndarray.view()": _ARRAY,
+    "cupy.ndarray.reshape()": ARRAY,
+    "cupy.ndarray.swapaxes()": ARRAY,
+    "cupy.ndarray.view()": ARRAY,
     "cupy.RawKernel.kernel": "cupy.cuda.Function()",
     "cupy.RawModule.get_function()": "cupy.RawKernel()",
     "cudnn.create_handle()": "",
@@ -72,46 +77,50 @@ TYPES: Mapping[str, str] = {
 _NVMATH = ("nvmath.bindings.cublas",)
 #: Of expressions, by the module and by their text.
 PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("bench/measure/cuda.py", "self._eviction"): (_ARRAY,),
+    ("bench/measure/cuda.py", "self._eviction"): (ARRAY,),
     ("bench/measure/cuda.py", "self.stream"): (_STREAM,),
     ("bench/measure/cuda.py", "source.get"): ("cupy.ndarray.get",),
-    ("bench/measure/cuda.py", "target"): (_ARRAY,),
+    ("bench/measure/cuda.py", "target"): (ARRAY,),
+    ("bench/measure/draw.py", "flat"): (ARRAY,),
     ("bench/measure/launch.py", "function"): ("cuda.core.Kernel()",),
-    ("bench/measure/launch.py", "getattr(x, name)"): (_ARRAY,),
-    ("bench/measure/launch.py", "scratch[value.name]"): (_ARRAY,),
+    ("bench/measure/launch.py", "getattr(x, name)"): (ARRAY,),
+    ("bench/measure/launch.py", "scratch[value.name]"): (ARRAY,),
     ("bench/measure/launch.py", "stream"): (_STREAM,),
     ("bench/measure/launch_pycuda.py", "context"): ("pycuda.driver.Context()",),
     ("bench/measure/launch_pycuda.py", "device.stream"): (_STREAM,),
     ("bench/measure/launch_pycuda.py", "self.stream"): ("pycuda.driver.Stream()",),
     ("bench/measure/launch_pycuda.py", "stream.ptr"): ("cupy.cuda.Stream.ptr",),
-    ("bench/measure/tensormap.py", "array"): (_ARRAY,),
+    ("bench/measure/operands.py", "guard"): (ARRAY,),
+    ("bench/measure/operands.py", "raw"): (ARRAY,),
+    ("bench/measure/operands.py", "self._buffers[-1]"): (ARRAY,),
+    ("bench/measure/tensormap.py", "array"): (ARRAY,),
     ("bench/measure/timing.py", "self._stream"): (_STREAM,),
     ("bench/measure/timing.py", "stream"): (_STREAM,),
     ("bench/selftest/ways.py", "x.stream"): (_STREAM,),
     ("kernels/conv/vendor/cudnn.py", "cudnn()"): ("libcudnn",),
     ("kernels/conv/vendor/cudnn.py", "api"): ("libcudnn",),
-    ("kernels/conv/vendor/cudnn.py", "getattr(x, name)"): (_ARRAY,),
+    ("kernels/conv/vendor/cudnn.py", "getattr(x, name)"): (ARRAY,),
     ("kernels/conv/vendor/cudnn.py", "x.stream"): (_STREAM,),
-    ("kernels/conv/vendor/cudnn_frontend.py", "getattr(x, name)"): (_ARRAY,),
+    ("kernels/conv/vendor/cudnn_frontend.py", "getattr(x, name)"): (ARRAY,),
     ("kernels/conv/vendor/cudnn_frontend.py", "graph"): ("cudnn.pygraph()",),
     ("kernels/conv/vendor/cudnn_frontend.py", "x.stream"): (_STREAM,),
     ("kernels/conv/vendor/cufft.py", "module"): ("cupy.RawModule()",),
     ("kernels/conv/vendor/cufft.py", "plan.work_area"): (_MEMORY,),
     ("kernels/conv/vendor/cufft.py", "plans[name]"): ("cupy.cuda.cufft.PlanNd()",),
     ("kernels/conv/vendor/cufft.py", "plans[output]"): ("cupy.cuda.cufft.PlanNd()",),
-    ("kernels/conv/vendor/cufft.py", "spectra[name]"): (_ARRAY,),
+    ("kernels/conv/vendor/cufft.py", "spectra[name]"): (ARRAY,),
     ("kernels/copy/cuda.py", "x.stream"): (_STREAM,),
-    ("kernels/fft/cufft.py", "copied"): (_ARRAY,),
-    ("kernels/fft/cufft.py", "source"): (_ARRAY,),
+    ("kernels/fft/cufft.py", "copied"): (ARRAY,),
+    ("kernels/fft/cufft.py", "source"): (ARRAY,),
     ("kernels/gemm/_cublas.py", "a.data"): (_MEMORY,),
     ("kernels/gemm/_cublas.py", "blas.api"): _NVMATH,
-    ("kernels/gemm/_cublas.py", "blas.workspace"): (_ARRAY,),
+    ("kernels/gemm/_cublas.py", "blas.workspace"): (ARRAY,),
     ("kernels/gemm/_cublas.py", "c.data"): (_MEMORY,),
     ("kernels/gemm/_cublas.py", "x.stream"): (_STREAM,),
     ("kernels/gemm/cublas.py", "blas.api"): _NVMATH,
-    ("kernels/gemm/cublas.py", "getattr(x, operand.name)"): (_ARRAY,),
-    **{("bench/selftest/ways.py", operand): (_ARRAY,) for operand in ("x.a", "x.b")},
-    **{("kernels/copy/cuda.py", operand): (_ARRAY,) for operand in ("x.a", "x.b")},
+    ("kernels/gemm/cublas.py", "getattr(x, operand.name)"): (ARRAY,),
+    **{("bench/selftest/ways.py", operand): (ARRAY,) for operand in ("x.a", "x.b")},
+    **{("kernels/copy/cuda.py", operand): (ARRAY,) for operand in ("x.a", "x.b")},
 }
 
 
