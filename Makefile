@@ -52,7 +52,7 @@ mutants: .venv/.installed
 mutants-table: .venv/.installed
 	$(BIN)/python tools/mutants.py --table
 
-# Builds an environment of 2.3 GB in build/conformance once. PyCUDA is taken from .whl/, where make gpu has its wheels.
+# Builds an environment of 3 GB in build/conformance once. PyCUDA is taken from .whl/, where make gpu has its wheels.
 conformance: .venv/.installed
 	PYTHONPATH=.:tools $(BIN)/python tools/conformance.py
 

@@ -57,18 +57,8 @@ def _write_stub() -> None:
         listed = subprocess.run(["nm", "-D", "--undefined-only", extension], capture_output=True, text=True, check=True)
         names = sorted(set(re.findall(r"\bcu[A-Z]\w+", listed.stdout)))
         source = "".join(f"int {name}(void) {{ return 100; }}\n" for name in names)
-        command: list[str | Path] = [
-            "cc",
-            "-shared",
-            "-fPIC",
-            "-Wl,-soname,libcuda.so.1",
-            "-x",
-            "c",
-            "-",
-            "-o",
-            FOLDER / "libcuda.so.1",
-        ]
-        subprocess.run(command, input=source, text=True, check=True)
+        compile_ = ["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-x", "c", "-", "-o"]
+        subprocess.run([*compile_, FOLDER / "libcuda.so.1"], input=source, text=True, check=True)
 
 
 def _inside(script: str, text: str = "") -> str:

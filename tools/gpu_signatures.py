@@ -51,7 +51,7 @@ def _found(name: str) -> tuple[Any, Any]:
         else:
             found = getattr(owner, part, None)
         if found is None:
-            raise AttributeError(f"{name}: {owner!r} has no {part}")
+            raise AttributeError(f"{owner!r} has no {part}")
     return owner, found
 
 
@@ -102,7 +102,7 @@ def _function(name: str, owner: Any, found: Any) -> dict[str, str]:
         left = parameters[1:] if method or (isinstance(found, type) and parameters[:1] == ["self"]) else parameters
         if left != ["*args", "**kwargs"] or (how == "docstring" and owner is not None):
             return {"how": how, "is": f"({', '.join(left)})"} | _enumerations(found)
-    raise AttributeError(f"{name}: neither a signature nor a docstring has its parameters")
+    raise AttributeError("neither a signature nor a docstring has its parameters")
 
 
 def _enumerations(found: Any) -> dict[str, str]:
@@ -168,7 +168,7 @@ def prototype(library: str, function: str) -> str:
         versions = (function, re.sub(r"_v\d$", "", function))  # cuda.h adds the version by a macro
         if found := re.search(rf"\b(?:{'|'.join(versions)})\s*\(([^()]*)\);", text):
             return f"({', '.join(map(_width, _plain(found[1])))})"
-    raise AttributeError(f"{library}.{function}: no header has its prototype")
+    raise AttributeError("no header has its prototype")
 
 
 def _plain(parameters: str) -> list[str]:
