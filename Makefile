@@ -3,6 +3,7 @@
 # make bars    the figures that the project promises, measured      make gpu    a report of an NVIDIA GPU
 # make mutants   what the emulator does not notice when cuda/ is broken on purpose
 # make mutants-table   choose the emulator's cases for make test anew, where kernels or mutants have changed
+# make conformance   what is called of the packages of a GPU, bound to these packages; no GPU is needed
 # make ladder    docs/ladder.md: each rung with its resources, and its rates where a GPU's report is published
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BENCH_ARGS ?=
 TEST_ARGS ?=
 MUTANTS_ARGS ?=
 
-.PHONY: bench test test-all lint bars gpu mutants mutants-table ladder clean
+.PHONY: bench test test-all lint bars gpu mutants mutants-table conformance ladder clean
 
 .venv/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -50,6 +51,10 @@ mutants: .venv/.installed
 # Can be interrupted: each file is written when it is done.
 mutants-table: .venv/.installed
 	$(BIN)/python tools/mutants.py --table
+
+# Builds an environment of 3 GB in build/conformance once. PyCUDA is taken from .whl/, where make gpu has its wheels.
+conformance: .venv/.installed
+	PYTHONPATH=.:tools $(BIN)/python tools/conformance.py
 
 ladder: .venv/.installed
 	$(BIN)/python tools/ladder.py

@@ -1,7 +1,7 @@
 """Shared by plans of CUDA launches: limits, tiles that belong together, what the TMA asks for."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from kernelmark import DTYPES, DeviceLimits, Problem, Tile
@@ -36,7 +36,7 @@ def tiles(
     unfit: returns why one of them does not suit a problem on a device, or None.
     """
 
-    @lru_cache(maxsize=None)  # a search over tiles is refused thousands of times
+    @cache  # a search over tiles is refused thousands of times
     def absent(values: tuple[Any, ...], device: DeviceLimits) -> str | None:
         found = [tile_on(device, each) for each in wanted]
         if values in [tuple(vars(tile).values()) for tile in found]:

@@ -70,15 +70,13 @@ class Gpu:
         self.set.append((kind.name.removeprefix("CU_FUNC_ATTRIBUTE_"), value))
         return (driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS,)
 
-    def encode(self, *arguments: Any) -> tuple[Any, Any]:
-        """A descriptor whose bytes all tell how many there were before."""
+    def encode(self, descriptor: int, *arguments: Any) -> int:
+        """Fill a descriptor with bytes that all tell how many there were before."""
         from cuda.bindings import driver
 
-        descriptor = driver.CUtensorMap()
-        ctypes.memset(descriptor.getPtr(), len(self.encoded), 128)
+        ctypes.memset(descriptor, len(self.encoded), 128)
         self.encoded.append(arguments)
-        status = driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS
-        return status, descriptor
+        return driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS
 
     def drive(self, *arguments: Any) -> tuple[Any]:
         from cuda.bindings import driver

@@ -1,11 +1,14 @@
 """Tensor maps, the descriptors that Hopper's copy engine (TMA) reads, and launching with structs as arguments.
 
 cuda-core 1.2 encodes no TF32 and takes its swizzles from a private module, and its `launch` takes no other descriptor
-than its own, so both go through the driver's public bindings.
+than its own, so launches go through the driver's public bindings. These in turn keep a descriptor at any address, while
+cuda.h aligns it to 128 bytes, so the driver encodes by ctypes into memory that is ours.
 """
 
 import ctypes
 import math
+from ctypes import POINTER, c_int, c_uint32, c_uint64, c_void_p
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,13 +17,31 @@ from bench.plan.errors import Unsupported, UsageError
 from bench.plan.kernel import KernelCall, Launch, TensorMap
 
 ALIGNMENT = 16  # bytes, of a tensor's address and of its pitches
-_NBYTES = 128
+NBYTES = 128  # of a descriptor, and the alignment of its address: CUtensorMap of cuda.h
+_SIZES, _STEPS = POINTER(c_uint64), POINTER(c_uint32)
+#: Descriptor, type, dimensions, address, sizes, pitches, box, steps and four enumerations: cuTensorMapEncodeTiled's.
+SIGNATURE = (c_void_p, c_int, c_uint32, c_void_p, _SIZES, _SIZES, _STEPS, _STEPS, c_int, c_int, c_int, c_int)
 #: By the device's own dtype: bfloat16 stands in arrays of 16-bit integers.
 _ELEMENTS = {"f2": "FLOAT16", "u2": "BFLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}
 
 
-def encode(wanted: TensorMap, array: Any, subject: str) -> Any:
-    """The descriptor (the driver's `CUtensorMap`) of a device array: columns, rows, and whatever is before them.
+@lru_cache
+def encode_tiled() -> Any:
+    """Return the driver's function of this name."""
+    function = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+    function.argtypes, function.restype = SIGNATURE, c_int
+    return function
+
+
+def aligned(nbytes: int = NBYTES) -> "np.ndarray[Any, Any]":
+    """Return bytes at an address that a descriptor may have."""
+    memory = np.empty(nbytes + NBYTES, np.uint8)
+    start = -memory.ctypes.data % NBYTES
+    return memory[start : start + nbytes]
+
+
+def encode(wanted: TensorMap, array: Any, subject: str) -> "np.ndarray[Any, Any]":
+    """The descriptor of a device array, as aligned bytes: columns, rows, and whatever is before them.
 
     Raises Unsupported where address or pitch are not aligned, UsageError where the driver refuses.
     """
@@ -36,21 +57,24 @@ def encode(wanted: TensorMap, array: Any, subject: str) -> Any:
     layers = math.prod(array.shape[:-2])
     layer_pitch = array.strides[-3] if array.ndim > 2 else rows * pitch
     element = "TFLOAT32" if wanted.tf32 else _ELEMENTS[f"{array.dtype.kind}{array.dtype.itemsize}"]
-    status, descriptor = driver.cuTensorMapEncodeTiled(
+    descriptor = aligned()
+    status = encode_tiled()(
+        descriptor.ctypes.data,
         getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{element}"),
         3,
         array.data.ptr,
-        [driver.cuuint64_t(size) for size in (columns, rows, layers)],
-        [driver.cuuint64_t(size) for size in (pitch, layer_pitch)],
-        [driver.cuuint32_t(size) for size in (wanted.box[1], wanted.box[0], 1)],
-        [driver.cuuint32_t(1)] * 3,
+        (c_uint64 * 3)(columns, rows, layers),
+        (c_uint64 * 2)(pitch, layer_pitch),
+        (c_uint32 * 3)(wanted.box[1], wanted.box[0], 1),
+        (c_uint32 * 3)(1, 1, 1),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{wanted.swizzle.upper()}"),
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise UsageError(f"{subject}: the driver encodes no {wanted} over {array.shape}: {status.name}")
+        refused = driver.CUresult(status).name
+        raise UsageError(f"{subject}: the driver encodes no {wanted} over {array.shape}: {refused}")
     return descriptor
 
 
@@ -61,19 +85,17 @@ def is_struct(argument: Any) -> bool:
 
 def is_descriptor(argument: Any) -> bool:
     """Return whether a resolved argument is what `encode` returned."""
-    return hasattr(argument, "opaque")
+    return isinstance(argument, np.ndarray)
 
 
 def packed(arguments: list[Any]) -> list["np.ndarray[Any, Any]"]:
     """Each argument's bytes as the kernel's parameter holds them: descriptors, addresses (int), NumPy scalars."""
-    return [np.frombuffer(bytearray(_raw(argument)), np.uint8) for argument in arguments]
+    return [argument if is_descriptor(argument) else _bytes(argument) for argument in arguments]
 
 
-def _raw(argument: Any) -> bytes:
-    if is_descriptor(argument):
-        return ctypes.string_at(argument.getPtr(), _NBYTES)
+def _bytes(argument: Any) -> "np.ndarray[Any, Any]":
     scalar = np.uint64(argument) if isinstance(argument, int) else argument
-    return bytes(scalar.tobytes())
+    return np.frombuffer(bytearray(scalar.tobytes()), np.uint8)
 
 
 def extents(size: int | tuple[int, ...]) -> tuple[int, ...]:

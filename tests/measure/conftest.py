@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from bench.measure import launch, timing
+from bench.measure import launch, tensormap, timing
 from bench.measure.compile import compile_cubin
 from bench.plan.limits import H100
 from fake_gpu import CLUSTERED, HALVES, PADDED, TILED, Gpu
@@ -34,7 +34,7 @@ def hopper(monkeypatch: pytest.MonkeyPatch, cuda_compiler: str) -> Gpu:
     for name, module in gpu.modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(cuda, "core", gpu.modules["cuda.core"], raising=False)
-    monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", gpu.encode)
+    monkeypatch.setattr(tensormap, "encode_tiled", lambda: gpu.encode)
     monkeypatch.setattr(driver, "cuLaunchKernelEx", gpu.drive)
     monkeypatch.setattr(driver, "cuKernelSetAttribute", gpu.set_attribute)
     monkeypatch.setattr(driver, "cuDeviceGetAttribute", gpu.attribute)

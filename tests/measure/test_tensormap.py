@@ -114,5 +114,12 @@ def test_a_launch_that_the_driver_refuses_is_an_error(hopper: Gpu) -> None:
         run()
 
 
+def test_a_descriptor_lies_where_the_header_of_the_driver_has_it_and_is_launched_from_there(hopper: Gpu) -> None:
+    array = shown(np.zeros((16, 16), "f4"))
+    encoded = [encode(TensorMap("a", (8, 8)), array, "k") for _ in range(20)]  # kept, or all lie at one address
+    assert {descriptor.ctypes.data % 128 for descriptor in encoded} == {0}
+    assert [value.ctypes.data for value in packed(encoded)] == [descriptor.ctypes.data for descriptor in encoded]
+
+
 def test_packed_parameters_are_as_wide_as_their_c_types() -> None:
     assert [value.size for value in packed([2**40, np.int32(7), np.float32(0.5), np.int64(3)])] == [8, 4, 4, 8]

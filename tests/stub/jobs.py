@@ -1,14 +1,19 @@
 """Jobs of the project on the stub driver: its own launcher, clock and verification, kernels run by the emulator."""
 
+import os
 from typing import Any
 
 import cuda.core as core
+import pytest
 
 from bench.measure import timing
+from bench.measure.compile import compile_cubin
 from bench.measure.devices import get_device
+from bench.measure.tensormap import encode
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
+from bench.plan.errors import UsageError
+from bench.plan.kernel import CudaKernel, TensorMap
 from bench.plan.modes import Mode
 from bench.run.job import run_job
 from bench.selftest.clocks import judge, replies
@@ -27,6 +32,20 @@ def not_run(kernel: str, problem: str) -> dict[str, Any]:
     """Verify a kernel where the driver accepts launches and runs none."""
     control.run_launches_with(lambda launch: 0)
     return _job(kernel, problem, Mode.VERIFY)
+
+
+def compiled(folder: str) -> str:
+    """Compile a kernel anew; return the compiler."""
+    os.environ["XDG_CACHE_HOME"] = folder
+    return compile_cubin("transpose/naive.cu", ["transpose_naive<unsigned>"], "sm_90a").compiler
+
+
+def refused_map() -> str:
+    """Ask for a tensor map that the driver refuses; return the message."""
+    array = get_device("cuda").bytes(4096).view("f4").reshape(32, 32)
+    with pytest.raises(UsageError) as error:
+        encode(TensorMap("a", (8, 64), swizzle="32B"), array, "k")
+    return str(error.value)
 
 
 def timed(

@@ -1,9 +1,11 @@
 """Planted calls that the driver refuses: launches, copies and tensor maps beyond what the device takes."""
 
+from ctypes import c_uint32, c_uint64
 from typing import Any
 
 from cuda.bindings import driver
 
+from bench.measure.tensormap import NBYTES, aligned, encode_tiled
 from stub import control
 from stub.programs import device, launch, new_stream, nothing
 
@@ -94,6 +96,10 @@ def misaligned_map() -> str:
     return _encode(address=8)
 
 
+def misaligned_descriptor() -> str:
+    return _encode(aside=64)
+
+
 def box_wider_than_its_swizzle() -> str:
     return _encode(box=64)
 
@@ -103,20 +109,21 @@ def aligned_map() -> str:
     return _encode()
 
 
-def _encode(address: int = 0, box: int = 32) -> str:
+def _encode(address: int = 0, box: int = 32, aside: int = 0) -> str:
     device()
     d = driver
-    status, _ = d.cuTensorMapEncodeTiled(
+    status = encode_tiled()(
+        aligned(2 * NBYTES).ctypes.data + aside,
         d.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
         2,
         (1 << 20) + address,
-        [d.cuuint64_t(64), d.cuuint64_t(64)],
-        [d.cuuint64_t(256)],
-        [d.cuuint32_t(box), d.cuuint32_t(8)],
-        [d.cuuint32_t(1)] * 2,
+        (c_uint64 * 2)(64, 64),
+        (c_uint64 * 1)(256),
+        (c_uint32 * 2)(box, 8),
+        (c_uint32 * 2)(1, 1),
         d.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         d.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
         d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
         d.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
-    return str(status.name)
+    return str(d.CUresult(status).name)

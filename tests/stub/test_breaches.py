@@ -37,6 +37,7 @@ BREACHES = [
         "another stream's work had joined it",
     ),
     ("refusals:misaligned_map", "CUDA_ERROR_INVALID_VALUE", "begins at a multiple of 16 bytes"),
+    ("refusals:misaligned_descriptor", "CUDA_ERROR_INVALID_VALUE", "expected a multiple of 128"),
     ("refusals:box_wider_than_its_swizzle", "CUDA_ERROR_INVALID_VALUE", "a box no wider than its swizzle"),
 ]
 #: What breaks no rule, with what it returns.

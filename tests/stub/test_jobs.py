@@ -2,10 +2,12 @@
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 from tabulate import tabulate
 
+from stub.called import recording, unexecuted
 from stub.library import ROOT, Run, on_stub
 
 PLAIN = ("gemm/cuda.tiled", "gemm/m33n31k17/f32/NT")
@@ -24,16 +26,24 @@ WAYS = ("cuda-core", "graph")
 
 
 @pytest.fixture(scope="module")
-def runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stub")
+
+
+@pytest.fixture(scope="module")
+def runs(tools: None, folder: Path) -> dict[str, Run]:
     verified = {name: ("stub.jobs:verified", *case[:2]) for name, case in VERIFIED.items()}
     timed = {mode: ("stub.jobs:timed", *PLAIN, mode) for mode in MODES}
     ways = {f"way {name}": ("stub.jobs:way", name) for name in WAYS}
     others = {
+        "refused map": ("stub.jobs:refused_map",),
         "not run": ("stub.jobs:not_run", *PLAIN),
         "identity": ("bench.measure.lock:gpu_uuid",),
         "synchronising": ("stub.jobs:synchronising_call",),
     }
-    return on_stub({**verified, **ways, **others, **timed}, tmp_path_factory.mktemp("stub"))
+    last = {"compiled": ("stub.jobs:compiled", str(folder))}
+    calls = {"missing": ("bench.measure.cuda:cuda_missing",), **verified, **ways, **others, **timed, **last}
+    return on_stub(calls, folder, **recording(folder))
 
 
 @pytest.mark.parametrize("name", VERIFIED)
@@ -74,13 +84,23 @@ def test_the_self_test_finds_that_events_see_a_way_of_launching(runs: dict[str, 
     assert runs[f"way {name}"].value["holds"] is True
 
 
+def test_a_map_that_the_driver_refuses_is_an_error_with_its_status(runs: dict[str, Run]) -> None:
+    assert runs["refused map"].value.endswith("over (32, 32): CUDA_ERROR_INVALID_VALUE")
+
+
 def test_the_device_has_an_identity(runs: dict[str, Run]) -> None:
     assert bytes.fromhex(runs["identity"].value) == b"kernelmark stub."
 
 
 def test_no_rule_is_broken(runs: dict[str, Run]) -> None:
     broken = {name for name, run in runs.items() if run.violations}
-    assert broken == {"synchronising"}
+    assert broken == {"refused map", "synchronising"}
+
+
+def test_every_function_of_cuda_core_and_its_bindings_that_we_call_is_executed(
+    runs: dict[str, Run], folder: Path
+) -> None:
+    assert unexecuted(folder, ("cuda.core.", "cuda.bindings.", "libcuda.")) == []
 
 
 def _named_in_sources() -> dict[str, str]:

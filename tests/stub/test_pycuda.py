@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stub.called import recording, unexecuted
 from stub.library import Run, environment, on_stub
 
 PLAIN = ("gemm/cuda.naive", "gemm/m33n31k17/f32/NT")
@@ -49,7 +50,12 @@ BREACHES: list[tuple[str, Any, str]] = [
 
 
 @pytest.fixture(scope="module")
-def runs(pycuda: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stub")
+
+
+@pytest.fixture(scope="module")
+def runs(pycuda: Path, folder: Path) -> dict[str, Run]:
     verified = {name: ("stub.jobs:verified", *case[:2], "pycuda") for name, case in VERIFIED.items()}
     refused = {name: ("stub.jobs:verified", *case, "pycuda") for name, case in REFUSED.items()}
     timed = {
@@ -58,8 +64,8 @@ def runs(pycuda: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ru
     }
     others = {"way": ("stub.jobs:way", "PyCUDA"), "first launcher": ("stub.jobs:verified", *PLAIN, "cuda-core")}
     launched = {name: (f"stub.second_launcher:{name}",) for name in ("parameters", "spans", "refused_stream")}
-    folder = tmp_path_factory.mktemp("stub")
-    return on_stub({**verified, **refused, **launched, **others, **timed}, folder, packages=pycuda)
+    calls = {**verified, **refused, **launched, **others, **timed}
+    return on_stub(calls, folder, packages=pycuda, **recording(folder))
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +118,10 @@ def test_the_first_launcher_verifies_on_the_stream_of_the_second(runs: dict[str,
 
 def test_a_launch_is_refused_where_the_device_has_another_stream(runs: dict[str, Run]) -> None:
     assert runs["refused_stream"].value == "PyCUDA launches on its stream"
+
+
+def test_every_function_of_pycuda_that_we_call_is_executed(runs: dict[str, Run], folder: Path) -> None:
+    assert unexecuted(folder, ("pycuda.",)) == []
 
 
 def test_no_rule_is_broken_and_every_handle_released(runs: dict[str, Run]) -> None:

@@ -58,8 +58,10 @@ extern "C" CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType
         e.box[i] = box[i];
         if (i) e.pitches[i - 1] = pitches[i - 1];
     }
-    // The header aligns a descriptor to 128 bytes. cuda-bindings 13.0 keeps it in a Python object, so this is no rule.
-    if (reinterpret_cast<uintptr_t>(out) % alignof(CUtensorMap)) log("%s at %p, which is not aligned", __func__, (void *)out);
+    if (reinterpret_cast<uintptr_t>(out) % alignof(CUtensorMap)) {
+        violation("%s: a tensor map lies at %p, expected a multiple of %zu", __func__, (void *)out, alignof(CUtensorMap));
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     if (const char *rule = refused(e, bytes_of(type), steps)) {
         violation("%s: a tensor map %s", __func__, rule);
         return CUDA_ERROR_INVALID_VALUE;

@@ -1,0 +1,24 @@
+"""Compiles every CUDA kernel with the compiler of the environment that runs this, for one problem each."""
+
+from bench.measure.compile import compile_cubin
+from bench.measure.compilers import compiler
+from bench.plan.discovery import discover
+from bench.plan.kernel import CudaKernel
+from bench.tune.inspect import sample_problem
+
+ARCH = "sm_90a"
+
+
+def main() -> None:
+    """Compile; raises CompileError where the environment lacks something that a kernel needs."""
+    registry = discover()
+    kernels = [kernel for kernel in registry.kernels.values() if isinstance(kernel, CudaKernel)]
+    for kernel in kernels:
+        problem = sample_problem(kernel, registry.problem_class(kernel.op, kernel.id))
+        tile = kernel.tile_for(problem)
+        assert tile is not None, f"{kernel.id} takes {problem.id}, so it has a tile for it"
+        compile_cubin(kernel.source, tuple(dict(kernel.calls(problem, tile))), ARCH, kernel.id)
+    print(f"{len(kernels)} kernels compile for {ARCH} by {compiler()}")
+
+
+main()
