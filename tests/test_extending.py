@@ -51,6 +51,7 @@ def extended(tmp_path, python_in):
     return extend
 
 
+@pytest.mark.long
 def test_an_operation_of_a_plug_in_is_verified_timed_and_compared(extended):
     rows = extended("Add an operation").rows()
     assert {row["problem"] for row in rows} == {"gemv/m1000n777/f32", "gemv/m31n100003/f32"}
@@ -61,12 +62,14 @@ def test_an_operation_of_a_plug_in_is_verified_timed_and_compared(extended):
     assert [row["n"] for row in rows if row["m"] == "31"] == ["100003", "100003"]
 
 
+@pytest.mark.long
 def test_a_figure_is_drawn_and_on_the_page(extended):
     report = extended("Add a figure").folder / "out" / "report"
     assert {path.suffix for path in (report / "figures").glob("setup-gemm.*")} == {".svg", ".pdf"}
     assert "Set-up time: gemm" in (report / "index.html").read_text()
 
 
+@pytest.mark.long
 def test_a_column_reaches_csv_and_a_store_of_the_version_before(extended, kernelmark, tmp_path):
     assert kernelmark("run", "gemm/m8n8k8/f32/NT", "--kernels", "*/numpy.matmul", "--no-ceilings").returncode == 0
     copy = extended("Add a column")
@@ -76,6 +79,7 @@ def test_a_column_reaches_csv_and_a_store_of_the_version_before(extended, kernel
     assert [row["batch"] for row in copy.rows()] == [row["batch"] for row in rows]
 
 
+@pytest.mark.long
 def test_a_mode_times_rows_of_its_own(extended):
     copy = extended("Add a mode")
     rows = copy.rows()

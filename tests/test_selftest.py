@@ -56,6 +56,7 @@ def test_a_processor_without_a_counter_cannot_be_tested_and_misses_nothing(monke
     assert next(durations.check(_nothing)) == ("durations", "not testable here", "no counter", None)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(counter_missing() is not None, reason=str(counter_missing()))
 def test_a_compiled_kernel_that_spins_is_right_and_timed_in_quiet_and_beside_a_neighbour(monkeypatch):
     monkeypatch.setattr(durations, "DURATIONS_US", (0, 20))
@@ -79,7 +80,10 @@ def test_a_neighbour_is_on_the_same_core_and_the_affinity_is_given_back():
     assert 0 <= neighbour.share <= 1
 
 
-@pytest.mark.parametrize("cheat", adversaries.EXPECTED)
+@pytest.mark.parametrize(
+    "cheat",
+    [cheat if cheat == "cached" else pytest.param(cheat, marks=pytest.mark.long) for cheat in adversaries.EXPECTED],
+)
 def test_a_cheat_is_caught_and_the_honest_product_beside_it_is_not_harmed(cheat, monkeypatch):
     monkeypatch.setattr(adversaries, "EXPECTED", {cheat: adversaries.EXPECTED[cheat]})
     (finding,) = (f for f in adversaries.check(_nothing) if "stream" not in f.check)
@@ -159,6 +163,7 @@ def test_a_planted_slowdown_is_looked_for_in_the_other_run_and_only_slower_count
     assert smallest.found.endswith(" %")
 
 
+@pytest.mark.long
 def test_repeats_are_runs_of_the_real_runner_in_fresh_processes(monkeypatch):
     monkeypatch.setattr(repeats, "RUNS", 2)
     monkeypatch.setattr(repeats, "PLAN", msgspec.structs.replace(repeats.PLAN, processes=2, max_time_s=0.02))

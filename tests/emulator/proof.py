@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from bench.emulator.build import CUDA, CompileError, source_folder
 from bench.emulator.shapes import is_whole
 from bench.emulator.sweep import Case, cases, complaints, entries
 from bench.measure.compile import with_includes
+from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
 from bench.plan.registry import Registry
 from emulator.mutation import Mutant
@@ -82,8 +84,16 @@ def plan(registry: Registry, file: str) -> list[list[Case]]:
     The kernels with the fewest cases come first, and of each the ragged cases, which find most.
     """
     sources = headers_by_name(registry)[file] if file.endswith(".cuh") else [file]
-    kernels = (cases(registry, kernel) for source in sources for kernel in kernels_by_source(registry)[source])
-    return [group for cases_ in sorted(kernels, key=len) for group in _by_variant(cases_)]
+    kernels = (kernel.id for source in sources for kernel in kernels_by_source(registry)[source])
+    found = all_cases()
+    return [group for cases_ in sorted((found[kernel] for kernel in kernels), key=len) for group in _by_variant(cases_)]
+
+
+@cache
+def all_cases() -> dict[str, list[Case]]:
+    """The cases of each emulated kernel by the kernel's id."""
+    kernels = (kernel for group in kernels_by_source(discover()).values() for kernel in group)
+    return {kernel.id: cases(discover(), kernel) for kernel in kernels}
 
 
 def _by_variant(cases_: list[Case]) -> list[list[Case]]:

@@ -4,7 +4,6 @@ A kernel keeps the cases that mutants of its source and its headers need, and on
 direction and place. If its source, its headers or its cases have changed since the table was written, it keeps all.
 """
 
-import functools
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -13,10 +12,10 @@ from pathlib import Path
 import msgspec
 
 from bench.emulator.shapes import is_long, is_whole
-from bench.emulator.sweep import Case, cases
+from bench.emulator.sweep import Case
 from bench.plan.discovery import discover
 from emulator.mutation import mutants
-from emulator.proof import included, kernels_by_source
+from emulator.proof import all_cases, included, kernels_by_source
 
 TABLE = Path(__file__).with_name("short_cases.json")
 #: Operations and bytes of a problem that has several blocks of most tiles and is done in a tenth of a second.
@@ -70,13 +69,6 @@ def save(rows: Mapping[str, Row], path: Path = TABLE) -> None:
     beside = path.with_suffix(".new")
     beside.write_bytes(text)
     beside.replace(path)
-
-
-@functools.cache
-def all_cases() -> dict[str, list[Case]]:
-    """The cases of each emulated kernel by the kernel's id."""
-    kernels = (kernel for group in kernels_by_source(discover()).values() for kernel in group)
-    return {kernel.id: cases(discover(), kernel) for kernel in kernels}
 
 
 def row(file: str, mutants: int, names: Iterable[str], survivors: Iterable[str]) -> Row:

@@ -15,6 +15,7 @@ from bench.emulator.sweep import Case, cases, complaints, entries
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
 from emulator import short
+from emulator.proof import all_cases
 
 SHOWN = 12
 KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel, CudaKernel)]
@@ -28,7 +29,7 @@ def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
             mark = pytest.mark.skip(reason=f"{kernel.id} is not emulated: {kernel.emulated}")
             yield pytest.param(None, id=f"{Path(kernel.source).name}/not-emulated", marks=mark)
         else:
-            for case in short.all_cases()[kernel.id]:
+            for case in all_cases()[kernel.id]:
                 marks = () if short.name(case) in kept else pytest.mark.long
                 yield pytest.param(case, id=case.id, marks=marks)
 

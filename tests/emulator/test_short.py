@@ -8,10 +8,10 @@ from bench.emulator.sweep import Case
 from bench.plan.discovery import discover
 from emulator import cover, short
 from emulator.mutation import Mutant, mutants
-from emulator.proof import Fate, headers_by_name, included, kernels_by_source
+from emulator.proof import Fate, all_cases, headers_by_name, included, kernels_by_source
 
 TILED = "gemm/tiled.cu"
-EVERY = short.all_cases()["gemm/cuda.tiled"]
+EVERY = all_cases()["gemm/cuda.tiled"]
 FIRST = short.name(EVERY[0])
 
 

@@ -78,6 +78,7 @@ def test_figures_are_the_same_bytes_for_the_same_data(drawn):
     assert {file for file in files if (one / file).read_bytes() != (other / file).read_bytes()} == set()
 
 
+@pytest.mark.long
 def test_each_figure_is_svg_and_pdf_and_85_mm_wide(drawn):
     figures, (folder, _), _ = drawn
     for figure in figures:
@@ -86,6 +87,7 @@ def test_each_figure_is_svg_and_pdf_and_85_mm_wide(drawn):
         assert width == pytest.approx(85 / 25.4 * 72, abs=0.01)
 
 
+@pytest.mark.long
 def test_pdfs_embed_truetype_and_svgs_need_no_font(drawn):
     figures, (folder, _), _ = drawn
     for figure in figures:

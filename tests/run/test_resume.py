@@ -73,6 +73,7 @@ def test_a_run_that_is_killed_again_and_again_has_each_case_once_and_no_row_chan
     assert kept.items() <= visible(path).items()
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_again_and_again_costs_no_row(folder: Path, start: Start) -> None:
     path, dice = folder / "r.db", random.Random(7)
     run, kills = start(*WORDS), 0

@@ -27,6 +27,7 @@ def test_every_bar_names_kernels_and_problems_that_exist(tool, registry):
         assert set(bar.rivals) <= set(registry.kernels)
 
 
+@pytest.mark.long
 def test_a_ratio_is_taken_in_one_job_and_across_operations(tool, monkeypatch):
     gemm = tool.Bar("g", "gemm/m32n32k32/f32/NN", ("gemm/scipy.sgemm",), "gemm/numpy.matmul", 0.1, errors=100.0)
     move = tool.Bar("t", "transpose/m64n64/f32/out", ("transpose/numpy.out",), "copy/numpy.*", 0.01, "copy/m64n128/f32")
