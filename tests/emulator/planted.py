@@ -227,11 +227,34 @@ def named_barriers() -> Setup:
     return Setup("reverse", {"x": _in(x), "y": _out(384, np.int32)}, launch, {"y": (want, 0)})
 
 
+def cluster_gemm() -> Setup:
+    m, n, k = 256, 128, 192
+    a, b = _given(m, k).astype(np.float16), _given(k, n).astype(np.float16)
+    maps = (_map("a", m, k, (64, 64), 2, 128), _map("b", k, n, (64, 64), 2, 128))
+    launch = Launch("gemm", 2, 384, (*maps, "c", k), cluster=2)
+    want = a.astype(F32) @ b.astype(F32)
+    return Setup("gemm", {"a": _in(a), "b": _in(b), "c": _out(m * n)}, launch, {"c": (want, 0)})
+
+
+def swizzled_by_hand() -> Setup:
+    a, b = _given(2, 64, 64).astype(np.float16)
+    want = a.astype(F32) @ b.astype(F32).T
+    launch = Launch("product", 1, 128, ("a", "b", "c"))
+    return Setup("product", {"a": _in(a), "b": _in(b), "c": _out(want.size)}, launch, {"c": (want, 0)})
+
+
+def mbarrier_counts() -> Setup:
+    x = _given(4, 32)
+    launch = Launch("copy", 1, 32, (_map("x", 4, 32, (32, 1)), "y", 4))
+    return Setup("copy", {"x": _in(x), "y": _out(x.size)}, launch, {"y": (x, 0)})
+
+
 SETUPS: dict[str, Callable[[], Setup]] = {
     f.__name__: f
     for f in (
         *(sgemm_tiled, sgemm_pipelined, transpose_tiled, transpose_inplace, reduce, reduce_warp, signs, histogram),
         *(conv3x3, hgemm_pipelined, hgemm_wmma, softmax_grid, last_block, scan, shift, halves, stencil3d, split_k),
         *(pyramid, lock, tma_ring, tma_transpose, hgemm_wgmma, cluster_multicast, named_barriers),
+        *(cluster_gemm, swizzled_by_hand, mbarrier_counts),
     )
 }
