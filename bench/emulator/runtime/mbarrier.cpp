@@ -95,11 +95,10 @@ void mbarrier_init(unsigned address, unsigned arrivals, Site site) {
   address = shared_offset(address, site);
   if (address % width) refuse("an mbarrier is aligned to 8 bytes, this one lies", address, site);
   if (!arrivals || arrivals > most) refuse("an mbarrier counts 1 to 2^20-1 arrivals, not this one", address, site);
-  if (machine.block->mbarriers.contains(address)) refuse("an mbarrier is initialised over another", address, site);
   const auto at = uintptr_t(shared_at(address));
   machine.checker.access(at, width, Access::write, pc);
   machine.checker.hold_barrier(at, width);
-  Mbarrier &barrier = machine.block->mbarriers[address];
+  Mbarrier &barrier = machine.block->mbarriers[address] = {};
   barrier.arrivals = barrier.pending = arrivals;
   barrier.agent = add_agent();
   barrier.initialiser = machine.me;
