@@ -10,7 +10,8 @@ import numpy as np
 from bench.emulator.build import program
 from bench.emulator.report import Report, unwaived
 from bench.emulator.worker import run
-from emulator.planted import SETUPS, Setup
+from emulator.planted import SETUPS
+from emulator.planted_parts import Setup
 
 #: `// bug 3 (out-of-bounds): the row guard lets row == m through`
 BUG = re.compile(r"^// bug (\d+) \(([\w, -]+)\): (.*)$", re.MULTILINE)

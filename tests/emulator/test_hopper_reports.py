@@ -109,6 +109,31 @@ def test_bytes_that_were_not_announced_leave_a_later_wait_hanging() -> None:
     assert "16 bytes and 0 arrivals" in report.message
 
 
+def test_bytes_that_were_not_announced_are_counted_before_and_after_the_last_arrival() -> None:
+    """Thread 1 arrives at `two` once `full` is complete, which the boxes reach in either order."""
+    body = """  __shared__ unsigned long long two;
+  const unsigned second = ptx::smem_address(&two);
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(second, 2);
+    ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(second, 512);
+    ptx::tma_load(to, &map, 0, 0, 0, second);
+    ptx::mbarrier_arrive_expect_tx(barrier, 1024);
+    ptx::tma_load(to + 1024, &map, 0, 8, 0, barrier);
+  }
+  __syncthreads();
+  if (threadIdx.x == 1) { ptx::mbarrier_wait(barrier, 0); ptx::mbarrier_arrive(second); }
+  ptx::mbarrier_wait(second, 0);
+  y[threadIdx.x] = 0.0f;
+}
+"""
+    outcomes = outcomes_of(HEAD + body, Launch("f", 1, 32, (ROWS, "y")), {"x": read(X), "y": written(32)})
+    messages = [next(r.message for r in outcome.reports if r.kind == "mbarrier") for outcome in outcomes]
+    assert set(messages) == {"512 bytes more have landed than the phase announced, and it can never end"}
+    lines = {next(r.line for r in outcome.reports if r.kind == "mbarrier") - LINE for outcome in outcomes}
+    assert lines == {6, 11}  # the load, and the last arrival
+
+
 def test_load_that_was_not_waited_for_has_not_landed() -> None:
     body = f"  if (threadIdx.x == 0) {{ {LOAD} }}\n  __syncthreads();\n  y[32 + threadIdx.x] = smem[threadIdx.x];"
     launch = Launch("f", 1, 32, (ROWS, "y"))

@@ -3,17 +3,20 @@
 import itertools
 import sys
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
-from bench.measure.compile import ARCHS, compile_cubin
+from bench.measure.compile import ARCHS, Cubin, compile_cubin
 from bench.measure.compilers import cuda_sources
 from bench.measure.occupancy import typical
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, KernelCall
 from bench.plan.limits import H100
-from bench.tune.inspect import inspect_rows, sample_problem
+from bench.tune import inspect
+from bench.tune.inspect import sample_problem
+from ptxas import losses
 
 REGISTRY = discover()
 KERNELS = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
@@ -124,14 +127,27 @@ def test_the_source_of_every_kernel_is_there(name: str) -> None:
 )
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.usefixtures("cuda_compiler")
-def test_every_kernel_compiles_without_spills_or_stack(name: str, arch: str) -> None:
+def test_every_kernel_compiles_without_spills_or_stack_or_a_loss_that_ptxas_reports(
+    name: str, arch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = KERNELS[name]
+    logs: list[str] = []
+
+    def logged(*args: Any) -> Cubin:
+        cubin = compile_cubin(*args)
+        logs.append(cubin.log)
+        return cubin
+
+    monkeypatch.setattr(inspect, "compile_cubin", logged)
     if typical(arch).capability < kernel.min_arch:
         pytest.skip(f"{name} needs compute capability {kernel.min_arch / 10}")
-    for row in inspect_rows(REGISTRY, name, (arch,)):
+    for row in inspect.inspect_rows(REGISTRY, name, (arch,)):
         if not kernel.spills:  # a declaration that allows it has the reason
             assert (row.spill_bytes, row.stack_bytes) == (0, 0), row.entry
         assert row.blocks_per_sm > 0, row.entry
+    assert logs
+    reported = [line for log in logs for line in losses(log)]
+    assert [line for line in reported if not (kernel.spills and "spill" in line)] == []
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

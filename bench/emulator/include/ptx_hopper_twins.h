@@ -41,11 +41,16 @@ EMU_INLINE unsigned cluster_rank() { return emu::cluster_rank(); }
 EMU_INLINE void cluster_sync(EMU_SITE) { emu::cluster_barrier(site); }
 EMU_INLINE void named_barrier_sync(unsigned id, unsigned threads, EMU_SITE) { emu::named_barrier(id, threads, site); }
 
-// The emulator has no limit on registers.
-template <int registers> EMU_INLINE void setmaxnreg_dec() {
+template <int registers> constexpr unsigned checked_registers() {
   static_assert(registers >= 24 && registers <= 256 && registers % 8 == 0, "24 to 256 registers, a multiple of 8");
+  return registers;
 }
-template <int registers> EMU_INLINE void setmaxnreg_inc() { setmaxnreg_dec<registers>(); }
+template <int registers> EMU_INLINE void setmaxnreg_dec(EMU_SITE) {
+  emu::setmaxnreg(checked_registers<registers>(), false, site);
+}
+template <int registers> EMU_INLINE void setmaxnreg_inc(EMU_SITE) {
+  emu::setmaxnreg(checked_registers<registers>(), true, site);
+}
 
 EMU_INLINE void wgmma_fence() { emu::wgmma_fence(); }
 EMU_INLINE void wgmma_commit() { emu::wgmma_commit(); }

@@ -10,10 +10,10 @@ EMU_INLINE unsigned smem_address(const void *pointer, EMU_SITE) { return emu::sh
 template <int bytes>
 EMU_INLINE void cp_async_ca(unsigned destination, const void *source, unsigned source_bytes = bytes, EMU_SITE) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "cp.async.ca copies 4, 8 or 16 bytes");
-  emu::copy_async(emu::shared_pointer(destination), source, bytes, source_bytes, site);
+  emu::copy_async(emu::shared_pointer(destination, site), source, bytes, source_bytes, site);
 }
 EMU_INLINE void cp_async_cg(unsigned destination, const void *source, unsigned source_bytes = 16, EMU_SITE) {
-  emu::copy_async(emu::shared_pointer(destination), source, 16, source_bytes, site);
+  emu::copy_async(emu::shared_pointer(destination, site), source, 16, source_bytes, site);
 }
 EMU_INLINE void cp_async_commit() { emu::commit_copies(); }
 template <int pending> EMU_INLINE void cp_async_wait(EMU_SITE) { emu::wait_copies(pending, site); }
@@ -48,7 +48,7 @@ template <int matrices, bool transposed> struct LoadMatrix {
 
 template <int matrices, bool transposed>
 EMU_INLINE void load_matrix(unsigned *registers, unsigned address, emu::Site site) {
-  Rows payload{static_cast<const uint16_t *>(emu::shared_pointer(address)), registers};
+  Rows payload{static_cast<const uint16_t *>(emu::shared_pointer(address, site)), registers};
   if (emu::lane() < 8 * matrices) emu::note_read(payload.row, 16);
   emu::collective<LoadMatrix<matrices, transposed>>(EMU_FULL_WARP, payload, site);
 }

@@ -8,13 +8,23 @@ namespace emu {
 
 bool AsyncProxy::is_fenced(uintptr_t begin, size_t bytes) const {
   if (!has_fenced_sums) return false;
-  return std::none_of(sums.begin(), sums.end(),
-                      [&](const SumRange &range) { return range.touched && range.overlaps(begin, bytes); });
+  return std::none_of(touched.begin(), touched.end(),
+                      [&](const auto &range) { return begin < range.second && range.first < begin + bytes; });
 }
 
 void AsyncProxy::fence_sums() {
   has_fenced_sums = true;
-  for (SumRange &range : sums) range.touched = false;
+  touched.clear();
+}
+
+// Loops over arrays extend one range, so that there are few.
+void AsyncProxy::touch(uintptr_t begin, uintptr_t end) {
+  const auto adjoins = [&](const auto &range) { return begin <= range.second && range.first <= end; };
+  const auto found = std::find_if(touched.begin(), touched.end(), adjoins);
+  if (found == touched.end())
+    touched.emplace_back(begin, end);
+  else
+    *found = {std::min(begin, found->first), std::max(end, found->second)};
 }
 
 void AsyncProxy::hand_over(uintptr_t begin, size_t bytes) {
@@ -29,10 +39,9 @@ void AsyncProxy::hand_back(uintptr_t begin) {
 }
 
 void AsyncProxy::check_sums(uintptr_t address, size_t bytes, bool is_read, uintptr_t pc) {
-  for (SumRange &range : sums) {
-    if (!range.overlaps(address, bytes)) continue;
-    range.touched = true;
-    if (!range.in_flight) continue;
+  if (has_fenced_sums) touch(address, address + bytes);  // before the first fence there is nothing to compare with
+  for (const SumRange &range : sums) {
+    if (!range.in_flight || !range.overlaps(address, bytes)) continue;
     const std::string what = std::string(is_read ? "read" : "write") + " of element ";
     machine.reports.add("wgmma-in-flight", what + std::to_string((address - range.begin) / 4) +
                         " of sums that a wgmma is still adding to", pc);

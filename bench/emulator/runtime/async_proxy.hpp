@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tma.hpp"
@@ -15,7 +16,6 @@ struct SumRange {
   uintptr_t begin;
   size_t bytes;
   bool in_flight = true;
-  bool touched = false;  // by the thread itself, since its last wgmma.fence
 
   bool overlaps(uintptr_t address, size_t count) const { return address < begin + bytes && begin < address + count; }
 };
@@ -45,6 +45,7 @@ struct AsyncProxy {
     uint32_t time;
   };
   std::vector<SumRange> sums;
+  std::vector<std::pair<uintptr_t, uintptr_t>> touched;  // of the stack since the last wgmma.fence: begins and ends
   std::vector<ProductGroup> groups;
   bool has_fenced_sums = false;
   uintptr_t last_product = 0;  // the instruction that issued it
@@ -52,6 +53,7 @@ struct AsyncProxy {
   void fence_sums();
   void hand_over(uintptr_t begin, size_t bytes);
   void hand_back(uintptr_t begin);
+  void touch(uintptr_t begin, uintptr_t end);
   // Checks an access of the thread to its stack.
   void check_sums(uintptr_t address, size_t bytes, bool is_read, uintptr_t pc);
 

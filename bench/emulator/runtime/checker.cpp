@@ -45,6 +45,11 @@ void Checker::land(uintptr_t address, size_t bytes, uint32_t agent, uintptr_t pc
   }
 }
 
+void Checker::hold_barrier(uintptr_t address, size_t bytes) {
+  Region &region = *machine.memory.find(address);
+  for (uintptr_t at = address; at < address + bytes; at += region.granule()) region.cell(at).flag = Cell::new_barrier;
+}
+
 // The region of an access, or nullptr where there is nothing to record.
 Region *Checker::find(uintptr_t address, size_t bytes, size_t alignment, Access kind, uintptr_t pc) {
   Region *region = machine.memory.find(address);
@@ -77,6 +82,10 @@ void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Acc
     if (cell.flag == Cell::in_flight && kind != Access::copy_done) {
       const std::string what = std::string(verb(kind)) + " of " + place(region, at);
       machine.reports.add("copy-in-flight", what + ", the destination of a copy that nobody has waited for", pc);
+      cell.flag = Cell::plain;
+    }
+    if (cell.flag >= Cell::new_barrier && kind != Access::atomic) {
+      machine.reports.add("mbarrier", std::string(verb(kind)) + " of " + place(region, at) + ", which is an mbarrier", pc);
       cell.flag = Cell::plain;
     }
     if (kind == Access::read || kind == Access::atomic) {
@@ -123,7 +132,8 @@ void Checker::read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, 
 
 void Checker::write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, Access kind,
                          uint32_t pc) {
-  const bool both_atomic = kind == Access::atomic && cell.flag == Cell::atomic;
+  const bool is_barrier = cell.flag >= Cell::new_barrier;
+  const bool both_atomic = kind == Access::atomic && (cell.flag == Cell::atomic || cell.flag == Cell::barrier);
   if ((cell.written & mask) && !both_atomic && !machine.ordered(cell.write))
     race("write after write", region, at, cell.write, pc);
   if (cell.was_read & mask) {
@@ -136,7 +146,10 @@ void Checker::write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at,
   const bool again = cell.write.thread == who && cell.write.time == machine.time;
   cell.written = again ? uint8_t(cell.written | mask) : mask;
   cell.write = {who, machine.time, pc};
-  cell.flag = kind == Access::atomic ? Cell::atomic : kind == Access::copy_issued ? Cell::in_flight : Cell::plain;
+  cell.flag = is_barrier                   ? Cell::barrier
+              : kind == Access::atomic      ? Cell::atomic
+              : kind == Access::copy_issued ? Cell::in_flight
+                                            : Cell::plain;
   cell.initialised |= mask;
   cell.was_read &= uint8_t(~mask);
 }

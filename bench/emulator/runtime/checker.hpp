@@ -18,6 +18,8 @@ class Checker {
   void bulk(uintptr_t address, size_t bytes, Access kind, uintptr_t pc, uint32_t agent);
   // The bytes of a copy that was reported by `bulk` have arrived.
   void land(uintptr_t address, size_t bytes, uint32_t agent, uintptr_t pc);
+  // These bytes are an mbarrier from now on: atomic accesses, which the runtime makes, are its only ones.
+  void hold_barrier(uintptr_t address, size_t bytes);
   // Reports bytes of outputs that were never written.
   void report_unwritten();
   uintptr_t last_pc() const { return last_pc_; }

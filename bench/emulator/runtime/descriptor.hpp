@@ -1,13 +1,14 @@
 // An operand of wgmma, given by its 64-bit descriptor: PTX ISA, "Shared memory matrix layout" and "Matrix descriptor".
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "tma.hpp"
 
 namespace emu {
 
 struct Descriptor {
-  unsigned start, leading, stride;  // shared address and byte offsets
+  unsigned start, leading, stride;  // offset in the block's shared memory, and byte offsets from there
   unsigned base_offset;
   unsigned span;  // bytes over which the layout is swizzled: 128, 64, 32, or 0
 
@@ -18,16 +19,20 @@ struct Descriptor {
     span = spans[bits >> 62];
   }
 
+  // Why the hardware would not find the matrix that was meant, or nothing.
+  std::string fault(bool mn_major) const;
+
   // Stored along k: the address of the `half`th 16 bytes (of two) of row r.
   unsigned k_major(unsigned r, unsigned half) const {
     if (!span) return start + r % 8 * 16 + r / 8 * stride + half * leading;
-    return swizzled(start + r % 8 * span + r / 8 * stride + half * 16, span);
+    return swizzled(start + r % 8 * span + r / 8 * stride + half * 16, span, base_offset);
   }
   // Stored along m or n: the address of the `eight`th eight rows of column k.
   unsigned mn_major(unsigned eight, unsigned k) const {
     if (!span) return start + eight * stride + k % 8 * 16 + k / 8 * leading;
     const unsigned across = span / 16;
-    return swizzled(start + eight % across * 16 + eight / across * leading + k % 8 * span + k / 8 * stride, span);
+    const unsigned at = eight % across * 16 + eight / across * leading + k % 8 * span + k / 8 * stride;
+    return swizzled(start + at, span, base_offset);
   }
 
   // Calls f(address, row, k) for each 16 bytes of rows [begin, end): the elements of one row from k on or, with `mn`,

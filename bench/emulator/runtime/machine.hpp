@@ -18,7 +18,7 @@ namespace emu {
 
 enum class State : uint8_t {
   ready, done, in_warp, in_warpgroup,
-  at_block_barrier, at_grid_barrier, at_cluster_barrier, at_named_barrier, at_mbarrier
+  at_block_barrier, at_grid_barrier, at_cluster_barrier, at_named_barrier, at_mbarrier, at_registers
 };
 
 struct Thread {
@@ -27,7 +27,7 @@ struct Thread {
   bool started = false, yielded = false;
   uint3 index{};
   Site site;               // where it waits
-  unsigned waits_for = 0;  // the mbarrier's address or the named barrier's number
+  unsigned waits_for = 0;  // the mbarrier's offset in shared memory or the named barrier's number
   // What it passed to the barrier or the warp collective at which it waits.
   unsigned mask = 0;
   void *payload = nullptr;
@@ -77,6 +77,7 @@ struct Block {
   uint32_t synchronised = 0;  // time of the last barrier of the block
   uint32_t live = 0, at_barrier = 0, at_grid = 0, at_cluster = 0;
   size_t first_stack = 0;
+  unsigned free_registers = 0;  // that setmaxnreg has released
   SharedImage shared;
   Mbarriers mbarriers;
   std::array<NamedBarrier, 16> named;

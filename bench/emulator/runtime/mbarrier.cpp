@@ -34,6 +34,13 @@ void publish_own() {
     if (barrier.initialiser == machine.me) barrier.published = true;
 }
 
+// A count below zero may still be made up for by an announcement, until the phase has all its arrivals.
+void check_bytes(const Mbarrier &barrier, uintptr_t pc, const Site *site) {
+  if (barrier.bytes >= (barrier.pending ? -int64_t(most) : 0)) return;
+  const std::string what = std::to_string(-barrier.bytes) + " bytes more have landed than the phase announced";
+  machine.reports.add("mbarrier", what + ", and it can never end", pc, site);
+}
+
 }  // namespace
 
 Mbarrier &find_mbarrier(Block &block, unsigned address, uintptr_t pc, Site site) {
@@ -41,7 +48,7 @@ Mbarrier &find_mbarrier(Block &block, unsigned address, uintptr_t pc, Site site)
   const auto found = block.mbarriers.find(address);
   if (found == block.mbarriers.end()) refuse("no mbarrier has been initialised", address, site);
   const VisitShared visit(block);
-  machine.checker.access(uintptr_t(shared_pointer(address)), width, Access::atomic, pc);
+  machine.checker.access(uintptr_t(shared_at(address)), width, Access::atomic, pc);
   return found->second;
 }
 
@@ -66,6 +73,7 @@ bool land_next(Block &block, Order order, std::mt19937_64 &random) {
   const size_t i = pick(barrier.landings.size(), order, random);
   land(barrier.landings[i], barrier.agent);
   barrier.bytes -= barrier.landings[i].map.bytes();
+  check_bytes(barrier, barrier.landings[i].pc, nullptr);
   barrier.landings.erase(barrier.landings.begin() + ptrdiff_t(i));
   end_phase_if_complete(block, address, barrier);
   return true;
@@ -84,9 +92,12 @@ void report_abandoned(Block &block) {
 
 void mbarrier_init(unsigned address, unsigned arrivals, Site site) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
+  address = shared_offset(address, site);
   if (address % width) refuse("an mbarrier is aligned to 8 bytes, this one lies", address, site);
   if (!arrivals || arrivals > most) refuse("an mbarrier counts 1 to 2^20-1 arrivals, not this one", address, site);
-  machine.checker.access(uintptr_t(shared_pointer(address)), width, Access::write, pc);
+  const auto at = uintptr_t(shared_at(address));
+  machine.checker.access(at, width, Access::write, pc);
+  machine.checker.hold_barrier(at, width);
   Mbarrier &barrier = machine.block->mbarriers[address] = {};
   barrier.arrivals = barrier.pending = arrivals;
   barrier.agent = add_agent();
@@ -104,6 +115,7 @@ void fence_proxy_async() {
 void mbarrier_arrive(unsigned address, unsigned rank, unsigned expected_bytes, Site site) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
   Block *target = machine.block;
+  address = shared_offset(address, site);
   if (rank != own_block) {
     if (rank >= target->cluster->blocks.size()) refuse("the cluster has no block of that rank; barrier", address, site);
     target = target->cluster->blocks[rank];
@@ -120,6 +132,7 @@ void mbarrier_arrive(unsigned address, unsigned rank, unsigned expected_bytes, S
   if (barrier.bytes > most) refuse("more than 2^20-1 bytes announced", address, site);
   barrier.site = site;
   --barrier.pending;
+  check_bytes(barrier, 0, &site);
   join(barrier.arriving, release());
   end_phase_if_complete(*target, address, barrier);
 }
@@ -127,6 +140,7 @@ void mbarrier_arrive(unsigned address, unsigned rank, unsigned expected_bytes, S
 void mbarrier_wait(unsigned address, unsigned parity, Site site) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
   Thread &me = machine.thread();
+  address = shared_offset(address, site);
   if (parity > 1) refuse("a parity is 0 or 1; the wait", address, site);
   // A reference into a map stays valid; after another init it is another barrier.
   Mbarrier &barrier = find_mbarrier(*machine.block, address, pc, site);

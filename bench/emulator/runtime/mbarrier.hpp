@@ -16,7 +16,7 @@ enum class Order : uint8_t;
 struct Landing {
   TensorMap map;
   Corner corner;
-  unsigned destination;
+  unsigned destination;  // in its block
   uintptr_t pc;
 };
 
@@ -33,9 +33,9 @@ struct Mbarrier {
   Site site;
 };
 
-using Mbarriers = std::map<unsigned, Mbarrier>;
+using Mbarriers = std::map<unsigned, Mbarrier>;  // by offset in the block's shared memory
 
-// The barrier at an address of a block, checked as an access of the running thread. Aborts where none is initialised.
+// The barrier at an offset in a block's shared memory, checked as an access of the running thread. Aborts where none is initialised.
 Mbarrier &find_mbarrier(Block &block, unsigned address, uintptr_t pc, Site site);
 // Lets one box land at a barrier at which a thread waits; returns false if there is none.
 bool land_next(Block &block, Order order, std::mt19937_64 &random);

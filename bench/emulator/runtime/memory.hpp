@@ -15,7 +15,7 @@ struct Event {
 
 // The shadow of `granule` bytes. Masks have a bit for each byte of the cell.
 struct Cell {
-  enum Flag : uint8_t { plain, atomic, in_flight };
+  enum Flag : uint8_t { plain, atomic, in_flight, new_barrier, barrier };  // an mbarrier, initialised only or used
 
   // The last write; the last read since, the last one by another thread of the same warp, and by another warp.
   Event write, read, near_read, far_read;

@@ -29,7 +29,7 @@ float decode(OperandType type, const char *bytes) {
 template <class Put> void read_operand(OperandType type, uint64_t descriptor, bool mn, unsigned rows, Put put) {
   const unsigned elements = per_piece(type);
   Descriptor(descriptor).each_piece(mn, 0, rows, elements, [&](unsigned address, unsigned row, unsigned k) {
-    const char *bytes = static_cast<const char *>(shared_pointer(address));
+    const char *bytes = static_cast<const char *>(shared_at(address));
     for (unsigned i = 0; i < elements; ++i)
       put(row + (mn ? i : 0), k + (mn ? 0 : i), decode(type, bytes + i * 16 / elements));
   });

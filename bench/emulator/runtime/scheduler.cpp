@@ -4,6 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "registers.hpp"
+
 extern uint3 blockIdx;
 extern dim3 blockDim, gridDim;
 
@@ -160,6 +162,7 @@ void Scheduler::begin(Block &block, uint32_t linear, size_t first_stack) {
   block.mbarriers.clear();
   block.named = {};
   block.warpgroups.clear();
+  block.free_registers = 0;
   block.synchronised = ++machine.time;
   block.first_stack = first_stack;
   poison_shared();
@@ -229,6 +232,7 @@ void Scheduler::report_deadlock(Block &block) {
     if (waits.find(line) != std::string::npos) continue;
     waits += (waits.empty() ? "" : ", ") + line;
     if (thread.state == State::at_mbarrier) waits += missing_at(block, thread.waits_for);
+    if (thread.state == State::at_registers) waits += registers_missing(block, i);
   }
   const auto exited = block.threads.size() - block.live;
   const std::string what = std::to_string(block.live) + " threads wait for each other at " + waits + "; " +

@@ -1,12 +1,14 @@
-// PTX addresses shared memory by 32 bits, of which the descriptors of wgmma hold 18.
+// PTX addresses shared memory by 32 bits: the block's rank in its cluster, and 24 bits of offset. The descriptors of
+// wgmma hold 18 of those.
 #include "machine.hpp"
 
 namespace emu {
 
-void *dyn_smem() { return machine.dynamic_shared; }
+namespace {
 
-unsigned shared_address(const void *pointer, Site site) {
-  const auto at = static_cast<const char *>(pointer);
+constexpr unsigned rank_shift = 24;
+
+unsigned window_of(const char *at, Site site) {
   if (at >= machine.static_shared && at <= machine.static_shared + machine.static_bytes)
     return machine.static_window + unsigned(at - machine.static_shared);
   if (machine.dynamic_shared && at >= machine.dynamic_shared && at <= machine.dynamic_shared + machine.dynamic_bytes)
@@ -15,9 +17,30 @@ unsigned shared_address(const void *pointer, Site site) {
   machine.abort_run();
 }
 
-void *shared_pointer(unsigned address) {
-  if (address >= machine.static_window) return machine.static_shared + (address - machine.static_window);
-  return machine.dynamic_shared + (ptrdiff_t(address) - ptrdiff_t(machine.dynamic_window));
+}  // namespace
+
+void *dyn_smem() { return machine.dynamic_shared; }
+
+unsigned shared_address(const void *pointer, Site site) {
+  return machine.block->rank << rank_shift | window_of(static_cast<const char *>(pointer), site);
+}
+
+unsigned shared_offset(unsigned address, Site site) {
+  const unsigned rank = address >> rank_shift, own = machine.block->rank;
+  if (rank != own) {
+    const std::string what = "the address is in the shared memory of block " + std::to_string(rank) +
+                             " of the cluster, and block " + std::to_string(own) + " uses it as its own";
+    machine.reports.add("shared-address", what, 0, &site);
+    machine.abort_run();
+  }
+  return address & ((1u << rank_shift) - 1);
+}
+
+void *shared_pointer(unsigned address, Site site) { return shared_at(shared_offset(address, site)); }
+
+void *shared_at(unsigned offset) {
+  if (offset >= machine.static_window) return machine.static_shared + (offset - machine.static_window);
+  return machine.dynamic_shared + (ptrdiff_t(offset) - ptrdiff_t(machine.dynamic_window));
 }
 
 }  // namespace emu

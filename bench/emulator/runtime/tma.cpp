@@ -20,7 +20,7 @@ struct Piece {
 
 Piece piece_at(const TensorMap &map, const Corner &corner, unsigned address, unsigned row, unsigned offset) {
   const unsigned unswizzled = address + row * map.box[0] * map.itemsize + offset;
-  Piece found{static_cast<char *>(shared_pointer(swizzled(unswizzled, map.swizzle))), nullptr, 0, 0};
+  Piece found{static_cast<char *>(shared_at(swizzled(unswizzled, map.swizzle))), nullptr, 0, 0};
   const int64_t y = int64_t(corner.y) + row, z = corner.z;
   if (y < 0 || z < 0 || uint64_t(y) >= map.size[1] || uint64_t(z) >= map.size[2]) return found;
   const int64_t begin = int64_t(corner.x) * map.itemsize + offset, width = int64_t(map.size[0] * map.itemsize);
@@ -97,29 +97,31 @@ void tma_load(unsigned destination, const TensorMap *map, Corner corner, unsigne
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
   check_copy(map, destination, pc, site);
   Block &own = *machine.block;
+  const unsigned to = shared_offset(destination, site), at = shared_offset(barrier, site);
   if (!mask) mask = 1u << own.rank;
   if (mask >> own.cluster->blocks.size()) {
     misuse("tma", "the mask of a multicast names blocks that the cluster does not have", site);
     machine.abort_run();
   }
-  each_piece(*map, corner, destination, [&](const Piece &p) {
+  each_piece(*map, corner, to, [&](const Piece &p) {
     if (p.bytes) machine.checker.bulk(uintptr_t(p.global), p.bytes, Access::read, pc, machine.me);
   });
   for (Block *target : own.cluster->blocks)
-    if (mask >> target->rank & 1) issue_load(*target, {*map, corner, destination, pc}, barrier, site);
+    if (mask >> target->rank & 1) issue_load(*target, {*map, corner, to, pc}, at, site);
 }
 
 void tma_store(const TensorMap *map, unsigned source, Corner corner, Site site) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
   check_copy(map, source, pc, site);
+  const unsigned from = shared_offset(source, site);
   AsyncProxy &async = machine.thread().async_proxy();
   if (!async.store_agent) async.store_agent = add_agent();
-  each_piece(*map, corner, source, [&](const Piece &p) {
+  each_piece(*map, corner, from, [&](const Piece &p) {
     if (!p.bytes) return;
     machine.checker.bulk(uintptr_t(p.shared) + p.skip, p.bytes, Access::read, pc, async.store_agent);
     machine.checker.bulk(uintptr_t(p.global), p.bytes, Access::write, pc, async.store_agent);
   });
-  async.open_stores.push_back({*map, corner, source, pc});
+  async.open_stores.push_back({*map, corner, from, pc});
 }
 
 void tma_store_commit() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "descriptor.hpp"
 #include "machine.hpp"
@@ -15,22 +16,6 @@ constexpr uint32_t poison = 0x7fedbad1;  // a NaN, which threads read from sums 
 bool same(const WarpgroupProduct &x, const WarpgroupProduct &y) {
   return x.type == y.type && x.n == y.n && x.a == y.a && x.b == y.b && x.mn_major_a == y.mn_major_a &&
          x.mn_major_b == y.mn_major_b && x.accumulate == y.accumulate;
-}
-
-Warpgroup &own_group(Site site) {
-  Block &block = *machine.block;
-  const uint32_t own = machine.current / warpgroup_size;
-  if ((own + 1) * warpgroup_size > machine.threads_per_block) {
-    misuse("wgmma", "the last warps of the block are no whole warpgroup of 128 threads", site);
-    machine.abort_run();
-  }
-  if (block.warpgroups.size() <= own) block.warpgroups.resize(own + 1);
-  auto &group = block.warpgroups[own];
-  if (!group) {
-    group = std::make_unique<Warpgroup>();
-    group->agent = add_agent();
-  }
-  return *group;
 }
 
 Sums &find_sums(Warpgroup &group) {
@@ -60,7 +45,7 @@ void check_operands(const Warpgroup &group, uint32_t first, uintptr_t pc) {
   const WarpgroupProduct &what = group.wanted;
   const unsigned elements = per_piece(what.type);
   const auto read = [&](unsigned address, unsigned, unsigned) {
-    machine.checker.bulk(uintptr_t(shared_pointer(address)), 16, Access::read, pc, group.agent);
+    machine.checker.bulk(uintptr_t(shared_at(address)), 16, Access::read, pc, group.agent);
   };
   const uint32_t current = machine.current;
   for (unsigned warp = 0; warp < 4; ++warp) {
@@ -72,8 +57,10 @@ void check_operands(const Warpgroup &group, uint32_t first, uintptr_t pc) {
 }
 
 void issue(Warpgroup &group, uint32_t first, uintptr_t pc, Site site) {
-  for (const uint64_t bits : {group.wanted.a, group.wanted.b})
-    if (Descriptor(bits).base_offset) misuse("wgmma", "the emulator knows no base offset in a descriptor", site);
+  const WarpgroupProduct &what = group.wanted;
+  for (const auto &[bits, mn_major] : {std::pair{what.a, what.mn_major_a}, std::pair{what.b, what.mn_major_b}})
+    if (const std::string fault = Descriptor(bits).fault(mn_major); !fault.empty())
+      machine.reports.add("wgmma", fault, pc, &site);
   machine.agents[group.agent & ~Agent::flag].issuer = machine.me;
   check_operands(group, first, pc);
   Sums &sums = find_sums(group);
@@ -86,6 +73,22 @@ void issue(Warpgroup &group, uint32_t first, uintptr_t pc, Site site) {
 }
 
 }  // namespace
+
+Warpgroup &own_warpgroup(Site site) {
+  Block &block = *machine.block;
+  const uint32_t own = machine.current / warpgroup_size;
+  if ((own + 1) * warpgroup_size > machine.threads_per_block) {
+    misuse("wgmma", "the last warps of the block are no whole warpgroup of 128 threads", site);
+    machine.abort_run();
+  }
+  if (block.warpgroups.size() <= own) block.warpgroups.resize(own + 1);
+  auto &group = block.warpgroups[own];
+  if (!group) {
+    group = std::make_unique<Warpgroup>();
+    group->agent = add_agent();
+  }
+  return *group;
+}
 
 // PTX ISA, "wgmma D fragment".
 float &Sums::at(unsigned thread, unsigned i) {
@@ -103,7 +106,7 @@ void Warpgroup::run_until(size_t product) {
 
 void wgmma(float *d, const WarpgroupProduct &product, Site site) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
-  Warpgroup &group = own_group(site);
+  Warpgroup &group = own_warpgroup(site);
   Thread &me = machine.thread();
   if (!group.arrived) group.wanted = product;
   if (!same(group.wanted, product)) misuse("wgmma", "the threads of a warpgroup issue different products", site);

@@ -38,9 +38,16 @@ struct Warpgroup {
   size_t finished = 0;        // products that have run
   uint32_t agent = 0;
 
+  // setmaxnreg: the registers of each thread (0: as at the launch), and how many threads have asked for another number.
+  unsigned registers = 0, asking = 0, asked = 0;
+  bool increases = false;
+
   size_t issued() const { return finished + queue.size(); }
   void run_until(size_t product);
 };
+
+// The running thread's warpgroup. Aborts where that is not whole.
+Warpgroup &own_warpgroup(Site site);
 
 // The number of an operand's elements in 16 bytes.
 inline unsigned per_piece(OperandType type) { return type == OperandType::tf32 ? 4 : 8; }

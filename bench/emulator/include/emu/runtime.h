@@ -37,9 +37,12 @@ void note_read(const void *address, size_t bytes);
 void note_write(void *address, size_t bytes);
 void note_atomic(void *address, size_t bytes);
 
-// The 32-bit window of shared memory that PTX addresses.
+// The 32-bit window of shared memory that PTX addresses: the block's rank in its cluster << 24, plus the offset in the
+// block. The last two take an address of the running block.
 unsigned shared_address(const void *pointer, Site site);
-void *shared_pointer(unsigned address);
+unsigned shared_offset(unsigned address, Site site);
+void *shared_pointer(unsigned address, Site site);
+void *shared_at(unsigned offset);
 
 // cp.async: the bytes move no earlier than the wait that covers them; of `bytes`, those past `source_bytes` are zeros.
 void copy_async(void *destination, const void *source, unsigned bytes, unsigned source_bytes, Site site);
@@ -79,6 +82,9 @@ void wgmma(float *d, const WarpgroupProduct &product, Site site);
 void wgmma_fence();
 void wgmma_commit();
 void wgmma_wait(unsigned pending);
+
+// Changes the registers of each thread of a warpgroup, out of those of its block.
+void setmaxnreg(unsigned count, bool increases, Site site);
 
 // One kernel of the translation unit: its name expression, and how to call it.
 struct Entry {
