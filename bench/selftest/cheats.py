@@ -1,4 +1,4 @@
-"""A plug-in of products that cheat, each named after what it does, and of an honest one beside them."""
+"""A plug-in of products and a copy that cheat, each named after what it does, and of an honest product."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from bench.measure.launch import cuda_launch
+from bench.plan.kernel import CudaKernel
+from bench.plan.registry import REGISTRY
 from kernelmark import Launch, kernel
 
 CPU: dict[str, Any] = {
@@ -128,3 +131,21 @@ def on_another_stream(problem: Any, x: Any) -> Launch:
             cupy.matmul(x.a, x.b, out=x.c)
 
     return launch
+
+
+@kernel("copy", provider="selftest", device="cuda", numerics="exact", dtypes=("f32",), modules=("cupy",))
+def persists(problem: Any, x: Any) -> Launch:
+    """Asks in its set-up that its input stays in the L2 cache, then copies as copy/cuda.vectorised does."""
+    from cuda.bindings import driver
+
+    driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, x.a.nbytes)
+    wanted, window = driver.CUstreamAttrValue(), driver.CUaccessPolicyWindow()
+    window.base_ptr, window.num_bytes, window.hitRatio = x.a.data.ptr, x.a.nbytes, 1.0
+    window.hitProp = driver.CUaccessProperty.CU_ACCESS_PROPERTY_PERSISTING
+    window.missProp = driver.CUaccessProperty.CU_ACCESS_PROPERTY_STREAMING
+    wanted.accessPolicyWindow = window
+    policy = driver.CUstreamAttrID.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+    driver.cuStreamSetAttribute(x.stream.ptr, policy, wanted)
+    copy = REGISTRY.kernels["copy/cuda.vectorised"]
+    assert isinstance(copy, CudaKernel)
+    return cuda_launch(copy, problem, x)

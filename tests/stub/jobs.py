@@ -17,7 +17,7 @@ from bench.plan.kernel import CudaKernel, TensorMap
 from bench.plan.modes import Mode
 from bench.run.job import run_job
 from bench.selftest.clocks import judge, replies
-from bench.selftest.known import WAY_S
+from bench.selftest.known import WAY_S, plugin
 from stub import control
 from stub.emulated import Emulator
 from stub.programs import launch, nothing
@@ -64,6 +64,17 @@ def timed(
     control.host_takes(host_ns)
     timing.time = VirtualTime()
     return _row(kernel, problem, Mode(mode), launcher)
+
+
+def persisting() -> dict[str, Any]:
+    """Time the self-test's copy that asks for lines in L2, cold."""
+    discover((plugin("cheats"),))
+    copy, problem = discover().kernels["copy/cuda.vectorised"], "copy/m33n16/f32"
+    assert isinstance(copy, CudaKernel)
+    Emulator().know(copy, discover().problem(problem))
+    control.launches_take(20_000_000)
+    timing.time = VirtualTime()
+    return _job("copy/selftest.persists", problem, Mode.COLD)
 
 
 def synchronising_call() -> dict[str, Any]:

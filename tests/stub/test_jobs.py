@@ -37,6 +37,7 @@ def runs(tools: None, folder: Path) -> dict[str, Run]:
     ways = {f"way {name}": ("stub.jobs:way", name) for name in WAYS}
     others = {
         "refused map": ("stub.jobs:refused_map",),
+        "persisting": ("stub.jobs:persisting",),
         "not run": ("stub.jobs:not_run", *PLAIN),
         "identity": ("bench.measure.lock:gpu_uuid",),
         "synchronising": ("stub.jobs:synchronising_call",),
@@ -86,6 +87,14 @@ def test_the_self_test_finds_that_events_see_a_way_of_launching(runs: dict[str, 
 
 def test_a_map_that_the_driver_refuses_is_an_error_with_its_status(runs: dict[str, Run]) -> None:
     assert runs["refused map"].value.endswith("over (32, 32): CUDA_ERROR_INVALID_VALUE")
+
+
+def test_no_line_persists_in_l2_when_a_sample_is_taken(runs: dict[str, Run]) -> None:
+    assert (runs["persisting"].value["status"], set(runs["persisting"].value["samples"])) == ("ok", {0.02})
+    calls = [line for line in runs["persisting"].log if line.startswith(("cuStreamSetAttribute", "cuCtxSetLimit"))]
+    asked = max(i for i, line in enumerate(calls) if line.startswith("cuStreamSetAttribute"))
+    assert calls[asked - 1] == f"cuCtxSetLimit 6 {4 * 33 * 16}"
+    assert set(calls[asked + 1 :]) == {"cuCtxSetLimit 6 0"}
 
 
 def test_the_device_has_an_identity(runs: dict[str, Run]) -> None:

@@ -33,7 +33,7 @@ static const Export exports[] = {
     EXPORT(cuStreamDestroy, 4000), EXPORT(cuStreamSynchronize, 2000), EXPORT(cuStreamQuery, 2000),
     EXPORT(cuCtxSynchronize, 2000), EXPORT(cuStreamGetFlags, 5050), EXPORT(cuStreamGetPriority, 5050),
     EXPORT(cuCtxSetLimit, 3010), EXPORT(cuCtxResetPersistingL2Cache, 11000),
-    EXPORT(cuStreamGetId, 12000), EXPORT(cuStreamWaitValue32, 11070), EXPORT(cuEventCreate, 2000),
+    EXPORT(cuStreamGetId, 12000), EXPORT(cuStreamSetAttribute, 11000), EXPORT(cuStreamWaitValue32, 11070), EXPORT(cuEventCreate, 2000),
     EXPORT(cuEventDestroy, 4000), EXPORT(cuEventRecord, 2000), EXPORT(cuEventRecordWithFlags, 11010),
     EXPORT(cuStreamWaitEvent, 3020), EXPORT(cuEventQuery, 2000), EXPORT(cuEventSynchronize, 2000),
     EXPORT(cuEventElapsedTime, 12080), EXPORT(cuLibraryLoadData, 12000), EXPORT(cuLibraryUnload, 12000),

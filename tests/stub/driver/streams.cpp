@@ -200,6 +200,13 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id) {
     return CUDA_SUCCESS;
 }
 
+// The stub has no caches.
+CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue *) {
+    ENTER();
+    log("%s %d", __func__, int(attribute));
+    return stream_of(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
     ENTER();
     log("%s %p until %p has %u", __func__, (void *)stream, (void *)address, value);
