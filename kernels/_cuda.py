@@ -36,16 +36,18 @@ def tiles(
     unfit: returns why one of them does not suit a problem on a device, or None.
     """
 
+    @cache
+    def known(device: DeviceLimits) -> list[dict[str, int]]:
+        return [vars(tile_on(device, values)) for values in wanted]
+
     @cache  # a search over tiles is refused thousands of times
-    def absent(values: tuple[Any, ...], device: DeviceLimits) -> str | None:
-        found = [tile_on(device, each) for each in wanted]
-        if values in [tuple(vars(tile).values()) for tile in found]:
+    def absent(asked: tuple[tuple[str, int], ...], device: DeviceLimits) -> str | None:
+        if dict(asked) in known(device):
             return None
-        asked = dict(zip(wanted[0], values, strict=True))
-        return f"there is no tile {asked}, expected one of {', '.join(str(vars(tile)) for tile in found)}"
+        return f"there is no tile {dict(asked)}, expected one of {', '.join(map(str, known(device)))}"
 
     def valid(p: Any, t: Tile, device: DeviceLimits) -> str | None:
-        return absent(tuple(vars(t).values()), device) or (unfit(p, t, device) if unfit else None)
+        return absent(tuple(vars(t).items()), device) or (unfit(p, t, device) if unfit else None)
 
     tunables = {name: tuple(dict.fromkeys(values[name] for values in wanted)) for name in wanted[0]}
     return {"tunables": tunables, "valid": valid}

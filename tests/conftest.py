@@ -45,6 +45,26 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Call it with a size (`400k`): `tmp_path/disk` is a disk of its own of that size. Call it again to resize it."""
+    disk = tmp_path / "disk"
+
+    def mounted(size: str) -> Path:
+        remount = "remount," if disk.exists() else ""
+        disk.mkdir(exist_ok=True)
+        words = ["mount", "-t", "tmpfs", "-o", f"{remount}size={size}", "none", str(disk)]
+        try:
+            subprocess.run(words, capture_output=True, text=True, check=True)
+        except (FileNotFoundError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no disk can be made here: {getattr(error, 'stderr', None) or error}")
+        return disk
+
+    yield mounted
+    if disk.is_mount():
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
 @pytest.fixture(scope="session")
 def complaint() -> Callable[[Callable[[], object]], str]:
     """The one line with which a call is refused."""

@@ -33,25 +33,19 @@ class Report(NamedTuple):
 def begin_on_stub(out: Path, packages: Path, **variables: str) -> "subprocess.Popen[str]":
     """Begin a report of the stub driver, whose launches take 2 ms, by a few kernels; `packages` has PyCUDA."""
     paced = {"KM_STUB_PACED": "1", "KM_STUB_LENGTH_NS": "2000000", "KM_STUB_EMULATES": "1"}
-    return subprocess.Popen(
-        [sys.executable, str(TESTS / "stub" / "rehearsal.py"), "--out", str(out), "--deadline", str(DEADLINE_S)],
-        env=environment(packages, **paced, **variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return _begun(TESTS / "stub" / "rehearsal.py", out, DEADLINE_S, environment(packages, **paced, **variables))
 
 
 def begin(out: Path, fault: str, deadline_s: float = DEADLINE_S, **variables: str) -> "subprocess.Popen[str]":
     """Begin a report in a process of its own, which prints the folder first and each stage when it ends."""
     path = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS.parent / "tools")))
-    return subprocess.Popen(
-        [sys.executable, str(TESTS / "gpu_report_rig.py"), "--out", str(out), "--deadline", str(deadline_s)],
-        env={**os.environ, "PYTHONPATH": path, "GPU_FAULT": fault, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    env = {**os.environ, "PYTHONPATH": path, "GPU_FAULT": fault, **variables}
+    return _begun(TESTS / "gpu_report_rig.py", out, deadline_s, env)
+
+
+def _begun(script: Path, out: Path, deadline_s: float, env: dict[str, str]) -> "subprocess.Popen[str]":
+    command = [sys.executable, str(script), "--out", str(out), "--deadline", str(deadline_s)]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def end(process: "subprocess.Popen[str]", out: Path, deadline_s: float = DEADLINE_S) -> Report:

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -122,6 +123,12 @@ def test_cold_against_hot_is_the_ratio_of_both_turns():
 
 def _cold(ratio_: str, holds: bool) -> tuple[str, str, bool]:
     return f"{ratio_} times slower (4e+06 us, hot 2e+06 us)", "at least 2", holds
+
+
+@pytest.mark.parametrize(("asking", "holds"), [(1.0, True), (0.96, True), (0.9, False)])
+def test_a_copy_that_asks_to_stay_in_l2_may_not_be_faster_for_it(asking, holds):
+    rows = [SimpleNamespace(interval=SimpleNamespace(median=median)) for median in (1.0, asking)]
+    assert cold.persisting(*rows).holds is holds
 
 
 def test_coverage_counts_the_intervals_that_hold_the_grand_median():

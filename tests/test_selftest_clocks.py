@@ -31,6 +31,40 @@ def test_spans_that_differ_by_more_than_two_per_cent_do_not_hold(way: str, found
     assert clocks.judge(way, found).holds is holds
 
 
+class LateHost:
+    """A device whose events see `seen` of each second of work, and a host that wakes up late from all waits but one."""
+
+    def __init__(self, seen: float) -> None:
+        self._seen, self._now_s, self._waits = seen, 0.0, 0
+        self.max_batch = 10
+
+    def clock(self, hold: bool) -> "LateHost":
+        return self
+
+    def time(self, calls: list[Any]) -> float:
+        return self._seen * 1e-2
+
+    def now(self) -> float:
+        return self._now_s
+
+    def call(self) -> None:
+        self._now_s += 1e-2
+
+    def synchronize(self) -> None:
+        self._waits += 1
+        self._now_s += 0.0 if self._waits == 6 else 5e-3
+
+
+@pytest.mark.parametrize(("seen", "holds"), [(1.0, True), (0.9, False)])
+def test_a_late_host_is_not_taken_for_work_that_the_events_miss(
+    seen: float, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = LateHost(seen)
+    monkeypatch.setattr(clocks, "now", device.now)
+    event_s, wall_s = clocks._timed(device, device.call, hold=True)
+    assert clocks.judge("cuFFT", {"event_s": event_s, "wall_s": wall_s}).holds is holds
+
+
 def test_work_that_the_devices_clock_does_not_see_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
     discover((FAKE,))
     monkeypatch.setattr(clocks, "WAYS", {"fake": Way("copy/fake.noop", length_s=0.125)})

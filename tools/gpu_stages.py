@@ -16,6 +16,7 @@ from bench.claims.views import tally, write_files
 from bench.emulator.shapes import problems
 from bench.measure.cpu import cpu_count
 from bench.measure.devices import get_device
+from bench.measure.lock import exclusive
 from bench.measure.machine import module_missing
 from bench.plan.case import BASELINES, Budget, Job, Plan, PlannedJob, WorkerKey
 from bench.plan.discovery import discover
@@ -179,7 +180,9 @@ def replies(questions: Sequence[str]) -> Iterator[dict[str, str]]:
                 yield {"done": get_device(asked.settings.device).device_name}
             else:
                 task = Task(asked)
-                yield {"done": STAGES[asked.stage].run(task)}
+                with exclusive((asked.settings.device,), shared=False):
+                    done = STAGES[asked.stage].run(task)
+                yield {"done": done}
         except Unsupported as error:
             yield {"failed": str(error)}
         except Exception as error:  # whatever it is, the other stages go on

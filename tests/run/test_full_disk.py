@@ -1,8 +1,6 @@
 """A store that cannot grow ends the run in one line, and keeps the rows."""
 
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,27 +19,9 @@ def test_a_file_that_may_not_grow_ends_the_run_in_one_line_and_keeps_the_rows(fo
     stopped(folder, python_in(folder, "-c", LIMITED, script, *WORDS))
 
 
-@pytest.fixture
-def small_disk(folder: Path) -> Iterator[Callable[[str], object]]:
-    """`folder/disk` is a disk of its own, of 400 kB; call it with another size."""
-    (folder / "disk").mkdir()
-
-    def mount(options: str) -> subprocess.CompletedProcess[bytes]:
-        words = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder / "disk")]
-        return subprocess.run(words, capture_output=True, check=False)
-
-    try:
-        done = mount("size=400k")
-    except FileNotFoundError as error:
-        pytest.skip(f"no disk can be made here: {error}")
-    if done.returncode:
-        pytest.skip(f"no disk can be made here: {done.stderr.decode().strip()}")
-    yield lambda size: mount(f"remount,size={size}")
-    subprocess.run(["umount", "-l", str(folder / "disk")], check=True)
-
-
 @pytest.mark.long
 def test_a_full_disk_ends_the_run_in_one_line_and_keeps_the_rows(folder: Path, small_disk, kernelmark_in) -> None:
+    small_disk("400k")
     words = [word if word != "r.db" else "disk/r.db" for word in WORDS]
     run_id, kept = stopped(folder, kernelmark_in(folder, *words), "disk/r.db")
     small_disk("8m")

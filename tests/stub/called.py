@@ -9,6 +9,9 @@ from tabulate import tabulate
 from scripts import script
 from stub.recording import RECORDED
 
+#: Packages whose functions run on the stub, and those that cannot: a stand-in for CuPy runs in its place.
+ON_STUB = ("cuda.core.", "cuda.bindings.", "libcuda.", "pycuda.")
+SIGNATURE_ONLY = ("cupy.", "cudnn.", "libcublas.", "libcudnn.", "nvmath.", "pynvml.")
 UNRECORDED = {"how": "nothing; run make conformance"}
 
 
@@ -18,23 +21,26 @@ def recording(folder: Path) -> dict[str, str]:
 
 
 def unexecuted(folder: Path, packages: Sequence[str]) -> list[str]:
-    """Return the functions of the packages that no process has executed which recorded its calls in the folder.
+    """Return what is missing: functions of these packages that are called, and were not executed when it was recorded.
 
-    Prints all functions of the GPU's packages that are called: whether each was executed, and how its signature is
-    bound. Stand-ins for a package do not count.
+    A package of which nothing is called is missing too, and so is a function of a package that is neither on the stub
+    nor among those whose signatures are all that can be checked. Prints each function, whether it was executed, and
+    how its signature is bound.
     """
     places = {tuple(place) for place in json.loads((folder / "calls.json").read_text())}
     names, executed = script("gpu_binding").recorded()["names"], {}
     for use in script("gpu_calls").all_uses():
         if use.arguments is not None:
             executed[use.name] = executed.get(use.name, False) or (use.file, use.span[1], use.span[3]) in places
-    states = {name: _state(name, done, packages) for name, done in sorted(executed.items())}
+    others = tuple(set(ON_STUB) - set(packages))
+    states = {name: _state(name, done) for name, done in sorted(executed.items()) if not name.startswith(others)}
     rows = [(name, state, names.get(name, UNRECORDED)["how"]) for name, state in states.items()]
     print(tabulate(rows, headers=("function", "executed on the stub", "bound by")))
-    return [name for name, state in states.items() if state == "no"]
+    unused = [package for package in packages if not any(name.startswith(package) for name in states)]
+    return [*unused, *(name for name, state in states.items() if state == "no")]
 
 
-def _state(name: str, executed: bool, packages: Sequence[str]) -> str:
-    if not name.startswith(tuple(packages)):
+def _state(name: str, executed: bool) -> str:
+    if name.startswith(SIGNATURE_ONLY):
         return "signature only"
     return "yes" if executed else "no"

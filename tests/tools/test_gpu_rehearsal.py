@@ -5,9 +5,8 @@ In each case a readable folder stands within the deadline, the other stages are 
 
 import random
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -73,35 +72,27 @@ def test_sigterm_at_any_moment_leaves_a_readable_folder(tmp_path: Path) -> None:
     shown(table, "SIGTERM after", "status", "stages")
 
 
-def terminated(out: Path, moment_s: float) -> Report:
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_and_a_lost_connection_end_a_report_as_sigterm_does(number: signal.Signals, tmp_path: Path) -> None:
+    found = terminated(tmp_path, 0.5, number)
+    assert found.status == 128 + signal.SIGTERM
+    assert found.stages["last"] == ("not begun", "SIGTERM came first")
+
+
+def terminated(out: Path, moment_s: float, number: signal.Signals = signal.SIGTERM) -> Report:
     """End a report so long after it has printed its folder."""
     with begin(out, "none") as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("make gpu: ")
         time.sleep(moment_s)
-        process.terminate()
+        process.send_signal(number)
         return end(process, out)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own that has room for the first stage and not for all."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=128k", "none", str(disk)]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        pytest.skip(f"no disk can be made here: {error}")
-    if done.returncode:
-        pytest.skip(f"no disk can be made here: {done.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
 @pytest.mark.long
-def test_a_full_disk_costs_what_finds_no_room_and_the_report_still_ends(small_disk: Path) -> None:
-    with begin(small_disk, "none") as process:
+def test_a_full_disk_costs_what_finds_no_room_and_the_report_still_ends(small_disk: Callable[[str], Path]) -> None:
+    with begin(small_disk("128k"), "none") as process:
         printed, _ = process.communicate(timeout=DEADLINE_S + 30)
     assert process.returncode == 1, printed
     assert "No space left on device" in printed or "is full" in printed

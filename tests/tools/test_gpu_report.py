@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from bench.measure import lock
+from bench.measure.timing import now
 from gpu_reports import TESTS, report
+from scripts import script
 
 
 @pytest.mark.parametrize(
@@ -59,6 +63,15 @@ def test_a_report_without_faults_has_status_0_and_names_no_machine(tmp_path: Pat
     assert found.folder.name.startswith("a-fake-")
     text = "".join(path.read_text() for path in found.folder.iterdir() if path.suffix in (".md", ".json", ".csv"))
     assert os.uname().nodename not in text
+
+
+def test_a_stage_fails_where_another_run_has_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages, task = script("gpu_stages"), script("gpu_task")
+    monkeypatch.setattr(lock, "gpu_uuid", lambda: "of a test")
+    question = task.Question("claims", task.Settings(str(tmp_path)), now() + 60)
+    with lock.held("gpu-of a test", "wait"):
+        (found,) = stages.replies([msgspec.json.encode(question).decode()])
+    assert "is being measured by process" in found["failed"]
 
 
 def test_without_a_gpu_nothing_is_written(tmp_path: Path) -> None:
