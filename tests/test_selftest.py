@@ -4,7 +4,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from bench.measure.compile import ARCHS, compile_cubin
 from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval, Ratio
 from bench.plan.case import Budget
-from bench.selftest import adversaries, checks, cold, comparing, durations, headline, ratio, repeats
+from bench.selftest import adversaries, checks, comparing, durations, headline, ratio, repeats
 from bench.selftest.finding import Finding, Tick, table
 from bench.selftest.known import counter_missing
 from bench.selftest.neighbour import Neighbour, pinned
@@ -114,21 +113,6 @@ def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, 
     expected = np.std(values, ddof=1) / np.mean(values)
     assert finding.found.startswith(f"sd {100 * expected:.2f} % over 4 processes, of minima 0.00 %")
     assert finding.holds is holds
-
-
-def test_cold_against_hot_is_the_ratio_of_both_turns():
-    assert cold.slower([3.0, 5.0], [2.0, 2.0]) == ("cold: a copy of 1 MB, cold against hot", *_cold("2.00", True))
-    assert cold.slower([3.0, 4.9], [2.0, 2.0]).holds is False
-
-
-def _cold(ratio_: str, holds: bool) -> tuple[str, str, bool]:
-    return f"{ratio_} times slower (4e+06 us, hot 2e+06 us)", "at least 2", holds
-
-
-@pytest.mark.parametrize(("asking", "holds"), [(1.0, True), (0.96, True), (0.9, False)])
-def test_a_copy_that_asks_to_stay_in_l2_may_not_be_faster_for_it(asking, holds):
-    rows = [SimpleNamespace(interval=SimpleNamespace(median=median)) for median in (1.0, asking)]
-    assert cold.persisting(*rows).holds is holds
 
 
 def test_coverage_counts_the_intervals_that_hold_the_grand_median():

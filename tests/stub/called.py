@@ -9,9 +9,10 @@ from tabulate import tabulate
 from scripts import script
 from stub.recording import RECORDED
 
-#: Packages whose functions run on the stub, and those that cannot: a stand-in for CuPy runs in its place.
+#: Packages whose functions run on the stub, and those that cannot: a stand-in for CuPy runs in its place, and
+#: cuda.pathfinder looks for cuBLAS and cuDNN.
 ON_STUB = ("cuda.core.", "cuda.bindings.", "libcuda.", "pycuda.")
-SIGNATURE_ONLY = ("cupy.", "cudnn.", "libcublas.", "libcudnn.", "nvmath.", "pynvml.")
+SIGNATURE_ONLY = ("cuda.pathfinder.", "cupy.", "cudnn.", "libcublas.", "libcudnn.", "nvmath.", "pynvml.")
 UNRECORDED = {"how": "nothing; run make conformance"}
 
 
