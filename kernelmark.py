@@ -1,18 +1,20 @@
 """The public face of kernelmark: what a file with kernels or operations imports."""
 
-from bench.plan.dtypes import DTYPES, NUMERICS, numpy_dtype, split_dtype
+from bench.plan.dtypes import DTYPES, NUMERICS, Array, numpy_dtype, split_dtype
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import KernelCall, Launch, Scratch, TensorMap, Tile
 from bench.plan.limits import DeviceLimits
-from bench.plan.operation import Array, Arrays, Dim, Operand, Problem, Verdict, compare
+from bench.plan.operation import Arrays, Dim, Operand, Problem
 from bench.plan.registry import cuda_kernel, kernel, operation
-from bench.plan.tolerance import accumulation_error, largest_sum, storing_error
+from bench.plan.tolerance import accumulation_error, accumulation_rms, largest_sum, sum_bound
+from bench.plan.verdict import Bound, Verdict, compare, error_variance, sums_limit
 
 __all__ = [
     "DTYPES",
     "NUMERICS",
     "Array",
     "Arrays",
+    "Bound",
     "DeviceLimits",
     "Dim",
     "KernelCall",
@@ -25,12 +27,15 @@ __all__ = [
     "Unsupported",
     "Verdict",
     "accumulation_error",
+    "accumulation_rms",
     "compare",
     "cuda_kernel",
+    "error_variance",
     "kernel",
     "largest_sum",
     "numpy_dtype",
     "operation",
     "split_dtype",
-    "storing_error",
+    "sum_bound",
+    "sums_limit",
 ]

@@ -5,21 +5,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+Array = np.ndarray[Any, Any]
+
 
 class DType(NamedTuple):
-    """A storage type: size in bytes, unit roundoff, the NaN that marks an unwritten element, and its name in CUDA."""
+    """A storage type: size in bytes, unit roundoff, the NaN that marks an unwritten element, and its name in CUDA.
+
+    underflow: the largest error of rounding a number that is too small to be normal.
+    """
 
     itemsize: int
     roundoff: float
     poison: int
     ctype: str
+    underflow: float
 
 
+# All but f16 may flush what is not normal to zero.
 DTYPES = {
-    "f64": DType(8, 2.0**-53, 0x7FF8DEADDEADDEAD, "double"),
-    "f32": DType(4, 2.0**-24, 0x7FC0DEAD, "float"),
-    "f16": DType(2, 2.0**-11, 0x7EAD, "__half"),
-    "bf16": DType(2, 2.0**-8, 0x7FDE, "__nv_bfloat16"),
+    "f64": DType(8, 2.0**-53, 0x7FF8DEADDEADDEAD, "double", 2.0**-1022),
+    "f32": DType(4, 2.0**-24, 0x7FC0DEAD, "float", 2.0**-126),
+    "f16": DType(2, 2.0**-11, 0x7EAD, "__half", 2.0**-25),
+    "bf16": DType(2, 2.0**-8, 0x7FDE, "__nv_bfloat16", 2.0**-126),
 }
 
 
@@ -43,7 +50,8 @@ NUMERICS = {
     "exact": Numerics(0.0, 0.0),
     "fp64": Numerics(0.0, 2.0**-53),
     "fp32": Numerics(0.0, 2.0**-24),
-    "3xtf32": Numerics(2.0**-20, 2.0**-24, _TENSOR_CORE),
+    # Three TF32 products of depth 8 from zero, the small ones first, which are then added up in FP32.
+    "3xtf32": Numerics(2.0**-20, 2.0**-24),
     "tf32": Numerics(2.0**-10, 2.0**-24, _TENSOR_CORE),
     "f16": Numerics(2.0**-11, 2.0**-24, _TENSOR_CORE),
     "bf16": Numerics(2.0**-8, 2.0**-24, _TENSOR_CORE),

@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Literal, Self
 import msgspec
 import numpy as np
 
-from bench.plan.dtypes import DTYPES, bits_dtype
+from bench.plan.dtypes import DTYPES, Array
 from bench.plan.errors import UsageError
+from bench.plan.verdict import Verdict
 
 #: Sizes of typical problems, and what lies between one size and the next for kernels that take no squares.
 TYPICAL_SIZES, APART = (1024, 512, 64, 7, 3, 1), 24
 Dim = typing.Annotated[int, msgspec.Meta(ge=1)]
-Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
 
 
@@ -46,14 +46,6 @@ class Operand(msgspec.Struct, frozen=True):
     @property
     def nbytes(self) -> int:
         return self.elements * DTYPES[self.dtype].itemsize
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """Whether outputs are right: largest absolute error, its bound, and why not (None means right)."""
-
-    max_error: float | None = None
-    error_bound: float | None = None
-    reason: str | None = None
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,20 +179,3 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
             size = math.prod(operand.shape) * DTYPES[operand.dtype].itemsize
             total += 2 * size if operand.role == "inout" else size
         return total
-
-
-def compare(name: str, got: Array, want: Array, bound: float, dtype: str) -> Verdict:
-    """Require |got - want| <= bound of each element. Names the first wrong one; distinguishes NaN from unwritten."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        error = np.abs(got.astype(np.float64) - want)
-    right = error <= bound  # False for NaN, which is why it is not written as ~(error > bound)
-    largest = float(error.max()) if error.size else 0.0
-    if right.all():
-        return Verdict(largest, bound)
-    where = tuple(int(i) for i in np.argwhere(~right)[0])
-    unwritten = got.view(bits_dtype(dtype))[where] == DTYPES[dtype].poison
-    found = "was not written" if unwritten else f"is {float(got[where]):.9g}"
-    wrong = f"{int((~right).sum())} of {right.size} elements wrong"
-    index = ", ".join(map(str, where))
-    reason = f"{name}[{index}] {found}, expected {float(want[where]):.9g} within {bound:.3g} ({wrong})"
-    return Verdict(None if math.isnan(largest) else largest, bound, reason)

@@ -1,28 +1,71 @@
-"""Bounds of the absolute error of sums of products, for operands uniform in [-1, 1]."""
+"""How large the errors of sums of products are, for operands uniform in [-1, 1]: the largest, and their rms.
+
+The constants are checked by simulation in tests/plan/test_tolerance.py.
+"""
 
 import math
 
-from bench.plan.dtypes import DTYPES, NUMERICS, operand_roundoff
+from bench.plan.dtypes import NUMERICS, operand_roundoff
+from bench.plan.verdict import Bound
+
+#: Rms error of one chain of k additions, each rounded to nearest, in units of u k: partial sums grow like a random
+#: walk, and so do their roundings (Higham and Mary, SIAM J. Sci. Comput. 41, 2019, on why it is not k^2).
+_CHAIN = 0.12
+#: The first few products are rounded more, relative to their sum, than a long chain is: in units of u sqrt(k).
+_PRODUCTS = 0.25
+#: Rms error of chains that are truncated after every `step` products, in units of u k^1.5 / step.
+_TRUNCATED = 0.18
+#: Rms error of a product whose two operands are truncated, in units of u, which is then the spacing of numbers near 1:
+#: each is off by u / sqrt(21), always towards zero. Of operands rounded to nearest it is sqrt(2 / 63) = 0.18 of theirs.
+_OPERANDS = 0.24
+#: Room for the largest of many million elements, in units of the same.
+_LARGEST_CHAIN, _LARGEST_TRUNCATED, _LARGEST_OPERANDS = 8 / 3, 2.0, 4.0
 
 
 def accumulation_error(numerics: str, storage: str, length: int) -> float:
     """Bound the error of a sum of `length` products of operands stored as `storage`, before it is stored.
 
-    Accumulation: independent roundings of partial sums that grow like a random walk give about 0.14 u k as standard
-    deviation for one chain of k additions (Higham and Mary, SIAM J. Sci. Comput. 41, 2019, on why it is not k^2);
-    8/3 u k leaves room for the largest of many million elements. Operands rounded to u_in: sqrt(k) independent errors
-    of 0.3 u_in each. Truncated sums lose about u_acc of their size, sqrt(k) / 3, with every addition, always towards
-    zero: 2 u_acc leaves room for the largest.
+    Accumulation: 8/3 u k leaves room for the largest of many million elements, which lies on a chain of large partial
+    sums. Operands rounded to u_in: sqrt(k) independent errors of 0.2 u_in each. Truncated sums lose about u_acc of
+    their size with every addition, always towards zero.
     """
     u_in, u_acc = operand_roundoff(numerics, storage), NUMERICS[numerics].accumulate
     step = NUMERICS[numerics].truncating
-    truncated = 2 * u_acc * math.sqrt(length) * length / step if step else 0.0
-    return 8 / 3 * u_acc * length + truncated + 4 * u_in * math.sqrt(length)
+    truncated = _LARGEST_TRUNCATED * u_acc * math.sqrt(length) * length / step if step else 0.0
+    return _LARGEST_CHAIN * u_acc * length + truncated + _LARGEST_OPERANDS * u_in * math.sqrt(length)
 
 
-def storing_error(numerics: str, storage: str, magnitude: float) -> float:
-    """Bound the error of scaling results of this size and rounding them to their storage type."""
-    return (DTYPES[storage].roundoff + 2 * NUMERICS[numerics].accumulate) * magnitude
+def accumulation_rms(numerics: str, storage: str, length: int) -> float:
+    """Bound the rms error of many such sums, which is far sharper: one numerics is distinguished from the next."""
+    u_in, u_acc = operand_roundoff(numerics, storage), NUMERICS[numerics].accumulate
+    step = NUMERICS[numerics].truncating
+    chain = u_acc * math.hypot(_CHAIN * length, _PRODUCTS * math.sqrt(length))
+    truncated = _TRUNCATED * u_acc * length**1.5 / step if step else 0.0
+    return math.hypot(chain, truncated, _OPERANDS * u_in * math.sqrt(length))
+
+
+def sum_bound(
+    numerics: str,
+    storage: str,
+    length: int,
+    stored: str,
+    scale: float = 1.0,
+    added: float = 0.0,
+    roundings: int = 2**31,
+) -> Bound:
+    """Bound sums of `length` products times `scale`, to which numbers of at most `added` are added, stored as `stored`.
+
+    roundings: as in `Bound`.
+    """
+    # Scaling rounds once, and adding once more.
+    rounded = (scale != 1.0 or added != 0.0) * 2 * NUMERICS[numerics].accumulate
+    magnitude = scale * largest_sum(length) + added
+    return Bound(
+        scale * accumulation_error(numerics, storage, length) + rounded * magnitude,
+        math.hypot(scale * accumulation_rms(numerics, storage, length), rounded * magnitude / 4),
+        stored,
+        roundings,
+    )
 
 
 def largest_sum(length: int) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.plan.operation import Array
+from bench.plan.dtypes import Array
 from bench.record.result import COLUMNS, Result, finite
 from bench.report.run_data import RunData
 

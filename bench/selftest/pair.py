@@ -12,17 +12,16 @@ import numpy as np
 from kernelmark import (
     Array,
     Arrays,
+    Bound,
     Dim,
     Launch,
     Operand,
     Problem,
     Verdict,
-    accumulation_error,
     compare,
     kernel,
-    largest_sum,
     operation,
-    storing_error,
+    sum_bound,
 )
 
 
@@ -47,10 +46,9 @@ class PairProblem(Problem, frozen=True, kw_only=True):
         found = [compare("c", outputs["c"], want, self.tolerance(numerics), self.dtype) for want in reference]
         return min(found, key=lambda verdict: math.inf if verdict.max_error is None else verdict.max_error)
 
-    def tolerance(self, numerics: str) -> float:
+    def tolerance(self, numerics: str) -> Bound:
         """As for a GEMM of k = n."""
-        stored = storing_error(numerics, self.dtype, largest_sum(self.n))
-        return accumulation_error(numerics, self.dtype, self.n) + stored
+        return sum_bound(numerics, self.dtype, self.n, self.dtype, roundings=self.n**2)
 
     @property
     def flop(self) -> int:

@@ -1,4 +1,4 @@
-"""The truth of a convolution in float64: all of the output, or some elements and signed sums over the others.
+"""The truth of a convolution in float64: all of the output, or some elements and weighted sums over the others.
 
 Everything here has its channels in second place, whatever the problem's layout.
 """
@@ -9,161 +9,127 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, Array, Arrays, Verdict, compare
+from kernelmark import DTYPES, Array, Arrays, Bound, Verdict, compare, error_variance, sums_limit
+from kernels.conv._convolve import convolve
 from kernels.conv._sizes import ConvSizes, as_nchw
 
 #: Problems of at most this many multiply-adds are computed in whole (about 20 ms of DGEMM).
 WHOLE_REFERENCE_MACS = 2**29
 SAMPLED = 128
-_BLOCK_ELEMENTS = 2**22
+#: Independent weights of each sum.
+SUMS = 2
 
 
 class Reference(NamedTuple):
-    """`values` of the whole output; or of its elements at `places`, with `checksum`: the output summed with `signs`.
+    """`values` of the whole output; or of its elements at `places`, with `sums`: the output summed with `weights`.
 
-    Freivalds: the sum runs over the output's channels (of w, over its filters) of one group at a time, and is the
-    output of a convolution that has a single one, which is as many times cheaper.
+    reached: the rows and the columns of the output (of a filter) that some product reaches; all else is 0.
+    weights: (SUMS, groups, L). As in Freivalds' check, a sum runs over the output's channels (of w, over its filters)
+    of one group at a time, and is the output of a convolution that has a single one, which is as many times cheaper.
     """
 
     problem: ConvSizes
+    reached: tuple[Array, Array]
     values: Array
     places: tuple[Array, ...] | None = None
-    signs: Array | None = None
-    checksum: Array | None = None
+    weights: Array | None = None
+    sums: Array | None = None
 
-    def check(self, name: str, output: Array, bound: float) -> Verdict:
-        """Compare an output, channels in second place. The checksum is bounded as in `GemmProblem.check`."""
+    def check(self, name: str, output: Array, bound: Bound, exact_zeros: bool) -> Verdict:
+        """Compare an output, channels in second place. The sums are bounded as in `GemmProblem.check`."""
         dtype = self.problem.dtype
-        if self.places is None or self.signs is None or self.checksum is None:
-            return compare(name, output, self.values, bound, dtype)
-        sampled = output[self.places]
-        verdict = compare(f"sampled {name}", sampled, self.values, bound, dtype)
+        verdict = self._check_elements(name, output, bound)
         if verdict.reason:
             return verdict
-        spread = math.sqrt(float(np.mean((sampled.astype(np.float64) - self.values) ** 2)))
-        length = self.signs.shape[1]
-        own = 0.3 * DTYPES["f64"].roundoff * (length + self.problem.reduction) * math.sqrt(self.problem.reduction)
-        limit = 16.0 * (math.sqrt(length) * max(spread, bound / 256) + own)
-        found = _signed_sum(output, self.signs) if name == "w" else _signed_sums(output, self.signs)
-        checksum = compare(f"checksum of {name}", found, self.checksum, limit, "f64")
-        return msgspec.structs.replace(verdict, reason=checksum.reason)
+        zeros = self._wrong_zeros(name, output, 0.0 if exact_zeros else bound.largest)
+        if zeros or self.places is None or self.weights is None or self.sums is None:
+            return msgspec.structs.replace(verdict, reason=zeros)
+        narrowed = _sum_of_filters if name == "w" else _sums_of_channels
+        length, reduction = self.weights.shape[-1], self.problem.reduction
+        unstored = error_variance(output[self.places], self.values, bound, length)
+        own = DTYPES["f64"].roundoff * (length + reduction) * math.sqrt(length * reduction / 9)
+        squares = (self.weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if name == "w" else 2))
+        stored = DTYPES[dtype].roundoff ** 2 / 3 * narrowed(output.astype(np.float64) ** 2, self.weights**2)
+        found, limit = narrowed(output, self.weights), sums_limit(unstored * squares + stored, own)
+        sums = compare(f"checksum of {name}", found, self.sums, limit, "f64")
+        return msgspec.structs.replace(verdict, reason=sums.reason)
+
+    def _check_elements(self, name: str, output: Array, bound: Bound) -> Verdict:
+        """Where products reach: elsewhere errors are 0, and among many of these the others would seem small."""
+        dtype = self.problem.dtype
+        if self.places is not None:
+            return compare(f"sampled {name}", output[self.places], self.values, bound, dtype)
+        verdict = compare(name, output, self.values, bound, dtype)
+        if verdict.reason or all(reached.all() for reached in self.reached):
+            return verdict
+        at = np.ix_(*map(np.arange, output.shape[:2]), *map(np.flatnonzero, self.reached))
+        return compare(f"reached {name}", output[at], self.values[at], bound, dtype)
+
+    def _wrong_zeros(self, name: str, output: Array, limit: float) -> str | None:
+        rows, columns = (~reached for reached in self.reached)
+        if not (rows.any() or columns.any()):
+            return None
+        wrong = ~(np.abs(output.astype(np.float64)) <= limit) & (rows[:, None] | columns)
+        if not wrong.any():
+            return None
+        where = tuple(np.argwhere(wrong)[0].tolist())
+        within = f" within {limit:.3g}" if limit else ""
+        return f"{name}{list(where)} is {float(output[where]):.9g}, expected 0{within}: no product reaches it"
 
 
 def reference(problem: ConvSizes, inputs: Arrays, rng: np.random.Generator) -> Reference:
     """The reference of an output from the inputs as they are stored."""
     arrays = {name: as_nchw(array, problem.layout) for name, array in inputs.items()}
+    reached = problem.reached()
     if problem.flop // 2 <= WHOLE_REFERENCE_MACS:
-        return Reference(problem, convolve(problem, arrays))
+        return Reference(problem, reached, convolve(problem, arrays))
     groups, summed = problem.groups, problem.c if problem.direction == "dgrad" else problem.k
-    signs = rng.choice(np.array([-1.0, 1.0]), (groups, summed // groups))
+    weights = rng.standard_normal((SUMS, groups, summed // groups))
     if problem.direction == "dgrad":
         w = arrays["w"].reshape(groups, -1, *arrays["w"].shape[1:])
-        arrays_1 = arrays | {"w": np.einsum("gkcrs,gc->gkrs", w, signs).reshape(problem.k, 1, problem.r, problem.s)}
-        one = msgspec.structs.replace(problem, c=groups)
+        few = np.einsum("gkcrs,tgc->gktrs", w, weights).reshape(problem.k, SUMS, problem.r, problem.s)
+        narrow, sizes = arrays | {"w": few}, {"c": groups * SUMS}
     else:
-        name, narrowed = ("w", _signed_sum) if problem.direction == "fprop" else ("y", _signed_sums)
-        arrays_1 = arrays | {name: narrowed(arrays[name], signs)}
-        one = msgspec.structs.replace(problem, k=groups)
-    index, values = _sample(problem, arrays, rng)
-    return Reference(problem, values, index, signs, convolve(one, arrays_1))
+        name, narrowed = ("w", _sum_of_filters) if problem.direction == "fprop" else ("y", _sums_of_channels)
+        narrow, sizes = arrays | {name: narrowed(arrays[name], weights)}, {"k": groups * SUMS}
+    places, values = _sample(problem, arrays, reached, rng)
+    sums = convolve(msgspec.structs.replace(problem, **sizes), narrow)
+    return Reference(problem, reached, values, places, weights, sums)
 
 
-def _signed_sum(array: Array, signs: Array) -> Array:
-    """Sums over the first axis, one for each group: (groups x L, ...) with signs (groups, L) to (groups, ...)."""
-    grouped = array.reshape(*signs.shape, *array.shape[1:])
-    return np.stack([np.tensordot(s, part.astype(np.float64), 1) for s, part in zip(signs, grouped, strict=True)])
-
-
-def _signed_sums(array: Array, signs: Array) -> Array:
-    """Sums over the second axis, one for each group."""
-    return np.stack([_signed_sum(image, signs) for image in array])
-
-
-def convolve(problem: ConvSizes, arrays: Arrays) -> Array:
-    """The whole output in float64. Products over channels by BLAS, then shifted sums, one image at a time."""
-    groups = problem.groups
-    parts = [{name: _of_group(name, array, group, groups) for name, array in arrays.items()} for group in range(groups)]
-    one = msgspec.structs.replace(problem, c=problem.c // groups, k=problem.k // groups, groups=1)
-    if problem.direction == "wgrad":
-        return np.concatenate([_filters(one, part["x"], part["y"]) for part in parts])
-    run = _forward if problem.direction == "fprop" else _backward
-    return np.concatenate([run(one, part) for part in parts], axis=1)
-
-
-def _of_group(name: str, array: Array, group: int, groups: int) -> Array:
-    if name == "w":
-        return array[group * len(array) // groups : (group + 1) * len(array) // groups]
-    channels = array.shape[1] // groups
-    return array[:, group * channels : (group + 1) * channels]
-
-
-def _forward(problem: ConvSizes, arrays: Arrays) -> Array:
-    w = arrays["w"].astype(np.float64).transpose(0, 2, 3, 1)  # k, r, s, c
-    out = np.zeros((problem.n, problem.k, problem.p, problem.q))
-    step = _filters_at_once(problem, (problem.h + sum(problem.pad_h)) * (problem.w + sum(problem.pad_w)))
-    for image, y in zip(arrays["x"], out, strict=True):
-        padded = np.pad(image.astype(np.float64), ((0, 0), problem.pad_h, problem.pad_w))
-        for first in range(0, problem.k, step):
-            products = np.tensordot(w[first : first + step], padded, 1)  # k, r, s, rows, columns
-            for a, b, rows, columns in _taps(problem):
-                y[first : first + step] += products[:, a, b, rows, columns]
-    return out
-
-
-def _backward(problem: ConvSizes, arrays: Arrays) -> Array:
-    w = arrays["w"].astype(np.float64).transpose(1, 2, 3, 0)  # c, r, s, k
-    height, width = problem.h + sum(problem.pad_h), problem.w + sum(problem.pad_w)
-    out = np.zeros((problem.n, problem.c, height, width))
-    step = _filters_at_once(problem, problem.p * problem.q)
-    for y, image in zip(arrays["y"], out, strict=True):
-        y = y.astype(np.float64)
-        for first in range(0, problem.c, step):
-            products = np.tensordot(w[first : first + step], y, 1)
-            for a, b, rows, columns in _taps(problem):
-                image[first : first + step, rows, columns] += products[:, a, b]
-    top, left = problem.pad_h.before, problem.pad_w.before
-    return out[:, :, top : top + problem.h, left : left + problem.w]
-
-
-def _filters(problem: ConvSizes, x: Array, y: Array) -> Array:
-    out = np.zeros((problem.k, problem.c, problem.r, problem.s))
-    for image, gradient in zip(x, y, strict=True):
-        padded = np.pad(image.astype(np.float64), ((0, 0), problem.pad_h, problem.pad_w))
-        flat = gradient.astype(np.float64).reshape(problem.k, -1)
-        for a, b, rows, columns in _taps(problem):
-            out[:, :, a, b] += flat @ padded[:, rows, columns].reshape(problem.c, -1).T
-    return out
-
-
-def _filters_at_once(problem: ConvSizes, places: int) -> int:
-    return max(1, _BLOCK_ELEMENTS // (problem.r * problem.s * places))
-
-
-def _taps(problem: ConvSizes) -> list[tuple[int, int, slice, slice]]:
-    """Each tap of the filter, with the rows and columns of the padded image that it meets."""
-
-    def met(tap: int, dilation: int, stride: int, count: int) -> slice:
-        return slice(tap * dilation, tap * dilation + (count - 1) * stride + 1, stride)
-
-    return [
-        (
-            a,
-            b,
-            met(a, problem.dilation_h, problem.stride_h, problem.p),
-            met(b, problem.dilation_w, problem.stride_w, problem.q),
-        )
-        for a in range(problem.r)
-        for b in range(problem.s)
+def _sum_of_filters(array: Array, weights: Array) -> Array:
+    """Sums over the first axis, SUMS of each group: from (groups L, ...) to (groups SUMS, ...)."""
+    groups, length = weights.shape[1:]
+    parts = [
+        np.tensordot(weights[:, g], array[g * length : (g + 1) * length].astype(np.float64), 1) for g in range(groups)
     ]
+    return np.concatenate(parts)
 
 
-def _sample(problem: ConvSizes, arrays: Arrays, rng: np.random.Generator) -> tuple[tuple[Array, ...], Array]:
-    """Elements of the output, the first and the last among them: index, and values by plain sums of products."""
+def _sums_of_channels(array: Array, weights: Array) -> Array:
+    """Sums over the second axis, SUMS of each group."""
+    return np.stack([_sum_of_filters(image, weights) for image in array])
+
+
+def _sample(
+    problem: ConvSizes, arrays: Arrays, reached: tuple[Array, Array], rng: np.random.Generator
+) -> tuple[tuple[Array, ...], Array]:
+    """Elements of the output that products reach, the first and the last of them: index, and values by plain sums."""
     shape = problem.shapes()[problem.output]
-    index = tuple(np.concatenate([[0, size - 1], rng.integers(size, size=SAMPLED - 2)]) for size in shape)
+    axes = [*map(np.arange, shape[:2]), *map(np.flatnonzero, reached)]
+    if not all(map(len, axes)):  # padding or strides keep every product from the output
+        return tuple(np.empty(0, int) for _ in axes), np.empty(0)
+    index = tuple(_places(axis, rng) for axis in axes)
     element = {"fprop": _output_element, "dgrad": _input_element, "wgrad": _filter_element}[problem.direction]
     places = zip(*(axis.tolist() for axis in index), strict=True)
     return index, np.array([element(problem, arrays, *place) for place in places])
+
+
+def _places(axis: Array, rng: np.random.Generator) -> Array:
+    """Both ends at once, then the ends and borders of tiles of 8 a quarter of the time each, and any others."""
+    ends, borders = axis[[0, -1]], axis[rng.integers(len(axis), size=SAMPLED - 2) // 8 * 8]
+    drawn = np.stack([rng.choice(ends, SAMPLED - 2), borders, *rng.choice(axis, (2, SAMPLED - 2))])
+    return np.concatenate([ends, drawn[rng.integers(4, size=SAMPLED - 2), np.arange(SAMPLED - 2)]])
 
 
 def _output_element(problem: ConvSizes, arrays: Arrays, n: int, k: int, i: int, j: int) -> float:

@@ -4,6 +4,7 @@ import re
 from typing import Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
 from kernelmark import Array, Dim, Problem
 
@@ -94,6 +95,20 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
         taps = self.r * self.s
         lengths = {"fprop": self.c // self.groups * taps, "dgrad": self.k // self.groups * taps}
         return lengths.get(self.direction, self.n * self.p * self.q)
+
+    def reached(self) -> tuple[Array, Array]:
+        """The rows and the columns of the output (of w: its taps) that some product reaches; all else is 0."""
+        return (
+            self._reached(self.p, self.r, self.h, self.stride_h, self.dilation_h, self.pad_h.before),
+            self._reached(self.q, self.s, self.w, self.stride_w, self.dilation_w, self.pad_w.before),
+        )
+
+    def _reached(self, outputs: int, taps: int, size: int, stride: int, dilation: int, pad: int) -> Array:
+        at = np.arange(outputs)[:, None] * stride + np.arange(taps) * dilation - pad
+        inside = (at >= 0) & (at < size)
+        if self.direction == "dgrad":
+            return np.isin(np.arange(size), at[inside])
+        return np.asarray(inside.any(axis=1 if self.direction == "fprop" else 0))
 
     @property
     def pointwise(self) -> bool:

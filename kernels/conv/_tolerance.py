@@ -2,25 +2,32 @@
 
 import math
 
-from kernelmark import DTYPES, accumulation_error, largest_sum, storing_error
+from kernelmark import DTYPES, Bound, accumulation_error, accumulation_rms, sum_bound
 from kernels.conv._sizes import ConvSizes
 from kernels.conv._winograd import F2, F4, Transforms, growth
 
 #: Roundings of an algorithm in transformed coordinates are those of its input, of its filter and of their product.
 _ROUNDINGS = 16
+#: Their rms, in units of u sqrt(products): right kernels of ours and of cuDNN's families stay below half of it.
+_RMS_ROUNDINGS = 4
 WINOGRAD = {"winograd": F2, "winograd4": F4}
+#: Numerics in which an output that no product reaches is not exactly 0.
+TRANSFORMED = (*WINOGRAD, "fft")
 
 
-def tolerance(problem: ConvSizes, numerics: str) -> float:
-    """Bound of the absolute error of one element of the output."""
-    length = problem.reduction
-    stored = storing_error(numerics, problem.dtype, largest_sum(length))
+def tolerance(problem: ConvSizes, numerics: str) -> Bound:
+    """Bound of the errors of the output's elements."""
+    bound = sum_bound(numerics, problem.dtype, problem.reduction, problem.dtype)
     if numerics in WINOGRAD:
-        return _winograd(problem, WINOGRAD[numerics]) + stored
-    return accumulation_error(numerics, problem.dtype, length) + (numerics == "fft") * _transforms(problem) + stored
+        largest, rms = _winograd(problem, WINOGRAD[numerics])
+        return bound._replace(largest=largest, rms=rms)
+    if numerics == "fft":
+        largest, rms = _transforms(problem)
+        return bound._replace(largest=bound.largest + largest, rms=math.hypot(bound.rms, rms))
+    return bound
 
 
-def _winograd(problem: ConvSizes, f: Transforms) -> float:
+def _winograd(problem: ConvSizes, f: Transforms) -> tuple[float, float]:
     """Sums over channels are made of transformed operands, which are larger, and so are their errors.
 
     `growth` is the ratio of an error's size after the inverse transform to that which a sum of as many plain products
@@ -31,15 +38,18 @@ def _winograd(problem: ConvSizes, f: Transforms) -> float:
     """
     side = len(f.at)
     length = math.ceil(problem.reduction / (side * side if problem.direction == "wgrad" else problem.r * problem.s))
-    u = DTYPES["f32"].roundoff
-    return growth(f) * (accumulation_error("winograd", problem.dtype, length) + _ROUNDINGS * u * math.sqrt(length))
+    rounding = DTYPES["f32"].roundoff * math.sqrt(length)
+    largest = accumulation_error("winograd", problem.dtype, length) + _ROUNDINGS * rounding
+    rms = math.hypot(accumulation_rms("winograd", problem.dtype, length), _RMS_ROUNDINGS * rounding)
+    return growth(f) * largest, growth(f) * rms
 
 
-def _transforms(problem: ConvSizes) -> float:
+def _transforms(problem: ConvSizes) -> tuple[float, float]:
     """Three FFTs: each adds, in the norm, u log2(size) of it, evenly over all elements.
 
     Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 24.1; by Parseval the error of an element
     is then that share of the norm of what it is the sum of, sqrt(products) / 3.
     """
     size = (2 * (problem.h + sum(problem.pad_h))) * (2 * (problem.w + sum(problem.pad_w)))
-    return _ROUNDINGS * DTYPES["f32"].roundoff * math.log2(size) * math.sqrt(problem.reduction)
+    rounding = DTYPES["f32"].roundoff * math.log2(size) * math.sqrt(problem.reduction)
+    return _ROUNDINGS * rounding, _RMS_ROUNDINGS * rounding

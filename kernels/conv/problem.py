@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from kernelmark import DTYPES, Arrays, Operand, Verdict, operation
+from kernelmark import DTYPES, Arrays, Bound, Operand, Verdict, operation
 from kernels.conv._reference import Reference, reference
 from kernels.conv._sizes import ConvSizes, as_nchw, canonical
-from kernels.conv._tolerance import tolerance
+from kernels.conv._tolerance import TRANSFORMED, tolerance
 
 
 class ConvOperands(Protocol):
@@ -124,8 +124,8 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
 
     def check(self, outputs: Arrays, reference: Reference, numerics: str) -> Verdict:
         output = as_nchw(outputs[self.output], self.layout)
-        return reference.check(self.output, output, self.tolerance(numerics))
+        return reference.check(self.output, output, self.tolerance(numerics), exact_zeros=numerics not in TRANSFORMED)
 
-    def tolerance(self, numerics: str) -> float:
-        """Bound of the absolute error for operands uniform in [-1, 1]."""
+    def tolerance(self, numerics: str) -> Bound:
+        """Bound of the errors for operands uniform in [-1, 1]."""
         return tolerance(self, numerics)

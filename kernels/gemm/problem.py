@@ -1,7 +1,7 @@
 """GEMM: C = alpha op(A) op(B) + beta C, row-major unless a kernel declares otherwise."""
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -10,21 +10,17 @@ from kernelmark import (
     DTYPES,
     Array,
     Arrays,
+    Bound,
     Dim,
     Operand,
     Problem,
     Verdict,
-    accumulation_error,
-    compare,
-    largest_sum,
     operation,
     split_dtype,
-    storing_error,
+    sum_bound,
 )
+from kernels.gemm._reference import Product, Reference, reference
 
-#: Problems of at most this many multiply-adds are compared with the whole float64 product (about 20 ms of DGEMM).
-WHOLE_REFERENCE_MACS = 2**29
-SAMPLED = 64
 Pad = Any
 
 
@@ -39,16 +35,6 @@ class GemmOperands(Protocol):
 
     def scratch(self, shape: tuple[int, ...], dtype: str) -> Any: ...
     def launch(self, kernel: str, problem: str, **arrays: Any) -> Any: ...
-
-
-class Reference(NamedTuple):
-    """Float64 truth: all of C, or a grid of `rows` x `cols` with Freivalds' checksum `product` = C x."""
-
-    values: Array
-    rows: Array | None = None
-    cols: Array | None = None
-    x: Array | None = None
-    product: Array | None = None
 
 
 @operation("gemm")
@@ -135,52 +121,21 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         )
 
     def reference(self, inputs: Arrays, rng: np.random.Generator) -> Reference:
-        a, b = self._as_batch(inputs["a"]), self._as_batch(inputs["b"])
-        c = self._as_batch(inputs["c"]) if self.beta else np.empty(0)
-        a = a.transpose(0, 2, 1) if self.op_a == "T" else a
-        b = b.transpose(0, 2, 1) if self.op_b == "T" else b
-        if self.batch * self.m * self.n * self.k <= WHOLE_REFERENCE_MACS:
-            values = self.alpha * (a.astype(np.float64) @ b.astype(np.float64))
-            return Reference(values + self.beta * c.astype(np.float64) if self.beta else values)
-        rows = np.sort(rng.choice(self.m, min(SAMPLED, self.m), replace=False))
-        cols = np.sort(rng.choice(self.n, min(SAMPLED, self.n), replace=False))
-        x = rng.choice(np.array([-1.0, 1.0]), self.n)
-        values = self.alpha * (a[:, rows].astype(np.float64) @ b[:, :, cols].astype(np.float64))
-        product = np.stack([self.alpha * _matvec(a[i], _matvec(b[i], x)) for i in range(self.batch)])
-        if self.beta:
-            values += self.beta * c[:, rows][:, :, cols].astype(np.float64)
-            product += np.stack([self.beta * _matvec(c[i], x) for i in range(self.batch)])
-        return Reference(values, rows, cols, x, product)
+        c = self._as_batch(inputs["c"]) if self.beta else None
+        a, b = (
+            matrix.transpose(0, 2, 1) if op == "T" else matrix
+            for matrix, op in zip((self._as_batch(inputs["a"]), self._as_batch(inputs["b"])), self.layout, strict=True)
+        )
+        return reference(Product(a, b, c, self.alpha, self.beta), rng)
 
     def check(self, outputs: Arrays, reference: Reference, numerics: str) -> Verdict:
-        c, bound, stored = self._as_batch(outputs["c"]), self.tolerance(numerics), split_dtype(self.dtype)[1]
-        if reference.rows is None or reference.cols is None:
-            return _unbatched(compare("c", c, reference.values, bound, stored), self.batch)
-        assert reference.x is not None
-        assert reference.product is not None
-        sampled = c[:, reference.rows][:, :, reference.cols]
-        verdict = compare("sampled c", sampled, reference.values, bound, stored)
-        if verdict.reason:
-            return _unbatched(verdict, self.batch)
-        # Freivalds: with signs x drawn afresh, a row's checksum is off by a sum of n errors of random sign. Their size
-        # is what the sample shows of this kernel, so the bound is as tight as the kernel is exact; 16 standard
-        # deviations leave room for kernels whose tiles differ in how they sum.
-        spread = math.sqrt(float(np.mean((sampled.astype(np.float64) - reference.values) ** 2)))
-        floor = bound / 256
-        # The checksums themselves are chains of n and of k additions in float64, of sums as large as sqrt(n) elements.
-        magnitude = abs(self.alpha) * math.sqrt(self.k) + abs(self.beta)
-        own = 0.3 * DTYPES["f64"].roundoff * (self.n + self.k) * magnitude
-        limit = 16.0 * (math.sqrt(self.n) * max(spread, floor) + own)
-        found = np.stack([_matvec(c[i], reference.x) for i in range(self.batch)])
-        checksum = compare("checksum of c", found, reference.product, limit, "f64")
-        return msgspec.structs.replace(verdict, reason=_unbatched(checksum, self.batch).reason)
+        verdict = reference.check(self._as_batch(outputs["c"]), self.tolerance(numerics))
+        return _unbatched(verdict, self.batch)
 
-    def tolerance(self, numerics: str) -> float:
-        """Bound of the absolute error: of the sum, of alpha and beta, and of rounding to the stored type."""
+    def tolerance(self, numerics: str) -> Bound:
+        """Bound of the errors of the sum, of alpha and beta, and of rounding to the stored type."""
         stored, result = split_dtype(self.dtype)
-        magnitude = abs(self.alpha) * largest_sum(self.k) + abs(self.beta)
-        accumulated = abs(self.alpha) * accumulation_error(numerics, stored, self.k)
-        return accumulated + storing_error(numerics, result, magnitude)
+        return sum_bound(numerics, stored, self.k, result, abs(self.alpha), abs(self.beta))
 
     @property
     def largest(self) -> int:
@@ -208,13 +163,6 @@ def _number(kind: type[int] | type[float], word: str, text: str) -> float:
         return kind(text)
     except ValueError:
         raise ValueError(f"{word!r} holds no number") from None
-
-
-def _matvec(matrix: Array, x: Array) -> Array:
-    """Matrix @ x in float64, in blocks of rows so that no float64 copy of the matrix is made."""
-    rows = max(1, 2**22 // matrix.shape[1])
-    blocks = [matrix[i : i + rows].astype(np.float64) @ x for i in range(0, matrix.shape[0], rows)]
-    return np.concatenate(blocks)
 
 
 def _unbatched(verdict: Verdict, batch: int) -> Verdict:

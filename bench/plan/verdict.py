@@ -1,0 +1,171 @@
+"""Whether outputs are right: element by element, by the size of all errors together, and by weighted sums."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from bench.plan.dtypes import DTYPES, Array, bits_dtype
+
+#: One-sided normal quantile of the false alarms that a check of rms errors may raise: one in ten million.
+_RMS_QUANTILE = 5.2
+#: The share of right results that all weighted sums of a verdict together may reject.
+_FALSE_ALARMS = 1e-6
+#: How far the errors of one row may exceed those of the sample (rms): rows differ in size, and tiles in their sums.
+_UNEVEN = 4.0
+#: The least share of what the arithmetic allows that errors are taken to have, where a sample shows less.
+_FLOOR = 1 / 256
+_BLOCK_ELEMENTS = 2**20
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Whether outputs are right, and why not (None means right).
+
+    max_error: absolute error of the element that comes closest to its bound, error_bound: that bound.
+    """
+
+    max_error: float | None = None
+    error_bound: float | None = None
+    reason: str | None = None
+
+
+class Bound(NamedTuple):
+    """How far a right result may lie from its float64 reference.
+
+    largest, rms: absolute error of an element before it is stored, at most, and root mean square over many.
+    stored: the storage type that results are rounded to. roundings: how many independent roundings the errors of all
+    elements come of at the least; the fewer, the more their rms scatters.
+    """
+
+    largest: float
+    rms: float
+    stored: str
+    roundings: int = 2**31
+
+    def limits(self, want: Array) -> Array:
+        """The largest absolute error of each element, stored."""
+        dtype = DTYPES[self.stored]
+        found: Array = self.largest * (1 + dtype.roundoff) + dtype.roundoff * np.abs(want) + dtype.underflow
+        return found
+
+    def variance(self, want: Array) -> Array:
+        """Variance of the error that rounding to the storage type adds to each element: a twelfth of a step squared."""
+        dtype = DTYPES[self.stored]
+        step = np.maximum(np.ldexp(dtype.roundoff, np.frexp(want)[1]), 2 * dtype.underflow)
+        found: Array = step**2 / 12
+        return found
+
+    def rms_limit(self, stored_variance: float, count: int) -> float:
+        """The rms error that `count` right elements exceed once in ten million times."""
+        dof = max(1.0, min(count, self.roundings) / 4)  # a quarter: variances differ from element to element
+        spread = 2 / (9 * dof)  # Wilson and Hilferty's approximation of the chi-square distribution
+        return math.sqrt((self.rms**2 + stored_variance) * (1 - spread + _RMS_QUANTILE * math.sqrt(spread)) ** 3)
+
+
+class Errors:
+    """The errors of one output, gathered block by block."""
+
+    def __init__(self) -> None:
+        self.count = self.wrong = 0
+        self.squares = self.stored_variance = 0.0
+        self.largest = self.limit = 0.0
+        self.nan = False
+        self.first: tuple[int, ...] | None = None
+        self._closest = -1.0
+
+    def add(self, error: Array, limits: Array, start: tuple[int, ...]) -> None:
+        """Take a block, whose first element is at `start`. NaN is wrong."""
+        right = error <= limits  # False for NaN, which is why it is not written as ~(error > limits)
+        if not right.all():
+            first = tuple(int(i) + s for i, s in zip(np.argwhere(~right)[0], start, strict=True))
+            self.first = min(self.first or first, first)
+            self.wrong += int((~right).sum())
+        self.count += error.size
+        self.squares += float(np.sum(error * error))
+        self.nan |= math.isnan(self.squares)
+        share = np.where(error > 0, error, 0) / np.maximum(limits, np.finfo(float).tiny)
+        if (closest := float(share.max())) > self._closest:
+            place = np.unravel_index(int(share.argmax()), error.shape)
+            self._closest, self.largest = closest, float(error[place])
+            self.limit = float(np.broadcast_to(limits, error.shape)[place])
+
+    @property
+    def rms(self) -> float:
+        return math.sqrt(self.squares / max(1, self.count))
+
+
+def compare(name: str, got: Array, want: Array, bound: float | Array | Bound, dtype: str) -> Verdict:
+    """Require that no element is further from `want` than its bound, and that the rms error is within a Bound's.
+
+    Names the first wrong element; distinguishes NaN from unwritten.
+    """
+    found = Errors()
+    for block, start in _blocks(want.shape):
+        expected = want[block]
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.abs(got[block].astype(np.float64) - expected)
+            if isinstance(bound, Bound):
+                limits = bound.limits(expected)
+                found.stored_variance += float(np.sum(bound.variance(expected)))
+            else:
+                limits = np.broadcast_to(bound, want.shape)[block]
+            found.add(error, limits, start)
+    if found.first is not None:
+        return _wrong(name, got, want, bound, dtype, found)
+    reason = _imprecise(name, bound, found) if isinstance(bound, Bound) and found.count else None
+    return Verdict(found.largest, found.limit, reason)
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...]]]:
+    """Slices along the longest axis that hold about a million elements each, with the index where each begins."""
+    if 0 in shape:
+        return
+    axis = int(np.argmax(shape))
+    step = max(1, _BLOCK_ELEMENTS * shape[axis] // math.prod(shape))
+    for first in range(0, shape[axis], step):
+        block = [slice(None)] * len(shape)
+        block[axis] = slice(first, first + step)
+        yield tuple(block), tuple(first if i == axis else 0 for i in range(len(shape)))
+
+
+def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dtype: str, found: Errors) -> Verdict:
+    where = found.first
+    assert where is not None
+    limit = bound.limits(want[where]) if isinstance(bound, Bound) else np.broadcast_to(bound, want.shape)[where]
+    unwritten = got.view(bits_dtype(dtype))[where] == DTYPES[dtype].poison
+    value = "was not written" if unwritten else f"is {float(got[where]):.9g}"
+    count = f"{found.wrong} of {found.count} elements wrong"
+    index = ", ".join(map(str, where))
+    reason = f"{name}[{index}] {value}, expected {float(want[where]):.9g} within {float(limit):.3g} ({count})"
+    return Verdict(None if found.nan else found.largest, found.limit, reason)
+
+
+def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
+    """Why the errors, each of them within its bound, are too large together."""
+    limit = bound.rms_limit(found.stored_variance / found.count, found.count)
+    if found.rms <= limit:
+        return None
+    return f"{name} has an rms error of {found.rms:.3g}, expected at most {limit:.3g} from the declared arithmetic"
+
+
+def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
+    """Variance of an element's error before storing, from a sample of elements, for sums over `length` elements.
+
+    Hardly above what the arithmetic allows, and never nothing. A single element may err by much more than most do.
+    """
+    error = got.astype(np.float64) - want
+    seen = float(np.mean(error**2) - np.mean(bound.variance(want))) if error.size else bound.rms**2
+    return min(max(_UNEVEN**2 * seen, (_FLOOR * bound.rms) ** 2), bound.rms**2) + (bound.largest / length) ** 2
+
+
+def sums_limit(variance: Array, own_error: float) -> Array:
+    """How far Gaussian sums of errors may lie from 0, by their variance: all but one of a million verdicts hold it.
+
+    Weights are drawn independently of the errors, so a weighted sum is normally distributed however the errors depend
+    on each other. own_error: what computing the sums in float64 adds, one standard deviation.
+    """
+    quantile = math.sqrt(2 * math.log(2 * max(1, variance.size) / _FALSE_ALARMS))
+    found: Array = quantile * np.sqrt(variance + own_error**2)
+    return found
