@@ -17,20 +17,19 @@ from bench.measure.machine import unavailable, versions
 from bench.measure.measurement import WITHIN, Measurement, Part
 from bench.measure.monitor import disturbance, means
 from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.measure.series import LONG_CALL_S, Series
+from bench.measure.series import Series
 from bench.measure.stats import median_interval
 from bench.measure.timing import CudaClock, call_overhead, captured, now
-from bench.measure.verify import References, verify
+from bench.measure.verify import References, judge, verify
 from bench.plan.case import Job
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, Kernel, Launch
-from bench.plan.operation import Problem, Verdict
+from bench.plan.operation import Problem
 from bench.plan.status import Status
+from bench.plan.verdict import Verdict
 
 #: With less time than this a case, none is spent on energy.
 METERED_S = 1.0
-#: How often an input is changed to see an output change; a block that is changed may hold what a kernel looks at.
-LOOKS = 3
 
 
 class Contender:
@@ -122,7 +121,7 @@ class Contender:
             self.report.tunables = msgspec.json.encode(settings).decode()
 
     def judge(self, which: int, sets: list[OperandSet], draw: Draw, references: References) -> None:
-        """Verify the launch on one set; a wrong kernel loses its samples."""
+        """Verify the launch on one set."""
         try:
             verdict = verify(
                 self.kernel,
@@ -139,11 +138,12 @@ class Contender:
         except (Exception, SystemExit) as error:
             self.fail(error)
             return
-        if verdict.reason:
-            self.report.status, self.report.reason = Status.WRONG, verdict.reason
-        self._keep_worst(verdict)
+        self._take(verdict)
 
-    def _keep_worst(self, verdict: Verdict) -> None:
+    def _take(self, verdict: Verdict, of: str = "") -> None:
+        """Keep the worst of the verdicts; a wrong kernel loses its samples."""
+        if verdict.reason:
+            self.report.status, self.report.reason = Status.WRONG, of + verdict.reason
         known = self.report.max_error
         if verdict.max_error is not None and (known is None or verdict.max_error > known):
             self.report.max_error = verdict.max_error
@@ -183,45 +183,31 @@ class Contender:
         else:
             self.report.state = {} if joules is None else {"energy_j": joules}
 
-    def audit(self, sets: list[OperandSet], draw: Draw) -> None:
-        """Mistrust a kernel that does less on unchanged operands, or returns before its output is written.
-
-        One that returns an old result, since it looks at a few elements of its operands alone, is wrong.
-        """
+    def audit(self) -> None:
+        """Mistrust a kernel that does less on unchanged operands, or returns before its output is written."""
         try:
             if self.live and self.series and (reason := self.series.spared_work() or self.series.early_return()):
                 self._keep_samples(self.series)
                 self.report.mistrust(reason)
-            elif self.live and self.series and self._keeps_result(self.series, sets[0], draw):
-                self._judge_as_it_is(sets[0], draw)
         except (Exception, SystemExit) as error:
             self.fail(error)
 
-    def _keeps_result(self, series: Series, operands: OperandSet, draw: Draw) -> bool:
-        """Return whether an output stays the same, bit for bit, though a block of an input has changed."""
-        operands.load(draw)
-        known = self._digest(operands, draw)
-        for _ in range(LOOKS if min(series.samples) < LONG_CALL_S else 1):
-            if not operands.refresh(draw):
-                return False
-            before, known = known, self._digest(operands, draw)
-            if before == known:
-                return True
-        return False
+    def judge_standing(self, which: int, sets: list[OperandSet], draw: Draw, references: References) -> None:
+        """Verify what a timed call has left in one set: it differs from those before it by a few elements alone.
 
-    def _digest(self, operands: OperandSet, draw: Draw) -> int:
-        """A checksum of what a call writes."""
-        operands.restore(draw)
-        with self._called("verification"):
-            self.launches[0]()
-            self.device.synchronize()
-        return operands.checksum()
-
-    def _judge_as_it_is(self, operands: OperandSet, draw: Draw) -> None:
-        """Verify on the operands of now: not every block of an input needs to reach an output."""
-        self.judge(0, [operands], draw, References(self.problem, draw))
-        if self.report.status == Status.WRONG:
-            self.report.reason = f"returned an old result although an input had changed: {self.report.reason}"
+        A kernel that returns an old result, since it looks at a few elements of its operands alone, is wrong here; and
+        so is one that finds its output written already.
+        """
+        assert self.series is not None
+        try:
+            sets[which].spoil(draw)
+            self.series.stand(which)
+            verdict = judge(self.kernel, self.problem, sets[which], draw, references)
+            self._refuse_strayed()
+        except (Exception, SystemExit) as error:
+            self.fail(error)
+            return
+        self._take(verdict, "the output of a timed call, on operands of which a few elements had changed: ")
 
     def conclude(self) -> None:
         """Report the samples and their interval, once both verdicts stand."""

@@ -12,8 +12,7 @@ from bench.measure.device import Clock, Monitor
 from bench.measure.memory import refuse_what_does_not_fit
 from bench.measure.monitor import CpuMonitor
 from bench.measure.timing import CpuClock
-from bench.plan.dtypes import numpy_dtype
-from bench.plan.operation import Array
+from bench.plan.dtypes import Array, numpy_dtype
 
 ALIGNMENT = 4096
 #: Where the system does not report its last-level cache: large enough for the desktop and server parts of 2026.
@@ -48,6 +47,9 @@ class Cpu:
 
     def upload(self, target: Array, source: Array) -> None:
         np.copyto(target, source)
+
+    def scatter(self, target: Array, places: Array, values: Array) -> None:
+        target[places] = values
 
     def download(self, source: Array) -> Array:
         return source

@@ -9,10 +9,9 @@ import numpy as np
 from bench.measure.device import Clock, Monitor
 from bench.measure.nvml import GpuMonitor
 from bench.measure.timing import CudaClock
-from bench.plan.dtypes import bits_dtype, numpy_dtype
+from bench.plan.dtypes import Array, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
 from bench.plan.limits import DeviceLimits
-from bench.plan.operation import Array
 
 
 class Cuda:
@@ -72,6 +71,13 @@ class Cuda:
     def upload(self, target: Any, source: Array) -> None:
         """Host to device, contiguous, complete when it returns."""
         target.set(source.view(target.dtype), stream=self.stream)
+        self.stream.synchronize()
+
+    def scatter(self, target: Any, places: Array, values: Array) -> None:
+        """Single elements from host to device, complete when it returns."""
+        bits = values.view(target.dtype)
+        for i, place in enumerate(places.tolist()):
+            target[place : place + 1].set(bits[i : i + 1], stream=self.stream)
         self.stream.synchronize()
 
     def download(self, source: Any) -> Array:

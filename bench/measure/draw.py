@@ -1,14 +1,16 @@
 """Values of operands: drawn from a seed, never the same twice, and seen as arrays of their shapes."""
 
+import math
 import zlib
 from typing import Any
 
 import numpy as np
 
-from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
-from bench.plan.operation import Array, Operand, Problem
+from bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
+from bench.plan.operation import Operand, Problem
 
-REFRESH_ELEMENTS = 1024
+#: Elements of each input that change before every sample: each takes a line into the cache, and on a GPU a copy.
+SCATTERED = 16
 CHUNK = 2**18
 
 
@@ -48,15 +50,25 @@ class Draw:
                 for start in range(0, flat.size, CHUNK):
                     flat[start : start + CHUNK] = self._uniform(min(CHUNK, flat.size - start), operand.dtype)
 
-    def refresh(self, name: str) -> tuple[slice, Array]:
-        """Fresh values for one random block of an input, so that no two samples see the same operands."""
-        flat = self.flat[name]
-        count = min(REFRESH_ELEMENTS, flat.size)
-        start = int(self._rng.integers(flat.size - count + 1))
-        block = slice(start, start + count)
-        spec = next(operand for operand in self._specs if operand.name == name)
-        flat[block] = self._uniform(count, spec.dtype)
-        return block, flat[block]
+    def refresh(self) -> dict[str, tuple[Array, Array]]:
+        """Fresh values for a few elements of each input or inout: their places in its buffer, and the values.
+
+        No two samples see the same operands, and no element is sure to stay what it was.
+        """
+        changed = {}
+        for operand in self._specs:
+            flat, (places, values) = self.flat[operand.name], self.scattered(operand)
+            flat[places] = values
+            changed[operand.name] = places, flat[places]  # one place may be drawn twice
+        return changed
+
+    def scattered(self, operand: Operand) -> tuple[Array, Array]:
+        """Places in an operand's buffer, drawn anew, and values for them."""
+        rows = math.prod(operand.shape[:-1])
+        count = min(SCATTERED, rows * operand.shape[-1])
+        places = self._rng.integers(rows, size=count) * operand.ld
+        places += self._rng.integers(operand.shape[-1], size=count)
+        return places, self._uniform(count, operand.dtype)
 
     def views(self, order: str) -> dict[str, Array]:
         """The inputs as arrays of their shapes."""

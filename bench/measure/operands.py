@@ -1,6 +1,5 @@
 """Operands: laid out with guards around them, poisoned and restored, and handed to kernels."""
 
-import zlib
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -10,10 +9,10 @@ import numpy as np
 from bench.measure.device import Device
 from bench.measure.draw import Draw, logical, poison
 from bench.measure.launch import cuda_launch
-from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
+from bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, Launch
-from bench.plan.operation import Array, Problem
+from bench.plan.operation import Problem
 from bench.plan.registry import REGISTRY
 
 GUARD_BYTES = 4096
@@ -64,22 +63,16 @@ class OperandSet:
             if operand.role == "inout":
                 self._device.upload(self.flat[name], draw.flat[name])
 
-    def refresh(self, draw: Draw) -> bool:
-        """Change one block of one input here and in `draw`; return whether there is any input."""
-        names = [name for name, operand in self.specs.items() if operand.role == "in"]
-        if names:
-            name = names[int(draw.rng.integers(len(names)))]
-            block, values = draw.refresh(name)
-            self._device.upload(self.flat[name][block], values)
-        return bool(names)
+    def refresh(self, draw: Draw) -> None:
+        """Change a few elements of the inputs here and in `draw`."""
+        for name, (places, values) in draw.refresh().items():
+            self._device.scatter(self.flat[name], places, values)
 
-    def checksum(self) -> int:
-        """Return a checksum of all that a run may have written."""
-        found = 0
+    def spoil(self, draw: Draw) -> None:
+        """Overwrite a few elements of the outputs: what the contender before has left there may be right already."""
         for name, operand in self.specs.items():
-            if operand.role != "in":
-                found = zlib.crc32(self._device.download(self.flat[name]).view(np.uint8).data, found)
-        return found
+            if operand.role == "out":
+                self._device.scatter(self.flat[name], *draw.scattered(operand))
 
     def poison(self) -> None:
         """Poison the outputs, padding included."""

@@ -139,22 +139,23 @@ class Series:
         count = len(self._sets)
         wake, timed = self._turn % count, [(self._turn + 1 + i) % count for i in range(self.batch)]
         self._turn += 1 + self.batch
+        if not self._cold:  # the set that is woken on is the one that is timed, so its operands change in between
+            self._wake(wake)
+        self._sets[timed[0]].refresh(self._draw)
+        self._restore(timed)
+        if self._evict:
+            self.device.evict()
         if self._cold:
-            self._sets[timed[0]].refresh(self._draw)
-            if self._restores:
-                self._restore(timed)
-            if self._evict:
-                self.device.evict()
             self._wake(wake)
-        else:  # the set that is woken on is the one that is timed, so its operands change in between
-            self._wake(wake)
-            self._sets[timed[0]].refresh(self._draw)
-            if self._restores:
-                self._restore(timed)
         self.samples.append(self._time([self._launches[i] for i in timed], "sampling"))
 
+    def stand(self, which: int) -> None:
+        """Time one more call, on one set as it is; its outputs are left standing."""
+        self._restore([which])
+        self._time([self._launches[which]], "sampling")
+
     def _restore(self, timed: list[int]) -> None:
-        for i in set(timed):
+        for i in set(timed) if self._restores else ():
             self._sets[i].restore(self._draw)
 
     def spared_work(self) -> str | None:
@@ -176,10 +177,7 @@ class Series:
         return f"spares itself the work: {changed:.2g} s a call when its operands have changed, {same:.2g} s when not"
 
     def early_return(self) -> str | None:
-        """Return why the samples cannot be trusted: an output is written only after the call has returned.
-
-        One look, as verification takes, may come too late; several hardly all.
-        """
+        """Return why the samples cannot be trusted: an output is written later. One look may come too late."""
         for _ in range(AUDITS if self._call_s < LONG_CALL_S else 1):
             spots = self._sets[0].spots("C", self._draw.rng)
             for spot in spots:

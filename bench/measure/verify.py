@@ -1,4 +1,4 @@
-"""Right before fast: one run on poisoned outputs, against the float64 reference."""
+"""Right before fast: runs on poisoned outputs, and outputs of timed calls as they stand, against float64."""
 
 from typing import Any
 
@@ -10,7 +10,8 @@ from bench.measure.draw import Draw
 from bench.measure.operands import OperandSet, Scratch
 from bench.measure.series import Called
 from bench.plan.kernel import Kernel, Launch
-from bench.plan.operation import Problem, Verdict
+from bench.plan.operation import Problem
+from bench.plan.verdict import Verdict
 
 
 class References:
@@ -41,7 +42,7 @@ def verify(
     called: Called,
 ) -> Verdict:
     """Run once and judge. Leaves the operands as drawn. Lets the kernel's own exceptions through."""
-    reference = references.get(kernel.order)
+    references.get(kernel.order)  # takes long; computed before the outputs can be looked at
     operands.restore(draw)
     operands.poison()
     scratch.poison()
@@ -51,9 +52,16 @@ def verify(
         launch()
         device.synchronize()
     early = [spot for spot in spots if not spot.written]
-    verdict = problem.check(operands.outputs(kernel.order), reference, kernel.numerics_for(problem))
+    verdict = judge(kernel, problem, operands, draw, references)
     if not verdict.reason and (late := next((spot for spot in early if spot.written), None)):
         verdict = msgspec.structs.replace(verdict, reason=f"returned before {late.operand} was written")
+    return verdict
+
+
+def judge(kernel: Kernel, problem: Problem, operands: OperandSet, draw: Draw, references: References) -> Verdict:
+    """Compare what stands in a set with the reference of its inputs, and look for what a run must not change."""
+    reference = references.get(kernel.order)
+    verdict = problem.check(operands.outputs(kernel.order), reference, kernel.numerics_for(problem))
     if damage := operands.damage(draw):
         operands.load(draw)
         verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)

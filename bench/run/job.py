@@ -56,6 +56,17 @@ class Stock:
                 operands.load(self.draw)
         return References(self._problem, self.draw)
 
+    def refresh(self, which: dict[str, int]) -> References:
+        """A few fresh values, in one set of each device, which then holds what has changed in any; their references."""
+        self.draw.refresh()
+        for name, index in which.items():
+            self.sets[name][index].load(self.draw)
+        return References(self._problem, self.draw)
+
+    def one_of_each(self) -> dict[str, int]:
+        """The index of one set of each device, drawn at random."""
+        return {name: int(self.draw.rng.integers(len(sets))) for name, sets in self.sets.items()}
+
     def of(self, contender: Contender) -> list[OperandSet]:
         """The sets on the contender's device."""
         return self.sets[contender.device.name]
@@ -139,23 +150,35 @@ def _measure(job: Job, problem: Problem, contenders: list[Contender]) -> None:
     for contender in live:
         contender.set_up(stock.of(contender))
     # Drawn again after set-up: what was computed there from the values is stale now.
-    _judge(live, stock, which=0)
+    _judge(live, stock)
     if job.mode.does.times:
         _time(job, live, stock)
+        _judge_standing(live, stock)
         for contender in live:
-            contender.audit(stock.of(contender), stock.draw)
-        _judge(live, stock, which=-1)
+            contender.audit()
+    _judge(live, stock)
+    if job.mode.does.times:
         _conclude(job, live)
 
 
-def _judge(contenders: list[Contender], stock: Stock, which: int) -> None:
-    """Verify each contender on fresh values, on the first or the last of its sets."""
+def _judge(contenders: list[Contender], stock: Stock) -> None:
+    """Verify each contender on fresh values, on one of its sets: some kernels are right the first time alone."""
     if not any(c.live for c in contenders):
         return
-    references = stock.redraw()
+    references, which = stock.redraw(), stock.one_of_each()
     for contender in contenders:
         if contender.live:
-            contender.judge(which, stock.of(contender), stock.draw, references)
+            contender.judge(which[contender.device.name], stock.of(contender), stock.draw, references)
+
+
+def _judge_standing(contenders: list[Contender], stock: Stock) -> None:
+    """Verify what a timed call leaves in one of the sets, all of whose inputs are made those of the draw."""
+    live, which = [c for c in contenders if c.live], stock.one_of_each()
+    if not live:
+        return
+    references = stock.refresh(which)
+    for contender in live:
+        contender.judge_standing(which[contender.device.name], stock.of(contender), stock.draw, references)
 
 
 def _time(job: Job, contenders: list[Contender], stock: Stock) -> None:
