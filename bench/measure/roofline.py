@@ -15,6 +15,8 @@ from bench.plan.status import Status
 
 #: How far beyond a ceiling a figure may lie before either of them is doubted.
 SLACK = 1.02
+#: How far beyond the highest ceiling ever measured it is the figure that is wrong, whatever else is in doubt.
+FAR = 2.0
 #: The microbenchmark of each arithmetic, by device; its sizes as in the suite `roofline`, on a CPU a quarter as long.
 COMPUTE = {
     "cpu": {"fp32": "fma/n98304k8192/f32", "fp64": "fma/n98304k8192/f64"},
@@ -120,18 +122,20 @@ def _executed(measured: Measurement, problem: Problem) -> int:
     return problem.flop if measured.executed_flop is None else measured.executed_flop
 
 
-def exceeded(measured: Measurement, problem: Problem, bounds: Bounds, llc_bytes: int) -> Excess | None:
-    """Whether a row surpasses a ceiling: by more than 2 %, its slowest credible time against the ceiling's best sample.
+def exceeded(
+    measured: Measurement, problem: Problem, bounds: Bounds, llc_bytes: int, slack: float = SLACK
+) -> Excess | None:
+    """Whether a row surpasses a ceiling by a factor: its slowest credible time against the ceiling's best sample.
 
     Bandwidth bounds only what is certain to come from memory: smaller operands leave part of their stores in a cache.
     """
     if measured.interval is None:
         return None
     slowest = measured.interval.high
-    if bounds.compute and (rate := _executed(measured, problem) / slowest) > SLACK * bounds.compute.best:
+    if bounds.compute and (rate := _executed(measured, problem) / slowest) > slack * bounds.compute.best:
         return Excess(bounds.compute, _executed(measured, problem), rate)
     if bounds.memory and problem.footprint_bytes >= 4 * llc_bytes:
         rate = problem.traffic_bytes / slowest
-        if rate > SLACK * bounds.memory.best:
+        if rate > slack * bounds.memory.best:
             return Excess(bounds.memory, problem.traffic_bytes, rate)
     return None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.measure.ceiling import Ceiling
+from bench.measure.ceiling import Ceiling, Need
 from bench.measure.measurement import Measurement
 from bench.plan.errors import UsageError
 from bench.plan.status import Status
@@ -64,6 +64,16 @@ class Reader(CaseReader):
         names = ", ".join(Ceiling.__struct_fields__)
         query = f"SELECT {names}, doubt FROM ceiling WHERE run_id = :run_id ORDER BY ceiling_id"
         return [(Ceiling(*found), doubt) for *found, doubt in self._rows(query, run_id=run_id)]
+
+    def highest_ceiling(self, run_id: str, need: Need) -> Ceiling | None:
+        """The highest ceiling of this kind that any run on the run's machine has measured, whatever became of it."""
+        names = ", ".join(Ceiling.__struct_fields__)
+        query = f"""
+            SELECT {names} FROM ceiling JOIN run USING (run_id)
+            WHERE machine_id = (SELECT machine_id FROM run WHERE run_id = :run_id)
+            AND device = :device AND threads = :threads AND kind = :kind AND problem = :problem
+            ORDER BY best DESC LIMIT 1"""
+        return next((Ceiling(*found) for found in self._rows(query, run_id=run_id, **need._asdict())), None)
 
     def layers(self, run_id: str) -> list[Layer]:
         """The layers of the networks of a run, in the order in which they were measured."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from bench.measure.ceiling import Ceiling, Excess, Need
 from bench.measure.devices import get_device
 from bench.measure.measurement import Measurement
-from bench.measure.roofline import SLACK, Bounds, ceiling, exceeded, needs, place
+from bench.measure.roofline import FAR, SLACK, Bounds, ceiling, exceeded, needs, place
 from bench.measure.timing import now
 from bench.plan.case import Budget, Job, WorkerKey
 from bench.plan.modes import Mode
@@ -29,7 +29,10 @@ class _Known(NamedTuple):
 
 
 class Ceilings:
-    """What bounds the rows of a run. `keep` gets each ceiling that is measured, and why one cannot hold."""
+    """What bounds the rows of a run. `keep` gets each ceiling that is measured, `doubt` why one cannot hold.
+
+    `highest` returns the highest ceiling of a kind that this machine has ever reached.
+    """
 
     def __init__(
         self,
@@ -37,15 +40,17 @@ class Ceilings:
         execute: Execute,
         keep: Callable[[Ceiling], None],
         doubt: Callable[[Ceiling, str], None],
+        highest: Callable[[Need], Ceiling | None],
     ) -> None:
-        self._registry, self._execute, self._keep, self._doubt = registry, execute, keep, doubt
+        self._registry, self._execute, self._keep, self._doubt, self._highest = registry, execute, keep, doubt, highest
         self._known: dict[Need, _Known] = {}
 
     def apply(self, job: Job, rows: list[Measurement]) -> None:
         """Place the timed rows of a job, just measured, under their ceilings, and mistrust one that lies above.
 
         A ceiling that is older than a minute is measured anew, and so is one that seems surpassed. If it still is, by
-        the baseline or by several kernels, then not they but the ceiling is wrong, and it bounds nothing.
+        the baseline or by several kernels, then not they but the ceiling is wrong, and it bounds nothing; but a row at
+        twice the highest ceiling ever is mistrusted in any case.
         """
         (problem,) = map(self._registry.problem, job.problems)
         timed = [row for row in rows if row.status == Status.OK and row.interval]
@@ -53,6 +58,10 @@ class Ceilings:
             self._measure(need, job)
         for need in self._surpassed(job, problem, timed):
             self._measure(need, job)
+        for row in timed:
+            if excess := self._excess(job, problem, row, self._bounds(job, problem, row, self._highest), FAR):
+                row.mistrust(excess.reason, excess)
+        timed = [row for row in timed if row.status == Status.OK]
         for need, suspects in self._surpassed(job, problem, timed).items():
             row, excess = suspects[0]
             if len(suspects) > 1 or row.kernel == job.baseline:
@@ -61,8 +70,12 @@ class Ceilings:
             else:
                 row.mistrust(excess.reason, excess)
         for row in timed:
-            found = place(row, problem, self._bounds(job, problem, row)) if row.status == Status.OK else None
-            row.roofline = found if found and found.roofline_pct <= 100 * SLACK else None
+            if row.status == Status.OK:
+                self._place(row, job, problem)
+
+    def _place(self, row: Measurement, job: Job, problem: Problem) -> None:
+        found = place(row, problem, self._bounds(job, problem, row, self._holding))
+        row.roofline = found if found and found.roofline_pct <= 100 * SLACK else None
 
     def _stale(self, job: Job, problem: Problem, rows: list[Measurement]) -> list[Need]:
         """Return what the rows refer to and was not measured within the last minute, each once."""
@@ -76,18 +89,23 @@ class Ceilings:
         """The ceilings that rows lie above, each with those rows."""
         found: dict[Need, list[tuple[Measurement, Excess]]] = {}
         for row in rows:
-            kernel = self._registry.kernels[row.kernel]
-            if kernel.is_ours and kernel.op in MICROBENCHMARKS:
-                continue  # it would be held against itself
-            llc_bytes = get_device(kernel.device).llc_bytes
-            if excess := exceeded(row, problem, self._bounds(job, problem, row), llc_bytes):
+            if excess := self._excess(job, problem, row, self._bounds(job, problem, row, self._holding), SLACK):
                 found.setdefault(excess.ceiling.need, []).append((row, excess))
         return found
 
-    def _bounds(self, job: Job, problem: Problem, row: Measurement) -> Bounds:
-        known = {need.kind == "memory": self._known.get(need) for need in self._needs(job, problem, row)}
-        compute, memory = known.get(False), known.get(True)
-        return Bounds(compute and compute.found, memory and memory.found)
+    def _excess(self, job: Job, problem: Problem, row: Measurement, bounds: Bounds, slack: float) -> Excess | None:
+        kernel = self._registry.kernels[row.kernel]
+        if kernel.is_ours and kernel.op in MICROBENCHMARKS:
+            return None  # it would be held against itself
+        return exceeded(row, problem, bounds, get_device(kernel.device).llc_bytes, slack)
+
+    def _holding(self, need: Need) -> Ceiling | None:
+        known = self._known.get(need)
+        return known and known.found
+
+    def _bounds(self, job: Job, problem: Problem, row: Measurement, of: Callable[[Need], Ceiling | None]) -> Bounds:
+        known = {need.kind == "memory": of(need) for need in self._needs(job, problem, row)}
+        return Bounds(known.get(False), known.get(True))
 
     def _needs(self, job: Job, problem: Problem, row: Measurement) -> Iterator[Need]:
         device = self._registry.kernels[row.kernel].device

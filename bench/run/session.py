@@ -78,7 +78,7 @@ class Session:
         if plan.ceilings and plan.mode.does.times:
             registry = discover(plan.plugins)
             keep, doubt = (partial(method, self.run_id) for method in (store.add_ceiling, store.doubt_ceiling))
-            self._ceilings = Ceilings(registry, execute, keep, doubt)
+            self._ceilings = Ceilings(registry, execute, keep, doubt, partial(store.highest_ceiling, self.run_id))
 
     def note(self, planned: PlannedJob) -> None:
         """Keep what the job is a part of, if it is a network's layer."""

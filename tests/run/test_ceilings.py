@@ -28,13 +28,20 @@ class Lab:
         self._registry = registry
         monkeypatch.setattr(ceilings, "now", lambda: self.now)
         doubt = lambda ceiling, reason: self.doubts.append((ceiling.kind, reason))  # noqa: E731
-        self.ceilings = ceilings.Ceilings(registry, lambda *what: self.answer(*what), self.kept.append, doubt)
+        self.ever = []
+        self.ceilings = ceilings.Ceilings(
+            registry, lambda *what: self.answer(*what), self.kept.append, doubt, self.highest
+        )
 
     def answer(self, job, key):
         self.jobs.append(job)
         (problem,) = map(self._registry.problem, job.problems)
         took = (problem.flop or problem.traffic_bytes) / self.rates[problem.op]
         return [timed(name, took) for name in job.kernels]
+
+    def highest(self, need):
+        found = [ceiling for ceiling in (*self.ever, *self.kept) if ceiling.need == need]
+        return max(found, key=lambda ceiling: ceiling.best, default=None)
 
     def apply(self, **took):
         rows = [timed(f"gemm/{name.replace('_', '.')}", seconds) for name, seconds in took.items()]
@@ -150,3 +157,20 @@ def test_a_microbenchmark_is_not_accused_by_itself(lab, registry):
     lab.ceilings.apply(job, [row])
     assert row.status == "ok"
     assert lab.doubts == []
+
+
+def test_a_row_at_twice_the_highest_ceiling_ever_is_mistrusted_even_where_the_ceiling_is_doubted(lab):
+    base, other = lab.apply(numpy_matmul=2**31 / 1.5e11, scipy_sgemm=2**31 / 3e11)
+    assert (base.status, other.status) == ("ok", "mistrusted")
+    assert "300 GFLOP/s exceed the measured ceiling, 100 GFLOP/s" in other.reason
+    assert [kind for kind, _ in lab.doubts] == ["fp32"]
+    base, other = lab.apply(numpy_matmul=2**31 / 1.5e11, scipy_sgemm=2**31 / 3e11)  # the doubted one is known by now
+    assert (base.status, other.status) == ("ok", "mistrusted")
+
+
+def test_a_ceiling_of_an_earlier_run_may_be_the_highest(lab):
+    lab.rates["fma"] = 2e11
+    lab.apply(numpy_matmul=2**31 / 1.5e11)
+    lab.ever, lab.rates["fma"], lab.now = list(lab.kept), 1e11, lab.now + 100
+    base, other = lab.apply(numpy_matmul=2**31 / 1.5e11, scipy_sgemm=2**31 / 3e11)
+    assert (base.status, other.status) == ("ok", "ok")
