@@ -15,8 +15,7 @@ from bench.selftest.known import DURATIONS_US, NEIGHBOUR_SHARE, counter_missing,
 from bench.selftest.neighbour import Neighbour, pinned
 
 PROBLEM = "copy/m4n8/f32"
-#: From this duration on the bound is relative; below, it is what a call costs.
-RELATIVE_FROM_US = 200
+#: How far a time may be off, or by what a call costs if that is more.
 RELATIVE = 0.005
 BUDGET = Budget()
 BARE_CALLS = 2000
@@ -103,11 +102,11 @@ def judge(rows: list[Measurement], call_s: float, where: str, call: str = "a cal
             yield Finding(name, f"{row.status}: {row.reason}", "a time", False)
             continue
         found, holds = _against(row.interval.median, duration_us * 1e-6, call_s)
-        bound = f"{1e9 * call_s:.0f} ns, {call}" if duration_us < RELATIVE_FROM_US else f"{100 * RELATIVE:g} %"
-        yield Finding(name, found, bound, holds)
+        is_relative = RELATIVE * duration_us * 1e-6 >= call_s
+        yield Finding(name, found, f"{100 * RELATIVE:g} %" if is_relative else f"{1e9 * call_s:.0f} ns, {call}", holds)
 
 
 def _against(found_s: float, duration_s: float, call_s: float) -> tuple[str, bool]:
     off_s = found_s - duration_s
-    allowed_s = RELATIVE * duration_s if duration_s >= RELATIVE_FROM_US * 1e-6 else call_s
+    allowed_s = max(RELATIVE * duration_s, call_s)
     return f"{1e6 * found_s:.6g} us ({100 * off_s / duration_s:+.2f} %, {1e9 * off_s:+.0f} ns)", abs(off_s) <= allowed_s

@@ -9,7 +9,7 @@ from bench.plan.case import Budget, Job
 from bench.plan.modes import Mode
 from bench.record.store import Store
 from bench.run.job import run_job
-from bench.selftest.adversaries import HONEST, PROBLEM
+from bench.selftest.adversaries import EXPECTED
 from bench.selftest.known import plugin
 
 OVERSTATED = """
@@ -61,8 +61,10 @@ def test_a_row_above_the_ceiling_has_no_time_and_show_prints_the_samples_and_the
 
 
 def test_a_kernel_that_is_seen_to_spare_itself_work_keeps_the_samples_that_were_taken() -> None:
-    kernels = (HONEST, "gemm/selftest.only_when_changed")
-    honest, cheat = run_job(Job((PROBLEM,), kernels, Mode.HOT, (plugin("cheats"),), 0, Budget(0.3), 1, HONEST))
+    cheats = EXPECTED["only_when_changed"]
+    kernels = (cheats.honest, "gemm/selftest.only_when_changed")
+    job = Job((cheats.problem,), kernels, Mode.HOT, (plugin("cheats"),), 0, Budget(0.3), 1, cheats.honest)
+    honest, cheat = run_job(job)
     assert (cheat.status, cheat.samples, cheat.parts, cheat.interval, cheat.ratio) == ("mistrusted", [], [], None, None)
     assert (cheat.stopped_by, cheat.repeated) == ("", None)
     assert len(cheat.evidence.samples) >= 6

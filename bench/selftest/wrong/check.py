@@ -1,0 +1,24 @@
+"""The trial of all wrong results, as a check of the self-test."""
+
+from collections.abc import Iterator
+
+from bench.selftest.finding import Finding, Tick
+from bench.selftest.wrong import library
+from bench.selftest.wrong.arithmetic import ARITHMETIC
+from bench.selftest.wrong.conv import CONV
+from bench.selftest.wrong.gemm import GEMM
+from bench.selftest.wrong.moves import MOVES
+
+FAMILIES = (GEMM, ARITHMETIC, CONV, MOVES)
+#: How many draws each wrong result is judged on.
+SEEDS = 20
+
+
+def check(tick: Tick, seeds: int = SEEDS) -> Iterator[Finding]:
+    """In how many of the seeds each wrong result is seen, and by which check."""
+    return library.trial(FAMILIES, seeds, tick)
+
+
+def jobs(seeds: int = SEEDS) -> int:
+    """Return how often `tick` is called."""
+    return library.count(FAMILIES, seeds)

@@ -1,0 +1,79 @@
+"""Wrong convolutions: exchanged filters and images, forgotten taps, padding that is not 0."""
+
+import numpy as np
+
+from bench.measure.devices import get_device
+from bench.measure.operands import Operands, OperandSet, Scratch
+from bench.plan.dtypes import Array
+from bench.plan.operation import Problem
+from bench.plan.registry import REGISTRY
+from bench.selftest.wrong.arithmetic import nearest
+from bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, put, scale, swap
+
+FPROP, DGRAD, WGRAD = (f"conv/n8c128h28w28k192r3s3pad1/f32/nchw/{name}" for name in ("fprop", "dgrad", "wgrad"))
+HOLLOW = "conv/n64c64h7w7k64r1s1pad12/f32/nchw/fprop"
+STRIDED = "conv/n32c64h28w28k64r1s1stride4/f32/nchw/dgrad"
+SMALL = "conv/n2c3h9w8k5r3s3pad1/f32/nhwc/fprop"
+#: The kernel that computes right results; the operation's own reference computes large ones in parts alone.
+KERNEL = "conv/cpu.im2col"
+
+
+def exact(problem: Problem, inputs: Inputs) -> Array:
+    """The result in single precision."""
+    device, setup = get_device("cpu"), REGISTRY.kernels[KERNEL].setup
+    assert setup is not None
+    operands = OperandSet(problem, device)
+    for name, values in inputs.items():
+        operands.flat[name][:] = values.reshape(-1)
+    setup(problem, Operands(operands, "C", device, 1, Scratch(device)))()
+    (found,) = operands.outputs("C").values()
+    return found.astype(np.float64)
+
+
+def without_first_tap(y: Array, inputs: Inputs, _rng: np.random.Generator) -> None:
+    """The first tap of the last filter meets nothing in the last column, as if it lay in the padding."""
+    x, w = inputs["x"], inputs["w"]
+    at = x.shape[3] - 2
+    y[:, -1, 1:, -1] -= np.tensordot(x[:, :, :-1, at].astype(np.float64), w[-1, :, 0, 0].astype(np.float64), (1, 0))
+
+
+def last_channel_left_out(y: Array, inputs: Inputs, rng: np.random.Generator) -> None:
+    """One filter does not see the middle tap of the last channel."""
+    k = int(rng.integers(y.shape[1]))
+    y[:, k] -= inputs["x"][:, -1].astype(np.float64) * inputs["w"][k, -1, 1, 1]
+
+
+def rounded_operands(bits: int) -> Spoil:
+    """Return what rounds the operands to `bits` bits."""
+
+    def spoil(_y: Array, inputs: Inputs, _rng: np.random.Generator) -> Array:
+        return exact(REGISTRY.problem(FPROP), {name: nearest(bits)(x).astype(x.dtype) for name, x in inputs.items()})
+
+    return spoil
+
+
+CONV = Family(
+    exact,
+    (
+        Wrong("two filters exchanged", FPROP, swap(1)),
+        Wrong("two images exchanged", FPROP, swap(0)),
+        Wrong("two rows exchanged", FPROP, swap(2)),
+        Wrong("a tap missing at the border", FPROP, without_first_tap),
+        Wrong("a channel missing in one filter", FPROP, last_channel_left_out),
+        Wrong("an image not written", FPROP, put(np.nan, None)),
+        Wrong("an element 0", FPROP, put(0.0, None, None, None, None)),
+        Wrong("a filter larger by a thousandth", FPROP, scale(1.001, slice(None), None)),
+        Wrong("operands of 8 bits (BF16)", FPROP, rounded_operands(8), "tf32"),
+        Wrong("operands of 11 bits (TF32)", FPROP, rounded_operands(11), "fp32"),
+        Wrong("operands of 11 bits (TF32)", FPROP, rounded_operands(11), "winograd4"),
+        Wrong("two channels exchanged", DGRAD, swap(1)),
+        Wrong("two columns exchanged", DGRAD, swap(3)),
+        Wrong("two filters exchanged", WGRAD, swap(0)),
+        Wrong("two channels exchanged", WGRAD, swap(1)),
+        Wrong("two taps exchanged", WGRAD, swap(3)),
+        Wrong("padding that is not 0", HOLLOW, put(1e-6, None, None, 3, 3)),
+        Wrong("an element 0 amid padding", HOLLOW, put(0.0, None, None, 15, 15)),
+        Wrong("a pixel between strides that is not 0", STRIDED, put(1e-6, None, None, 1, 4)),
+        Wrong("two filters exchanged", SMALL, swap(3)),
+    ),
+)

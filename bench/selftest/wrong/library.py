@@ -1,0 +1,154 @@
+"""What a wrong result is made of, and the trial of all of them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from bench.measure.draw import Draw
+from bench.plan.discovery import discover
+from bench.plan.dtypes import Array, bits_dtype, numpy_dtype
+from bench.plan.operation import Problem
+from bench.selftest.finding import Finding, Tick
+
+Inputs = dict[str, Array]
+#: Returns the exact result of a problem, in the shape of the output, for its inputs.
+Exact = Callable[[Any, Inputs], Array]
+#: Changes an exact result in place, before it is stored; may return another one.
+Spoil = Callable[[Array, Inputs, np.random.Generator], Array | None]
+
+#: What a reason begins with, and the check that it comes from.
+CHECKS = (("checksum", "checksum"), ("sampled", "sample"), ("first and last", "edges"))
+
+
+class Wrong(NamedTuple):
+    """One idea of a wrong result. expected: the share of seeds in which it must be seen, None where it cannot be."""
+
+    name: str
+    problem: str
+    spoil: Spoil
+    numerics: str = ""
+    expected: float | None = 0.99
+
+
+class Family(NamedTuple):
+    """The wrong results of an operation, and how its right ones are computed."""
+
+    exact: Exact
+    members: tuple[Wrong, ...]
+
+
+def trial(families: tuple[Family, ...], seeds: int, tick: Tick) -> Iterator[Finding]:
+    """Judge every member on every seed; members of one problem share its operands and its exact result."""
+    for family in families:
+        for name in dict.fromkeys(wrong.problem for wrong in family.members):
+            members = [wrong for wrong in family.members if wrong.problem == name]
+            seen: dict[Wrong, Counter[str]] = {wrong: Counter() for wrong in members}
+            for seed in range(seeds):
+                for wrong, caught_by in _judged(family.exact, members, seed):
+                    seen[wrong][caught_by] += 1
+                tick()
+            for wrong in members:
+                yield _finding(wrong, seen[wrong], seeds)
+
+
+def count(families: tuple[Family, ...], seeds: int) -> int:
+    """Return how often `trial` calls its `tick`."""
+    return seeds * sum(len({wrong.problem for wrong in family.members}) for family in families)
+
+
+def _judged(exact: Exact, members: list[Wrong], seed: int) -> Iterator[tuple[Wrong, str]]:
+    """By which check each member is caught, if any. Raises RuntimeError where a right result is called wrong."""
+    problem = discover().problem(members[0].problem)
+    draw = Draw(problem, seed)
+    draw.redraw()
+    inputs = draw.views("C")
+    reference = problem.reference(inputs, np.random.default_rng([seed, 1]))
+    right = exact(problem, inputs)
+    for wrong in members:
+        numerics = wrong.numerics or _native(problem)
+        rng = np.random.default_rng([seed, 2])
+        spoiled = right.copy()
+        replaced = wrong.spoil(spoiled, inputs, rng)
+        found = _stored(problem, spoiled if replaced is None else replaced)
+        yield wrong, _check(problem.check(found, reference, numerics).reason)
+    if reason := problem.check(_stored(problem, right), reference, _native(problem)).reason:
+        raise RuntimeError(f"{problem.id}: the exact result, rounded once, is called wrong on seed {seed}: {reason}")
+
+
+def _native(problem: Problem) -> str:
+    """The numerics in which a kernel computes that declares none."""
+    if problem.flop == 0 or problem.op == "fma":
+        return "exact"
+    return "fp64" if problem.dtype == "f64" else "fp32"
+
+
+def _stored(problem: Problem, values: Array) -> dict[str, Array]:
+    """The output with these values rounded to its storage type; NaN becomes what an unwritten element holds."""
+    (out,) = (operand for operand in problem.operands() if operand.role != "in")
+    with np.errstate(invalid="ignore", over="ignore"):
+        stored = cast(Array, values.astype(numpy_dtype(out.dtype)))
+    return {out.name: stored.reshape(out.shape)}
+
+
+def _check(reason: str | None) -> str:
+    if reason is None:
+        return ""
+    if "rms error" in reason:
+        return "rms"
+    if "no product reaches it" in reason:
+        return "zeros"
+    return next((check for start, check in CHECKS if reason.startswith(start)), "elements")
+
+
+def _finding(wrong: Wrong, seen: Counter[str], seeds: int) -> Finding:
+    caught = seeds - seen.pop("", 0)
+    by = ", ".join(f"{name} {times}" for name, times in seen.most_common())
+    found = f"{caught} of {seeds}" + (f" ({by})" if by else "")
+    check = f"wrong: {wrong.name}; {wrong.problem}" + (f" as {wrong.numerics}" if wrong.numerics else "")
+    if wrong.expected is None:
+        return Finding(check, found, "cannot be seen", None)
+    return Finding(check, found, f"{100 * wrong.expected:g} %", caught >= wrong.expected * seeds)
+
+
+def flip_bit(dtype: str) -> Spoil:
+    """Return what flips the last bit of one element, drawn at random, of a result of this storage type."""
+
+    def spoil(values: Array, _inputs: Inputs, rng: np.random.Generator) -> Array:
+        stored = values.astype(numpy_dtype(dtype))
+        stored.reshape(-1).view(bits_dtype(dtype))[int(rng.integers(stored.size))] ^= 1
+        return stored
+
+    return spoil
+
+
+def swap(axis: int) -> Spoil:
+    """Return what exchanges two slices along an axis, drawn at random."""
+
+    def spoil(values: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
+        i, j = rng.choice(values.shape[axis], 2, replace=False)
+        moved = np.moveaxis(values, axis, 0)
+        moved[[i, j]] = moved[[j, i]]
+
+    return spoil
+
+
+def put(value: float, *where: int | slice | None) -> Spoil:
+    """Return what overwrites elements with a value; None is a place drawn at random."""
+
+    def spoil(values: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
+        place = tuple(int(rng.integers(n)) if at is None else at for n, at in zip(values.shape, where, strict=False))
+        values[place] = value
+
+    return spoil
+
+
+def scale(factor: float, *where: int | slice | None) -> Spoil:
+    """Return what multiplies elements by a factor; None is a place drawn at random."""
+
+    def spoil(values: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
+        place = tuple(int(rng.integers(n)) if at is None else at for n, at in zip(values.shape, where, strict=False))
+        values[place] *= factor
+
+    return spoil
