@@ -12,7 +12,7 @@ BENCH_ARGS ?=
 TEST_ARGS ?=
 MUTANTS_ARGS ?=
 
-.PHONY: bench test test-all lint bars gpu mutants mutants-table conformance ladder clean
+.PHONY: bench test test-all lint bars gpu honest mutants mutants-table conformance ladder clean
 
 .venv/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -43,6 +43,10 @@ lint: .venv/.installed
 
 bars: .venv/.installed
 	$(BIN)/python tools/bars.py
+
+# Judges right results of thousands of drawn problems: none may be called wrong.
+honest: .venv/.installed
+	$(BIN)/python tools/honest.py $(HONEST_ARGS)
 
 # Removes barriers and guards, shifts bounds, swaps leading dimensions in cuda/, one at a time; prints what survives.
 mutants: .venv/.installed

@@ -1,0 +1,30 @@
+"""Right results of drawn problems: none is called wrong, and a checker that is too strict is found out."""
+
+from collections import Counter
+
+import pytest
+
+from bench.plan import verdict
+
+
+@pytest.fixture(scope="module")
+def honest(script):
+    """The script."""
+    return script("honest")
+
+
+@pytest.mark.long
+def test_no_right_result_of_drawn_problems_is_called_wrong(honest, registry):
+    seen = Counter()
+    assert list(honest.alarms(registry, 120, 7, seen)) == []
+    assert {name.partition("/")[0] for name in seen if "/" in name} == set(registry.operations)
+
+
+def test_a_bound_that_is_too_tight_raises_alarms(honest, registry, monkeypatch):
+    monkeypatch.setattr(verdict.Bound, "rms_limit", lambda *_: 0.0)
+    assert "rms error" in next(honest.alarms(registry, 200, 0, Counter()))
+
+
+def test_problems_are_drawn_alike_from_one_seed(honest, registry):
+    first, again, other = ([p.id for p in honest.problems(registry, 40, seed)] for seed in (3, 3, 4))
+    assert first == again != other

@@ -1,0 +1,200 @@
+"""Judge right results of drawn problems by the thousand: none may be called wrong.
+
+Results come of every CPU kernel that takes the problem, and of the float64 reference rounded once to the storage type,
+judged in every numerics. Half of the problems are judged as large ones are, by samples and sums.
+"""
+
+import argparse
+import itertools
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from bench.measure.devices import get_device
+from bench.measure.draw import Draw
+from bench.measure.machine import unavailable
+from bench.measure.operands import Operands, OperandSet, Scratch
+from bench.measure.verify import References
+from bench.plan.discovery import discover
+from bench.plan.dtypes import NUMERICS, numpy_dtype, split_dtype
+from bench.plan.errors import Unsupported, UsageError
+from bench.plan.operation import Problem
+from bench.plan.registry import Registry
+from kernels.conv import _reference as conv_reference
+from kernels.gemm import _reference as gemm_reference
+
+#: Multiply-adds of the largest problem that is drawn.
+LARGEST = 2**25
+REFERENCES: tuple[Any, ...] = (gemm_reference, conv_reference)
+
+
+def size(rng: np.random.Generator, largest: int) -> int:
+    """A size from 1 to `largest`, each power of two as likely as the next."""
+    return int(2 ** rng.uniform(0, np.log2(largest + 1)))
+
+
+def pick(rng: np.random.Generator, *choices: str) -> str:
+    """One of these."""
+    return choices[int(rng.integers(len(choices)))]
+
+
+def gemm(rng: np.random.Generator) -> str:
+    """A product of any layout, storage type, scaling, batch and padding."""
+    sizes = "".join(f"{name}{size(rng, 4096 if name == 'k' else 600)}" for name in "mnk")
+    words = [pick(rng, "NN", "NT", "TN", "TT"), pick(rng, "", "", "alpha1.5", "alpha-0.25")]
+    words += [pick(rng, "", "", word) for word in ("beta0.5", "batch3", "lda+3", "ldc+1")]
+    dtype = pick(rng, "f32", "f32", "f64", "f16", "bf16", "f16.f32", "bf16.f32")
+    return "/".join(["gemm", sizes, dtype, *filter(None, words)])
+
+
+def conv(rng: np.random.Generator) -> str:
+    """A convolution, structural zeros by strides and padding wider than the filter among them."""
+    groups = int(pick(rng, "1", "1", "1", "2", "5"))
+    n, c, k = size(rng, 6), groups * size(rng, 48), groups * size(rng, 48)
+    h, w, r, s = size(rng, 30), size(rng, 30), size(rng, 7), size(rng, 7)
+    pad = pick(rng, "", "", "pad1", "pad3", "pad0-2x1", f"pad{size(rng, 16)}")
+    stride = pick(rng, "", "", "stride2", "stride4", "stride1x3")
+    words = [pick(rng, "nchw", "nhwc"), pick(rng, "fprop", "dgrad", "wgrad"), pick(rng, "", "", "dil2")]
+    words += [f"g{groups}"] if groups > 1 else []
+    dtype = pick(rng, "f32", "f32", "f16", "bf16")
+    return "/".join(["conv", f"n{n}c{c}h{h}w{w}k{k}r{r}s{s}{pad}{stride}", dtype, *filter(None, words)])
+
+
+def fft(rng: np.random.Generator) -> str:
+    """A transform of one or two dimensions, of any length."""
+    h = 1 if rng.random() < 0.5 else size(rng, 100)
+    w = size(rng, 2000 if h == 1 else 100)
+    return f"fft/b{size(rng, 20)}h{h}w{w}/{pick(rng, 'f32', 'f64')}/{pick(rng, 'r2c', 'c2r', 'c2c', 'c2c/inverse')}"
+
+
+def transpose(rng: np.random.Generator) -> str:
+    """A transposition in or out of place."""
+    sizes = f"m{size(rng, 700)}n{size(rng, 700)}"
+    return f"transpose/{sizes}/{pick(rng, 'f32', 'f64', 'f16', 'bf16')}/{pick(rng, 'in', 'out')}"
+
+
+def copy(rng: np.random.Generator) -> str:
+    """A copy."""
+    return f"copy/m{size(rng, 700)}n{size(rng, 700)}/{pick(rng, 'f32', 'f64', 'f16', 'bf16')}"
+
+
+def fma(rng: np.random.Generator) -> str:
+    """Sums in registers."""
+    return f"fma/n{size(rng, 4096)}k{size(rng, 1000)}/{pick(rng, 'f32', 'f64')}"
+
+
+#: Operations, and how often each is drawn.
+DRAWS = ((gemm, 8), (conv, 8), (fft, 3), (transpose, 3), (copy, 1), (fma, 1))
+
+
+def problems(registry: Registry, count: int, seed: int) -> Iterator[Problem]:
+    """Drawn problems, each small enough to be computed in a moment."""
+    rng = np.random.default_rng(seed)
+    draws = [draw for draw, weight in DRAWS for _ in range(weight)]
+    while count:
+        with suppress(UsageError):  # sizes that do not fit together
+            problem = registry.problem(draws[int(rng.integers(len(draws)))](rng))
+            if problem.flop // 2 <= LARGEST:
+                count -= 1
+                yield problem
+
+
+@contextmanager
+def sampled(active: bool) -> Iterator[None]:
+    """Judge as large problems are judged, or whole."""
+    before = [module.WHOLE_REFERENCE_MACS for module in REFERENCES]
+    for module in REFERENCES:
+        module.WHOLE_REFERENCE_MACS = 0 if active else LARGEST
+    yield
+    for module, macs in zip(REFERENCES, before, strict=True):
+        module.WHOLE_REFERENCE_MACS = macs
+
+
+def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[str]) -> Iterator[str]:
+    """Each verdict against a right result."""
+    draw = Draw(problem, zlib.crc32(problem.id.encode()))
+    draw.redraw()
+    with sampled(not whole):
+        yield from _rounded(problem, draw, seen)
+        references = References(problem, draw)
+        for kernel in registry.kernels.values():
+            if (
+                kernel.op == problem.op
+                and kernel.device == "cpu"
+                and not (unavailable(kernel) or kernel.refuses(problem))
+            ):
+                try:
+                    outputs = _computed(kernel, problem, draw)
+                except Unsupported:
+                    continue
+                seen[kernel.id] += 1
+                verdict = problem.check(outputs, references.get(kernel.order), kernel.numerics_for(problem))
+                if verdict.reason:
+                    yield f"{kernel.id} on {problem.id} ({'whole' if whole else 'sampled'}): {verdict.reason}"
+
+
+def _computed(kernel: Any, problem: Problem, draw: Draw) -> dict[str, Any]:
+    device = get_device("cpu")
+    operands = OperandSet(problem, device)
+    launch = kernel.setup(problem, Operands(operands, kernel.order, device, 1, Scratch(device)))
+    operands.load(draw)  # now, since planning may overwrite operands
+    operands.poison()
+    launch()
+    return operands.outputs(kernel.order)
+
+
+def _rounded(problem: Problem, draw: Draw, seen: Counter[str]) -> Iterator[str]:
+    """The exact result, rounded once, in each numerics that rounds no less."""
+    if problem.op not in ("gemm", "conv"):
+        return
+    views = draw.views("C")
+    reference = problem.reference(views, np.random.default_rng(1))
+    with sampled(False):
+        exact = np.asarray(problem.reference(views, np.random.default_rng(1)).values)
+    (out,) = (operand for operand in problem.operands() if operand.role != "in")
+    if problem.op == "gemm":
+        exact = exact.reshape(out.shape)
+    elif problem.layout == "nhwc":  # type: ignore[attr-defined]
+        exact = exact.transpose(0, 2, 3, 1)
+    stored = split_dtype(problem.dtype)
+    result = exact.astype(numpy_dtype(stored[1]))
+    for numerics in NUMERICS:
+        if numerics == "exact" or (problem.dtype == "f64") != (numerics == "fp64"):
+            continue
+        if problem.op == "gemm" and numerics in ("winograd", "winograd4", "fft"):
+            continue
+        seen[f"rounded {problem.op}"] += 1
+        if reason := problem.check({out.name: result}, reference, numerics).reason:
+            yield f"exact result of {problem.id} as {numerics}: {reason}"
+
+
+def alarms(registry: Registry, count: int, seed: int, seen: Counter[str]) -> Iterator[str]:
+    """Each false alarm over `count` drawn problems; `seen` counts what was judged."""
+    wholes = itertools.cycle((True, False))
+    for problem, whole in zip(problems(registry, count, seed), wholes, strict=False):
+        yield from complaints(registry, problem, whole, seen)
+
+
+def main() -> int:
+    """Print every false alarm, and how many results were judged; return 1 where there was an alarm."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--problems", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    seen, found = Counter[str](), 0
+    for alarm in alarms(discover(), options.problems, options.seed, seen):
+        found += 1
+        print(alarm, flush=True)
+    for name, count in sorted(seen.items()):
+        print(f"{count:6d} {name}")
+    print(f"{found} false alarms in {seen.total()} right results of {options.problems} problems")
+    return int(found > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
