@@ -24,7 +24,7 @@ class Reference(NamedTuple):
     """`values` of the whole output; or of its elements at `places`, with `sums`: the output summed with `weights`.
 
     reached: the rows and the columns of the output (of a filter) that some product reaches; all else is 0.
-    weights: (SUMS, groups, L). As in Freivalds' check, a sum runs over the output's channels (of w, over its filters)
+    weights: (SUMS or 1, groups, L). As in Freivalds' check, a sum runs over the output's channels (of w, its filters)
     of one group at a time, and is the output of a convolution that has a single one, which is as many times cheaper.
     """
 
@@ -49,7 +49,7 @@ class Reference(NamedTuple):
         unstored = error_variance(output[self.places], self.values, bound, length)
         own = DTYPES["f64"].roundoff * (length + reduction) * math.sqrt(length * reduction / 9)
         squares = (self.weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if name == "w" else 2))
-        stored = DTYPES[dtype].roundoff ** 2 / 3 * narrowed(output.astype(np.float64) ** 2, self.weights**2)
+        stored = DTYPES[dtype].roundoff ** 2 / 3 * narrowed(output, self.weights**2, squared=True)
         found, limit = narrowed(output, self.weights), sums_limit(unstored * squares + stored, own)
         sums = compare(f"checksum of {name}", found, self.sums, limit, "f64")
         return msgspec.structs.replace(verdict, reason=sums.reason)
@@ -69,12 +69,14 @@ class Reference(NamedTuple):
         rows, columns = (~reached for reached in self.reached)
         if not (rows.any() or columns.any()):
             return None
-        wrong = ~(np.abs(output.astype(np.float64)) <= limit) & (rows[:, None] | columns)
-        if not wrong.any():
-            return None
-        where = tuple(np.argwhere(wrong)[0].tolist())
-        within = f" within {limit:.3g}" if limit else ""
-        return f"{name}{list(where)} is {float(output[where]):.9g}, expected 0{within}: no product reaches it"
+        unreached, within = rows[:, None] | columns, f" within {limit:.3g}" if limit else ""
+        for i, plane in enumerate(output):
+            wrong = ~(np.abs(plane.astype(np.float64)) <= limit) & unreached
+            if wrong.any():
+                where = tuple(np.argwhere(wrong)[0].tolist())
+                found = float(plane[where])
+                return f"{name}{[i, *where]} is {found:.9g}, expected 0{within}: no product reaches it"
+        return None
 
 
 def reference(problem: ConvSizes, inputs: Arrays, rng: np.random.Generator) -> Reference:
@@ -84,31 +86,32 @@ def reference(problem: ConvSizes, inputs: Arrays, rng: np.random.Generator) -> R
     if problem.flop // 2 <= WHOLE_REFERENCE_MACS:
         return Reference(problem, reached, convolve(problem, arrays))
     groups, summed = problem.groups, problem.c if problem.direction == "dgrad" else problem.k
-    weights = rng.standard_normal((SUMS, groups, summed // groups))
+    count = min(SUMS, summed // groups)
+    weights = rng.standard_normal((count, groups, summed // groups))
     if problem.direction == "dgrad":
         w = arrays["w"].reshape(groups, -1, *arrays["w"].shape[1:])
-        few = np.einsum("gkcrs,tgc->gktrs", w, weights).reshape(problem.k, SUMS, problem.r, problem.s)
-        narrow, sizes = arrays | {"w": few}, {"c": groups * SUMS}
+        few = np.einsum("gkcrs,tgc->gktrs", w, weights).reshape(problem.k, count, problem.r, problem.s)
+        narrow, sizes = arrays | {"w": few}, {"c": groups * count}
     else:
         name, narrowed = ("w", _sum_of_filters) if problem.direction == "fprop" else ("y", _sums_of_channels)
-        narrow, sizes = arrays | {name: narrowed(arrays[name], weights)}, {"k": groups * SUMS}
+        narrow, sizes = arrays | {name: narrowed(arrays[name], weights)}, {"k": groups * count}
     places, values = _sample(problem, arrays, reached, rng)
     sums = convolve(msgspec.structs.replace(problem, **sizes), narrow)
     return Reference(problem, reached, values, places, weights, sums)
 
 
-def _sum_of_filters(array: Array, weights: Array) -> Array:
-    """Sums over the first axis, SUMS of each group: from (groups L, ...) to (groups SUMS, ...)."""
-    groups, length = weights.shape[1:]
-    parts = [
-        np.tensordot(weights[:, g], array[g * length : (g + 1) * length].astype(np.float64), 1) for g in range(groups)
-    ]
+def _sum_of_filters(array: Array, weights: Array, squared: bool = False) -> Array:
+    """Sums (of squares) over the first axis, for each group and weight: (groups L, ...) to (groups SUMS, ...)."""
+    parts = []
+    for group, w in zip(np.split(array, weights.shape[1]), weights.transpose(1, 0, 2), strict=True):
+        values = group.astype(np.float64)
+        parts.append(np.tensordot(w, np.square(values, out=values) if squared else values, 1))
     return np.concatenate(parts)
 
 
-def _sums_of_channels(array: Array, weights: Array) -> Array:
-    """Sums over the second axis, SUMS of each group."""
-    return np.stack([_sum_of_filters(image, weights) for image in array])
+def _sums_of_channels(array: Array, weights: Array, squared: bool = False) -> Array:
+    """Sums (of squares) over the second axis, likewise."""
+    return np.stack([_sum_of_filters(image, weights, squared) for image in array])
 
 
 def _sample(
