@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ import msgspec
 import pytest
 
 from bench.measure.lock import exclusive
-from bench.plan.case import PlannedJob, case_of, jobs
+from bench.plan.case import Entrant, PlannedJob, case_of, jobs
 from bench.plan.discovery import discover
 from bench.plan.options import OPTIONS
 from bench.plan.suites import find_suite
@@ -74,7 +73,7 @@ class Bridge:
         """Every case of the suites once, in their order."""
         seen: set[str] = set()
         for planned in jobs(self._suites, self.registry, self._plan):
-            for problem, kernel in product(planned.job.problems, planned.job.kernels):
+            for problem, kernel in planned.job.entrants:
                 case = Case(planned, problem, kernel)
                 if case.id not in seen:
                     seen.add(case.id)
@@ -82,14 +81,13 @@ class Bridge:
 
     def select(self, cases: list[Case]) -> None:
         """Which contenders are left after `-k`, `--deselect` and the like."""
-        kernels: dict[Group, list[str]] = {}
+        left: dict[Group, set[Entrant]] = {}
         for case in cases:
-            kernels.setdefault(case.group, []).append(case.kernel)
+            left.setdefault(case.group, set()).add(Entrant(case.problem, case.kernel))
             self._planned.setdefault(case.group, case.planned)
-        for group, names in kernels.items():
+        for group, entrants in left.items():
             planned = self._planned[group]
-            job = msgspec.structs.replace(planned.job, kernels=tuple(dict.fromkeys(names)))
-            self._planned[group] = msgspec.structs.replace(planned, job=job)
+            self._planned[group] = msgspec.structs.replace(planned, job=planned.job.only(entrants))
 
     def row(self, case: Case) -> tuple[Result, list[float]]:
         """Result and samples of a case; its group is measured when the first one asks.

@@ -28,7 +28,7 @@ from pathlib import Path
 registry = discover()
 start = time.perf_counter()
 suite = load_suite(Path("million.toml"), registry)
-cases = (kernel for job in jobs([suite], registry, Plan(devices=("cpu",))) for kernel in job.job.kernels)
+cases = (entrant for job in jobs([suite], registry, Plan(devices=("cpu",))) for entrant in job.job.entrants)
 next(cases)
 first = time.perf_counter() - start
 print(first, 1 + sum(1 for _ in cases), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

@@ -69,7 +69,7 @@ class Known:
     def has(self, planned: PlannedJob, registry: Registry, processes: int) -> bool:
         """Whether one of the runs has every row of a job, from as many processes as are asked for."""
         job = planned.job
-        cases = [case_of(job, problem, registry.kernels[name]) for problem in job.problems for name in job.kernels]
+        cases = [case_of(job, problem, registry.kernels[kernel]) for problem, kernel in job.entrants]
         return any(all(run.get(case, 0) >= processes for case in cases) for run in self._runs)
 
     def lacks(self, experiment: Experiment, registry: Registry, devices: tuple[str, ...]) -> list[Layered]:

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from bench.measure.affinity import WorkingThreads, affinity
-from bench.measure.board import Board
 from bench.measure.cuda import present_limits
 from bench.measure.device import Device, DeviceLost, Monitor
 from bench.measure.draw import Draw
@@ -17,7 +16,7 @@ from bench.measure.machine import unavailable, versions
 from bench.measure.measurement import WITHIN, Measurement, Part
 from bench.measure.monitor import disturbance, means
 from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.measure.series import Series
+from bench.measure.series import Called, Series
 from bench.measure.stats import median_interval
 from bench.measure.timing import CudaClock, call_overhead, captured, now
 from bench.measure.verify import References, judge, verify
@@ -35,20 +34,21 @@ METERED_S = 1.0
 class Contender:
     """A kernel on its way through a job, with what its set-up made."""
 
-    def __init__(self, kernel: Kernel, problem: Problem, device: Device, job: Job, board: Board) -> None:
+    def __init__(self, kernel: Kernel, problem: Problem, device: Device, job: Job, called: Called) -> None:
         self.kernel, self.problem, self.device = kernel, problem, device
         self.launches: list[Launch] = []
         self.scratch = Scratch(device)
         self.series: Series | None = None
         self.report = Measurement(
             kernel=kernel.id,
+            problem=problem.id,
             device_name=device.device_name,
             numerics=kernel.numerics_for(problem),
             threads=job.threads if kernel.threaded else 1,
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
         self._job = job
-        self._called = partial(board.calling, job.kernels.index(kernel.id))
+        self._called = called
 
     @property
     def live(self) -> bool:
@@ -58,7 +58,7 @@ class Contender:
     def fail(self, error: BaseException) -> None:
         """Turn an exception of the kernel into a status and a reason. Raises DeviceLost where the device is gone."""
         if broken := self.device.broken():
-            raise DeviceLost(self.kernel.id, broken)
+            raise DeviceLost(self.report.entrant, broken)
         text = str(error).split("\n")[0] or "no message"
         if isinstance(error, Unsupported):
             self.report.status, self.report.reason = Status.UNSUPPORTED, text
@@ -216,7 +216,7 @@ class Contender:
         self._keep_samples(self.series)
         clock = self.series.clock
         if isinstance(clock, CudaClock) and not clock.held:
-            self._note("timed without holding the stream: what a launch costs the host may be in it")
+            self.report.note("timed without holding the stream: what a launch costs the host may be in it")
         if isinstance(clock, CudaClock) and (reason := clock.hidden_work(self.series.samples, self.series.batch)):
             self.report.mistrust(reason)
 
@@ -228,6 +228,3 @@ class Contender:
         self.report.parts = [Part(len(series.samples), self.report.interval.median)]
         self.report.state |= means(series.windows)
         self.report.repeated, self.report.disturbed = series.repeated, disturbance(series.windows)
-
-    def _note(self, text: str) -> None:
-        self.report.disturbed = "; ".join(filter(None, (self.report.disturbed, text)))

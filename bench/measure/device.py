@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from bench.plan.case import Entrant
 from bench.plan.dtypes import Array
 from bench.plan.kernel import Launch
 
@@ -12,9 +13,9 @@ from bench.plan.kernel import Launch
 class DeviceLost(Exception):
     """A kernel has left a device in a state in which it answers nothing any more."""
 
-    def __init__(self, kernel: str, reason: str) -> None:
-        super().__init__(f"{kernel}: {reason}")
-        self.kernel, self.reason = kernel, reason
+    def __init__(self, entrant: Entrant, reason: str) -> None:
+        super().__init__(f"{entrant.kernel}: {reason}")
+        self.entrant, self.reason = entrant, reason
 
 
 class Window(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import msgspec
 
 from bench.measure.ceiling import Excess
 from bench.measure.stats import Interval, Ratio
+from bench.plan.case import Entrant
 from bench.plan.status import Status
 
 #: What an interval holds for: the process that was asked, or the next one too.
@@ -63,6 +64,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     """
 
     kernel: str
+    problem: str = ""
     job: str = ""
     status: str = Status.OK
     reason: str = ""
@@ -93,6 +95,15 @@ class Measurement(msgspec.Struct, kw_only=True):
     repeated: int | None = None
     state: dict[str, float] = {}
     evidence: Evidence | None = None
+
+    @property
+    def entrant(self) -> Entrant:
+        """Return which contender of its job it is of."""
+        return Entrant(self.problem, self.kernel)
+
+    def note(self, text: str) -> None:
+        """Add to what disturbed it."""
+        self.disturbed = "; ".join(filter(None, (self.disturbed, text)))
 
     def mistrust(self, reason: str, excess: Excess | None = None) -> None:
         """Take the time back, which cannot be what it seems, and keep it as evidence."""

@@ -1,6 +1,6 @@
 """Contenders measured in turn; what was taken while something else disturbed the machine is taken again."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from bench.measure.device import Monitor, Window
 from bench.measure.series import SPREAD_S, Mark, Series
@@ -19,18 +19,18 @@ OnError = Callable[[str, BaseException], None]
 def interleave(
     series: dict[str, Series],
     budget: Budget,
-    baseline: str | None,
+    baselines: Collection[str],
     pause: bool,
     on_error: OnError,
     monitors: Mapping[str, Monitor] | None = None,
 ) -> None:
     """Take samples in turn, forward and backward (ABBA), until every contender has enough.
 
-    The baseline goes on as long as anybody does, so that each has its counterpart in the same round. `pause` lets
+    The baselines go on as long as anybody does, so that each has its counterpart in the same round. `pause` lets
     the threads of the last one settle, untimed. `monitors`, by device, say whether what was taken since the last look
     is to be kept.
     """
-    Turns(series, budget, baseline, pause, on_error, monitors or {}).run()
+    Turns(series, budget, baselines, pause, on_error, monitors or {}).run()
 
 
 class Repeats:
@@ -58,12 +58,12 @@ class Turns:
         self,
         series: dict[str, Series],
         budget: Budget,
-        baseline: str | None,
+        baselines: Collection[str],
         pause: bool,
         on_error: OnError,
         monitors: Mapping[str, Monitor],
     ) -> None:
-        self._series, self._budget, self._baseline, self._pause = series, budget, baseline, pause
+        self._series, self._budget, self._baselines, self._pause = series, budget, baselines, pause
         self._on_error, self._monitors = on_error, monitors
         self._active = list(series)
         self._repeats = Repeats(len(series) * min(SPREAD_S, budget.max_time_s))
@@ -129,4 +129,4 @@ class Turns:
             if self._running(name):
                 one.decide(self._budget)
         running = [name for name in self._active if self._running(name)]
-        self._active = [name for name in self._active if name in running or (name == self._baseline and running)]
+        self._active = [name for name in self._active if name in running or (name in self._baselines and running)]

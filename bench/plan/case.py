@@ -1,7 +1,9 @@
 """From a suite to jobs: which kernels contend on which problem, in which mode, on how many threads."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import product
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -28,8 +30,19 @@ class Budget(msgspec.Struct, frozen=True):
     rel_ci: float = REL_CI
 
 
+class Entrant(NamedTuple):
+    """A contender of a job: a kernel on one of its problems, both by their ids."""
+
+    problem: str
+    kernel: str
+
+
 class Job(msgspec.Struct, frozen=True):
-    """Contenders on its problems, one so far, measured interleaved in one process. It crosses to the worker as data."""
+    """Contenders on one problem or on several siblings, measured interleaved in one process.
+
+    It crosses to the worker as data. Every kernel contends on every problem, but for the pairs `without`. baseline:
+    what the others on a problem are set against; baselines: of problems that have another, by their ids, "" for none.
+    """
 
     problems: tuple[str, ...]
     kernels: tuple[str, ...]
@@ -42,6 +55,28 @@ class Job(msgspec.Struct, frozen=True):
     launcher: str = LAUNCHERS[0]
     timeout_s: float = TIMEOUT_S
     isa: str = ""
+    without: tuple[Entrant, ...] = ()
+    baselines: Mapping[str, str] = {}
+
+    @property
+    def entrants(self) -> tuple[Entrant, ...]:
+        """The contenders, problem by problem, in the order of their rows."""
+        return tuple(e for e in map(Entrant._make, product(self.problems, self.kernels)) if e not in self.without)
+
+    def only(self, entrants: Collection[Entrant]) -> Self:
+        """The job with some of its contenders alone."""
+        problems = tuple(name for name in self.problems if any(e.problem == name for e in entrants))
+        kernels = tuple(name for name in self.kernels if any(e.kernel == name for e in entrants))
+        without = tuple(e for e in map(Entrant._make, product(problems, kernels)) if e not in entrants)
+        return msgspec.structs.replace(self, problems=problems, kernels=kernels, without=without)
+
+    def apart(self) -> list[Self]:
+        """One job for each of the problems."""
+        return [self.only([e for e in self.entrants if e.problem == name]) for name in self.problems]
+
+    def baseline_of(self, problem: str) -> str | None:
+        """The kernel that the others on a problem are set against."""
+        return self.baselines.get(problem, self.baseline) or None
 
 
 class WorkerKey(msgspec.Struct, frozen=True):
@@ -102,29 +137,48 @@ def case_of(job: Job, problem: str, kernel: Kernel) -> str:
 
 
 def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[PlannedJob]:
-    """The jobs of the suites, one problem at a time; nothing is expanded before it is asked for."""
+    """The jobs of the suites, one group of siblings at a time; nothing is expanded before it is asked for."""
     for suite in suites:
-        budget = Budget(plan.max_time_s or suite.max_time or MAX_TIME_S, plan.rel_ci)
-        for entry in suite.entries():
-            chosen = contenders(entry, registry, plan.devices, plan.kernels)
-            for isa, threads, baseline, kernels in _variants(entry, chosen, plan, suite):
-                job = Job(
-                    problems=(entry.problem.id,),
-                    kernels=tuple(kernel.id for kernel in kernels),
-                    mode=plan.mode,
-                    plugins=plan.plugins,
-                    seed=plan.seed,
-                    budget=budget,
-                    threads=threads,
-                    baseline=baseline,
-                    launcher=plan.launcher,
-                    timeout_s=plan.timeout_s,
-                    isa=isa,
-                )
-                device = "cuda" if any(kernel.device == "cuda" for kernel in kernels) else "cpu"
-                yield PlannedJob(
-                    job, WorkerKey(device, threads, isa), suite.name, entry.count, entry.part, entry.network
-                )
+        for group in suite.groups():
+            fields: dict[tuple[str, int], list[_Field]] = {}
+            for entry in group:
+                chosen = contenders(entry, registry, plan.devices, plan.kernels)
+                for isa, threads, baseline, kernels in _variants(entry, chosen, plan, suite):
+                    fields.setdefault((isa, threads), []).append(_Field(entry.problem.id, baseline, kernels))
+            for (isa, threads), own in fields.items():
+                job = _job(own, isa, threads, plan, suite)
+                device = "cuda" if any(kernel.device == "cuda" for field in own for kernel in field.kernels) else "cpu"
+                first, key = group[0], WorkerKey(device, threads, isa)
+                yield PlannedJob(job, key, suite.name, first.count, first.part, first.network)
+
+
+class _Field(NamedTuple):
+    """Who contends on one problem of a job."""
+
+    problem: str
+    baseline: str | None
+    kernels: list[Kernel]
+
+
+def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, suite: Suite) -> Job:
+    baseline = fields[0].baseline
+    job = Job(
+        problems=tuple(dict.fromkeys(field.problem for field in fields)),
+        kernels=tuple(dict.fromkeys(kernel.id for field in fields for kernel in field.kernels)),
+        mode=plan.mode,
+        plugins=plan.plugins,
+        seed=plan.seed,
+        budget=Budget(plan.max_time_s or suite.max_time or MAX_TIME_S, plan.rel_ci),
+        threads=threads,
+        baseline=baseline,
+        launcher=plan.launcher,
+        timeout_s=plan.timeout_s,
+        isa=isa,
+        baselines={field.problem: field.baseline or "" for field in fields if field.baseline != baseline},
+    )
+    if len(fields) == 1:
+        return job
+    return job.only({Entrant(field.problem, kernel.id) for field in fields for kernel in field.kernels})
 
 
 def _variants(

@@ -36,10 +36,15 @@ class Suite(msgspec.Struct, frozen=True):
 
     def entries(self) -> Iterator[Entry]:
         """Every problem of the suite, made when it is asked for. Raises UsageError."""
+        for group in self.groups():
+            yield from group
+
+    def groups(self) -> Iterator[list[Entry]]:
+        """Every problem of the suite, with the siblings that it is measured in turn with. Raises UsageError."""
         if self.problem is not None:
-            yield Entry(self.problem)
+            yield [Entry(self.problem)]
         for sweep in self.sweeps:
-            yield from sweep.entries()
+            yield from sweep.groups()
 
 
 def suite_names() -> list[str]:

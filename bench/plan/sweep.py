@@ -12,7 +12,7 @@ from bench.plan.registry import Registry
 
 #: Sweeps of at most this many problems are expanded when they are read, to find a wrong one before anything runs.
 CHECKED_AT_ONCE = 1000
-_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along"}
+_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together"}
 #: What a network's layers are parts of. Its seconds a batch are summed over them, times their counts.
 PARTS = ("forward", "backward")
 
@@ -35,7 +35,7 @@ class Sweep(msgspec.Struct, frozen=True):
     """One [[sweep]] table: values for every axis, and rows of values for tied axes.
 
     along: axes along which it can be asked where the winner changes: those with several values, and the one of the tied
-    axes that the suite names.
+    axes that the suite names. together: axes in which the siblings of a group differ, which are measured in turn.
     """
 
     problem_class: type[Problem]
@@ -48,15 +48,31 @@ class Sweep(msgspec.Struct, frozen=True):
     part: str = ""
     network: str = ""
     along: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()
 
     def entries(self) -> Iterator[Entry]:
-        """The problems, in the order of the file, the last axis running fastest. Raises UsageError."""
+        """The problems, group by group. Raises UsageError."""
+        for group in self.groups():
+            yield from group
+
+    def groups(self) -> Iterator[list[Entry]]:
+        """The groups of siblings in the order of the file, the last axis running fastest; one problem each without any.
+
+        Raises UsageError where a problem is asked for that cannot be.
+        """
+        within, across = self._axes(together=True), self._axes(together=False)
         for index, point in enumerate(self.points):
             count = self.counts if isinstance(self.counts, int) else self.counts[index]
-            fixed = dict(zip(self.tied, point, strict=True))
-            for values in _product(list(self.axes.items()), fixed):
-                problem = self.problem_class.make(values, self.where)
-                yield Entry(problem, count, self.kernels, self.part, self.network)
+            tied = dict(zip(self.tied, point, strict=True))
+            for fixed in _product(across, tied):
+                yield [self._entry(values, count) for values in _product(within, fixed)]
+
+    def _axes(self, together: bool) -> list[tuple[str, Sequence[Any]]]:
+        return [(axis, values) for axis, values in self.axes.items() if (axis in self.together) == together]
+
+    def _entry(self, values: Mapping[str, Any], count: int) -> Entry:
+        problem = self.problem_class.make(values, self.where)
+        return Entry(problem, count, self.kernels, self.part, self.network)
 
 
 def _product(axes: list[tuple[str, Sequence[Any]]], values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -92,8 +108,9 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     network = table.get("network", "")
     expect(isinstance(network, str), f"{where}, key 'network': is {network!r}, expected a string")
     along = _along(table.get("along"), swept, tied, where)
-    sweep = Sweep(problem_class, where, swept, tied, points, counts, kernels, part, network, along)
-    _check_together(sweep)
+    together = _together(table.get("together", []), swept, where)
+    sweep = Sweep(problem_class, where, swept, tied, points, counts, kernels, part, network, along, together)
+    _check_combined(sweep)
     return sweep
 
 
@@ -106,7 +123,16 @@ def _along(named: Any, swept: Mapping[str, Sequence[Any]], tied: tuple[str, ...]
     return (*several, *([named] if named else []))
 
 
-def _check_together(sweep: Sweep) -> None:
+def _together(named: Any, swept: Mapping[str, Sequence[Any]], where: str) -> tuple[str, ...]:
+    """Siblings differ in what has names (layout, dtype), never in sizes: those of other sizes share no time."""
+    choices = [axis for axis, values in swept.items() if isinstance(values[0], str)]
+    right = isinstance(named, list) and all(axis in choices for axis in named) and len(set(named)) == len(named)
+    found = f"{where}, key 'together': is {named!r}, expected a list of axes with names for values, each once"
+    expect(right, f"{found}; here: {', '.join(choices) or 'none'}")
+    return tuple(named)
+
+
+def _check_combined(sweep: Sweep) -> None:
     """Axes that are right one by one may not be together. Large sweeps are looked at when they are run."""
     if math.prod(map(len, sweep.axes.values())) * len(sweep.points) <= CHECKED_AT_ONCE:
         for _ in sweep.entries():

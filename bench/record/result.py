@@ -112,7 +112,7 @@ def make_result(
     for source in (kernel, problem, planned, planned.job, measured):
         values |= {name: getattr(source, name) for name in COLUMNS if hasattr(source, name)}
     values |= {"run_id": run_id, "kernel": kernel.id, "problem": problem.id, "git_commit": git_commit}
-    values |= {"baseline": planned.job.baseline or "", "samples": 0, "interval": ""}
+    values |= {"baseline": planned.job.baseline_of(problem.id) or "", "samples": 0, "interval": ""}
     if measured.status == Status.OK and measured.interval is not None:
         values |= _times(measured, problem, measured.interval)
     return Result(**{name: finite(value) for name, value in values.items()})

@@ -52,8 +52,11 @@ class Ceilings:
         the baseline or by several kernels, then not they but the ceiling is wrong, and it bounds nothing; but a row at
         twice the highest ceiling ever is mistrusted in any case.
         """
-        (problem,) = map(self._registry.problem, job.problems)
-        timed = [row for row in rows if row.status == Status.OK and row.interval]
+        for name in job.problems:
+            timed = [row for row in rows if row.problem == name and row.status == Status.OK and row.interval]
+            self._place(job, self._registry.problem(name), timed)
+
+    def _place(self, job: Job, problem: Problem, timed: list[Measurement]) -> None:
         for need in self._stale(job, problem, timed):
             self._measure(need, job)
         for need in self._surpassed(job, problem, timed):
@@ -64,7 +67,7 @@ class Ceilings:
         timed = [row for row in timed if row.status == Status.OK]
         for need, suspects in self._surpassed(job, problem, timed).items():
             row, excess = suspects[0]
-            if len(suspects) > 1 or row.kernel == job.baseline:
+            if len(suspects) > 1 or row.kernel == job.baseline_of(problem.id):
                 self._known[need] = self._known[need]._replace(found=None)
                 self._doubt(excess.ceiling, f"{row.kernel} on {problem.id}: {excess.reason}")
             else:

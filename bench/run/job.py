@@ -2,99 +2,59 @@
 
 import importlib
 import secrets
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import lru_cache, partial
 
 import threadpoolctl
 
 from bench.measure.board import Board
 from bench.measure.contender import Contender
 from bench.measure.devices import get_device
-from bench.measure.draw import Draw
 from bench.measure.launch_pycuda import take_stream
 from bench.measure.machine import unavailable
 from bench.measure.measurement import Measurement
-from bench.measure.memory import refuse_what_does_not_fit
-from bench.measure.operands import OperandSet
+from bench.measure.series import Called
 from bench.measure.stats import speedup
 from bench.measure.timing import settle
 from bench.measure.turns import interleave
-from bench.measure.verify import References
-from bench.plan.case import Job
+from bench.plan.case import Entrant, Job
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel
-from bench.plan.modes import Rotation
-from bench.plan.operation import Problem
 from bench.plan.registry import Registry
-
-
-class Stock:
-    """The operand sets of a job on each device that its contenders need, and the values that they hold."""
-
-    def __init__(self, job: Job, problem: Problem, contenders: list[Contender]) -> None:
-        self._problem = problem
-        devices = {c.device.name: c.device for c in contenders}
-        self.rotations = {
-            name: job.mode.rotation(problem.footprint_bytes, device.llc_bytes) for name, device in devices.items()
-        }
-        self.sets: dict[str, list[OperandSet]] = {}
-        _refuse_operands(problem, self.rotations)
-        self.draw = Draw(problem, job.seed)
-        for name, device in devices.items():
-            try:
-                self.sets[name] = [OperandSet(problem, device) for _ in range(self.rotations[name].sets)]
-            except MemoryError as error:
-                for contender in contenders:
-                    if contender.device is device:
-                        contender.fail(error)
-
-    def redraw(self) -> References:
-        """Fresh values in every set, and the references that belong to them."""
-        self.draw.redraw()
-        for sets in self.sets.values():
-            for operands in sets:
-                operands.load(self.draw)
-        return References(self._problem, self.draw)
-
-    def refresh(self, which: dict[str, int]) -> References:
-        """A few fresh values, in one set of each device, which then holds what has changed in any; their references."""
-        self.draw.refresh()
-        for name, index in which.items():
-            self.sets[name][index].load(self.draw)
-        return References(self._problem, self.draw)
-
-    def one_of_each(self) -> dict[str, int]:
-        """The index of one set of each device, drawn at random."""
-        return {name: int(self.draw.rng.integers(len(sets))) for name, sets in self.sets.items()}
-
-    def of(self, contender: Contender) -> list[OperandSet]:
-        """The sets on the contender's device."""
-        return self.sets[contender.device.name]
-
-
-def _refuse_operands(problem: Problem, rotations: dict[str, Rotation]) -> None:
-    """Raise MemoryError for what the drawn values and the host's sets take, before the system has to kill."""
-    sets = 1 + (rotations["cpu"].sets if "cpu" in rotations else 0)
-    refuse_what_does_not_fit(problem.footprint_bytes * sets, "operands need")
+from bench.plan.status import Status
+from bench.run.stock import Stock, stocks
 
 
 def run_job(job: Job, board: Board | None = None) -> list[Measurement]:
-    """Verify and time the contenders of a job, one row each, in the order of `job.kernels`.
+    """Verify and time the contenders of a job in turn, one row each, in the order of `job.entrants`.
 
-    `board` notes which of them is being called. Raises UsageError for ids and plug-ins that do not exist, DeviceLost
-    where a kernel has corrupted its device; never for any other kernel's sake.
+    Siblings that memory does not hold together are measured one problem after the other, and say so. `board` notes
+    which contender is being called. Raises UsageError for ids and plug-ins that do not exist, DeviceLost where a kernel
+    has corrupted its device; never for any other kernel's sake.
     """
-    registry = discover(job.plugins)
-    (problem,) = map(registry.problem, job.problems)
+    registry, board = discover(job.plugins), board or Board()
+    called = {entrant: partial(board.calling, number) for number, entrant in enumerate(job.entrants)}
     modules = frozenset(module for name in job.kernels for module in _host_modules(registry, name))
     with _pools(modules).limit(limits=job.threads):
-        contenders = [_contender(registry, name, problem, job, board or Board()) for name in job.kernels]
-        _measure(job, problem, contenders)
+        rows, crowded = _in_turn(job, registry, called)
+        if crowded:
+            rows = [row for part in job.apart() for row in _in_turn(part, registry, called)[0]]
+    for row in rows:
+        if crowded and row.interval:
+            row.note(f"measured apart from its siblings, since with them: {crowded}")
+    return rows
+
+
+def _in_turn(job: Job, registry: Registry, called: Mapping[Entrant, Called]) -> tuple[list[Measurement], str]:
+    """The rows of contenders that are measured together, and why siblings cannot be, if so: then nothing was timed."""
+    contenders = [_contender(registry, entrant, job, called[entrant]) for entrant in job.entrants]
+    crowded = _measure(job, contenders)
     devices, rows = {c.device.name: c.device for c in contenders}, [contender.report for contender in contenders]
     del contenders  # with their launches and operands: a device gives back only memory that nothing holds
     for device in devices.values():
         device.release()
-    return _stamped(rows)
+    return _stamped(rows), crowded
 
 
 def _stamped(rows: list[Measurement]) -> list[Measurement]:
@@ -120,89 +80,111 @@ def _pools(modules: frozenset[str]) -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
 
 
-def _contender(registry: Registry, name: str, problem: Problem, job: Job, board: Board) -> Contender:
-    kernel = registry.kernels[name]
+def _contender(registry: Registry, entrant: Entrant, job: Job, called: Called) -> Contender:
+    kernel, problem = registry.kernels[entrant.kernel], registry.problem(entrant.problem)
     try:
         device = get_device(kernel.device)
         if job.launcher == "pycuda" and isinstance(kernel, CudaKernel):
             take_stream(device)
-        return Contender(kernel, problem, device, job, board)
+        return Contender(kernel, problem, device, job, called)
     except Unsupported as error:
-        contender = Contender(kernel, problem, get_device("cpu"), job, board)
+        contender = Contender(kernel, problem, get_device("cpu"), job, called)
         contender.report.device_name = ""
         contender.fail(error)
         return contender
 
 
-def _measure(job: Job, problem: Problem, contenders: list[Contender]) -> None:
+def _measure(job: Job, contenders: list[Contender]) -> str:
+    """Fill in the reports. Returns why siblings cannot be measured together, if so: then nothing is timed."""
     live = [c for c in contenders if c.live]
-    if not live:
-        return
     try:
-        stock = Stock(job, problem, live)
+        found = stocks(job, live)
     except MemoryError as error:
+        if len(job.problems) > 1:
+            return str(error)
         for contender in live:
             contender.fail(error)
-    live = [c for c in live if c.live]
-    if not live:
-        return
-    stock.redraw()
-    for contender in live:
-        contender.set_up(stock.of(contender))
-    # Drawn again after set-up: what was computed there from the values is stale now.
-    _judge(live, stock)
+        return ""
+    for stock in found:
+        _set_up(stock)
+        # Drawn again after set-up: what was computed there from the values is stale now.
+        _judge(stock)
+    if crowded := _crowded(job, contenders):
+        return crowded
     if job.mode.does.times:
-        _time(job, live, stock)
-        _judge_standing(live, stock)
-        for contender in live:
-            contender.audit()
-    _judge(live, stock)
+        _time(job, found)
+        for stock in found:
+            _judge_standing(stock)
+            for contender in stock.live:
+                contender.audit()
+    for stock in found:
+        _judge(stock)
     if job.mode.does.times:
         _conclude(job, live)
+    return ""
 
 
-def _judge(contenders: list[Contender], stock: Stock) -> None:
+def _set_up(stock: Stock) -> None:
+    if stock.live:
+        stock.redraw()
+    for contender in stock.live:
+        contender.set_up(stock.of(contender))
+
+
+def _crowded(job: Job, contenders: list[Contender]) -> str:
+    """Return why the siblings of a group are too many for the memory: one that has none left may have enough alone."""
+    reports = [c.report for c in contenders if len(job.problems) > 1]
+    return next((f"{r.kernel}: {r.reason}" for r in reports if r.status == Status.OOM), "")
+
+
+def _judge(stock: Stock) -> None:
     """Verify each contender on fresh values, on one of its sets: some kernels are right the first time alone."""
-    if not any(c.live for c in contenders):
+    if not stock.live:
         return
     references, which = stock.redraw(), stock.one_of_each()
-    for contender in contenders:
-        if contender.live:
-            contender.judge(which[contender.device.name], stock.of(contender), stock.draw, references)
+    for contender in stock.live:
+        contender.judge(which[contender.device.name], stock.of(contender), stock.draw, references)
 
 
-def _judge_standing(contenders: list[Contender], stock: Stock) -> None:
+def _judge_standing(stock: Stock) -> None:
     """Verify what a timed call leaves in one of the sets, all of whose inputs are made those of the draw."""
-    live, which = [c for c in contenders if c.live], stock.one_of_each()
-    if not live:
+    if not stock.live:
         return
+    which = stock.one_of_each()
     references = stock.refresh(which)
-    for contender in live:
+    for contender in stock.live:
         contender.judge_standing(which[contender.device.name], stock.of(contender), stock.draw, references)
 
 
-def _time(job: Job, contenders: list[Contender], stock: Stock) -> None:
-    """Sample the contenders in turn; one that raises is out, and the others go on."""
-    monitors = {c.device.name: c.device.monitor() for c in contenders}
-    threaded = sum(c.report.threads > 1 for c in contenders)
-    for contender in contenders:
-        if contender.live:
-            if threaded:
-                settle()
-            evict = stock.rotations[contender.device.name].evict
-            contender.prepare(stock.of(contender), stock.draw, evict, monitors[contender.device.name])
-    running = {c.kernel.id: c for c in contenders if c.live}
+def _time(job: Job, found: list[Stock]) -> None:
+    """Sample the contenders in turn; one that raises is out, and the others go on.
+
+    A kernel's siblings stand next to one another, so that least time lies between what is compared.
+    """
+    contenders = [(c, stock) for stock in found for c in stock.live]
+    contenders.sort(key=lambda pair: job.kernels.index(pair[0].kernel.id))
+    monitors = {c.device.name: c.device.monitor() for c, _ in contenders}
+    threaded = sum(c.report.threads > 1 for c, _ in contenders)
+    for contender, stock in contenders:
+        if threaded:
+            settle()
+        evict = stock.rotations[contender.device.name].evict
+        contender.prepare(stock.of(contender), stock.draw, evict, monitors[contender.device.name])
+    running = {" ".join(c.report.entrant): c for c, _ in contenders if c.live}
     series = {name: c.series for name, c in running.items() if c.series is not None}
-    interleave(series, job.budget, job.baseline, threaded > 1, lambda name, error: running[name].fail(error), monitors)
+    baselines = {name for name, c in running.items() if c.kernel.id == job.baseline_of(c.problem.id)}
+    interleave(series, job.budget, baselines, threaded > 1, lambda name, error: running[name].fail(error), monitors)
     for contender in running.values():
         contender.meter(monitors[contender.device.name])
 
 
 def _conclude(job: Job, contenders: list[Contender]) -> None:
-    """Intervals of what stands after both verdicts, and ratios to the baseline if it stands too."""
+    """Intervals of what stands after both verdicts, and ratios to the baseline of each problem if it stands too."""
     for contender in contenders:
         contender.conclude()
-    base = next((c for c in contenders if c.kernel.id == job.baseline and c.live), None)
-    for contender in contenders:
-        if base and contender is not base and contender.live:
-            contender.report.ratio = speedup([base.report.samples], [contender.report.samples])
+    live = {c.report.entrant: c.report for c in contenders if c.live}
+    for (problem, kernel), report in live.items():
+        name = job.baseline_of(problem)
+        base = live.get(Entrant(problem, name)) if name and name != kernel else None
+        if base:
+            report.ratio = speedup([base.samples], [report.samples])

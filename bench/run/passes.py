@@ -1,4 +1,4 @@
-"""One job measured in several fresh processes: their measurements become one a kernel."""
+"""One job measured in several fresh processes: their measurements become one a contender."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -11,24 +11,24 @@ import msgspec
 
 from bench.measure.measurement import BETWEEN, Measurement
 from bench.measure.stats import pooled_interval, speedup
+from bench.plan.case import Entrant
 from bench.plan.status import Status
 
 
-def merge(runs: Sequence[Sequence[Measurement]], baseline: str | None) -> list[Measurement]:
+def merge(runs: Sequence[Sequence[Measurement]], baseline_of: Callable[[str], str | None]) -> list[Measurement]:
     """The processes' samples together, with intervals that hold for the next process. One process stays as it is.
 
-    A kernel that failed in any process has failed. A ratio is formed only between kernels that were measured in turn in
-    every process.
+    baseline_of: the baseline of a problem. A kernel that failed in any process has failed. A ratio is formed only
+    between kernels that were measured in turn in every process.
     """
     if len(runs) == 1:
         return list(runs[0])
-    by_kernel = {m.kernel: [found for run in runs for found in run if found.kernel == m.kernel] for m in runs[0]}
-    merged = {kernel: _merge(found, len(runs)) for kernel, found in by_kernel.items()}
-    base = merged.get(baseline or "")
-    if base is not None and base.interval:
-        for kernel, found in merged.items():
-            if kernel != baseline and found.interval and found.job == base.job:
-                found.ratio = speedup(_groups(by_kernel[base.kernel]), _groups(by_kernel[kernel]))
+    own = {m.entrant: [found for run in runs for found in run if found.entrant == m.entrant] for m in runs[0]}
+    merged = {entrant: _merge(found, len(runs)) for entrant, found in own.items()}
+    for entrant, found in merged.items():
+        base = merged.get(Entrant(entrant.problem, baseline_of(entrant.problem) or ""))
+        if base and base is not found and base.interval and found.interval and found.job == base.job:
+            found.ratio = speedup(_groups(own[base.entrant]), _groups(own[entrant]))
     return list(merged.values())
 
 
@@ -94,6 +94,7 @@ def _spread_s(found: Sequence[Measurement]) -> float:
 #: How the values that the processes have found for a field become one.
 RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "kernel": _alike,
+    "problem": _alike,
     "job": _digest,
     "status": _alike,
     "reason": _alike,

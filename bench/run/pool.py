@@ -4,10 +4,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from bench.measure.measurement import Measurement
-from bench.plan.case import Job, WorkerKey
+from bench.plan.case import Entrant, Job, WorkerKey
 from bench.plan.status import Status
 from bench.run.process import Death, Worker
 from bench.run.worker import Reply
@@ -38,7 +36,7 @@ class Workers:
         self._waiting.clear()
 
     def run(self, job: Job, key: WorkerKey) -> list[Measurement]:
-        """The rows of a job, in the order of its kernels, from the process of this key.
+        """The rows of a job, in the order of its contenders, from the process of this key.
 
         Raises UsageError for ids and plug-ins that do not exist, never for a kernel's sake.
         """
@@ -61,7 +59,7 @@ class Workers:
         return reply
 
     def _survive(self, job: Job, key: WorkerKey, attempt: int = 1) -> list[Measurement]:
-        """Ask, and ask again without the kernel that ended its worker, until a worker lives to answer."""
+        """Ask, and ask again without the contender that ended its worker, until a worker lives to answer."""
         reply = self._ask(job, key)
         if isinstance(reply, Reply):
             for row in reply.rows:
@@ -69,25 +67,38 @@ class Workers:
             return reply.rows
         if not reply.fresh and reply.status != Status.TIMEOUT:  # an earlier job may have been the cause
             return self._survive(job, key, attempt + 1)
-        if len(job.kernels) == 1:
-            return [Measurement(kernel=job.kernels[0], status=reply.status, reason=reply.reason, attempt=attempt)]
-        if reply.kernel is None:  # whatever it was struck between two calls: each has to show itself alone
-            return [self._alone(job, kernel, reply, key, attempt + 1) for kernel in job.kernels]
-        blamed = self._blamed(job, reply, key, attempt)  # first, while no other has been in the next process
-        others = tuple(kernel for kernel in job.kernels if kernel != reply.kernel)
-        rows = [blamed, *self._survive(msgspec.structs.replace(job, kernels=others), key, attempt + 1)]
-        return sorted(rows, key=lambda row: job.kernels.index(row.kernel))
+        if len(job.entrants) == 1:
+            return [_row(job.entrants[0], reply, attempt)]
+        if reply.status == Status.OOM and len(job.problems) > 1:  # the siblings may be what took the memory
+            return self._apart(job, reply, key, attempt + 1)
+        if reply.entrant is None:  # whatever it was struck between two calls: each has to show itself alone
+            return [self._alone(job, entrant, reply, key, attempt + 1) for entrant in job.entrants]
+        blamed = self._blamed(job, reply.entrant, reply, key, attempt)  # first, while no other has been in the next one
+        others = job.only([entrant for entrant in job.entrants if entrant != reply.entrant])
+        rows = [blamed, *self._survive(others, key, attempt + 1)]
+        return sorted(rows, key=lambda row: job.entrants.index(row.entrant))
 
-    def _blamed(self, job: Job, death: Death, key: WorkerKey, attempt: int) -> Measurement:
-        """The row of the kernel that was being called; one that crashed may have been another's victim."""
-        assert death.kernel is not None
+    def _blamed(self, job: Job, entrant: Entrant, death: Death, key: WorkerKey, attempt: int) -> Measurement:
+        """The row of the contender that was being called; one that crashed may have been another's victim."""
         if death.status == Status.CRASHED:
-            return self._alone(job, death.kernel, death, key, attempt + 1)
-        return Measurement(kernel=death.kernel, status=death.status, reason=death.reason, attempt=attempt)
+            return self._alone(job, entrant, death, key, attempt + 1)
+        return _row(entrant, death, attempt)
 
-    def _alone(self, job: Job, kernel: str, death: Death, key: WorkerKey, attempt: int) -> Measurement:
-        (row,) = self._survive(msgspec.structs.replace(job, kernels=(kernel,)), key, attempt)
+    def _alone(self, job: Job, entrant: Entrant, death: Death, key: WorkerKey, attempt: int) -> Measurement:
+        (row,) = self._survive(job.only([entrant]), key, attempt)
         if row.interval:
-            why = f"measured alone, since in company the worker was lost ({death.reason})"
-            row.disturbed = "; ".join(filter(None, (why, row.disturbed)))
+            row.note(f"measured alone, since in company the worker was lost ({death.reason})")
         return row
+
+    def _apart(self, job: Job, death: Death, key: WorkerKey, attempt: int) -> list[Measurement]:
+        """The rows of a group whose siblings take more memory together than there is, one problem after the other."""
+        rows = [row for part in job.apart() for row in self._survive(part, key, attempt)]
+        for row in filter(lambda row: row.interval, rows):
+            row.note(f"measured apart from its siblings, since with them the worker was lost ({death.reason})")
+        return rows
+
+
+def _row(entrant: Entrant, death: Death, attempt: int) -> Measurement:
+    """The row of a contender that took its worker along."""
+    problem, kernel = entrant
+    return Measurement(kernel=kernel, problem=problem, status=death.status, reason=death.reason, attempt=attempt)

@@ -15,7 +15,7 @@ from bench.measure import memory
 from bench.measure.board import Board
 from bench.measure.isa import environment
 from bench.measure.timing import now
-from bench.plan.case import Job, WorkerKey
+from bench.plan.case import Entrant, Job, WorkerKey
 from bench.plan.errors import UsageError
 from bench.plan.status import Status
 from bench.run.worker import Reply, receive, send
@@ -33,12 +33,12 @@ MEMORY_FLOOR = 0.03
 
 
 class Death(NamedTuple):
-    """How a worker ended within a job: the kernel that was being called, if any, and what its row will say.
+    """How a worker ended within a job: the contender that was being called, if any, and what its row will say.
 
     fresh: it had run no job before, so that none of an earlier one may have been the cause.
     """
 
-    kernel: str | None
+    entrant: Entrant | None
     status: Status
     reason: str
     fresh: bool = True
@@ -109,9 +109,8 @@ class Worker:
         limit = job.timeout_s * (SET_UP_FACTOR if call.stage == "set-up" else 1)
         if now() - call.since_s <= limit:
             return None
-        return Death(
-            job.kernels[call.contender], Status.TIMEOUT, f"{call.stage} took more than {limit:g} s; see --timeout"
-        )
+        reason = f"{call.stage} took more than {limit:g} s; see --timeout"
+        return Death(job.entrants[call.contender], Status.TIMEOUT, reason)
 
     def _greedy(self, job: Job) -> Death | None:
         """End a worker that takes the last of the memory, before the system has to choose a process to end."""
@@ -121,26 +120,26 @@ class Worker:
             return None
         if available > MEMORY_FLOOR * whole or own < available:
             return None
-        kernel, stage = self._caller(job)
+        entrant, stage = self._caller(job)
         found = f"the process took {own / 1e9:.3g} GB, {available / 1e9:.2g} GB are left"
-        return Death(kernel, Status.OOM, f"{stage}: {found}")
+        return Death(entrant, Status.OOM, f"{stage}: {found}")
 
-    def _caller(self, job: Job) -> tuple[str | None, str]:
+    def _caller(self, job: Job) -> tuple[Entrant | None, str]:
         call = self._board.read()
-        return (job.kernels[call.contender], call.stage) if call else (None, "between calls")
+        return (job.entrants[call.contender], call.stage) if call else (None, "between calls")
 
     def _died(self, job: Job) -> Death:
-        kernel, stage = self._caller(job)
+        entrant, stage = self._caller(job)
         try:
             code = self._process.wait(EXIT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            return Death(kernel, Status.CRASHED, f"{stage}: the process answers no more, and has not ended")
+            return Death(entrant, Status.CRASHED, f"{stage}: the process answers no more, and has not ended")
         how = signal.Signals(-code).name if code < 0 else f"the process ended with status {code}"
         if code == -signal.SIGKILL and memory.kills_by_system() > self._kills:
-            return Death(kernel, Status.OOM, f"{stage}: killed by the system for want of memory")
+            return Death(entrant, Status.OOM, f"{stage}: killed by the system for want of memory")
         said = self._last_words()
-        return Death(kernel, Status.CRASHED, f"{stage}: {how}" + (f": {said}" if said else ""))
+        return Death(entrant, Status.CRASHED, f"{stage}: {how}" + (f": {said}" if said else ""))
 
     def _last_words(self) -> str:
         self._log.seek(0)

@@ -22,7 +22,7 @@ import bench
 from bench.measure.machine import environment, machine
 from bench.measure.measurement import Measurement
 from bench.measure.timing import now
-from bench.plan.case import Plan, PlannedJob, case_of, jobs
+from bench.plan.case import Entrant, Plan, PlannedJob, case_of, jobs
 from bench.plan.discovery import discover
 from bench.plan.registry import Registry
 from bench.plan.status import AGAINST, Status
@@ -88,21 +88,19 @@ class Session:
                 self._store.add_layer(self.run_id, Layer(name, problem, planned.part, planned.count))
 
     def missing(self, planned: PlannedJob, registry: Registry) -> PlannedJob | None:
-        """Return what of the job has no row in the run yet, with its baseline; None where nothing is left.
+        """Return what of the job has no row in the run yet, with its baselines; None where nothing is left.
 
         Sweeps of a suite may overlap, and a run may be taken up again in the midst of a job.
         """
         job = planned.job
-        left = {
-            name
-            for name in job.kernels
-            for problem in job.problems
-            if not self._store.has(self.run_id, case_of(job, problem, registry.kernels[name]))
-        }
-        if not left:
-            return None
-        kernels = tuple(name for name in job.kernels if name in left or name == job.baseline)
-        return msgspec.structs.replace(planned, job=msgspec.structs.replace(job, kernels=kernels))
+        left = [
+            entrant
+            for entrant in job.entrants
+            if not self._store.has(self.run_id, case_of(job, entrant.problem, registry.kernels[entrant.kernel]))
+        ]
+        bases = {Entrant(problem, job.baseline_of(problem) or "") for problem, _ in left}
+        keep = [entrant for entrant in job.entrants if entrant in left or entrant in bases]
+        return _with(planned, keep) if left else None
 
     def take(self, number: int, process: int, planned: PlannedJob) -> None:
         """Measure a job, by its place in the plan, in one process of several, and keep what it finds for `measure`."""
@@ -112,10 +110,9 @@ class Session:
 
     def measure(self, number: int, planned: PlannedJob, registry: Registry) -> list[tuple[Result, Measurement]]:
         """Measure a job in the last of its processes and commit its rows; of a case that the run has, the row stays."""
-        (problem,) = map(registry.problem, planned.job.problems)
         rows = []
         for measured in self._merged(number, planned):
-            kernel = registry.kernels[measured.kernel]
+            kernel, problem = registry.kernels[measured.kernel], registry.problem(measured.problem)
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if not self._store.has(self.run_id, result.case):
                 kept = (measured.samples, measured.parts) if result.samples else ([], [])
@@ -130,7 +127,7 @@ class Session:
         found = self._store.pending(self.run_id, number)
         if left := _still_good(planned, found):
             found.append(self._ask(left, len(found) + 1))
-        measured = merge(found, planned.job.baseline)
+        measured = merge(found, planned.job.baseline_of)
         if self._ceilings is not None:
             self._ceilings.apply(planned.job, measured)
         return measured
@@ -149,12 +146,14 @@ class Session:
 
 
 def _still_good(planned: PlannedJob, found: list[list[Measurement]]) -> PlannedJob | None:
-    """The job without the kernels that have failed in an earlier process; None where none is left."""
-    bad = {measured.kernel for rows in found for measured in rows if measured.status != Status.OK}
-    kernels = tuple(name for name in planned.job.kernels if name not in bad)
-    return (
-        msgspec.structs.replace(planned, job=msgspec.structs.replace(planned.job, kernels=kernels)) if kernels else None
-    )
+    """The job without the contenders that have failed in an earlier process; None where none is left."""
+    bad = {measured.entrant for rows in found for measured in rows if measured.status != Status.OK}
+    good = [entrant for entrant in planned.job.entrants if entrant not in bad]
+    return _with(planned, good) if good else None
+
+
+def _with(planned: PlannedJob, entrants: list[Entrant]) -> PlannedJob:
+    return msgspec.structs.replace(planned, job=planned.job.only(entrants))
 
 
 def new_run_id(started: datetime) -> str:

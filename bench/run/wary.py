@@ -4,10 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import msgspec
-
 from bench.measure.measurement import Measurement
-from bench.plan.case import Job, WorkerKey
+from bench.plan.case import Entrant, Job, WorkerKey
 from bench.plan.status import Status
 from bench.run.pool import Execute
 
@@ -28,24 +26,25 @@ class Wary:
         self.left_out = dict(left_out)
 
     def __call__(self, job: Job, key: WorkerKey) -> list[Measurement]:
-        """The rows of a job, in the order of its kernels; those left out have the status of their last death."""
+        """The rows of a job, in the order of its contenders; those left out have the status of their last death."""
         out = dict(self.left_out)
-        others = tuple(kernel for kernel in job.kernels if kernel not in out)
-        rows = self._execute(msgspec.structs.replace(job, kernels=others), key) if others else []
+        others = [entrant for entrant in job.entrants if entrant.kernel not in out]
+        rows = self._execute(job.only(others), key) if others else []
         for row in rows:
-            self._note(job, row)
-        rows += [self._row(kernel) for kernel in job.kernels if kernel in out]
-        return sorted(rows, key=lambda row: job.kernels.index(row.kernel))
+            self._note(row)
+        rows += [self._row(entrant) for entrant in job.entrants if entrant.kernel in out]
+        return sorted(rows, key=lambda row: job.entrants.index(row.entrant))
 
-    def _note(self, job: Job, row: Measurement) -> None:
+    def _note(self, row: Measurement) -> None:
         if row.status not in (Status.CRASHED, Status.TIMEOUT):
             return
         # A crash that was tried again has cost two workers; a call that hangs is not tried again.
         self._deaths[row.kernel] += 2 if row.status == Status.CRASHED and row.attempt > 1 else 1
         if self._deaths[row.kernel] >= LIMIT:
-            self.left_out[row.kernel] = f"{row.status} on {', '.join(job.problems)}: {row.reason}"
+            self.left_out[row.kernel] = f"{row.status} on {row.problem}: {row.reason}"
 
-    def _row(self, kernel: str) -> Measurement:
+    def _row(self, entrant: Entrant) -> Measurement:
+        problem, kernel = entrant
         reason = self.left_out[kernel]
         why = f"left out after {LIMIT} lost workers: {reason}"
-        return Measurement(kernel=kernel, status=reason.partition(" ")[0], reason=why)
+        return Measurement(kernel=kernel, problem=problem, status=reason.partition(" ")[0], reason=why)

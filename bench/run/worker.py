@@ -14,7 +14,7 @@ from bench.measure.affinity import pin
 from bench.measure.board import Board
 from bench.measure.device import DeviceLost
 from bench.measure.measurement import Measurement
-from bench.plan.case import Job, WorkerKey
+from bench.plan.case import Entrant, Job, WorkerKey
 from bench.plan.errors import UsageError
 from bench.run.job import run_job
 
@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 
 class Reply(msgspec.Struct):
-    """What a worker replies to a job: its rows, or why it was refused, or which kernel has lost the device and how."""
+    """What a worker replies: a job's rows, or why it was refused, or which contender has lost the device and how."""
 
     rows: list[Measurement] = []
     refused: str = ""
-    lost: tuple[str, str] | None = None
+    lost: tuple[Entrant, str] | None = None
 
 
 def send(fd: int, message: object) -> None:
@@ -78,7 +78,7 @@ def _answer(job: Job, board: Board) -> Reply:
     except UsageError as error:
         return Reply(refused=str(error))
     except DeviceLost as error:
-        return Reply(lost=(error.kernel, error.reason))
+        return Reply(lost=(error.entrant, error.reason))
 
 
 def die_with(parent: int) -> None:

@@ -20,7 +20,7 @@ def _sampled(rig: Rig, names: str, seconds: float, budget: Budget, monitor: Scri
     for one in series.values():
         one.warm_up(0.0)
     rig.log.clear()
-    interleave(series, budget, None, False, _unexpected, {"cpu": monitor})
+    interleave(series, budget, (), False, _unexpected, {"cpu": monitor})
     return list(series.values())
 
 
@@ -30,7 +30,7 @@ def test_contenders_take_turns_forward_and_backward(fake_time: FakeTime) -> None
     for one in series.values():
         one.warm_up(0.0)
     rig.log.clear()
-    interleave(series, Budget(max_time_s=0.01, rel_ci=0), None, False, _unexpected)
+    interleave(series, Budget(max_time_s=0.01, rel_ci=0), (), False, _unexpected)
     assert "".join(entry[0] for entry in rig.log)[:12] == "abccbaabccba"
 
 
@@ -38,7 +38,7 @@ def test_no_contender_stops_below_six_samples(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     series = {"a": rig.series("a", seconds=10.0)}
     series["a"].warm_up(0.0)
-    interleave(series, Budget(max_time_s=0.01), None, False, _unexpected)
+    interleave(series, Budget(max_time_s=0.01), (), False, _unexpected)
     assert len(series["a"].samples) == 6
     assert series["a"].stopped_by == "time"
 
@@ -48,7 +48,7 @@ def test_a_steady_contender_stops_by_its_interval_after_a_second(fake_time: Fake
     series = {"a": rig.series("a", seconds=10e-3)}
     series["a"].warm_up(0.0)
     began = fake_time.now
-    interleave(series, Budget(max_time_s=100), None, False, _unexpected)
+    interleave(series, Budget(max_time_s=100), (), False, _unexpected)
     assert series["a"].stopped_by == "interval"
     assert 1.0 <= fake_time.now - began < 3.0
 
@@ -58,7 +58,7 @@ def test_the_baseline_goes_on_until_the_last_contender_stops(fake_time: FakeTime
     series = {"base": rig.series("b", seconds=0.5), "slow": rig.series("s", seconds=0.1)}
     for one in series.values():
         one.warm_up(0.0)
-    interleave(series, Budget(max_time_s=3, rel_ci=0), "base", False, _unexpected)
+    interleave(series, Budget(max_time_s=3, rel_ci=0), {"base"}, False, _unexpected)
     assert len(series["base"].samples) == len(series["slow"].samples) > 6
 
 
@@ -76,7 +76,7 @@ def test_a_contender_that_raises_leaves_the_others_alone(fake_time: FakeTime) ->
         one.warm_up(0.0)
     broken.append(True)
     errors: list[str] = []
-    interleave(series, Budget(max_time_s=0.05), "bad", False, lambda name, error: errors.append(f"{name}: {error}"))
+    interleave(series, Budget(max_time_s=0.05), {"bad"}, False, lambda name, error: errors.append(f"{name}: {error}"))
     assert errors == ["bad: late"]
     assert series["good"].stopped_by is not None
 
@@ -128,6 +128,6 @@ def test_outliers_alone_set_nothing_aside(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     series = rig.series(launches=[rig.lasting(cycle([1e-3] * 20 + [50e-3]))])
     series.warm_up(0.0)
-    interleave({"a": series}, Budget(0.5, rel_ci=-1), None, False, _unexpected, {"cpu": Script()})
+    interleave({"a": series}, Budget(0.5, rel_ci=-1), (), False, _unexpected, {"cpu": Script()})
     assert series.repeated == 0
     assert max(series.samples) == pytest.approx(50e-3)

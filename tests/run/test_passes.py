@@ -7,6 +7,16 @@ from bench.measure.measurement import Measurement, Part
 from bench.measure.stats import median_interval
 from bench.run.passes import merge, require_rules
 
+
+def nobody(problem: str) -> None:
+    """The baseline of every problem: none."""
+
+
+def on_base(problem: str) -> str:
+    """The baseline of every problem."""
+    return "base"
+
+
 ROUNDS = [0.98, 1.01, 1.0, 0.99, 1.02, 1.0]
 
 
@@ -30,11 +40,11 @@ def found(kernel: str, scale: float, **other: object) -> Measurement:
 
 def test_one_process_stays_as_it_is() -> None:
     row = found("a", 1.0)
-    assert merge([[row]], None) == [row]
+    assert merge([[row]], nobody) == [row]
 
 
 def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for() -> None:
-    (row,) = merge([[found("a", scale)] for scale in (1.0, 1.1, 1.2)], None)
+    (row,) = merge([[found("a", scale)] for scale in (1.0, 1.1, 1.2)], nobody)
     assert [part.samples for part in row.parts] == [6, 6, 6]
     assert [part.median_s for part in row.parts] == pytest.approx([1.0, 1.1, 1.2])
     assert row.samples[6:12] == [1.1 * round_ for round_ in ROUNDS]
@@ -51,7 +61,7 @@ def test_ratios_are_formed_within_each_process() -> None:
     runs = [[found("base", 2 * scale), found("own", scale, ratio=object())] for scale in (1.0, 1.5, 3.0)]
     for run in runs:
         run[1].ratio = None
-    base, own = merge(runs, "base")
+    base, own = merge(runs, on_base)
     assert base.ratio is None
     assert own.ratio is not None
     assert (own.ratio.low, own.ratio.median, own.ratio.high) == pytest.approx((2, 2, 2))
@@ -60,7 +70,7 @@ def test_ratios_are_formed_within_each_process() -> None:
 def test_kernels_share_a_job_over_processes_only_if_they_shared_it_in_each() -> None:
     runs = [[found(kernel, 1.0, job=f"{n}") for kernel in ("base", "own", "alone")] for n in range(3)]
     runs[1][2].job = "another"
-    base, own, alone = merge(runs, "base")
+    base, own, alone = merge(runs, on_base)
     assert base.job == own.job != alone.job
     assert base.job not in ("0", "1", "2", "")
     assert own.ratio is not None
@@ -70,12 +80,12 @@ def test_kernels_share_a_job_over_processes_only_if_they_shared_it_in_each() -> 
 
 def test_another_execution_of_the_same_kernels_is_another_job() -> None:
     one, other = ([[found("a", 1.0, job=job)], [found("a", 1.0, job="c")]] for job in "ab")
-    assert merge(one, None)[0].job != merge(other, None)[0].job
+    assert merge(one, nobody)[0].job != merge(other, nobody)[0].job
 
 
 def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which() -> None:
     bad = Measurement(kernel="b", status="crashed", reason="sampling: SIGSEGV", attempt=2)
-    good, failed = merge([[found("a", 1.0), found("b", 1.0)], [found("a", 1.0), bad], [found("a", 1.0)]], "a")
+    good, failed = merge([[found("a", 1.0), found("b", 1.0)], [found("a", 1.0), bad], [found("a", 1.0)]], lambda _: "a")
     assert good.status == "ok"
     assert (failed.status, failed.reason) == ("crashed", "in process 2 of 3: sampling: SIGSEGV")
     assert (failed.samples, failed.parts, failed.interval, failed.ratio) == ([], [], None, None)
@@ -83,13 +93,13 @@ def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which() -> No
 
 def test_what_fails_at_once_fails_for_its_own_reason() -> None:
     bad = Measurement(kernel="b", status="unsupported", reason="takes even m")
-    _, row = merge([[found("a", 1.0), bad], [found("a", 1.0)]], "a")
+    _, row = merge([[found("a", 1.0), bad], [found("a", 1.0)]], lambda _: "a")
     assert (row.status, row.reason) == ("unsupported", "takes even m")
 
 
 def test_a_baseline_that_failed_gives_nobody_a_ratio() -> None:
     bad = Measurement(kernel="base", status="wrong", reason="b[0, 0] is 1")
-    _, own = merge([[found("base", 1.0), found("own", 1.0)], [bad, found("own", 1.0)]], "base")
+    _, own = merge([[found("base", 1.0), found("own", 1.0)], [bad, found("own", 1.0)]], on_base)
     assert (own.status, own.ratio) == ("ok", None)
 
 
@@ -97,19 +107,19 @@ def test_the_worst_of_errors_scratch_and_attempts_is_kept_and_repeats_are_summed
     first = found("a", 1.0, max_error=1e-3, scratch_bytes=8, attempt=1, repeated=2, disturbed="throttled")
     second = found("a", 1.0, max_error=2e-3, scratch_bytes=4, attempt=3, repeated=1, disturbed="throttled")
     third = found("a", 1.0, max_error=None, scratch_bytes=None, disturbed="stolen")
-    (row,) = merge([[first], [second], [third]], None)
+    (row,) = merge([[first], [second], [third]], nobody)
     assert (row.max_error, row.scratch_bytes, row.attempt, row.repeated) == (2e-3, 8, 3, 3)
     assert row.disturbed == "throttled; stolen"
 
 
 def test_a_run_that_any_process_stopped_by_time_was_stopped_by_time() -> None:
     runs = [[found("a", 1.0, stopped_by=stop)] for stop in ("interval", "time", "interval")]
-    assert merge(runs, None)[0].stopped_by == "time"
-    assert merge(runs[::2], None)[0].stopped_by == "interval"
+    assert merge(runs, nobody)[0].stopped_by == "time"
+    assert merge(runs[::2], nobody)[0].stopped_by == "interval"
 
 
 def test_readings_of_the_machine_are_averaged() -> None:
-    (row,) = merge([[found("a", 1.0, state={"clock_mhz": mhz})] for mhz in (1000.0, 2000.0)], None)
+    (row,) = merge([[found("a", 1.0, state={"clock_mhz": mhz})] for mhz in (1000.0, 2000.0)], nobody)
     assert row.state == {"clock_mhz": 1500.0}
 
 
@@ -124,16 +134,16 @@ def test_a_field_without_a_rule_is_refused() -> None:
 
 def test_processes_that_differ_in_what_a_case_is_are_refused() -> None:
     with pytest.raises(ValueError, match="differ where they cannot"):
-        merge([[found("a", 1.0, numerics="fp32")], [found("a", 1.0, numerics="tf32")]], None)
+        merge([[found("a", 1.0, numerics="fp32")], [found("a", 1.0, numerics="tf32")]], nobody)
 
 
 def test_what_is_not_sampled_is_that_of_the_first_process() -> None:
     runs = [[found("a", 1.0, setup_s=setup_s, tunables=f"{setup_s}")] for setup_s in (2.0, 1.0, 3.0)]
-    (row,) = merge(runs, None)
+    (row,) = merge(runs, nobody)
     assert (row.setup_s, row.tunables) == (2.0, "2.0")
 
 
 def test_it_is_known_how_far_apart_the_processes_were() -> None:
     times = ("2026-01-01T00:00:00.000+00:00", "2026-01-01T00:01:00.500+00:00", "2026-01-01T00:02:01.000+00:00")
-    (row,) = merge([[found("a", 1.0, started_at=time)] for time in times], None)
+    (row,) = merge([[found("a", 1.0, started_at=time)] for time in times], nobody)
     assert row.spread_s == 121.0

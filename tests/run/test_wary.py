@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from bench.measure.measurement import Measurement
@@ -22,7 +23,8 @@ class Pool:
 
     def __call__(self, job: Job, key: WorkerKey) -> list[Measurement]:
         self.called.append(job.kernels)
-        return [self._answer(kernel) for kernel in job.kernels]
+        rows = [self._answer(kernel) for kernel in job.kernels]
+        return [msgspec.structs.replace(row, problem=job.problems[0]) for row in rows]
 
 
 def job(problem: str, *kernels: str) -> Job:
