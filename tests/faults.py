@@ -21,10 +21,14 @@ FILLED_BYTES = 300_000_000
 Act = Callable[[], object]
 
 
-def declare(name: str, act: Act, at: int | None = VERIFICATION) -> None:
-    """A kernel that copies, and does this at a call of this number, or in set-up where there is none."""
+def declare(
+    name: str, act: Act, at: int | None = VERIFICATION, on: Callable[[str], bool] = lambda problem: True
+) -> None:
+    """A kernel that copies, and does this at a call of this number, or in set-up for none; where `on` holds."""
 
     def set_up(problem: Any, x: Any) -> Launch:
+        if not on(problem.id):
+            return lambda: np.copyto(x.b, x.a)
         if at is None:
             act()
         calls = count(1)
@@ -113,6 +117,16 @@ def reads() -> None:
     ctypes.string_at(int(SHARED[1]))
 
 
+#: The problems that `beside_another` was asked about in this process.
+SEEN: set[str] = set()
+
+
+def beside_another(problem: str) -> bool:
+    """Return whether another problem was set up in this process too."""
+    SEEN.add(problem)
+    return len(SEEN) > 1
+
+
 ACTS: tuple[Act, ...] = (
     segv,
     aborts,
@@ -131,6 +145,8 @@ for _act in ACTS:
 for _name, _at in (("set_up", None), ("verification", VERIFICATION), ("sampling", SAMPLING)):
     declare(f"hangs_in_{_name}", hangs, _at)
     declare(f"segv_in_{_name}", segv, _at)
+declare("segv_on_f64", segv, on=lambda problem: problem.endswith("f64"))
+declare("killed_beside_siblings", killed_by_a_stranger, on=beside_another)
 declare("exits", lambda: os._exit(3))
 declare("prints", lambda: print("what a kernel prints", flush=True))
 declare("tells", lambda: tell(os.getpid()))

@@ -72,7 +72,8 @@ class Experiment(Table, frozen=True):
     """The rows to measure: suites or problem ids, kernels (globs), numbers of threads, instruction sets.
 
     device: what must be there for it. parts: of networks, all if empty. batches: that each problem is given. threads:
-    those the machine has of these, and all it has; all it has alone if empty.
+    those the machine has of these, and all it has; all it has alone if empty. together: axes in which problems may
+    differ that are measured in turn.
     """
 
     id: str
@@ -82,6 +83,7 @@ class Experiment(Table, frozen=True):
     device: Literal["cpu", "cuda"] = "cpu"
     parts: tuple[str, ...] = ()
     batches: tuple[int, ...] = ()
+    together: tuple[str, ...] = ()
     threads: tuple[int, ...] = ()
     isas: tuple[str, ...] = ("",)
     processes: int = 1

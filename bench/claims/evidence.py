@@ -1,13 +1,12 @@
 """The rows that an experiment rests on, and ratios between them."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from functools import partial
 from math import inf
 from typing import Any
 
 from bench.claims.catalog import Experiment
-from bench.claims.problems import Layered, chosen, entries, matches, plan
+from bench.claims.problems import Layered, chosen, entries, grouped, matches, plan
 from bench.plan.case import PlannedJob, case_of, jobs
 from bench.plan.modes import Mode
 from bench.plan.registry import Registry
@@ -41,20 +40,30 @@ def gather(
     """Return the experiment's rows among these, which stand run by run, the latest last.
 
     Of a problem, thread count and instruction set, those of the run that has most of the kernels, from as many
-    processes as are asked for; the latest where several do. mode: that alone, where one is given.
+    processes as are asked for, then the one that has most of the siblings; the latest where several do. mode: that
+    alone, where one is given.
     """
     layers = entries(experiment, registry)
-    wanted = {layer.entry.problem.id for layer in layers}
-    groups: dict[tuple[Any, ...], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
+    groups = enumerate(grouped(layers, experiment.together))
+    group_of = {layer.entry.problem.id: number for number, group in groups for layer in group}
+    found: dict[tuple[Any, ...], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
+    company: Counter[tuple[Any, ...]] = Counter()
     for r in results:
-        asked = r.problem in wanted and r.isa in experiment.isas and matches(r.kernel, experiment.kernels)
+        asked = r.problem in group_of and r.isa in experiment.isas and matches(r.kernel, experiment.kernels)
         if asked and r.mode != Mode.VERIFY and mode in ("", r.mode):
-            groups[r.problem, r.threads, r.isa, r.mode][r.run_id].append(r)
-    best = (max(reversed(runs.values()), key=partial(_rank, experiment)) for runs in groups.values())
-    return Evidence(store, experiment, layers, (r for found in best for r in found))
+            found[r.problem, r.threads, r.isa, r.mode][r.run_id].append(r)
+            company[group_of[r.problem], r.threads, r.isa, r.mode, r.run_id] += r.status == Status.OK
+
+    def rank(rows: Sequence[Result]) -> tuple[int, int, int]:
+        first = rows[0]
+        siblings = company[group_of[first.problem], first.threads, first.isa, first.mode, first.run_id]
+        return *_own_rank(experiment, rows), siblings
+
+    best = (max(reversed(runs.values()), key=rank) for runs in found.values())
+    return Evidence(store, experiment, layers, (r for rows in best for r in rows))
 
 
-def _rank(experiment: Experiment, results: Sequence[Result]) -> tuple[int, int]:
+def _own_rank(experiment: Experiment, results: Sequence[Result]) -> tuple[int, int]:
     """Return how many kernels have a time, and from how many of the processes that are asked for."""
     ok = [r for r in results if r.status == Status.OK]
     return len(ok), min([experiment.processes, *(r.processes for r in ok)])
@@ -77,11 +86,12 @@ class Known:
         asked = plan(experiment, devices)
         return [
             layer
-            for layer in entries(experiment, registry)
+            for group in grouped(entries(experiment, registry), experiment.together)
             if not all(
                 self.has(planned, registry, experiment.processes)
-                for planned in jobs([chosen([layer])], registry, asked)
+                for planned in jobs([chosen(group, experiment.together)], registry, asked)
             )
+            for layer in group
         ]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bench.claims.catalog import Claim, Experiment, experiment
 from bench.claims.evidence import Known
-from bench.claims.problems import Layered, chosen, missing_here, plan
+from bench.claims.problems import Layered, chosen, grouped, missing_here, plan
 from bench.measure.devices import choose_devices
 from bench.measure.lock import exclusive
 from bench.measure.machine import machine
@@ -46,7 +46,7 @@ def measure_missing(
     left = _left(Known(store, run_ids), claims, registry, devices)
     if not left:
         return Measured(run_ids)
-    suites = [chosen(layers) for _, layers in left]
+    suites = [chosen(layers, asked.together) for asked, layers in left]
     whole = Plan(devices, ceilings=False, suites=tuple(name for asked, _ in left for name in asked.problems))
     with exclusive(devices, False), Workers() as workers:
         session = Session(store, suites, whole, workers.run)
@@ -75,18 +75,19 @@ def _measure(
     say: Say,
     end_s: float,
 ) -> bool:
-    """Measure problem by problem until the time is over; False where the user interrupts."""
+    """Measure group by group of siblings until the time is over; False where the user interrupts."""
     began_s, rows = now(), Counter[str]()
     say(f"{asked.id}: {asked.title}; {len(layers)} problem{'s' * (len(layers) > 1)}")
-    left = list(layers)
+    left = grouped(layers, asked.together)
     while left and now() < end_s:
         # Several processes are passes over all problems, so that the measurements of one lie further apart.
         batch = left if asked.processes > 1 else left[:1]
-        if not run_suites(session, [chosen(batch)], registry, how, lambda r: rows.update([r.status])):
+        suite = chosen([layer for group in batch for layer in group], asked.together)
+        if not run_suites(session, [suite], registry, how, lambda r: rows.update([r.status])):
             return False
         left = left[len(batch) :]
     if left:
-        say(f"  the time is over: {len(left)} problems are left; the same command goes on with them")
+        say(f"  the time is over: {sum(map(len, left))} problems are left; the same command goes on with them")
     statuses = ", ".join(f"{count} {status}" for status, count in rows.items()) or "no rows"
     say(f"  {statuses} in {now() - began_s:.0f} s")
     return True

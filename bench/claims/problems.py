@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import msgspec
 
@@ -21,12 +22,12 @@ SPREAD_S = 25.0
 
 
 class Chosen(Suite, frozen=True):
-    """A suite of entries that were chosen one by one."""
+    """A suite of entries that were chosen one by one, in groups of siblings."""
 
-    picked: tuple[Entry, ...] = ()
+    picked: tuple[tuple[Entry, ...], ...] = ()
 
-    def entries(self) -> Iterator[Entry]:
-        yield from self.picked
+    def groups(self) -> Iterator[list[Entry]]:
+        yield from map(list, self.picked)
 
 
 class Layered(msgspec.Struct, frozen=True):
@@ -50,9 +51,20 @@ def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
     ]
 
 
-def chosen(layers: Sequence[Layered]) -> Suite:
-    """Return the entries of one suite, as a suite by its name."""
-    return Chosen(name=layers[0].suite, title="", picked=tuple(layer.entry for layer in layers))
+def chosen(layers: Sequence[Layered], together: Sequence[str]) -> Suite:
+    """Return the entries of one suite, as a suite by its name; those that differ in `together` alone are siblings."""
+    groups = (tuple(layer.entry for layer in group) for group in grouped(layers, together))
+    return Chosen(name=layers[0].suite, title="", picked=tuple(groups))
+
+
+def grouped(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Layered]]:
+    """Return the entries in groups of those whose problems differ in these axes alone; each for itself without any."""
+    groups: dict[Any, list[Layered]] = {}
+    for number, layer in enumerate(layers):
+        problem = layer.entry.problem
+        alike = tuple(getattr(problem, axis) for axis in problem.axes() if axis not in together)
+        groups.setdefault((problem.op, *alike) if together else number, []).append(layer)
+    return list(groups.values())
 
 
 def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterator[Layered]:

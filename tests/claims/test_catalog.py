@@ -3,7 +3,7 @@
 import pytest
 
 from bench.claims.catalog import FOLDER, Catalog, catalog, claims, experiment, read_table
-from bench.claims.problems import batch_of, chosen, entries, matches, plan
+from bench.claims.problems import batch_of, chosen, entries, grouped, matches, plan
 from bench.plan.case import jobs
 
 #: Every clause of the founding texts, by the beginning of its words.
@@ -75,7 +75,9 @@ def test_a_case_has_the_same_company_in_every_experiment(registry):
     for devices in (("cpu",), ("cpu", "cuda")):
         company = {}
         for asked in (e for e in catalog().experiment if e.device in devices):
-            for planned in jobs([chosen([e]) for e in entries(asked, registry)], registry, plan(asked, devices)):
+            groups = grouped(entries(asked, registry), asked.together)
+            suites = [chosen(group, asked.together) for group in groups]
+            for planned in jobs(suites, registry, plan(asked, devices)):
                 for kernel in planned.job.kernels:
                     case = (kernel, planned.job.problems, planned.job.threads, planned.job.isa)
                     assert company.setdefault(case, planned.job.kernels) == planned.job.kernels, asked.id

@@ -80,6 +80,21 @@ def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registr
     assert experiments.measure_missing(store, [tiny], registry, lambda line: None).run_ids == found.run_ids
 
 
+def test_siblings_of_an_experiment_are_measured_in_turn_even_where_the_time_is_short(
+    store, registry, tiny, monkeypatch
+):
+    problems = tuple(f"gemm/m64n48k32/f32/{layout}" for layout in ("NT", "NN"))
+    kernels = ("gemm/scipy.sgemm",)
+    asked = msgspec.structs.replace(
+        experiments.experiment(tiny), problems=problems, kernels=kernels, together=("layout",)
+    )
+    monkeypatch.setattr("bench.claims.experiments.experiment", lambda _: asked)
+    found = experiments.measure_missing(store, [tiny], registry, lambda line: None)
+    rows = [r for r, _ in store.results(found.run_ids[0])]
+    assert [r.problem for r in rows] == list(problems)
+    assert len({r.job for r in rows}) == 1
+
+
 def test_a_run_is_judged_without_measuring(measured, kernelmark_in):
     done = kernelmark_in(measured, "claims", "--db", "claims.db", "2", "--only", "beta,op-t-3x", "--csv", "claims.csv")
     assert (done.returncode, done.stderr) == (0, "")

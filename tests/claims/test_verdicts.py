@@ -155,3 +155,24 @@ def test_what_a_run_holds_whole_is_not_missing(store, registry, put):
         put(kernel, first.entry.problem.id, 1.0, processes=2, threads=plan(asked, ("cpu",)).threads[0])
         put(kernel, second.entry.problem.id, 1.0, processes=1, threads=plan(asked, ("cpu",)).threads[0])
     assert Known(store, ["r1"]).lacks(asked, registry, ("cpu",)) == [second]
+
+
+def test_rows_of_a_run_that_has_the_siblings_too_go_before_later_ones_that_stand_alone(put, verdict):
+    for problem, time_s in ((NT, 2.0), (NN, 1.0)):
+        put("gemm/scipy.sgemm", problem, time_s, spread=0.5, job="together")
+    put("gemm/scipy.sgemm", NT, 9.0, run_id="r2")
+    found = verdict("op-t-slower", ("r1", "r2"))
+    assert found.run_ids == ("r1",)
+    assert found.findings[0].ci95_low == pytest.approx(2.0), "the common spread cancels"
+
+
+def test_siblings_are_missing_together_unless_one_run_has_them_all(store, registry, put):
+    asked = experiment(*claims(["op-t-slower"]))
+    for run_id, problem in (("r1", NT), ("r2", NN)):
+        for kernel in asked.kernels:
+            put(kernel, problem, 1.0, run_id=run_id, processes=5)
+    lacks = [layer.entry.problem.id for layer in Known(store, ("r1", "r2")).lacks(asked, registry, ("cpu",))]
+    assert lacks == [NT, NN]
+    for kernel in asked.kernels:
+        put(kernel, NT, 1.0, run_id="r2", processes=5)
+    assert Known(store, ("r1", "r2")).lacks(asked, registry, ("cpu",)) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.plan.case import Budget, Plan, WorkerKey, case_key, contenders, jobs
+from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey, case_key, contenders, jobs
 from bench.plan.modes import Mode
 from bench.plan.suites import find_suite, load_suite
 from bench.plan.sweep import Entry
@@ -86,6 +86,54 @@ def test_a_suites_own_baseline_goes_first(registry, tmp_path):
     )
     planned = jobs([load_suite(path, registry)], registry, Plan(devices=CPU))
     assert [p.job.baseline for p in planned] == ["transpose/numpy.out", None]
+
+
+def sweep(registry, tmp_path, text):
+    path = tmp_path / "s.toml"
+    path.write_text(f"[[sweep]]\n{text}\n")
+    return load_suite(path, registry)
+
+
+def test_siblings_share_a_job_in_which_each_has_its_own_contenders_and_one_baseline(registry, tmp_path):
+    suite = sweep(
+        registry,
+        tmp_path,
+        "op = 'gemm'\ndtype = 'f32'\nlayout = ['NT', 'NN']\npoints = [[8, 8, 8]]\n"
+        "together = ['layout']\nkernels = ['gemm/numpy.*']",
+    )
+    (planned,) = jobs([suite], registry, Plan(devices=CPU))
+    nn = NT.replace("NT", "NN")
+    assert planned.job.entrants == ((NT, "gemm/numpy.matmul"), (NT, "gemm/numpy.tnn"), (nn, "gemm/numpy.matmul"))
+    assert planned.job.baseline_of(NT) == planned.job.baseline_of(nn) == "gemm/numpy.matmul"
+
+
+def test_siblings_may_have_baselines_of_their_own_or_none(registry, tmp_path):
+    text = "op = 'transpose'\ndtype = 'f32'\nplace = ['out', 'in']\npoints = [[8, 8]]\ntogether = ['place']"
+    places = ["transpose/m8n8/f32/out", "transpose/m8n8/f32/in"]
+    (planned,) = jobs([sweep(registry, tmp_path, text)], registry, Plan(devices=CPU))
+    assert [planned.job.baseline_of(p) for p in places] == ["transpose/numpy.out", "transpose/openblas.imatcopy"]
+    (planned,) = jobs(
+        [sweep(registry, tmp_path, text + "\nkernels = ['*.im*', '*.omat*']")], registry, Plan(devices=CPU)
+    )
+    assert [planned.job.baseline_of(p) for p in places] == [None, "transpose/openblas.imatcopy"]
+
+
+def test_a_group_has_a_job_for_each_thread_count_at_which_any_of_its_kernels_runs(registry, tmp_path):
+    text = "op = 'gemm'\ndtype = 'f32'\nlayout = ['NT', 'NN']\npoints = [[8, 8, 8]]\ntogether = ['layout']"
+    found = list(jobs([sweep(registry, tmp_path, text)], registry, Plan(devices=CPU, threads=(1, 2))))
+    assert [(planned.job.threads, planned.key.threads, len(planned.job.problems)) for planned in found] == [
+        (1, 1, 2),
+        (2, 2, 2),
+    ]
+
+
+def test_a_job_of_some_contenders_holds_these_alone_in_their_order():
+    job = Job(("p", "q"), ("a", "b", "c"), Mode.HOT, (), 0, Budget(), 1)
+    some = [("q", "a"), ("p", "c"), ("p", "a")]
+    part = job.only([Entrant(*pair) for pair in some])
+    assert part.entrants == (("p", "a"), ("p", "c"), ("q", "a"))
+    assert (part.problems, part.kernels) == (("p", "q"), ("a", "c"))
+    assert [one.entrants for one in part.apart()] == [(("p", "a"), ("p", "c")), (("q", "a"),)]
 
 
 def test_only_threaded_kernels_and_their_baseline_run_again_at_further_thread_counts(registry):

@@ -16,6 +16,7 @@ from bench.report.standings import standings
 from report_rows import begin, put
 
 NT = "gemm/m1024n2048k26752/f32/NT"
+NN = NT.replace("NT", "NN")
 DIMS = {"m": 1024, "n": 2048, "k": 26752}
 #: What slows the rounds of a job, for all its kernels alike.
 ROUNDS = [1.0 + 0.06 * (i * 7 % 10) for i in range(40)]
@@ -100,6 +101,25 @@ def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
     out = io.StringIO()
     views.write_csv([answer], out)
     assert [row["in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_siblings_are_free_of_drift_within_a_job_and_left_open_between_jobs(store, registry, in_turn):
+    """NN takes 2 % less than NT, while the machine drifts by half; between two jobs the second is 10 % slower."""
+    begin(store)
+    for kernel in ("gemm/numpy.matmul", "gemm/openblas.tnn", "gemm/scipy.sgemm"):
+        add(store, kernel, "first")
+    for kernel in ("gemm/numpy.matmul", "gemm/scipy.sgemm"):
+        add(store, kernel, "first" if in_turn else "second", 0.98 if in_turn else 1.078, NN)
+    (page,) = findings.answers(RunData(store, "r1"))
+    (claim,) = claims_rows(store, ["r1"], registry, only=("op-t-slower",))
+    if in_turn:
+        assert page.advice.startswith("Yes: op_N has 1.02x [1.02, 1.02] its speed. ")
+        assert (claim.verdict, claim.findings[0].in_turn, claim.notes) == ("confirmed", True, ())
+    else:
+        assert page.advice.startswith("No difference from op_N is certain. ")
+        assert "not measured in turn" in page.evidence[1]
+        assert (claim.verdict, claim.findings[0].in_turn) == ("depends", False)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,179 @@
+"""Groups of siblings: taken in turn, judged one by one, and measured apart where memory does not hold them together."""
+
+from itertools import groupby, pairwise
+
+import msgspec
+import pytest
+
+from bench.measure import memory
+from bench.plan.case import Budget, Entrant, Job, Plan
+from bench.plan.errors import UsageError
+from bench.plan.modes import Mode
+from bench.plan.suites import load_suite
+from bench.report.contest import faster
+from bench.run.job import run_job
+from bench.run.session import Session, run_suites
+from copying import copy, declare, nothing
+
+F32, F64 = "copy/m3n5/f32", "copy/m3n5/f64"
+BASE = "copy/numpy.copyto"
+SUITE = "[[sweep]]\nop = 'copy'\ndtype = ['f32', 'f64']\npoints = [[3, 5]]\ntogether = ['dtype']\n"
+APART = "measured apart from its siblings"
+
+
+def group(*kernels, **values):
+    """The rows of these kernels on two siblings, by problem."""
+    job = Job((F32, F64), kernels, Mode.HOT, (), 0, Budget(0.02), 1, kernels[0])
+    rows = run_job(msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(job, **values)), type=Job))
+    return {name: list(own) for name, own in groupby(rows, lambda row: row.problem)}
+
+
+@pytest.fixture
+def session(registry, store, tmp_path):
+    """Measures the suite of two siblings in this process: `session(run to take up)` gives the jobs that were run."""
+    (tmp_path / "s.toml").write_text(SUITE)
+    suite = load_suite(tmp_path / "s.toml", registry)
+
+    def of(*kernels, resume=None, **plan):
+        plan = Plan(devices=("cpu",), kernels=kernels, max_time_s=0.005, ceilings=False, **plan)
+        asked = []
+
+        def execute(job, key):
+            asked.append(job)
+            return run_job(job)
+
+        opened = Session(store, [suite], plan, execute, resume)
+        run_suites(opened, [suite], registry, plan, lambda result: None)
+        return asked, [row for row, _ in store.results(opened.run_id)]
+
+    return of
+
+
+def test_siblings_are_sampled_in_turn_and_share_a_job(registry):
+    calls = []
+
+    def noted(problem, x):
+        def launch():
+            calls.append(problem.id)
+            x.b[...] = x.a
+
+        return launch
+
+    declare("noted", noted)
+    rows = group("copy/mine.noted")
+    (one,), (other,) = rows[F32], rows[F64]
+    assert one.job == other.job != ""
+    changes = sum(before != after for before, after in pairwise(calls))
+    assert changes >= len(one.samples) >= 6
+
+
+def test_each_row_is_set_against_the_baseline_on_its_own_problem(registry):
+    declare("other", copy)
+    rows = group(BASE, "copy/mine.other", baselines={F64: "copy/mine.other"})
+    assert [row.ratio is None for row in rows[F32]] == [True, False]
+    assert [row.ratio is None for row in rows[F64]] == [False, True]
+
+
+def test_a_kernel_that_is_wrong_on_one_problem_stands_on_the_other(registry):
+    declare("half", lambda problem, x: (copy if problem.dtype == "f32" else nothing)(problem, x))
+    rows = group(BASE, "copy/mine.half")
+    assert [row.status for row in rows[F32] + rows[F64]] == ["ok", "ok", "ok", "wrong"]
+
+
+def test_a_pair_that_is_left_out_has_no_row(registry):
+    rows = group(BASE, "copy/numpy.threaded", without=(Entrant(F32, "copy/numpy.threaded"),))
+    assert {name: [row.kernel for row in own] for name, own in rows.items()} == {
+        F32: [BASE],
+        F64: [BASE, "copy/numpy.threaded"],
+    }
+
+
+def test_siblings_that_do_not_fit_together_are_measured_apart_and_say_so(registry, monkeypatch):
+    """The larger one would fit, with the values drawn for both, but not with the other's set too."""
+    bytes_of = {"f32": 2 * 4 * 300 * 500, "f64": 2 * 8 * 300 * 500}
+    available = 2 * bytes_of["f64"] + bytes_of["f32"]
+    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
+    monkeypatch.setattr(memory, "available_bytes", lambda: available / memory.MEMORY_SHARE)
+    names = tuple(f"copy/m300n500/{dtype}" for dtype in bytes_of)
+    (f32,), (f64,) = group(BASE, problems=names).values()
+    assert (f32.status, f64.status) == ("ok", "ok")
+    assert f32.job != f64.job
+    for row in (f32, f64):
+        assert f"{APART}, since with them: operands need 0.0072 GB of host memory; " in row.disturbed
+
+
+def test_what_has_no_memory_left_beside_its_siblings_gets_it_alone(registry):
+    made = []
+
+    def crowded(problem, x):
+        made.append(problem.id)
+        if len(set(made)) == 2 and len(made) < 3:
+            raise MemoryError("no room")
+        return copy(problem, x)
+
+    declare("crowded", crowded)
+    rows = group("copy/mine.crowded", BASE)
+    assert {row.status for own in rows.values() for row in own} == {"ok"}
+    assert f"{APART}, since with them: copy/mine.crowded: no room" in rows[F64][0].disturbed
+    assert len({own[0].job for own in rows.values()}) == 2
+
+
+def test_what_has_no_memory_even_alone_is_oom_and_the_others_stand(registry):
+    def greedy(problem, x):
+        raise MemoryError("too large")
+
+    declare("greedy", greedy)
+    rows = group(BASE, "copy/mine.greedy")
+    assert [row.status for row in rows[F32] + rows[F64]] == ["ok", "oom", "ok", "oom"]
+
+
+def test_rows_of_siblings_are_stored_under_their_problems_and_have_a_ratio_measured_in_turn(session, store):
+    (job,), rows = session(BASE, "copy/numpy.threaded")
+    assert job.problems == (F32, F64)
+    assert [row.problem for row in rows] == [F32, F32, F64, F64]
+    assert {row.baseline for row in rows} == {BASE}
+    assert [row.dtype for row in rows] == ["f32", "f32", "f64", "f64"]
+    assert faster(store, rows[0], rows[2]).in_turn
+
+
+def test_processes_of_a_group_are_paired_and_share_a_job(session, store):
+    asked, rows = session(BASE, processes=2, spread_s=0.0)
+    assert [job.problems for job in asked] == [(F32, F64)] * 2
+    assert [row.processes for row in rows] == [2, 2]
+    ratio = faster(store, *rows)
+    assert ratio.in_turn
+    assert ratio.low is not None
+
+
+def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their_baseline(session, store, monkeypatch):
+    add, left = store.add, [3]
+
+    def full(*args):
+        if not left[0]:
+            raise UsageError("the disk is full")
+        left[0] -= 1
+        add(*args)
+
+    monkeypatch.setattr(store, "add", full)
+    with pytest.raises(UsageError, match="full"):
+        session(BASE, "copy/numpy.threaded")
+    monkeypatch.undo()
+    run_id = store.find_run(None)["run_id"]
+    before = [row for row, _ in store.results(run_id)]
+    (job,), after = session(BASE, "copy/numpy.threaded", resume=run_id)
+    assert job.entrants == ((F64, BASE), (F64, "copy/numpy.threaded"))
+    assert after[:3] == before
+    assert after[3].speedup is not None
+    assert after[3].job not in {row.job for row in before}
+    assert not faster(store, after[1], after[3]).in_turn
+
+
+def test_processes_are_counted_on_for_what_is_left_of_a_group(session, store, monkeypatch):
+    """A case that failed in the first process is not called in the second, and its sibling is."""
+    declare("half", lambda problem, x: (copy if problem.dtype == "f32" else nothing)(problem, x))
+    asked, rows = session("copy/mine.half", processes=2, spread_s=0.0)
+    assert [job.entrants for job in asked] == [
+        ((F32, "copy/mine.half"), (F64, "copy/mine.half")),
+        ((F32, "copy/mine.half"),),
+    ]
+    assert [(row.status, row.processes) for row in rows] == [("ok", 2), ("wrong", 1)]
