@@ -1,8 +1,8 @@
 """Ratios between rows: which rows are compared, and how many times faster one is than the other.
 
-Kernels are ranked within a contest: one problem in one setting. Rows of one job were sampled in turn, so what slowed
-the machine slowed both, and their ratio has an interval of its own, from the samples of the same rounds. Rows of two
-jobs were not: their ratio has the quotient of both intervals, and is marked as not measured in turn.
+Kernels are ranked within a contest: one problem in one setting. Rows of one job, be they of siblings, were sampled in
+turn, so what slowed the machine slowed both, and their ratio has an interval of its own, from the samples of the same
+rounds. Rows of two jobs were not: their ratio has the quotient of both intervals, marked as not measured in turn.
 """
 
 from collections.abc import Iterable, Sequence

@@ -8,7 +8,7 @@ from typing import IO, Any
 from bench.plan.suites import Suite
 from bench.report.contest import Contest, Ratio, Setting
 from bench.report.format import row_time, seconds, short, spread, yes_or_no
-from bench.report.standings import Change, changes, fastest_fft, fft_speedup
+from bench.report.standings import Change, Kin, changes, fastest_fft, fft_speedup, siblings
 from bench.report.tables import filled_table
 
 COLUMNS = (
@@ -20,26 +20,34 @@ COLUMNS = (
     "ratio_in_turn", "fft_speedup_in_turn", "gain_in_turn",
 )  # fmt: skip
 HEADERS = ("problem", "fastest", "time", "95 %", "next", "slower by", "FFT", "FFT speedup")
+KIN_HEADERS = ("kernel", "sibling", "against", "faster by")
 
 
 def render(suite: Suite, found: Sequence[Contest]) -> str:
-    """Return a table for each setting, then the changes along the axes that the suite sweeps."""
+    """Return a table for each setting, the changes along the axes that the suite sweeps, and siblings in turn."""
     if not found:
         return f"{suite.name}: this run has no time for any of its problems"
     settings: dict[Setting, list[Contest]] = defaultdict(list)
     for contest in found:
         settings[contest.setting].append(contest)
     turned = changes(suite, found)
-    parts = [_section(setting, rows, turned) for setting, rows in settings.items()]
+    kin = siblings(suite, found)
+    parts = [_section(setting, rows, turned, kin) for setting, rows in settings.items()]
     measured = len({contest.problem for contest in found})
     total = len({entry.problem for entry in suite.entries()})
     return "\n\n".join([*parts, f"{suite.name}: {measured} of {total} problems have a time"])
 
 
-def _section(setting: Setting, rows: Sequence[Contest], turned: Sequence[Change]) -> str:
+def _section(setting: Setting, rows: Sequence[Contest], turned: Sequence[Change], kin: Sequence[Kin]) -> str:
     own = [_sentence(change) for change in turned if change.after.setting == setting]
     table = filled_table(HEADERS, [_cells(contest) for contest in rows])
-    return "\n".join([setting.title, table, *([""] if own else []), *own])
+    found = [_kin_cells(one) for one in kin if one.setting == setting]
+    beside = ["", filled_table(KIN_HEADERS, found)] if found else []
+    return "\n".join([setting.title, table, *([""] if own else []), *own, *beside])
+
+
+def _kin_cells(kin: Kin) -> Sequence[str]:
+    return short(kin.one.kernel), kin.one.problem, kin.other.problem, kin.ratio.words
 
 
 def _cells(c: Contest) -> Sequence[str]:

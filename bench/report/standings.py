@@ -10,7 +10,7 @@ from bench.plan.suites import Suite
 from bench.plan.sweep import Sweep
 from bench.record.result import Result
 from bench.record.store import Store
-from bench.report.contest import Contest, Ratio, contests, is_timed
+from bench.report.contest import Contest, Ratio, Setting, contests, is_timed
 
 
 class Change(NamedTuple):
@@ -33,6 +33,15 @@ class Change(NamedTuple):
         """Return the old winner against the new one, before."""
         new = self.before.of(self.after.fastest.kernel)
         return self.before.faster(self.before.fastest, new) if new else None
+
+
+class Kin(NamedTuple):
+    """A kernel on two siblings; ratio: how many times faster it is on `one` than on `other`, the first of the group."""
+
+    setting: Setting
+    one: Result
+    other: Result
+    ratio: Ratio
 
 
 def standings(suite: Suite, store: Store, run_id: str) -> list[Contest]:
@@ -66,6 +75,20 @@ def changes(suite: Suite, found: Sequence[Contest]) -> list[Change]:
         for line in _lines(sweep, axis, by_problem)
         for (here, before), (there, after) in pairwise(line)
         if before.fastest.kernel != after.fastest.kernel
+    ]
+
+
+def siblings(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
+    """Return each kernel on the problems of a group against itself on the first of them."""
+    at = {(contest.problem, contest.setting): contest for contest in found}
+    return [
+        Kin(setting, row, first, contest.faster(row, first))
+        for base, *others in ([entry.problem.id for entry in group] for group in suite.groups())
+        for setting in dict.fromkeys(contest.setting for contest in found)
+        for contest in (at.get((other, setting)) for other in others)
+        if contest is not None and (base, setting) in at
+        for row in contest.ranked
+        if (first := at[base, setting].of(row.kernel))
     ]
 
 

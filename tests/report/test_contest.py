@@ -70,6 +70,21 @@ def test_crossover_says_which_lead_was_not_measured_in_turn(drifted, registry, t
     assert [row["ratio_in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]
 
 
+def test_crossover_sets_a_kernel_against_itself_on_the_sibling(store, registry, tmp_path):
+    layouts = SUITE.replace('"NT"', '["NT", "NN"]')
+    (tmp_path / "mine.toml").write_text(f'{layouts}together = ["layout"]\n')
+    suite = load_suite(tmp_path / "mine.toml", registry)
+    begin(store)
+    for problem, factor in ((NT, 1.0), (NN, 0.5)):
+        add(store, "gemm/numpy.matmul", "first", factor, problem)
+    add(store, "gemm/openblas.tnn", "first")
+    lines = render(suite, standings(suite, store, "r1")).splitlines()
+    table = lines[lines.index("") + 1 :][:4]
+    assert table[0].split() == ["kernel", "sibling", "against", "faster", "by"]
+    assert table[2].split() == ["numpy.matmul", NN, NT, "2x", "[2,", "2]"]
+    assert table[3] == ""
+
+
 def test_the_page_says_which_lead_was_not_measured_in_turn(drifted):
     one, two = findings.fastest(RunData(drifted, "r1"))[0]
     assert "turn" not in one.lead

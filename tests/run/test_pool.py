@@ -21,7 +21,7 @@ from bench.run.pool import Workers
 FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
 FAKE = str(Path(__file__).parents[1].joinpath("fake_device.py"))
 HONEST = "copy/bad.honest"
-SMALL, SMALL_F64 = "copy/m3n5/f32", "copy/m3n5/f64"
+SMALL = "copy/m3n5/f32"
 #: The remark on a row that was measured again, alone; a row of a disturbed machine has other remarks too.
 ALONE = "measured alone"
 #: Ample for a call of 3 ms; set-up may take ten times that.
@@ -39,9 +39,9 @@ def workers() -> Iterator[Workers]:
 def measure(workers: Workers) -> Measure:
     """The rows of these kernels as one job, in workers that outlive it."""
 
-    def of(*kernels: str, problems: tuple[str, ...] = (SMALL,), timeout_s: float = 60.0) -> list[Measurement]:
+    def of(*kernels: str, problem: str = SMALL, timeout_s: float = 60.0) -> list[Measurement]:
         names = tuple(f"copy/{name}" if "." in name else f"copy/bad.{name}" for name in kernels)
-        job = Job(problems, names, Mode.HOT, (FAULTS, FAKE), 0, Budget(0.02), 1, names[0], timeout_s=timeout_s)
+        job = Job((problem,), names, Mode.HOT, (FAULTS, FAKE), 0, Budget(0.02), 1, names[0], timeout_s=timeout_s)
         return workers.run(job, WorkerKey("cpu", 1))
 
     return of
@@ -91,26 +91,6 @@ def test_kernels_that_end_their_process_cost_a_row_each_and_the_others_are_measu
         assert (len(row.samples) >= 6) == (row.interval is not None) == (row.status == "ok")
         assert ALONE not in row.disturbed
     assert rows[-1].ratio is not None  # it had the baseline beside it in the end
-
-
-def test_a_crash_on_one_sibling_costs_that_row_and_the_others_are_measured_in_turn_again(measure: Measure) -> None:
-    rows = measure("honest", "segv_on_f64", problems=(SMALL, SMALL_F64))
-    cases = [(row.problem, row.status, row.attempt) for row in rows]
-    assert cases == [(SMALL, "ok", 2), (SMALL, "ok", 2), (SMALL_F64, "ok", 2), (SMALL_F64, "crashed", 2)]
-    assert rows[3].reason == "verification: SIGSEGV"
-    assert len({row.job for row in rows[:3]}) == 1
-    assert rows[1].ratio is not None
-
-
-def test_siblings_that_the_system_kills_for_memory_are_measured_apart(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "kills_by_system", count().__next__)
-    rows = measure("killed_beside_siblings", problems=(SMALL, SMALL_F64))
-    assert [(row.problem, row.status, row.attempt) for row in rows] == [(SMALL, "ok", 2), (SMALL_F64, "ok", 3)]
-    assert rows[0].job != rows[1].job
-    why = "with them the worker was lost (verification: killed by the system for want of memory)"
-    assert f"measured apart from its siblings, since {why}" in rows[0].disturbed
 
 
 def test_the_next_job_is_unharmed(measure: Measure) -> None:
@@ -208,7 +188,7 @@ def test_a_device_that_fails_for_good_costs_a_row_and_the_others_get_a_fresh_pro
 def test_ids_that_do_not_exist_are_refused_in_the_workers_words(
     measure: Measure, complaint: Callable[..., str]
 ) -> None:
-    assert "copy/m0n5/f32" in complaint(lambda: measure("honest", problems=("copy/m0n5/f32",)))
+    assert "copy/m0n5/f32" in complaint(lambda: measure("honest", problem="copy/m0n5/f32"))
 
 
 def test_no_worker_can_be_started_where_nothing_can_be_written(

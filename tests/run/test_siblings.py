@@ -1,22 +1,24 @@
-"""Groups of siblings: taken in turn, judged one by one, and measured apart where memory does not hold them together."""
+"""Groups of siblings: taken in turn, judged one by one, and measured separately where they do not fit in memory."""
 
-from itertools import groupby, pairwise
+from itertools import count, groupby, pairwise
 
 import msgspec
 import pytest
 
 from bench.measure import memory
-from bench.plan.case import Budget, Entrant, Job, Plan
+from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey
 from bench.plan.errors import UsageError
 from bench.plan.modes import Mode
 from bench.plan.suites import load_suite
 from bench.report.contest import faster
 from bench.run.job import run_job
+from bench.run.pool import Workers
 from bench.run.session import Session, run_suites
 from copying import copy, declare, nothing
+from small_runs import FAULTS
 
 F32, F64 = "copy/m3n5/f32", "copy/m3n5/f64"
-BASE = "copy/numpy.copyto"
+BASE, OTHER = "copy/numpy.copyto", "copy/numpy.threaded"
 SUITE = "[[sweep]]\nop = 'copy'\ndtype = ['f32', 'f64']\npoints = [[3, 5]]\ntogether = ['dtype']\n"
 APART = "measured apart from its siblings"
 
@@ -26,6 +28,13 @@ def group(*kernels, **values):
     job = Job((F32, F64), kernels, Mode.HOT, (), 0, Budget(0.02), 1, kernels[0])
     rows = run_job(msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(job, **values)), type=Job))
     return {name: list(own) for name, own in groupby(rows, lambda row: row.problem)}
+
+
+def in_worker(*kernels):
+    """The rows of kernels that may end their process, on two siblings, in real workers."""
+    with Workers() as workers:
+        job = Job((F32, F64), kernels, Mode.HOT, (FAULTS,), 0, Budget(0.02), 1, kernels[0])
+        return workers.run(job, WorkerKey("cpu", 1))
 
 
 @pytest.fixture
@@ -81,10 +90,10 @@ def test_a_kernel_that_is_wrong_on_one_problem_stands_on_the_other(registry):
 
 
 def test_a_pair_that_is_left_out_has_no_row(registry):
-    rows = group(BASE, "copy/numpy.threaded", without=(Entrant(F32, "copy/numpy.threaded"),))
+    rows = group(BASE, OTHER, without=(Entrant(F32, OTHER),))
     assert {name: [row.kernel for row in own] for name, own in rows.items()} == {
         F32: [BASE],
-        F64: [BASE, "copy/numpy.threaded"],
+        F64: [BASE, OTHER],
     }
 
 
@@ -127,8 +136,27 @@ def test_what_has_no_memory_even_alone_is_oom_and_the_others_stand(registry):
     assert [row.status for row in rows[F32] + rows[F64]] == ["ok", "oom", "ok", "oom"]
 
 
+def test_a_crash_on_one_sibling_costs_that_row_and_the_others_are_measured_in_turn_again():
+    rows = in_worker("copy/bad.honest", "copy/bad.segv_on_f64")
+    cases = [(row.problem, row.status, row.attempt) for row in rows]
+    assert cases == [(F32, "ok", 2), (F32, "ok", 2), (F64, "ok", 2), (F64, "crashed", 2)]
+    assert rows[3].reason == "verification: SIGSEGV"
+    assert len({row.job for row in rows[:3]}) == 1
+    assert rows[1].ratio is not None
+
+
+@pytest.mark.long
+def test_siblings_that_the_system_kills_for_memory_are_measured_apart(monkeypatch):
+    monkeypatch.setattr(memory, "kills_by_system", count().__next__)
+    rows = in_worker("copy/bad.killed_beside_siblings")
+    assert [(row.problem, row.status, row.attempt) for row in rows] == [(F32, "ok", 2), (F64, "ok", 3)]
+    assert rows[0].job != rows[1].job
+    why = "with them the worker was lost (verification: killed by the system for want of memory)"
+    assert f"measured apart from its siblings, since {why}" in rows[0].disturbed
+
+
 def test_rows_of_siblings_are_stored_under_their_problems_and_have_a_ratio_measured_in_turn(session, store):
-    (job,), rows = session(BASE, "copy/numpy.threaded")
+    (job,), rows = session(BASE, OTHER)
     assert job.problems == (F32, F64)
     assert [row.problem for row in rows] == [F32, F32, F64, F64]
     assert {row.baseline for row in rows} == {BASE}
@@ -156,12 +184,12 @@ def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their
 
     monkeypatch.setattr(store, "add", full)
     with pytest.raises(UsageError, match="full"):
-        session(BASE, "copy/numpy.threaded")
+        session(BASE, OTHER)
     monkeypatch.undo()
     run_id = store.find_run(None)["run_id"]
     before = [row for row, _ in store.results(run_id)]
-    (job,), after = session(BASE, "copy/numpy.threaded", resume=run_id)
-    assert job.entrants == ((F64, BASE), (F64, "copy/numpy.threaded"))
+    (job,), after = session(BASE, OTHER, resume=run_id)
+    assert job.entrants == ((F64, BASE), (F64, OTHER))
     assert after[:3] == before
     assert after[3].speedup is not None
     assert after[3].job not in {row.job for row in before}
