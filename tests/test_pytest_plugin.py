@@ -236,3 +236,14 @@ def test_a_kernel_that_takes_its_process_along_fails_its_own_item_alone(bench, t
     done = bench(*words, "--km-kernels", "copy/numpy.copyto")
     assert "1 failed, 1 passed" in done.stdout
     assert "crashed: copy/mine.aborts on copy/m8n8/f32: verification: SIGABRT" in done.stdout
+
+
+@pytest.mark.long
+def test_items_of_siblings_share_a_job_of_those_that_are_left(bench, tmp_path):
+    axes = "layout = ['NT', 'NN']\npoints = [[8, 8, 8]]\ntogether = ['layout']\n"
+    (tmp_path / "s.toml").write_text(f"[[sweep]]\nop = 'gemm'\ndtype = 'f32'\n{axes}")
+    assert bench("--km-suite", "s.toml", "--km-kernels", "gemm/numpy.*", "-k", "not tnn").returncode == 0
+    store = Store(tmp_path / "results.db")
+    (one, job), (other, same) = [(row.problem, row.job) for row, _ in store.results(store.run_ids()[-1])]
+    store.close()
+    assert (one, other, job) == (NT, NT.replace("NT", "NN"), same)

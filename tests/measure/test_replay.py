@@ -192,6 +192,14 @@ def test_contenders_that_slow_down_together_keep_their_ratio(set_trace: Callable
     assert (ratio.low, ratio.median, ratio.high) == pytest.approx((2, 2, 2), rel=0.02)
 
 
+def test_baselines_go_on_until_the_last_of_all_siblings_is_known(set_trace: Callable[..., None]) -> None:
+    set_trace([2e-3], calls={"other": [1e-3, 2e-3]})
+    job = Job((SMALL, "copy/m3n5/f64"), (BASE, OTHER), Mode.HOT, (FAKE,), 0, Budget(2.0), 1, BASE)
+    rows = run_job(job.only([e for e in job.entrants if e != (SMALL, OTHER)]))
+    assert [row.stopped_by for row in rows] == ["interval", "interval", "time"]
+    assert len({len(row.samples) for row in rows}) == 1
+
+
 def test_no_disturbance_that_was_recorded_is_dropped(replay: Replay) -> None:
     recorded = json.loads(RECORDED.read_text())["calls"]["base"]
     samples = replay(*recorded, rel_ci=0.0).samples
