@@ -57,7 +57,7 @@ def _on_device(case: Case) -> str | None:
     x = Operands(operands, case.kernel.order, device, 1, scratch)
     launch = cuda_launch(case.kernel, case.problem, x, tile=case.tile)
     references = References(case.problem, draw)
-    verdict = verify(
+    found = verify(
         case.kernel, case.problem, launch, operands, draw, references, scratch, device, lambda stage: nullcontext()
     )
-    return verdict.reason
+    return found.verdict.reason

@@ -1,7 +1,10 @@
 """A kernel on its way through a job: set up, judged, timed, concluded."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -29,6 +32,8 @@ from bench.plan.verdict import Verdict
 
 #: With less time than this a case, none is spent on energy.
 METERED_S = 1.0
+#: How much longer a call on fresh operands may take than most do: operands are in no cache, and threads are asleep.
+FRESH_RATIO, FRESH_S = 2.0, 2e-3
 
 
 class Contender:
@@ -39,6 +44,7 @@ class Contender:
         self.launches: list[Launch] = []
         self.scratch = Scratch(device)
         self.series: Series | None = None
+        self._fresh_s = 0.0
         self.report = Measurement(
             kernel=kernel.id,
             problem=problem.id,
@@ -67,10 +73,18 @@ class Contender:
         else:
             self.report.status, self.report.reason = Status.FAILED, f"{type(error).__name__}: {text}"
 
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """Lay any exception to the kernel, which may raise whatever it wants and must not harm the others."""
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            self.fail(error)
+
     def set_up(self, sets: list[OperandSet]) -> None:
         """Make one launch for each set of operands, with shared scratch."""
         start = now()
-        try:
+        with self._blamed():
             if reason := self._refusal():
                 raise Unsupported(reason)
             with self._called("set-up"):
@@ -87,8 +101,6 @@ class Contender:
             if self.kernel.library_scratch:
                 self.report.scratch_bytes += self.kernel.library_scratch(self.problem)
             self.report.versions = versions(self.kernel, self.problem, self._launcher)
-        except (Exception, SystemExit) as error:  # a kernel may raise anything, and must not harm the others
-            self.fail(error)
 
     def _refuse_strayed(self) -> None:
         """Raise RuntimeError here, before another contender is blamed for the stream that this one has left current."""
@@ -122,8 +134,8 @@ class Contender:
 
     def judge(self, which: int, sets: list[OperandSet], draw: Draw, references: References) -> None:
         """Verify the launch on one set."""
-        try:
-            verdict = verify(
+        with self._blamed():
+            found = verify(
                 self.kernel,
                 self.problem,
                 self.launches[which],
@@ -135,24 +147,22 @@ class Contender:
                 self._called,
             )
             self._refuse_strayed()
-        except (Exception, SystemExit) as error:
-            self.fail(error)
-            return
-        self._take(verdict)
+            self._fresh_s = found.took_s
+            self._take(found.verdict)
 
     def _take(self, verdict: Verdict, of: str = "") -> None:
-        """Keep the worst of the verdicts; a wrong kernel loses its samples."""
+        """Keep the error that comes closest to its bound; a wrong kernel loses its samples."""
         if verdict.reason:
             self.report.status, self.report.reason = Status.WRONG, of + verdict.reason
-        known = self.report.max_error
-        if verdict.max_error is not None and (known is None or verdict.max_error > known):
-            self.report.max_error = verdict.max_error
-        self.report.error_bound = verdict.error_bound
+        error, bound, known = verdict.max_error, verdict.error_bound, self.report.max_error
+        if bound is None or (error is not None and known and error * (self.report.error_bound or 0.0) <= known * bound):
+            return
+        self.report.max_error, self.report.error_bound = error, bound
 
     def prepare(self, sets: list[OperandSet], draw: Draw, evict: bool, monitor: Monitor) -> None:
         """Warm up, ready for sampling."""
         does = self._job.mode.does
-        try:
+        with self._blamed():
             if does.replays:  # captured once it has run freely, so that nothing is loaded or tuned inside
                 self.launches = [captured(launch, self.device.stream) for launch in self.launches]
             # PyCUDA launches without giving the interpreter up, so a held stream's watchdog could not run beside it.
@@ -160,8 +170,6 @@ class Contender:
             self.report.call_overhead_s = call_overhead(clock)
             self.series = Series(self.launches, sets, draw, self.device, clock, does.from_memory, evict, self._called)
             self._warm_up(self.series, self.report.call_overhead_s, monitor)
-        except (Exception, SystemExit) as error:
-            self.fail(error)
 
     def _warm_up(self, series: Series, overhead_s: float, monitor: Monitor) -> None:
         warm_up = partial(series.warm_up, overhead_s, self._job.budget.max_time_s, monitor)
@@ -176,21 +184,34 @@ class Contender:
         """Measure what a call costs in energy, where there is time for it and a sensor."""
         if not (self.live and self.series) or self._job.budget.max_time_s < METERED_S:
             return
-        try:
+        with self._blamed():
             joules = energy_per_call_j(self.series, monitor)
-        except (Exception, SystemExit) as error:
-            self.fail(error)
-        else:
             self.report.state = {} if joules is None else {"energy_j": joules}
 
     def audit(self) -> None:
         """Mistrust a kernel that does less on unchanged operands, or returns before its output is written."""
-        try:
+        with self._blamed():
             if self.live and self.series and (reason := self.series.spared_work() or self.series.early_return()):
-                self._keep_samples(self.series)
-                self.report.mistrust(reason)
-        except (Exception, SystemExit) as error:
-            self.fail(error)
+                self.mistrust(reason)
+
+    def call_again(self, which: int) -> None:
+        """Call it on one set, unjudged: whatever it keeps of earlier calls is then of these operands."""
+        assert self.series is not None
+        with self._blamed():
+            self.series.stand(which)
+
+    def spares_work(self) -> str | None:
+        """Why the samples cannot be trusted: a call on operands that have all changed takes much longer."""
+        typical_s = median(self.series.samples) if self.series else 0.0
+        if self._fresh_s < max(FRESH_RATIO * typical_s, typical_s + FRESH_S):
+            return None
+        return f"spares itself the work: {self._fresh_s:.2g} s a call on fresh operands, {typical_s:.2g} s else"
+
+    def mistrust(self, reason: str) -> None:
+        """Take the time back, and keep it as evidence."""
+        if self.series:
+            self._keep_samples(self.series)
+        self.report.mistrust(reason)
 
     def judge_standing(self, which: int, sets: list[OperandSet], draw: Draw, references: References) -> None:
         """Verify what a timed call has left in one set: it differs from those before it by a few elements alone.
@@ -199,15 +220,12 @@ class Contender:
         so is one that finds its output written already.
         """
         assert self.series is not None
-        try:
+        with self._blamed():
             sets[which].spoil(draw)
             self.series.stand(which)
             verdict = judge(self.kernel, self.problem, sets[which], draw, references)
             self._refuse_strayed()
-        except (Exception, SystemExit) as error:
-            self.fail(error)
-            return
-        self._take(verdict, "the output of a timed call, on operands of which a few elements had changed: ")
+            self._take(verdict, "the output of a timed call, on operands of which a few elements had changed: ")
 
     def conclude(self) -> None:
         """Report the samples and their interval, once both verdicts stand."""

@@ -1,6 +1,6 @@
 """Right before fast: runs on poisoned outputs, and outputs of timed calls as they stand, against float64."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -9,6 +9,7 @@ from bench.measure.device import Device
 from bench.measure.draw import Draw
 from bench.measure.operands import OperandSet, Scratch
 from bench.measure.series import Called
+from bench.measure.timing import now
 from bench.plan.kernel import Kernel, Launch
 from bench.plan.operation import Problem
 from bench.plan.verdict import Verdict
@@ -30,6 +31,13 @@ class References:
         return self._known[order]
 
 
+class Verified(NamedTuple):
+    """The verdict on a call, and the seconds that the call took on operands that it had never seen."""
+
+    verdict: Verdict
+    took_s: float
+
+
 def verify(
     kernel: Kernel,
     problem: Problem,
@@ -40,7 +48,7 @@ def verify(
     scratch: Scratch,
     device: Device,
     called: Called,
-) -> Verdict:
+) -> Verified:
     """Run once and judge. Leaves the operands as drawn. Lets the kernel's own exceptions through."""
     references.get(kernel.order)  # takes long; computed before the outputs can be looked at
     operands.restore(draw)
@@ -48,14 +56,16 @@ def verify(
     scratch.poison()
     device.synchronize()
     spots = operands.spots(kernel.order, draw.rng)
+    began = now()
     with called("verification"):
         launch()
         device.synchronize()
+    took_s = now() - began
     early = [spot for spot in spots if not spot.written]
     verdict = judge(kernel, problem, operands, draw, references)
     if not verdict.reason and (late := next((spot for spot in early if spot.written), None)):
         verdict = msgspec.structs.replace(verdict, reason=f"returned before {late.operand} was written")
-    return verdict
+    return Verified(verdict, took_s)
 
 
 def judge(kernel: Kernel, problem: Problem, operands: OperandSet, draw: Draw, references: References) -> Verdict:

@@ -54,9 +54,9 @@ class Ceilings:
         """
         for name in job.problems:
             timed = [row for row in rows if row.problem == name and row.status == Status.OK and row.interval]
-            self._place(job, self._registry.problem(name), timed)
+            self._hold(job, self._registry.problem(name), timed)
 
-    def _place(self, job: Job, problem: Problem, timed: list[Measurement]) -> None:
+    def _hold(self, job: Job, problem: Problem, timed: list[Measurement]) -> None:
         for need in self._stale(job, problem, timed):
             self._measure(need, job)
         for need in self._surpassed(job, problem, timed):

@@ -43,11 +43,15 @@ class Stock:
                 operands.load(self.draw)
         return References(self._problem, self.draw)
 
-    def refresh(self, which: dict[str, int]) -> References:
-        """A few fresh values, in one set of each device, which then holds what has changed in any; their references."""
-        self.draw.refresh()
+    def align(self, which: dict[str, int]) -> None:
+        """Let one set of each device hold what has changed in any."""
         for name, index in which.items():
             self.sets[name][index].load(self.draw)
+
+    def refresh(self, which: dict[str, int]) -> References:
+        """A few fresh values in one set of each device, and the references that belong to them."""
+        self.draw.refresh()
+        self.align(which)
         return References(self._problem, self.draw)
 
     def one_of_each(self) -> dict[str, int]:
