@@ -67,7 +67,7 @@ template <class F, class T> EMU_INLINE void load(F &f, const T *from, unsigned l
   const unsigned lane = emu::lane();
   for (int e = 0; e < F::num_elements; ++e) {
     const unsigned r = F::row(lane, e), c = F::col(lane, e);
-    f.x[e] = from[by_rows ? r * ld + c : c * ld + r];
+    f.x[e] = from[by_rows ? size_t(r) * ld + c : size_t(c) * ld + r];
   }
   meet(site);
 }
@@ -121,7 +121,7 @@ EMU_INLINE void store_matrix_sync(T *to, const fragment<accumulator, M, N, K, T>
   const unsigned lane = emu::lane();
   for (int e = 0; e < F::num_elements; ++e) {
     const unsigned r = F::row(lane, e), c = F::col(lane, e);
-    to[layout == mem_row_major ? r * ld + c : c * ld + r] = f.x[e];
+    to[layout == mem_row_major ? size_t(r) * ld + c : size_t(c) * ld + r] = f.x[e];
   }
 }
 
