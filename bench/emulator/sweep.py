@@ -21,6 +21,8 @@ from bench.plan.operation import Operand, Problem
 from bench.plan.registry import Registry
 
 Array = np.ndarray[Any, Any]
+#: A larger operand has only its rows in memory. No problem of the sweep comes near.
+HELD_BYTES = 2**30
 
 
 @dataclass(frozen=True)
@@ -107,17 +109,24 @@ def _verdict(case: Case, outcome: Outcome, operands: tuple[Operand, ...], refere
 
 
 def _buffer(operand: Operand, rng: np.random.Generator) -> Buffer:
-    """Return inputs uniform in [-1, 1], NaN in the padding after each row and wherever an output is not yet written."""
-    data = np.full(operand.elements, DTYPES[operand.dtype].poison, bits_dtype(operand.dtype))
+    """Return inputs uniform in [-1, 1], NaN in the padding after each row and wherever an output is not yet written.
+
+    Where rows lie too far apart to be held with their padding, only they exist.
+    """
+    rows, size = math.prod(operand.shape[:-1]), DTYPES[operand.dtype].itemsize
+    apart = operand.nbytes > HELD_BYTES
+    width = operand.shape[-1] if apart else operand.ld
+    data = np.full(rows * width, DTYPES[operand.dtype].poison, bits_dtype(operand.dtype))
     data = data.view(numpy_dtype(operand.dtype))
     if operand.role != "out":
         _view(operand, data)[...] = rng.uniform(-1.0, 1.0, operand.shape).astype(data.dtype)
-    return Buffer(operand.role, data, operand.shape[-1], operand.pad)
+    places = tuple(range(0, operand.nbytes, operand.ld * size)) if apart else (0,)
+    return Buffer(operand.role, data, operand.shape[-1], operand.pad, places)
 
 
 def _view(operand: Operand, data: Array) -> Array:
-    """Return a view of the elements without the padding."""
-    return data.reshape(*operand.shape[:-1], operand.ld)[..., : operand.shape[-1]]
+    """Return a view of the elements without the padding, if there is any."""
+    return data.reshape(*operand.shape[:-1], -1)[..., : operand.shape[-1]]
 
 
 def _launches(case: Case, buffers: dict[str, Buffer]) -> Iterator[Launch]:

@@ -29,12 +29,14 @@ class Buffer:
     """Memory that a launch is handed: `data` is its content before the run, `pad` elements follow each row of `row`.
 
     `in` may not be written, every element of `out` has to be; `scratch` starts uninitialised and is not read back.
+    places: where pieces of equal size begin, in bytes, if `data` is not all of the buffer but the pieces that exist.
     """
 
     role: Role
     data: Array
     row: int = 0
     pad: int = 0
+    places: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class TensorMap:
 class Launch:
     """One launch. An argument is a buffer's name, an int (C `int`), a float (C `float`), a NumPy scalar or a TensorMap.
 
-    cluster: blocks along the grid's x that make a cluster.
+    cluster: blocks along the grid's x that make a cluster. last: run the last block or cluster alone.
     """
 
     entry: str
@@ -67,6 +69,7 @@ class Launch:
     shared_bytes: int = 0
     cooperative: bool = False
     cluster: int = 1
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,14 +127,23 @@ def _job(
         size = buffer.data.itemsize
         row = buffer.row or (buffer.data.size if buffer.role != "scratch" else 0)
         granule = min(size, 4).bit_length() - 1
-        yield _line("buffer", name, buffer.role, buffer.data.nbytes, row * size, (row + buffer.pad) * size, granule)
-        yield buffer.data.tobytes()
+        yield _line(
+            "buffer",
+            name,
+            buffer.role,
+            buffer.data.nbytes,
+            row * size,
+            (row + buffer.pad) * size,
+            granule,
+            len(buffer.places),
+        )
+        yield buffer.data.tobytes() + np.array(buffer.places, np.uint64).tobytes()
     for symbol, value in constants.items():
         yield _line("constant", symbol, value.nbytes) + value.tobytes()
     names = list(buffers)
     for launch in launches:
         sizes = (*_three(launch.grid), *_three(launch.block), launch.shared_bytes, int(launch.cooperative))
-        yield _line("launch", *sizes, launch.cluster, launch.entry)
+        yield _line("launch", *sizes, launch.cluster, int(launch.last), launch.entry)
         for arg in launch.args:
             yield _argument(arg, names)
     for order in orders:

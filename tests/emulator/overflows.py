@@ -33,6 +33,7 @@ class Overflow:
         return source_folder(texts | {self.file: texts[self.file].replace(self.was, self.into)})
 
 
+#: Found by clang-tidy.
 STATIC = (
     Overflow("common.cuh", "size_t(row) * ld + col :", "row * ld + col :", "gemm/naive.cu"),
     Overflow("common.cuh", "size_t(col) * ld + row", "size_t(col * ld) + row", "gemm/naive.cu"),
@@ -60,4 +61,14 @@ STATIC = (
     Overflow("fft/small.cu", "first = size_t(tile_number<Real, T>()) * T", "first = tile_number<Real, T>() * T"),
     Overflow("roofline/copy.cu", "round = size_t(gridDim.x) * THREADS", "round = gridDim.x * THREADS"),
     Overflow("roofline/copy.cu", "first = size_t(blockIdx.x) * THREADS", "first = blockIdx.x * THREADS"),
+)
+
+#: Found by a run whose rows lie far apart.
+APART = (
+    Overflow("panel_share.cuh", "size_t(Panel::ROWS) * ld", "Panel::ROWS * ld", "gemm/blocktile1d.cu"),
+    Overflow("common.cuh", "size_t(row) * ld + col :", "row * ld + col :", "gemm/naive.cu"),
+    Overflow("gemm/fragment.cuh", "size_t(row(i) - row(0)) * ldc", "(row(i) - row(0)) * ldc", "gemm/warptile.cu"),
+    Overflow("gemm/mma.cuh", "c += blockIdx.z * stride_c", "c += int(blockIdx.z * stride_c)", "gemm/mma_tf32.cu"),
+    Overflow("gemm/batched.cu", "b + product * stride_b", "b + unsigned(product * stride_b)"),
+    Overflow("gemm/store.cuh", "c + product * stride +", "c + int(product * stride) +", "gemm/wgmma_persistent.cu"),
 )

@@ -175,11 +175,13 @@ void Checker::report_unwritten() {
   for (auto &region : machine.memory.regions()) {
     if (region->space != Space::global || region->read_only || region->pitch == 0) continue;
     size_t missing = 0, first = 0;
-    for (size_t offset = 0; offset < region->size(); ++offset) {
-      const uintptr_t at = region->begin + offset;
-      const unsigned bit = unsigned(offset & (region->granule() - 1));
-      if (region->reaches_padding(at, 1) || region->cell(at).initialised >> bit & 1) continue;
-      if (!missing++) first = offset;
+    for (const size_t place : region->places) {
+      for (size_t offset = place; offset < place + region->piece; ++offset) {
+        const uintptr_t at = region->begin + offset;
+        const unsigned bit = unsigned(offset & (region->granule() - 1));
+        if (region->reaches_padding(at, 1) || region->cell(at).initialised >> bit & 1) continue;
+        if (!missing++) first = offset;
+      }
     }
     if (!missing) continue;
     const std::string what = std::to_string(missing) + " bytes of " + region->name + " never written, the first at +";

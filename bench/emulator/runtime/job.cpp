@@ -16,10 +16,13 @@ std::vector<char> read_bytes(std::istream &in, size_t count) {
 Buffer read_buffer(std::istream &words, std::istream &in) {
   Buffer buffer;
   std::string role;
-  size_t bytes = 0;
-  words >> buffer.name >> role >> bytes >> buffer.row >> buffer.pitch >> buffer.granule_shift;
+  size_t bytes = 0, pieces = 0;
+  words >> buffer.name >> role >> bytes >> buffer.row >> buffer.pitch >> buffer.granule_shift >> pieces;
   buffer.role = role == "in" ? Role::in : role == "out" ? Role::out : role == "inout" ? Role::inout : Role::scratch;
   buffer.contents = read_bytes(in, bytes);
+  buffer.piece = bytes / pieces;
+  buffer.places.resize(pieces);
+  in.read(reinterpret_cast<char *>(buffer.places.data()), std::streamsize(pieces * sizeof(size_t)));
   return buffer;
 }
 
@@ -53,7 +56,7 @@ Argument read_argument(std::istream &words, std::istream &in) {
 PlannedLaunch read_launch(std::istream &words) {
   PlannedLaunch launch{};
   words >> launch.grid.x >> launch.grid.y >> launch.grid.z >> launch.block.x >> launch.block.y >> launch.block.z;
-  words >> launch.shared_bytes >> launch.cooperative >> launch.cluster >> std::ws;
+  words >> launch.shared_bytes >> launch.cooperative >> launch.cluster >> launch.last >> std::ws;
   std::getline(words, launch.entry);
   return launch;
 }

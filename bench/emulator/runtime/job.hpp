@@ -11,14 +11,19 @@ namespace emu {
 
 enum class Role : uint8_t { in, out, inout, scratch };
 
-// An operand or a scratch buffer. `contents` is its value before each run.
+// An operand or a scratch buffer. `contents` is its value before each run: all of it, or pieces of `piece` bytes that
+// begin at `places` and are all that there is of it. What lies between these takes address space and no memory.
 struct Buffer {
   std::string name;
   Role role;
   size_t row, pitch;  // bytes; 0 for scratch
   unsigned granule_shift;
   std::vector<char> contents;
+  size_t piece;
+  std::vector<size_t> places;
   char *data = nullptr;
+
+  size_t bytes() const { return places.back() + piece; }
 };
 
 // A `__constant__` variable and its value.
@@ -40,6 +45,7 @@ struct PlannedLaunch {
   size_t shared_bytes;
   bool cooperative;
   unsigned cluster;
+  bool last;  // run the last block or cluster and no other
   std::vector<Argument> arguments;
 };
 

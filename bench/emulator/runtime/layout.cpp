@@ -50,7 +50,7 @@ size_t up(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multi
 void add_shared(char *begin, size_t bytes, unsigned granule_shift, std::string name) {
   machine.shared_regions.push_back(&machine.memory.add(
       {.begin = uintptr_t(begin), .end = uintptr_t(begin) + bytes, .space = Space::shared,
-       .granule_shift = granule_shift, .name = std::move(name), .shadow = nullptr}));
+       .granule_shift = granule_shift, .piece = bytes, .places = {0}, .name = std::move(name), .shadow = nullptr}));
 }
 
 }  // namespace
@@ -58,23 +58,30 @@ void add_shared(char *begin, size_t bytes, unsigned granule_shift, std::string n
 // Places a buffer in the middle of unmapped memory: an access that misses it by less than a gap hits no other buffer.
 void place(Buffer &buffer) {
   constexpr size_t gap = size_t(1) << 28;
-  const size_t page = size_t(getpagesize()), bytes = (buffer.contents.size() + page) / page * page;
+  const size_t page = size_t(getpagesize()), bytes = (buffer.bytes() + page) / page * page;
   void *reserved = mmap(nullptr, bytes + 2 * gap, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) throw std::runtime_error("no address space for buffer " + buffer.name);
   buffer.data = static_cast<char *>(reserved) + gap;
-  mprotect(buffer.data, bytes, PROT_READ | PROT_WRITE);
+  for (const size_t at : buffer.places) {
+    const size_t begin = at / page * page, end = (at + buffer.piece + page) / page * page;
+    mprotect(buffer.data + begin, end - begin, PROT_READ | PROT_WRITE);
+  }
 }
 
 void restore_buffers(Job &job) {
-  for (Buffer &buffer : job.buffers) std::copy(buffer.contents.begin(), buffer.contents.end(), buffer.data);
+  for (Buffer &buffer : job.buffers) {
+    const char *from = buffer.contents.data();
+    for (const size_t at : buffer.places) std::copy_n(from, buffer.piece, buffer.data + at), from += buffer.piece;
+  }
 }
 
 void map_memory(const Job &job, const Image &image) {
   machine.memory.clear();
   for (const Buffer &buffer : job.buffers) {
-    Region region{.begin = uintptr_t(buffer.data), .end = uintptr_t(buffer.data) + buffer.contents.size(),
+    Region region{.begin = uintptr_t(buffer.data), .end = uintptr_t(buffer.data) + buffer.bytes(),
                   .space = Space::global, .read_only = buffer.role == Role::in, .granule_shift = buffer.granule_shift,
-                  .row = buffer.row, .pitch = buffer.pitch, .name = buffer.name, .shadow = nullptr};
+                  .row = buffer.row, .pitch = buffer.pitch, .piece = buffer.piece, .places = buffer.places,
+                  .name = buffer.name, .shadow = nullptr};
     if (!region.read_only) region.forget(buffer.role == Role::inout);
     machine.memory.add(std::move(region));
   }

@@ -48,7 +48,7 @@ struct Thread {
 // The shared memory of a block that is not running, and its shadow.
 struct SharedImage {
   std::vector<char> bytes;
-  std::vector<std::unique_ptr<Cell[]>> shadows;
+  std::vector<Shadow> shadows;
 };
 
 struct NamedBarrier {
@@ -93,6 +93,7 @@ struct Launch {
   size_t shared_bytes = 0;
   bool cooperative = false;
   unsigned cluster = 1;
+  bool last = false;
   Order order = Order::forward;
   uint64_t seed = 0;
 };

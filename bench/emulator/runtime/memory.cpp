@@ -1,19 +1,38 @@
 #include "memory.hpp"
 
 #include <link.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <span>
+#include <stdexcept>
 
 namespace emu {
 
+void Unmap::operator()(Cell *cells) const {
+  if (bytes) munmap(cells, bytes);
+  else delete[] cells;
+}
+
+namespace {
+
+// Cells that take no memory until they are written; their bytes are zero, as those of a new Cell are.
+Shadow map_cells(size_t count) {
+  const size_t bytes = count * sizeof(Cell);
+  void *cells = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (cells == MAP_FAILED) throw std::runtime_error("no address space for a shadow of " + std::to_string(bytes) + " bytes");
+  return Shadow(static_cast<Cell *>(cells), Unmap{bytes});
+}
+
+}  // namespace
+
 void Region::forget(bool initialised) {
-  if (!shadow) shadow = std::make_unique<Cell[]>(cells());
+  if (!shadow) shadow = places.size() > 1 ? map_cells(cells()) : Shadow(new Cell[cells()]);
   Cell fresh;
   fresh.initialised = initialised ? 0xff : 0;
-  std::fill_n(shadow.get(), cells(), fresh);
+  for (const size_t at : places) std::fill(&cell(begin + at), &cell(begin + at + piece - 1) + 1, fresh);
 }
 
 Region &Memory::add(Region region) {

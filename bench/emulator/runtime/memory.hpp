@@ -25,15 +25,24 @@ struct Cell {
 
 enum class Space : uint8_t { global, shared, program };
 
-// A range of bytes. Of each `pitch` bytes the first `row` are elements, and the rest is padding.
+struct Unmap {
+  size_t bytes = 0;
+  void operator()(Cell *cells) const;
+};
+using Shadow = std::unique_ptr<Cell[], Unmap>;
+
+// A range of bytes. Of each `pitch` bytes the first `row` are elements, and the rest is padding. `piece` bytes from each
+// of the `places` on exist; the shadow of the others takes no memory.
 struct Region {
   uintptr_t begin = 0, end = 0;
   Space space = Space::program;
   bool read_only = false;
   unsigned granule_shift = 2;
   size_t row = 0, pitch = 0;
+  size_t piece = 0;
+  std::vector<size_t> places;
   std::string name;
-  std::unique_ptr<Cell[]> shadow;
+  Shadow shadow;
 
   bool contains(uintptr_t address) const { return address >= begin && address < end; }
   size_t size() const { return end - begin; }

@@ -68,6 +68,7 @@ std::vector<uint32_t> Scheduler::block_order() {
   const uint32_t size = launch_.cluster;
   std::vector<uint32_t> clusters(size_t(launch_.grid.x) * launch_.grid.y * launch_.grid.z / size), order;
   std::iota(clusters.begin(), clusters.end(), 0);
+  if (launch_.last) clusters.erase(clusters.begin(), clusters.end() - 1);
   arrange(clusters);
   for (uint32_t cluster : clusters) {
     std::vector<uint32_t> blocks(size);

@@ -40,7 +40,7 @@ void write_run(const Job &job) {
   for (const Buffer &buffer : job.buffers) {
     if (buffer.role != Role::out && buffer.role != Role::inout) continue;
     std::fprintf(reply, "buffer\t%s\t%zu\n", buffer.name.c_str(), buffer.contents.size());
-    std::fwrite(buffer.data, 1, buffer.contents.size(), reply);
+    for (const size_t at : buffer.places) std::fwrite(buffer.data + at, 1, buffer.piece, reply);
   }
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - began;
   std::fprintf(reply, "done\t%llu\t%llu\t%.6f\n", (unsigned long long)machine.switches,
@@ -151,7 +151,7 @@ void run_launch(Job &job, PlannedLaunch &plan, const Run &run, const Image &imag
   for (size_t i = 0; i < plan.arguments.size(); ++i) arguments[i] = value_of(job, plan.arguments[i], plan.entry);
   map_shared(job, image, entry, plan.shared_bytes);
   machine.launch = {&entry, arguments, plan.grid, plan.block, plan.shared_bytes, plan.cooperative, plan.cluster,
-                    run.order, run.seed};
+                    plan.last, run.order, run.seed};
   machine.threads_per_block = plan.block.x * plan.block.y * plan.block.z;
   Scheduler(machine.launch).run();
   machine.grid_synchronised = ++machine.time;  // the next launch is ordered after all of this one
