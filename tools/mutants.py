@@ -4,10 +4,12 @@
 
 Removes each barrier, wait, arrival, fence and boundary guard, shifts each bound by one, puts another size in place of
 each leading dimension, and runs that kernel's sweep; for a header, those of all kernels that include it until one
-complains. Survivors are printed; one that docs/emulator.md does not explain makes the exit status 1.
+complains. Computes each offset of 64 bits in 32, and asks clang-tidy and runs whose rows lie far apart. Survivors are
+printed; one that docs/emulator.md does not explain makes the exit status 1.
 
---short runs only the cases that the short run of the tests keeps. --table chooses these cases for the files that have
-changed since they were last chosen and writes tests/emulator/short_cases.json after each file: it can be interrupted.
+--short runs only the cases that the short run of the tests keeps, and leaves the offsets out. --table chooses these
+cases for the files that have changed since they were last chosen and writes tests/emulator/short_cases.json after each
+file: it can be interrupted.
 """
 
 import argparse
@@ -30,6 +32,8 @@ from bench.plan.discovery import discover  # noqa: E402
 from emulator import short  # noqa: E402
 from emulator.cover import cover  # noqa: E402
 from emulator.mutation import mutants  # noqa: E402
+from emulator.narrowing import narrowed_fates  # noqa: E402
+from emulator.offsets import clang_tidy  # noqa: E402
 from emulator.proof import DOCS, Fate, are_explained, fates, headers_by_name, kernels_by_source, mention, plan  # noqa: E402
 
 
@@ -44,6 +48,9 @@ def main(words: list[str]) -> int:
     modes.add_argument("--table", action="store_true")
     parser.add_argument("parts", nargs="*")
     given = parser.parse_args(words)
+    if clang_tidy() is None and not (given.short or given.table):
+        print("clang-tidy is not on PATH; install it with: pip install -e '.[test]'", file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory() as cache:  # thousands of programs that are used once
         os.environ["XDG_CACHE_HOME"] = cache
         return choose(_files(given.parts)) if given.table else prove(_files(given.parts), given.short)
@@ -76,8 +83,9 @@ def _run(file: str, short_run: bool) -> list[Fate]:
     if short_run:
         kept = short.kept(short.load())
         plans = [left for group in plans if (left := [case for case in group if short.name(case) in kept])]
-    found = []
-    for fate in fates(file, list(mutants((CUDA / file).read_text())), plans, os.cpu_count() or 1):
+    found, workers = [], os.cpu_count() or 1
+    offsets = [] if short_run else narrowed_fates(file, workers)
+    for fate in chain(fates(file, list(mutants((CUDA / file).read_text())), plans, workers), offsets):
         found.append(fate)
         if fate.complaint is None:
             print(f"SURVIVED {file} {fate.mutant}", flush=True)

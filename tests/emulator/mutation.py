@@ -51,7 +51,7 @@ class _Edit:
 
 def mutants(text: str) -> Iterator[Mutant]:
     """Every mutant of a source, in the order of its lines."""
-    code = _blank_constants(_blank_comments(text))
+    code = _blank_constants(blank_comments(text))
     edits = [*_removed_calls(code), *_comparisons(code), *_leading_dimensions(code)]
     seen = set()
     for edit in sorted(edits, key=lambda edit: (edit.begin, edit.end, edit.kind, edit.into)):
@@ -64,7 +64,7 @@ def mutants(text: str) -> Iterator[Mutant]:
         yield Mutant(edit.kind, line, f"`{was}` -> `{edit.into}`", changed)
 
 
-def _blank_comments(text: str) -> str:
+def blank_comments(text: str) -> str:
     """The text with blanks in place of comments, strings and preprocessor lines, so that positions stay."""
     pattern = r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"|^[ \t]*#[^\n]*"
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL | re.MULTILINE)
@@ -80,7 +80,7 @@ def _removed_calls(code: str) -> Iterator[_Edit]:
     """Remove each barrier, wait, arrival and fence; a barrier whose value is used is replaced by its predicate."""
     for kind, pattern in REMOVED.items():
         for match in pattern.finditer(code):
-            close = _closing(code, match.end() - 1)
+            close = closing(code, match.end() - 1)
             before, behind = code[: match.start()].rstrip(), code[close + 1 :].lstrip()
             statement = before.endswith((";", "{", "}", ")")) and behind.startswith(";")
             predicate = code[match.end() : close] or "0"
@@ -112,7 +112,7 @@ def _leading_dimensions(code: str) -> Iterator[_Edit]:
                 yield _Edit("other leading dimension", begin, end, other)
 
 
-def _closing(code: str, opening: int) -> int:
+def closing(code: str, opening: int) -> int:
     """The position of the bracket that closes the one at `opening`."""
     depth = 0
     for at in range(opening, len(code)):
@@ -124,7 +124,7 @@ def _closing(code: str, opening: int) -> int:
 
 
 def _last_argument(code: str, opening: int) -> tuple[int, int]:
-    close = _closing(code, opening)
+    close = closing(code, opening)
     begin = code.rfind(",", opening, close) + 1
     inner = code[begin:close]
     return begin + len(inner) - len(inner.lstrip()), close
@@ -158,4 +158,4 @@ def _operand_before(code: str, at: int) -> int:
 def _in_loop_head(code: str, at: int) -> bool:
     """Whether the position is inside the brackets of a `for` or `while`."""
     heads = re.finditer(r"\b(?:for|while) ?\(", code[:at])
-    return any(_closing(code, head.end() - 1) > at for head in heads)
+    return any(closing(code, head.end() - 1) > at for head in heads)
