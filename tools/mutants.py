@@ -30,6 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from bench.emulator.build import CUDA, cache_folder, missing_tool  # noqa: E402
 from bench.plan.discovery import discover  # noqa: E402
 from emulator import short  # noqa: E402
+from emulator.corners import corners  # noqa: E402
 from emulator.cover import cover  # noqa: E402
 from emulator.mutation import mutants  # noqa: E402
 from emulator.narrowing import narrowed_fates  # noqa: E402
@@ -83,6 +84,7 @@ def _run(file: str, short_run: bool) -> list[Fate]:
     if short_run:
         kept = short.kept(short.load())
         plans = [left for group in plans if (left := [case for case in group if short.name(case) in kept])]
+    plans += [[case] for case in corners(file)]
     found, workers = [], os.cpu_count() or 1
     offsets = [] if short_run else narrowed_fates(file, workers)
     for fate in chain(fates(file, list(mutants((CUDA / file).read_text())), plans, workers), offsets):

@@ -1,0 +1,57 @@
+"""Cases beyond the sweep's: small problems that reach code which the sweep's shapes and its device do not.
+
+They are kept out of the sweep, whose cases the rows of short_cases.json follow from; `make mutants` runs both.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from bench.emulator.sweep import Case
+from bench.plan.discovery import discover
+from bench.plan.kernel import CudaKernel
+from bench.plan.limits import H100
+from bench.plan.registry import Registry
+from emulator.proof import included
+
+
+@dataclass(frozen=True)
+class Corner:
+    """A kernel, a problem, and values of the tunables of its tile; multiprocessors of the device it is planned for."""
+
+    kernel: str
+    problem: str
+    tile: dict[str, int] = field(default_factory=dict)
+    multiprocessors: int = H100.multiprocessors
+
+    def case(self, registry: Registry) -> Case:
+        """Return the case, with the first tile of the kernel that has these values."""
+        kernel = registry.kernels[self.kernel]
+        assert isinstance(kernel, CudaKernel)
+        device = replace(H100, multiprocessors=self.multiprocessors)
+        tiles = (tile for tile in kernel.tiles(device) if self.tile.items() <= vars(tile).items())
+        return Case(kernel, registry.problem(self.problem), next(tiles), device)
+
+
+CORNERS = (
+    # A persistent grid of one cluster, whose blocks take one tile after another.
+    Corner("gemm/cuda.wgmma_persistent", "gemm/m264n136k8/f16/NT", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
+    Corner("gemm/cuda.wgmma_tf32", "gemm/m136n72k8/f32/NT", {"BN": 64, "CLUSTER": 1}, multiprocessors=1),
+    # More than eight rows of tiles: the order has a second band.
+    Corner("gemm/cuda.mma", "gemm/m577n65k8/f16/NN", {"BM": 64}),
+    # More taps than a mask has bits.
+    *(
+        Corner("conv/cuda.implicit", f"conv/n1c3h9w8k5r7s7pad3/f32/{layout}/{direction}")
+        for layout in ("nchw", "nhwc")
+        for direction in ("fprop", "dgrad")
+    ),
+    Corner("conv/cuda.implicit_mma", "conv/n1c8h9w8k16r7s7pad3/f16/nhwc/fprop"),
+    Corner("conv/cuda.implicit_mma", "conv/n1c8h9w8k16r7s7pad3/f16/nhwc/dgrad"),
+)
+
+
+def corners(file: str) -> Iterator[Case]:
+    """Yield the cases that meet a source or a header."""
+    for corner in CORNERS:
+        case = corner.case(discover())
+        if file in included(case.kernel.source):
+            yield case

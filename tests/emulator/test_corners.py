@@ -1,0 +1,40 @@
+"""Kernels are right where the sweep does not reach, and bugs that only such cases see are found."""
+
+from collections.abc import Iterator
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from bench.emulator.sweep import complaints, entries
+from bench.plan.discovery import discover
+from emulator.corners import CORNERS, Corner
+from emulator.overflows import Overflow
+
+#: Bugs that no case of the sweep sees, each with the place of a corner that does.
+PLANTED = {
+    Overflow("gemm/wgmma_persistent.cu", "return gridDim.x / CLUSTER;", "return gridDim.x;"): 0,
+    Overflow("gemm/tileorder.cuh", "{band * BAND + left", "{left", "gemm/mma.cu"): 2,
+    Overflow("conv/lowering.cuh", "return image.tap_spot(tap);", "return {int(tap.fast), 0};", "conv/implicit.cu"): 3,
+}
+
+
+def _corners() -> Iterator[ParameterSet]:
+    """Yield each case; the short run takes those that a planted bug needs."""
+    for place, corner in enumerate(CORNERS):
+        marks = () if place in PLANTED.values() else pytest.mark.long
+        yield pytest.param(corner, id=f"{corner.kernel}-{corner.problem}", marks=marks)
+
+
+@pytest.mark.parametrize("corner", list(_corners()))
+def test_kernel_is_right_beyond_the_shapes_of_the_sweep(corner: Corner) -> None:
+    case = corner.case(discover())
+    assert not case.kernel.refuses(case.problem)
+    found = list(complaints(case, entries([case])))
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("planted", "place"), PLANTED.items(), ids=lambda value: getattr(value, "id", ""))
+def test_bug_beyond_the_shapes_of_the_sweep_is_found(planted: Overflow, place: int) -> None:
+    case = CORNERS[place].case(discover())
+    assert next(complaints(case, entries([case]), planted.folder()), None)
