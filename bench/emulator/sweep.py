@@ -92,12 +92,12 @@ def complaints(case: Case, names: tuple[str, ...], cuda: Path = CUDA, limit_s: i
     operands = case.problem.operands()
     buffers = {operand.name: _buffer(operand, rng) for operand in operands}
     reference = case.problem.reference({o.name: _view(o, buffers[o.name].data) for o in operands}, rng)
-    launches = list(_launches(case, buffers))
+    planned = list(launches(case, buffers))
     try:
         worker = program(cuda / case.kernel.source, names, include=cuda)
     except CompileError as error:
         raise CompileError(f"{case.kernel.id}: {error}") from None
-    for outcome in run(worker, buffers, launches, orders=ORDERS, limit_s=limit_s):
+    for outcome in run(worker, buffers, planned, orders=ORDERS, limit_s=limit_s):
         yield from (f"{case.id} {outcome.order}: {report}" for report in unwaived(outcome.reports))
         if reason := _verdict(case, outcome, operands, reference):
             yield f"{case.id} {outcome.order}: wrong: {reason}"
@@ -129,7 +129,7 @@ def _view(operand: Operand, data: Array) -> Array:
     return data.reshape(*operand.shape[:-1], -1)[..., : operand.shape[-1]]
 
 
-def _launches(case: Case, buffers: dict[str, Buffer]) -> Iterator[Launch]:
+def launches(case: Case, buffers: dict[str, Buffer]) -> Iterator[Launch]:
     """Yield the plan's launches, and add the scratch that they name to the buffers."""
     operands = {operand.name: operand for operand in case.problem.operands()}
     for name, call in case.calls:

@@ -112,6 +112,8 @@ void check_limits(const PlannedLaunch &plan) {
   if (!grid_fits) throw std::runtime_error(plan.entry + ": no device takes this grid; at most 2^31-1 x 65535 x 65535");
   if (!threads || threads > 1024 || block.z > 64)
     throw std::runtime_error(plan.entry + ": no device takes this block; at most 1024 threads, 64 along z");
+  if (size_t(grid.x) * grid.y * grid.z * threads >= Agent::flag)
+    throw std::runtime_error(plan.entry + ": the emulator numbers at most 2^31-1 threads of a launch");
   if (plan.shared_bytes > 227 * 1024)
     throw std::runtime_error(plan.entry + ": no device has " + std::to_string(plan.shared_bytes) +
                              " bytes of shared memory for a block");
