@@ -202,7 +202,9 @@ class Contender:
 
     def spares_work(self) -> str | None:
         """Why the samples cannot be trusted: a call on operands that have all changed takes much longer."""
-        typical_s = median(self.series.samples) if self.series else 0.0
+        if not self.series:
+            return None
+        typical_s = median(self.series.samples)
         if self._fresh_s < max(FRESH_RATIO * typical_s, typical_s + FRESH_S):
             return None
         return f"spares itself the work: {self._fresh_s:.2g} s a call on fresh operands, {typical_s:.2g} s else"

@@ -41,7 +41,9 @@ def set_up(problem: str, name: str, threads: int = 2):
     return kernel.setup(parsed, Operands(operands, "C", Cpu(), threads, scratch)), operands, draw, scratch
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype", ["f32", "bf16", *(pytest.param(name, marks=pytest.mark.long) for name in ("f64", "f16"))]
+)
 @pytest.mark.parametrize(("m", "n"), AWKWARD + COMMON + WHOLE)
 @pytest.mark.parametrize(("place", "name"), [("out", "blocked"), ("in", "tiles")])
 def test_every_shape_and_storage_type_is_transposed(m: int, n: int, dtype: str, place: str, name: str) -> None:

@@ -95,7 +95,7 @@ def test_drawn_problems_are_of_every_kind() -> None:
     assert {kind: sum(found) for kind, found in kinds.items() if sum(found) < 5} == {}
 
 
-@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_every_kernel_is_right_on_drawn_problems(direction: str, layout: str, step: int) -> None:
