@@ -164,15 +164,6 @@ def test_rows_of_siblings_are_stored_under_their_problems_and_have_a_ratio_measu
     assert faster(store, rows[0], rows[2]).in_turn
 
 
-def test_processes_of_a_group_are_paired_and_share_a_job(session, store):
-    asked, rows = session(BASE, processes=2, spread_s=0.0)
-    assert [job.problems for job in asked] == [(F32, F64)] * 2
-    assert [row.processes for row in rows] == [2, 2]
-    ratio = faster(store, *rows)
-    assert ratio.in_turn
-    assert ratio.low is not None
-
-
 def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their_baseline(session, store, monkeypatch):
     add, left = store.add, [3]
 
@@ -196,12 +187,15 @@ def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their
     assert not faster(store, after[1], after[3]).in_turn
 
 
-def test_processes_are_counted_on_for_what_is_left_of_a_group(session, store, monkeypatch):
-    """A case that failed in the first process is not called in the second, and its sibling is."""
+def test_processes_of_siblings_are_paired_and_what_failed_in_one_is_not_called_in_the_next(session, store):
     declare("half", lambda problem, x: (copy if problem.dtype == "f32" else nothing)(problem, x))
-    asked, rows = session("copy/mine.half", processes=2, spread_s=0.0)
-    assert [job.entrants for job in asked] == [
-        ((F32, "copy/mine.half"), (F64, "copy/mine.half")),
-        ((F32, "copy/mine.half"),),
-    ]
-    assert [(row.status, row.processes) for row in rows] == [("ok", 2), ("wrong", 1)]
+    asked, rows = session(BASE, "copy/mine.half", processes=2, spread_s=0.0)
+    entrants = ((F32, "copy/mine.half"), (F32, BASE), (F64, "copy/mine.half"), (F64, BASE))
+    assert [set(job.entrants) for job in asked] == [set(entrants), set(entrants) - {(F64, "copy/mine.half")}]
+    assert {(r.problem, r.kernel): (r.status, r.processes) for r in rows} == dict(
+        zip(entrants, [("ok", 2), ("ok", 2), ("wrong", 1), ("ok", 2)], strict=True)
+    )
+    base, sibling = (row for row in rows if row.kernel == BASE)
+    ratio = faster(store, base, sibling)
+    assert ratio.in_turn
+    assert ratio.low is not None
