@@ -32,8 +32,8 @@ from bench.plan.verdict import Verdict
 
 #: With less time than this a case, none is spent on energy.
 METERED_S = 1.0
-#: How much longer a call on fresh operands may take than most do: operands are in no cache, and threads are asleep.
-FRESH_RATIO, FRESH_S = 2.0, 2e-3
+#: How much longer a call on fresh operands may take than most do: its operands may be in no cache, its threads asleep.
+FRESH_RATIO, FRESH_S, FRESH_BYTES_PER_S = 2.0, 2e-3, 2e9
 
 
 class Contender:
@@ -205,7 +205,8 @@ class Contender:
         if not self.series:
             return None
         typical_s = median(self.series.samples)
-        if self._fresh_s < max(FRESH_RATIO * typical_s, typical_s + FRESH_S):
+        allowed_s = typical_s + FRESH_S + self.problem.footprint_bytes / FRESH_BYTES_PER_S
+        if self._fresh_s < max(FRESH_RATIO * typical_s, allowed_s):
             return None
         return f"spares itself the work: {self._fresh_s:.2g} s a call on fresh operands, {typical_s:.2g} s else"
 
@@ -218,8 +219,7 @@ class Contender:
     def judge_standing(self, which: int, sets: list[OperandSet], draw: Draw, references: References) -> None:
         """Verify what a timed call has left in one set: it differs from those before it by a few elements alone.
 
-        A kernel that returns an old result, since it looks at a few elements of its operands alone, is wrong here; and
-        so is one that finds its output written already.
+        A kernel is wrong here that returns an old result, or that finds its output written already.
         """
         assert self.series is not None
         with self._blamed():
