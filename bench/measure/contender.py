@@ -14,6 +14,7 @@ from bench.measure.cuda import present_limits
 from bench.measure.device import Device, DeviceLost, Monitor
 from bench.measure.draw import Draw
 from bench.measure.energy import energy_per_call_j
+from bench.measure.freshness import Freshness
 from bench.measure.launch import cuda_launch
 from bench.measure.machine import unavailable, versions
 from bench.measure.measurement import WITHIN, Measurement, Part
@@ -32,8 +33,6 @@ from bench.plan.verdict import Verdict
 
 #: With less time than this a case, none is spent on energy.
 METERED_S = 1.0
-#: How much longer a call on fresh operands may take than most do: its operands may be in no cache, its threads asleep.
-FRESH_RATIO, FRESH_S, FRESH_BYTES_PER_S = 2.0, 2e-3, 2e9
 
 
 class Contender:
@@ -44,7 +43,7 @@ class Contender:
         self.launches: list[Launch] = []
         self.scratch = Scratch(device)
         self.series: Series | None = None
-        self._fresh_s = 0.0
+        self.freshness = Freshness(problem.footprint_bytes)
         self.report = Measurement(
             kernel=kernel.id,
             problem=problem.id,
@@ -133,22 +132,28 @@ class Contender:
             self.report.tunables = msgspec.json.encode(settings).decode()
 
     def judge(self, which: int, sets: list[OperandSet], draw: Draw, references: References) -> None:
-        """Verify the launch on one set."""
+        """Verify the launch on one set; if the call seems too long, once more on the same operands."""
+        launch, operands, device = self.launches[which], sets[which], self.device
         with self._blamed():
-            found = verify(
+            checked = partial(
+                verify,
                 self.kernel,
                 self.problem,
-                self.launches[which],
-                sets[which],
+                launch,
+                operands,
                 draw,
                 references,
                 self.scratch,
-                self.device,
+                device,
                 self._called,
             )
+            fresh = checked()
             self._refuse_strayed()
-            self._fresh_s = found.took_s
-            self._take(found.verdict)
+            self._take(fresh.verdict)
+            typical_s = median(self.series.samples) if self.series else fresh.took_s
+            self.freshness.suspicious = self.live and self.freshness.is_long(fresh.took_s, typical_s)
+            if self.freshness.suspicious:
+                self.freshness.add(fresh.took_s, checked().took_s)
 
     def _take(self, verdict: Verdict, of: str = "") -> None:
         """Keep the error that comes closest to its bound; a wrong kernel loses its samples."""
@@ -199,16 +204,6 @@ class Contender:
         assert self.series is not None
         with self._blamed():
             self.series.stand(which)
-
-    def spares_work(self) -> str | None:
-        """Why the samples cannot be trusted: a call on operands that have all changed takes much longer."""
-        if not self.series:
-            return None
-        typical_s = median(self.series.samples)
-        allowed_s = typical_s + FRESH_S + self.problem.footprint_bytes / FRESH_BYTES_PER_S
-        if self._fresh_s < max(FRESH_RATIO * typical_s, allowed_s):
-            return None
-        return f"spares itself the work: {self._fresh_s:.2g} s a call on fresh operands, {typical_s:.2g} s else"
 
     def mistrust(self, reason: str) -> None:
         """Take the time back, and keep it as evidence."""

@@ -26,7 +26,7 @@ from bench.plan.status import Status
 from bench.run.stock import Stock, stocks
 
 #: Calls on fresh operands that have to take too long before a kernel is mistrusted.
-LOOKS = 4
+LOOKS = 5
 
 
 def run_job(job: Job, board: Board | None = None) -> list[Measurement]:
@@ -153,11 +153,11 @@ def _judge_last(stock: Stock) -> None:
     """Verify each once more; one that takes long on fresh operands is looked at again before it is accused of it."""
     for _ in range(LOOKS):
         _judge(stock)
-        suspects = [(c, reason) for c in stock.live if (reason := c.spares_work())]
-        if not suspects:
+        if not any(contender.freshness.suspicious for contender in stock.live):
             return
-    for contender, reason in suspects:
-        contender.mistrust(reason)
+    for contender in stock.live:
+        if contender.freshness.suspicious and (reason := contender.freshness.complaint()):
+            contender.mistrust(reason)
 
 
 def _judge_standing(stock: Stock) -> None:
