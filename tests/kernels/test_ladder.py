@@ -82,6 +82,7 @@ def test_what_no_grid_can_cover_is_refused(name: str) -> None:
     assert "blocks along z" in (rung(name).refuses(REGISTRY.problem("gemm/m1n1k1/f32/NN/batch65536")) or "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PACKED)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_packs_of_four_are_right_over_the_edges_of_tiles(name: str, layout: str) -> None:
