@@ -35,7 +35,7 @@ _COPY = Cheat(problem="copy/m512n512/f32", honest="copy/numpy.copyto")
 EXPECTED = {
     "cached": Cheat(),
     "only_when_changed": Cheat((Status.MISTRUSTED,)),
-    "incremental": Cheat((Status.MISTRUSTED,), problem="gemm/m1024n1024k1024/f32/NN"),
+    "incremental": Cheat((Status.MISTRUSTED,), problem="gemm/m2048n2048k2048/f32/NN"),
     "fingerprints": Cheat(),
     "half_fingerprints": Cheat(),
     "transpose_fingerprints": _TRANSPOSE,

@@ -13,17 +13,17 @@ def complaint(pairs, footprint_bytes=0):
 
 
 def test_a_kernel_that_is_always_slower_on_fresh_operands_is_accused():
-    assert complaint([(0.05, 0.01), (0.06, 0.012)]) == (
-        "spares itself the work: 0.05 s a call on fresh operands, 0.012 s on known ones"
+    assert complaint([(0.5, 0.1), (0.6, 0.12)]) == (
+        "spares itself the work: 0.5 s a call on fresh operands, 0.12 s on known ones"
     )
 
 
 @pytest.mark.parametrize(
     "pairs",
     [
-        [(0.05, 0.01), (0.015, 0.01)],  # slow once: a neighbour
-        [(0.05, 0.01), (0.05, 0.04)],  # known operands took as long, once
-        [(0.0019, 0.0001)] * 5,  # threads that wake up
+        [(0.5, 0.1), (0.15, 0.1)],  # slow once: a neighbour
+        [(0.5, 0.1), (0.5, 0.4)],  # known operands took as long, once
+        [(0.099, 0.0001)] * 5,  # threads that wake up
     ],
 )
 def test_a_slow_start_is_no_sparing(pairs):
@@ -31,12 +31,12 @@ def test_a_slow_start_is_no_sparing(pairs):
 
 
 def test_operands_may_take_their_time_from_memory():
-    assert complaint([(0.05, 0.01)] * 5, footprint_bytes=10**8) is None
-    assert complaint([(0.05, 0.01)] * 5, footprint_bytes=10**7)
+    assert complaint([(0.5, 0.1)] * 5, footprint_bytes=10**9) is None
+    assert complaint([(0.5, 0.1)] * 5, footprint_bytes=10**8)
 
 
 def test_a_call_is_long_by_ratio_and_by_difference():
     freshness = Freshness(0)
-    assert freshness.is_long(0.021, 0.01)
-    assert not freshness.is_long(0.019, 0.01)
-    assert not freshness.is_long(0.0015, 0.0001)
+    assert freshness.is_long(0.41, 0.2)
+    assert not freshness.is_long(0.39, 0.2)
+    assert not freshness.is_long(0.09, 0.0001)
