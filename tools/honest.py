@@ -110,9 +110,11 @@ def sampled(active: bool) -> Iterator[None]:
     before = [module.WHOLE_REFERENCE_MACS for module in REFERENCES]
     for module in REFERENCES:
         module.WHOLE_REFERENCE_MACS = 0 if active else LARGEST
-    yield
-    for module, macs in zip(REFERENCES, before, strict=True):
-        module.WHOLE_REFERENCE_MACS = macs
+    try:
+        yield
+    finally:
+        for module, macs in zip(REFERENCES, before, strict=True):
+            module.WHOLE_REFERENCE_MACS = macs
 
 
 def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[str]) -> Iterator[str]:

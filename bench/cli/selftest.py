@@ -19,10 +19,13 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
 
     Exit status 1 where a bound is missed. Takes about half an hour, on a machine that should do nothing else.
     """
+    from bench.plan.errors import UsageError
     from bench.selftest import checks
     from bench.selftest.finding import as_json, table
 
-    names = checks.chosen(",".join(checks.ADVERSARIES) if adversaries and not only else only, quick)
+    if adversaries and (only or quick):
+        raise UsageError(f"--adversaries {'--quick' if quick else f'--only {only}'}: each chooses the checks; take one")
+    names = checks.chosen(",".join(checks.ADVERSARIES) if adversaries else only, quick)
     left_out = [name for name in checks.NAMES if name not in names]
     findings = _with_progress(names, seeds)
     if json_:

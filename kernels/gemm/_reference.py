@@ -99,15 +99,17 @@ class Reference(NamedTuple):
         # The sums themselves are chains of n (or m) and of k additions in float64.
         k = self.product.a.shape[2]
         magnitude = abs(self.product.alpha) * math.sqrt(k / 9) + abs(self.product.beta)
+        lengths = (c.shape[2], c.shape[1])
+        unstored = [error_variance(sample, self.values, bound, length) for length in lengths]
         for i, (rows, columns) in enumerate(self.sums):
             found = both_ways(c[i], rows.weights, columns.weights)
             squares = both_ways(c[i], rows.weights**2, columns.weights**2, squared=True)
-            for name, sums, got, square in zip(("row", "column"), (rows, columns), found, squares, strict=True):
-                length = len(sums.weights)
-                unstored = error_variance(sample, self.values, bound, length)
+            for name, sums, got, square, error, length in zip(
+                ("row", "column"), (rows, columns), found, squares, unstored, lengths, strict=True
+            ):
                 own = DTYPES["f64"].roundoff * (length + k) * magnitude * math.sqrt(length)
                 stored = DTYPES[bound.stored].roundoff ** 2 / 3 * np.nan_to_num(square)
-                limit = sums_limit(unstored * (sums.weights**2).sum(axis=0) + stored, own)
+                limit = sums_limit(error * (sums.weights**2).sum(axis=0) + stored, own)
                 of = f"c[{i}]" if len(c) > 1 else "c"
                 if reason := compare(f"checksum of {of} by {name}", got, sums.values, limit, "f64").reason:
                     return reason

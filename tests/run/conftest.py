@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.plan.case import Plan
+from bench.plan.errors import UsageError
 from bench.plan.suites import find_suite
 from bench.run.job import run_job
 from bench.run.session import Session, run_suites
@@ -14,6 +15,24 @@ from small_runs import PROBLEMS, SUITE
 def in_process(job, key):
     """Kernels that a test declares are known in its own process alone."""
     return run_job(job)
+
+
+@pytest.fixture
+def full_after(store, monkeypatch):
+    """Call it with a number: the store takes that number of rows and is then full, until `monkeypatch.undo()`."""
+
+    def of(rows):
+        add, left = store.add, [rows]
+
+        def full(*args):
+            if not left[0]:
+                raise UsageError("the disk is full")
+            left[0] -= 1
+            add(*args)
+
+        monkeypatch.setattr(store, "add", full)
+
+    return of
 
 
 @pytest.fixture

@@ -164,16 +164,10 @@ def test_rows_of_siblings_are_stored_under_their_problems_and_have_a_ratio_measu
     assert faster(store, rows[0], rows[2]).in_turn
 
 
-def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their_baseline(session, store, monkeypatch):
-    add, left = store.add, [3]
-
-    def full(*args):
-        if not left[0]:
-            raise UsageError("the disk is full")
-        left[0] -= 1
-        add(*args)
-
-    monkeypatch.setattr(store, "add", full)
+def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their_baseline(
+    session, store, full_after, monkeypatch
+):
+    full_after(3)
     with pytest.raises(UsageError, match="full"):
         session(BASE, OTHER)
     monkeypatch.undo()

@@ -35,20 +35,12 @@ def taken_up(registry, store):
 
 
 def test_a_run_that_was_left_between_two_rows_of_a_job_measures_the_rest_beside_the_baseline(
-    measured, taken_up, store, monkeypatch
+    measured, taken_up, store, full_after, monkeypatch
 ):
     for name in ("first", "second"):
         declare(name, copy)
     kernels = ("copy/mine.first", "copy/mine.second", "copy/numpy.copyto")
-    add, left = store.add, [2]
-
-    def full(*args):
-        if not left[0]:
-            raise UsageError("the disk is full")
-        left[0] -= 1
-        add(*args)
-
-    monkeypatch.setattr(store, "add", full)
+    full_after(2)
     with pytest.raises(UsageError, match="full"):
         measured(SMALL, kernels=kernels)
     monkeypatch.undo()

@@ -28,3 +28,12 @@ def test_a_bound_that_is_too_tight_raises_alarms(honest, registry, monkeypatch):
 def test_problems_are_drawn_alike_from_one_seed(honest, registry):
     first, again, other = ([p.id for p in honest.problems(registry, 40, seed)] for seed in (3, 3, 4))
     assert first == again != other
+
+
+def test_how_large_problems_are_judged_is_as_before_when_a_search_is_left_early(honest, registry, monkeypatch):
+    before = [module.WHOLE_REFERENCE_MACS for module in honest.REFERENCES]
+    monkeypatch.setattr(verdict.Bound, "rms_limit", lambda *_: 0.0)
+    found = honest.alarms(registry, 200, 0, Counter())
+    next(found)
+    found.close()
+    assert [module.WHOLE_REFERENCE_MACS for module in honest.REFERENCES] == before

@@ -14,21 +14,18 @@ Rounded = Callable[[Array], Array]
 
 def nearest(bits: int) -> Rounded:
     """Return what rounds to the nearest number of `bits` bits."""
-
-    def rounded(values: Array) -> Array:
-        mantissa, exponent = np.frexp(values.astype(np.float64))
-        found: Array = np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits)
-        return found
-
-    return rounded
+    return _to_bits(bits, np.round)
 
 
 def truncated(bits: int) -> Rounded:
     """Return what cuts numbers off after `bits` bits, as tensor cores do with TF32."""
+    return _to_bits(bits, np.trunc)
 
+
+def _to_bits(bits: int, whole: Callable[[Array], Array]) -> Rounded:
     def rounded(values: Array) -> Array:
         mantissa, exponent = np.frexp(values.astype(np.float64))
-        found: Array = np.ldexp(np.trunc(np.ldexp(mantissa, bits)), exponent - bits)
+        found: Array = np.ldexp(whole(np.ldexp(mantissa, bits)), exponent - bits)
         return found
 
     return rounded

@@ -136,19 +136,17 @@ def swap(axis: int) -> Spoil:
 
 def put(value: float, *where: int | slice | None) -> Spoil:
     """Return what overwrites elements with a value; None is a place drawn at random."""
-
-    def spoil(values: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
-        place = tuple(int(rng.integers(n)) if at is None else at for n, at in zip(values.shape, where, strict=False))
-        values[place] = value
-
-    return spoil
+    return _at(where, lambda _: np.array(value))
 
 
 def scale(factor: float, *where: int | slice | None) -> Spoil:
     """Return what multiplies elements by a factor; None is a place drawn at random."""
+    return _at(where, lambda values: values * factor)
 
+
+def _at(where: tuple[int | slice | None, ...], change: Callable[[Array], Array]) -> Spoil:
     def spoil(values: Array, _inputs: Inputs, rng: np.random.Generator) -> None:
         place = tuple(int(rng.integers(n)) if at is None else at for n, at in zip(values.shape, where, strict=False))
-        values[place] *= factor
+        values[place] = change(values[place])
 
     return spoil
