@@ -12,13 +12,14 @@ import msgspec
 from bench.measure.affinity import WorkingThreads, affinity
 from bench.measure.cuda import present_limits
 from bench.measure.device import Device, DeviceLost, Monitor
+from bench.measure.disturbance import disturbance
 from bench.measure.draw import Draw
 from bench.measure.energy import energy_per_call_j
 from bench.measure.freshness import Freshness
 from bench.measure.launch import cuda_launch
 from bench.measure.machine import unavailable, versions
 from bench.measure.measurement import WITHIN, Measurement, Part
-from bench.measure.monitor import disturbance, means
+from bench.measure.monitor import means
 from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.measure.series import Called, Series
 from bench.measure.stats import median_interval

@@ -52,18 +52,6 @@ def means(windows: Sequence[Window]) -> dict[str, float]:
     return {column: total / seconds[column] for column, total in sums.items() if seconds[column]}
 
 
-def disturbance(windows: Sequence[Window]) -> str:
-    """`others took 0.35 CPUs during 40 % of the sampling`: what disturbed the samples that were kept; else empty."""
-    whole = math.fsum(window.seconds for window in windows)
-    parts = []
-    for cause in dict.fromkeys(cause for window in windows for cause in window.causes):
-        hit = [window for window in windows if cause in window.causes]
-        seconds = math.fsum(window.seconds for window in hit)
-        size = math.fsum(window.causes[cause] * window.seconds for window in hit) / seconds
-        parts.append(f"{cause.format(size)} during {100 * seconds / whole:.0f} % of the sampling")
-    return "; ".join(parts)
-
-
 class _Cpus(NamedTuple):
     """Seconds that a set of CPUs has counted since some zero: in all, idle, and stolen by the hypervisor."""
 

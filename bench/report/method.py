@@ -8,6 +8,7 @@ from typing import Any
 from bench.plan.modes import Mode
 from bench.record.result import Result
 from bench.report.format import count, size
+from bench.report.noise import noise_of
 from bench.report.run_data import RunData
 
 
@@ -123,8 +124,8 @@ def _intervals(timed: list[Result]) -> Iterator[str]:
 def _result(data: RunData) -> Iterator[str]:
     counts = Counter(r.status for r in data.rows).most_common()
     yield "Of the cases " + ", ".join(f"{number} {_were(number)} {status}" for status, number in counts) + "."
-    if disturbed := sum(bool(r.disturbed) for r in data.rows):
-        yield f"{count(disturbed, 'case')} {_were(disturbed)} disturbed by other load on the machine."
+    if sentence := noise_of(data.rows).sentence:
+        yield sentence + "."
     if repeated := sum(r.repeated or 0 for r in data.rows):
         yield f"{count(repeated, 'sample')} taken under such load {_were(repeated)} taken again."
 

@@ -12,6 +12,7 @@ from bench.record.reader import KernelTotal
 from bench.record.result import Result
 from bench.report.contest import speedup_of
 from bench.report.format import count, digits, factor, row_time, seconds, short, size, spread
+from bench.report.noise import MARK, marked, noise_of
 from bench.report.terminal import TERMINAL, with_bars, with_best
 
 HEADERS = ("kernel", "time", "95 %", "GFLOP/s", "GB/s", "roof %", "speedup", "scratch", "by")
@@ -35,6 +36,8 @@ def group_table(rows: Sequence[Result], style: str = "simple") -> str:
         several = len({r.threads for r in rows}) > 1
         lines = [(r.time_s_median or 0.0, _cells(r, several)) for r in timed] + list(_limits(timed, several))
         parts.append(_filled([cells for _, cells in sorted(lines, key=lambda line: line[0])], style))
+    if sentence := noise_of(timed).sentence:
+        parts.append(f"  {MARK} {sentence}")
     if any(by_name_only(r) for r in timed):
         parts.append("  * scratch of more than a tenth of the matrix: in place by name only")
     means = [r for r in rows if r.status == Status.OK and not r.time_s_median and r.time_s_mean]
@@ -92,7 +95,7 @@ def _cells(r: Result, several: bool) -> Sequence[str]:
     speedup = "baseline" if r.kernel == r.baseline else ""
     return (
         short(r.kernel) + (f" (t{r.threads})" if several else ""),
-        seconds(r.time_s_median),
+        marked(seconds(r.time_s_median), r),
         spread(*row_time(r)),
         digits(r.gflop_per_s),
         digits(r.gbyte_per_s),

@@ -8,7 +8,8 @@ import pytest
 
 from bench.measure import affinity, monitor
 from bench.measure.device import Window
-from bench.measure.monitor import CpuMonitor, disturbance, means
+from bench.measure.disturbance import disturbance
+from bench.measure.monitor import CpuMonitor, means
 
 
 class Machine:

@@ -4,7 +4,8 @@ from itertools import cycle
 
 import pytest
 
-from bench.measure.monitor import disturbance, means
+from bench.measure.disturbance import disturbance
+from bench.measure.monitor import means
 from bench.measure.series import Series
 from bench.measure.turns import interleave
 from bench.plan.case import Budget

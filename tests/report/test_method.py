@@ -54,8 +54,14 @@ def test_changes_that_were_not_committed_are_admitted(store):
 
 def test_disturbed_and_repeated_samples_are_counted(store):
     begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base", disturbed="load 3", repeated=4)
-    assert "1 case was disturbed" in said(store)
+    put(
+        store,
+        "gemm/m8n8k8/f32/NN",
+        "gemm/some.base",
+        disturbed="others took 0.3 CPUs during 40 % of the sampling",
+        repeated=4,
+    )
+    assert "NOISY: 1 of 1 cases was disturbed (others took 0.3 CPUs)." in said(store)
     assert "4 samples taken under such load were taken again" in said(store)
 
 

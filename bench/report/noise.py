@@ -1,0 +1,53 @@
+"""Which rows were measured on a noisy machine: their mark, and what stands below tables and on top of pages."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from bench.measure.disturbance import disturbances
+from bench.record.result import Result
+
+#: A row is noisy if its machine was disturbed during this share of its sampling, in per cent: less hardly moves a
+#: median, and is recorded in the column `disturbed` all the same.
+LEAST_PCT = 10
+#: Stands before the time of a noisy row, in every table and figure.
+MARK = "~"
+CLEAN, NOISY = "clean", "noisy"
+
+
+class Noise(NamedTuple):
+    """How many of the timed rows are noisy, and the cause that lasted longest in any of them."""
+
+    noisy: int
+    timed: int
+    cause: str
+
+    @property
+    def badge(self) -> str:
+        """Return `noisy` if any row is, else `clean`."""
+        return NOISY if self.noisy else CLEAN
+
+    @property
+    def sentence(self) -> str:
+        """Return `NOISY: 45 of 45 cases were disturbed (others took 0.98 CPUs)`; nothing where none was."""
+        if not self.noisy:
+            return ""
+        verb = "was" if self.noisy == 1 else "were"
+        return f"NOISY: {self.noisy} of {self.timed} cases {verb} disturbed ({self.cause})"
+
+
+def is_noisy(r: Result) -> bool:
+    """Whether a timed row was disturbed during at least a tenth of its sampling."""
+    return r.time_s_median is not None and any(one.share_pct >= LEAST_PCT for one in disturbances(r.disturbed))
+
+
+def marked(time: str, r: Result) -> str:
+    """Return the text of a row's time, with the mark of a noisy row before it."""
+    return f"{MARK}{time}" if is_noisy(r) else time
+
+
+def noise_of(rows: Iterable[Result]) -> Noise:
+    """Return how noisy these rows are, the first row of each case."""
+    timed = [r for r in rows if r.time_s_median is not None]
+    noisy = [r for r in timed if is_noisy(r)]
+    causes = [one for r in noisy for one in disturbances(r.disturbed)]
+    return Noise(len(noisy), len(timed), max(causes, key=lambda one: one.share_pct).cause if causes else "")
