@@ -112,8 +112,14 @@ class Bridge:
             store = self._storing.enter_context(closing(Store(Path(self._db) if self._db else default_store())))
             self._measuring.enter_context(exclusive(self._plan.devices, self._plan.share_gpu))
             workers = self._measuring.enter_context(Workers())
-            self.opened = Opened(store, Session(store, self._suites, self._plan, workers.run))
+            session = Session(store, self._suites, self._plan, workers.run, planned=self._selected())
+            self.opened = Opened(store, session)
         return self.opened
+
+    def _selected(self) -> int:
+        """Count the rows that the selected cases come to."""
+        chosen = [(planned.job, *entrant) for planned in self._planned.values() for entrant in planned.job.entrants]
+        return len({case_of(job, problem, self.registry.kernels[kernel]) for job, problem, kernel in chosen})
 
     def finish(self) -> None:
         """End the workers, note the end of the run and write its CSV file."""

@@ -1,11 +1,16 @@
 """What the commands share: exit statuses and options."""
 
+import re
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
+from bench.cli import completion
 from bench.plan.options import PLUGIN, Option
 
 OK, AGAINST, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -20,6 +25,34 @@ def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def file_option(*names: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return an option for a file to write."""
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), help=text)
+
+
+def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Read a run's name, which no id of a run can be. Raises click.BadParameter."""
+    if value and not re.fullmatch(r"[^\W\d_][\w.+-]{0,59}", value):
+        raise click.BadParameter(f"is {value!r}, expected a letter, then letters, digits and . _ + -, 60 at most")
+    return value
+
+
+#: `--name NAME`, by which a run is found as by its id.
+name_option = click.option(
+    "--name", default="", metavar="NAME", callback=_name, help="Name the run; a RUN may be named instead of its id."
+)
+
+
+def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--json`: the command gets `json_to`, where to write it, or None; all else that it prints goes to stderr."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @wraps(function)
+    def command(as_json: bool, **options: Any) -> Any:
+        if not as_json:
+            return function(json_to=None, **options)
+        out = sys.stdout
+        with redirect_stdout(sys.stderr):
+            return function(json_to=out, **options)
+
+    return command
 
 
 def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -42,6 +75,7 @@ def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., 
         default=option.default,
         metavar=option.metavar,
         callback=read,
+        shell_complete=completion.kernels if option.field == "kernels" else None,
         help=option.text,
     )
 

@@ -152,6 +152,16 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                 yield PlannedJob(job, key, suite.name, first.count, first.part, first.network)
 
 
+def case_count(suites: list[Suite], registry: Registry, plan: Plan) -> int:
+    """Count the rows that the suites come to: cases that sweeps have in common are measured once."""
+    cases = {
+        hash(case_of(planned.job, problem, registry.kernels[kernel]))
+        for planned in jobs(suites, registry, plan)
+        for problem, kernel in planned.job.entrants
+    }
+    return len(cases)
+
+
 class _Field(NamedTuple):
     """Who contends on one problem of a job."""
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
@@ -13,11 +12,11 @@ import msgspec
 
 from bench.measure.ceiling import Ceiling, Need
 from bench.measure.measurement import Measurement
-from bench.plan.errors import UsageError
 from bench.plan.status import Status
 from bench.record.case_reader import CaseReader
 from bench.record.query import SELECTED, doubles, result_of
 from bench.record.result import Result
+from bench.record.run_reader import RunReader
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -56,7 +55,7 @@ class KernelTotal(NamedTuple):
     roofline_pct: float | None
 
 
-class Reader(CaseReader):
+class Reader(CaseReader, RunReader):
     """Queries over an open store. Raises UsageError where the file cannot be read."""
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
@@ -79,26 +78,6 @@ class Reader(CaseReader):
         """The layers of the networks of a run, in the order in which they were measured."""
         query = "SELECT network, problem, part, count FROM layer WHERE run_id = :run_id ORDER BY rowid"
         return [Layer(*found) for found in self._rows(query, run_id=run_id)]
-
-    def run_ids(self) -> list[str]:
-        """The ids of all runs, the latest last."""
-        return [run_id for (run_id,) in self._rows("SELECT run_id FROM run ORDER BY rowid")]
-
-    def find_run(self, run_id: str | None) -> sqlite3.Row:
-        """The run with this id (or the only one that begins with it), or the latest. Raises UsageError."""
-        columns = "SELECT run.*, machine.facts FROM run JOIN machine USING (machine_id)"
-        if run_id is None:
-            found = self._db.execute(f"{columns} ORDER BY run.rowid DESC LIMIT 1").fetchall()
-        else:
-            pattern = run_id.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-            found = self._db.execute(f"{columns} WHERE run_id LIKE ? ESCAPE '\\' LIMIT 2", (pattern,)).fetchall()
-        if len(found) == 1:
-            return found[0]  # type: ignore[no-any-return]  # rows of sqlite3 are untyped
-        if run_id is None:
-            raise UsageError(f"{self.path}: holds no run yet; `kernelmark run SUITE` makes one")
-        latest = [r[0] for r in self._db.execute("SELECT run_id FROM run ORDER BY rowid DESC LIMIT 3")]
-        what = "is not a run of" if not found else "begins more than one run of"
-        raise UsageError(f"run {run_id!r}: {what} {self.path}; the latest are {', '.join(latest) or 'none'}")
 
     def records(self, run_id: str, samples: bool = False) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], bytes]]:
         """The values of the columns, the dimensions and, if asked for, the samples (doubles) of each row of a run."""

@@ -4,7 +4,7 @@ from typing import get_type_hints
 
 from bench.record.result import COLUMNS, Result
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 _TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
 _HINTS = get_type_hints(Result)
 _RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
@@ -62,7 +62,9 @@ CREATE TABLE run (
     command TEXT NOT NULL,
     environment TEXT NOT NULL,
     git_commit TEXT NOT NULL,
-    plan TEXT NOT NULL
+    plan TEXT NOT NULL,
+    name TEXT NOT NULL DEFAULT '',
+    planned INTEGER
 );
 CREATE TABLE result (
     result_id INTEGER PRIMARY KEY,
@@ -132,5 +134,10 @@ ALTER TABLE result ADD COLUMN "bus_gbyte_per_s" REAL;
 ALTER TABLE result ADD COLUMN "compression_error" REAL;
 {_CREATE_EVIDENCE}
 PRAGMA user_version = 5;
+""",
+    5: """
+ALTER TABLE run ADD COLUMN name TEXT NOT NULL DEFAULT '';
+ALTER TABLE run ADD COLUMN planned INTEGER;
+PRAGMA user_version = 6;
 """,
 }

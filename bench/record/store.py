@@ -29,7 +29,10 @@ def default_store() -> Path:
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What was asked for, where and with what; immutable once it has begun."""
+    """What was asked for, where and with what; immutable once it has begun.
+
+    name: the user's own, unique in the store, or "". planned: how many cases it has when it is complete, if known.
+    """
 
     run_id: str
     machine: dict[str, Any]
@@ -39,6 +42,8 @@ class Run(msgspec.Struct, frozen=True):
     environment: dict[str, Any]
     git_commit: str
     plan: dict[str, Any]
+    name: str = ""
+    planned: int | None = None
 
 
 class Store(Reader):
@@ -110,13 +115,14 @@ class Store(Reader):
             raise UsageError(f"{self.path}: cannot be written: {error}; rows recorded so far are safe") from None
 
     def begin(self, run: Run) -> None:
-        """Record a run before its first result."""
+        """Record a run before its first result. Raises UsageError for a name that another run has."""
         facts = json.dumps(run.machine, sort_keys=True)
         machine_id = hashlib.sha256(facts.encode()).hexdigest()[:16]
         with self._writing():
             self._db.execute("INSERT OR IGNORE INTO machine VALUES (?, ?)", (machine_id, facts))
+            self._refuse_name(run.name)
             self._db.execute(
-                "INSERT INTO run VALUES (?, ?, ?, NULL, ?, ?, ?, ?, ?)",
+                "INSERT INTO run VALUES (?, ?, ?, NULL, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     run.run_id,
                     machine_id,
@@ -126,8 +132,16 @@ class Store(Reader):
                     json.dumps(run.environment, sort_keys=True),
                     run.git_commit,
                     json.dumps(run.plan, sort_keys=True),
+                    run.name,
+                    run.planned,
                 ),
             )
+
+    def _refuse_name(self, name: str) -> None:
+        taken = self._db.execute("SELECT run_id FROM run WHERE name = ? AND name != ''", (name,)).fetchone()
+        if taken:
+            remedy = f"take another, or remove that run: `kernelmark runs --delete {name}`"
+            raise UsageError(f"--name {name}: run {taken['run_id']} has this name; {remedy}")
 
     def finish(self, run_id: str, finished_at: str) -> None:
         """Note when a run ended."""
@@ -138,7 +152,7 @@ class Store(Reader):
         """Return a run: the one with this id, or the only one that begins with it. Raises UsageError."""
         found = self.find_run(run_id)
         parts = {name: json.loads(found[name]) for name in ("suites", "environment", "plan")}
-        parts |= {name: found[name] for name in ("run_id", "started_at", "command", "git_commit")}
+        parts |= {name: found[name] for name in ("run_id", "started_at", "command", "git_commit", "name", "planned")}
         return msgspec.convert({**parts, "machine": json.loads(found["facts"])}, Run)
 
     def has(self, run_id: str, case: str) -> bool:

@@ -37,7 +37,12 @@ class Noise(NamedTuple):
 
 def is_noisy(r: Result) -> bool:
     """Whether a timed row was disturbed during at least a tenth of its sampling."""
-    return r.time_s_median is not None and any(one.share_pct >= LEAST_PCT for one in disturbances(r.disturbed))
+    return r.time_s_median is not None and was_noisy(r.disturbed)
+
+
+def was_noisy(disturbed: str) -> bool:
+    """Whether what a row's column `disturbed` holds makes a timed row a noisy one."""
+    return any(one.share_pct >= LEAST_PCT for one in disturbances(disturbed))
 
 
 def marked(time: str, r: Result) -> str:

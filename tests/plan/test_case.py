@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey, case_key, contenders, jobs
+from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey, case_count, case_key, case_of, contenders, jobs
 from bench.plan.modes import Mode
 from bench.plan.suites import find_suite, load_suite
 from bench.plan.sweep import Entry
@@ -185,3 +185,11 @@ def test_a_case_holds_kernel_problem_mode_threads_and_isa():
         ]
     }
     assert len(keys) == 6
+
+
+def test_as_many_cases_are_planned_as_rows_come_though_problems_and_baselines_recur(registry):
+    suites = [find_suite(name, registry) for name in (NT, NT, "copy/m3n5/f32")]
+    plan = Plan(devices=CPU, threads=(1, 2), kernels=("gemm/numpy.matmul", "gemm/numba.*", "copy/numpy.*"))
+    planned = list(jobs(suites, registry, plan))
+    cases = {case_of(p.job, name, registry.kernels[kernel]) for p in planned for name, kernel in p.job.entrants}
+    assert case_count(suites, registry, plan) == len(cases) < sum(len(p.job.entrants) for p in planned)

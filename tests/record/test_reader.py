@@ -33,6 +33,27 @@ def test_the_latest_run_is_found_without_an_id_and_any_by_its_beginning(begun):
     assert begun.find_run("x-1")["run_id"] == "x-1"
 
 
+def test_a_run_is_found_by_its_name_and_by_what_a_single_id_or_name_begins_with(begun):
+    for run_id, name in (("20260101-a", "base"), ("20260102-b", "base2"), ("20260103-c", "")):
+        begun.begin(msgspec.structs.replace(RUN, run_id=run_id, name=name))
+    asked = ("base", "base2", "20260103", "20260102-b")
+    assert [begun.find_run(text)["run_id"][-1] for text in asked] == ["a", "b", "c", "b"]
+
+
+def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, complaint):
+    begun.begin(msgspec.structs.replace(RUN, run_id="r2", name="base"))
+    line = complaint(lambda: begun.begin(msgspec.structs.replace(RUN, run_id="r3", name="base")))
+    assert line.startswith("--name base: run r2 has this name; ")
+    assert begun.run_ids() == ["r1", "r2"]
+
+
+@pytest.mark.parametrize("asked", ["bas", "2026", ""])
+def test_the_beginning_of_several_names_or_ids_is_no_run(begun, complaint, asked):
+    for run_id, name in (("20260101-a", "base"), ("20260102-b", "base2")):
+        begun.begin(msgspec.structs.replace(RUN, run_id=run_id, name=name))
+    assert complaint(lambda: begun.find_run(asked)).startswith(f"run {asked!r}: ")
+
+
 @pytest.mark.parametrize(
     ("asked", "found"),
     [("zzz", "is not a run"), ("x-", "begins more than one"), ("%", "is not a run"), ("_1", "not a")],

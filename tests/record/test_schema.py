@@ -4,6 +4,8 @@ import csv
 import sqlite3
 from pathlib import Path
 
+import msgspec
+
 from bench.record.query import doubles
 from bench.record.store import Store
 from stored import RUN, result
@@ -62,9 +64,21 @@ def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
         db.execute("DROP TABLE layer")
         db.execute("DROP TABLE pending")
         db.execute("DROP TABLE evidence")
+        db.execute("ALTER TABLE run DROP COLUMN name")
+        db.execute("ALTER TABLE run DROP COLUMN planned")
         db.execute("PRAGMA user_version = 1")
     store = Store(path)
     ((row, dims),) = store.results(RUN.run_id)
     assert (row, dims) == (result(), {"m": 1})
     assert store.ceilings(RUN.run_id) == []
     store.close()
+
+
+def test_a_run_of_an_older_store_has_no_name_and_no_number_of_planned_cases_and_takes_rows_of_new_runs(tmp_path):
+    schema_4(tmp_path / "old.db").close()
+    store = Store(tmp_path / "old.db", create=False)
+    (old,) = store.run_ids()
+    store.begin(msgspec.structs.replace(RUN, name="new", planned=3))
+    found = [(run.run_id, run.name, run.planned) for run in map(store.run, (old, "new"))]
+    store.close()
+    assert found == [(old, "", None), (RUN.run_id, "new", 3)]

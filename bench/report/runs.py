@@ -1,0 +1,104 @@
+"""What a store holds of each run, in one line: which run, of what, where, and whether it is complete and quiet."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from bench.record.reader import Reader
+from bench.record.run_reader import Tally
+from bench.report.format import count
+from bench.report.noise import was_noisy
+from bench.report.tables import filled_table
+
+HEADERS = ("run", "name", "suites", "begun (UTC)", "cases", "noisy", "machine")
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run. cases_planned: None where the run does not record it, as imported ones; noisy: of those timed."""
+
+    run_id: str
+    name: str
+    suites: list[str]
+    started_at: str
+    finished_at: str | None
+    command: str
+    git_commit: str
+    machine: str
+    cases_done: int
+    cases_planned: int | None
+    timed: int
+    noisy: int
+    statuses: dict[str, int]
+
+    @property
+    def title(self) -> str:
+        """Return `run 20260101-120000-c0ffee00 (baseline)`."""
+        return f"run {self.run_id}" + (f" ({self.name})" if self.name else "")
+
+    @property
+    def cases(self) -> str:
+        """Return `26 of 199`, or `26` where nobody knows of how many."""
+        return f"{self.cases_done}" + (f" of {self.cases_planned}" if self.cases_planned is not None else "")
+
+    @property
+    def partial(self) -> str:
+        """Return `partial: 26 of 199 cases; ...` with how to go on; nothing for a run that is complete."""
+        if self.cases_planned is None or self.cases_done >= self.cases_planned:
+            return ""
+        return f"partial: {self.cases} cases; `kernelmark run --resume {self.run_id}` goes on"
+
+
+def summaries(store: Reader) -> list[RunSummary]:
+    """Return every run of a store, the newest first."""
+    tallies = store.tallies()
+    return [_summary(run, tallies.get(run["run_id"], [])) for run in reversed(store.runs())]
+
+
+def summary_of(store: Reader, run_id: str) -> RunSummary:
+    """Return the run with this id."""
+    (run,) = store.runs(run_id)
+    return _summary(run, store.tallies(run_id).get(run_id, []))
+
+
+def _summary(run: Mapping[str, Any], rows: Sequence[Tally]) -> RunSummary:
+    same = ("run_id", "name", "started_at", "finished_at", "command", "git_commit")
+    statuses: Counter[str] = Counter()
+    for row in rows:
+        statuses[row.status] += row.rows
+    devices = dict.fromkeys(row.device_name for row in rows if row.device_name)
+    return RunSummary(
+        **{name: run[name] for name in same},
+        suites=json.loads(run["suites"]),
+        machine=", ".join(devices) or str(json.loads(run["facts"]).get("cpu", "")),
+        cases_done=statuses.total(),
+        cases_planned=run["planned"],
+        timed=sum(row.rows for row in rows if row.timed),
+        noisy=sum(row.rows for row in rows if row.timed and was_noisy(row.disturbed)),
+        statuses=dict(statuses),
+    )
+
+
+def runs_table(runs: Iterable[RunSummary]) -> str:
+    """Return a line for each run, or that there is none."""
+    cells = [
+        (
+            run.run_id,
+            run.name,
+            ", ".join(run.suites),
+            run.started_at[:16].replace("T", " "),
+            run.cases,
+            f"{run.noisy} of {run.timed}" if run.noisy else "",
+            run.machine,
+        )
+        for run in runs
+    ]
+    return filled_table(HEADERS, cells) if cells else "no runs"
+
+
+def removed_line(runs: Sequence[RunSummary]) -> str:
+    """Return `removed 2 runs with 40 rows`."""
+    rows = sum(run.cases_done for run in runs)
+    return f"removed {count(len(runs), 'run')} with {count(rows, 'row')}"
