@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 
 import click
 
-from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, file_option, plan_option
+from bench.cli import completion
+from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, file_option, json_option, name_option, plan_option
 from bench.cli.views import print_run
 from bench.plan.errors import UsageError
 from bench.plan.modes import Mode
@@ -18,10 +19,10 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     """Take the suites, the store and these options to the plan."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        function = db_option(function)
+        function = json_option(name_option(db_option(function)))
         for option in reversed(options):
             function = plan_option(option)(function)
-        return click.argument("suites", nargs=-1, metavar="SUITE...")(function)
+        return click.argument("suites", nargs=-1, metavar="SUITE...", shell_complete=completion.suites)(function)
 
     return decorate
 
@@ -29,7 +30,12 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
 @click.command()
 @_asks(OPTIONS)
 @file_option("--csv", "csv_path", text="Write the run's rows here.")
-@click.option("--resume", metavar="RUN", help="Go on with a run where it was left; without SUITE as it was asked for.")
+@click.option(
+    "--resume",
+    metavar="RUN",
+    shell_complete=completion.runs,
+    help="Go on with a run where it was left; without SUITE as it was asked for.",
+)
 def run(csv_path: Path | None, resume: str | None, **options: Any) -> None:
     """Verify and time the kernels of each SUITE: a name, a TOML file or one problem id."""
     _measure(csv_path, resume, **options)
@@ -43,21 +49,27 @@ def verify(**options: Any) -> None:
 
 
 def _measure(
-    csv_path: Path | None, resume: str | None, db: Path | None, suites: tuple[str, ...], **options: Any
+    csv_path: Path | None,
+    resume: str | None,
+    db: Path | None,
+    suites: tuple[str, ...],
+    name: str,
+    json_to: IO[str] | None,
+    **options: Any,
 ) -> None:
     from bench.measure.lock import exclusive, held
-    from bench.plan.case import jobs
+    from bench.plan.case import case_count
     from bench.plan.discovery import discover
     from bench.plan.suites import find_suite
     from bench.record.store import Store, default_store
     from bench.report.export import check_writable, write_file
+    from bench.report.run_json import write_run
     from bench.run.asked import plan_asked
     from bench.run.pool import Workers
     from bench.run.resume import plan_of
     from bench.run.session import Session
 
-    if not suites and resume is None:
-        raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")
+    _check(suites, resume, name)
     store = Store(db or default_store(), create=resume is None)
     try:
         plan = plan_asked(suites, options) if suites or resume is None else plan_of(store, resume)
@@ -65,20 +77,36 @@ def _measure(
         chosen = [find_suite(name, registry) for name in plan.suites]
         if csv_path is not None:
             check_writable(csv_path)
-        if next(jobs(chosen, registry, plan), None) is None:
-            where = " and ".join(plan.devices)
-            raise UsageError(f"no kernel matches on {where}; `kernelmark list` names those that exist")
+        planned = case_count(chosen, registry, plan)
+        if not planned:
+            raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
         with exclusive(plan.devices, plan.share_gpu), Workers() as workers:
-            session = Session(store, chosen, plan, workers.run, resume)
+            session = Session(store, chosen, plan, workers.run, resume, name=name, planned=planned)
             click.echo(f"run {session.run_id}")
             with held(f"run-{session.run_id}", "start a run of your own", once=True):
                 finished = _with_progress(session, chosen, registry, plan)
         print_run(store, session.run_id)
+        if json_to is not None:
+            write_run(store, session.run_id, json_to)
         if csv_path is not None:
             write_file(store, session.run_id, "csv", csv_path)
     finally:
         store.close()
+    _exit(session, planned, finished)
+
+
+def _check(suites: tuple[str, ...], resume: str | None, name: str) -> None:
+    if not suites and resume is None:
+        raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")
+    if name and resume is not None:
+        raise UsageError(f"--name {name}: a run that goes on keeps its name; leave the option out")
+
+
+def _exit(session: Any, planned: int, finished: bool) -> NoReturn:
+    done = session.tally.total()
     if not finished:
+        if done < planned:
+            click.echo(f"\n{done} of {planned} cases done; `kernelmark run --resume {session.run_id}`")
         sys.exit(INTERRUPTED)
     sys.exit(AGAINST if session.against else OK)
 

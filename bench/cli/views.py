@@ -35,6 +35,7 @@ def show(run_id: str | None, by: str, page: int, row: str | None, db: Path | Non
     from bench.record.store import Store, default_store
     from bench.report.networks import network_table
     from bench.report.row import row_page
+    from bench.report.runs import summary_of
 
     store = Store(db or default_store(), create=False)
     found = store.find_run(run_id)["run_id"]
@@ -43,11 +44,14 @@ def show(run_id: str | None, by: str, page: int, row: str | None, db: Path | Non
             raise UsageError("--row: shows one row, not the tables of --by and --page; take the one or the others")
         click.echo(f"run {found}\n\n" + "\n\n".join(row_page(store, found, row)))
         return
-    click.echo(f"run {found}")
+    summary = summary_of(store, found)
+    click.echo(summary.title)
     if by == "problem":
         print_run(store, found, page)
     else:
         click.echo("\n" + network_table(store.layers(found), list(store.layer_results(found))))
+    if summary.partial:
+        click.echo(f"\n{summary.partial}")
 
 
 @click.command()

@@ -63,11 +63,12 @@ class Session:
     """One run in one store: begun once, or taken up again, then fed with jobs."""
 
     def __init__(
-        self, store: Store, suites: list[Suite], plan: Plan, execute: Execute, resume: str | None = None
+        self, store: Store, suites: list[Suite], plan: Plan, execute: Execute, resume: str | None = None, **own: Any
     ) -> None:
+        """own: `name` and `planned` of a run that begins."""
         self._store, self._execute = store, execute
         self.tally: Counter[str] = Counter()
-        run = _run_of(suites, plan)
+        run = msgspec.structs.replace(_run_of(suites, plan), **own)
         if resume is None:
             store.begin(run)
         else:
