@@ -1,28 +1,19 @@
-"""The first findings of a report: whether op_T is slow and what to do about it, who is fastest, what is certain."""
+"""The first findings of a report: the verdict, who is fastest, what is certain."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from bench.plan.status import Status
 from bench.record.result import Result
-from bench.report.contest import APART, TIE, Contest, Ratio, speedup_of
-from bench.report.format import count, digits, rate, row_time, short, time
-from bench.report.run_data import RunData, work
+from bench.report.contest import TIE, Contest, Ratio, speedup_of
+from bench.report.format import count, digits, factor, pace, rate, row_time, short, time
+from bench.report.founding import answers
+from bench.report.run_data import RunData
 from bench.report.tables import summary
 
-QUESTION = "Is op_T slower, and what should I do about it?"
-#: Parts of the names of kernels that transpose B first (gemm/cublas.tnn_geam) or read buffers as column-major.
-OUT_OF_PLACE, IN_PLACE, COLUMN_MAJOR = ".tnn", ".inplace", "_colmajor"
-MOST_ANSWERS, MOST_FASTEST, MOST_REASONS = 3, 12, 6
-
-
-class Answer(NamedTuple):
-    """The answer to the founding question for one product: the advice, and what it rests on."""
-
-    subject: str
-    advice: str
-    evidence: list[str]
+MOST_FASTEST, MOST_REASONS, MOST_OPERATIONS = 12, 6, 4
 
 
 class Fastest(NamedTuple):
@@ -37,81 +28,75 @@ class Fastest(NamedTuple):
     lead: str
 
 
-def answers(data: RunData) -> list[Answer]:
-    """Return an answer for each C = A x B^T that was also computed by transposing B first, the largest first."""
-    products = [c for c in data.contests if c.op == "gemm" and c.fastest.layout == "NT"]
-    products.sort(key=lambda c: -work(c.fastest))
-    found = [(c, direct) for c in products if _with(c, OUT_OF_PLACE, IN_PLACE) and (direct := _direct(c))]
-    return [_answer(data, c, direct) for c, direct in found[:MOST_ANSWERS]]
+class Winner(NamedTuple):
+    """The kernel that wins most contests of an operation, in how many, and by how much the winner of each leads."""
+
+    op: str
+    kernel: str
+    wins: int
+    contests: list[Contest]
+    leads: list[Ratio]
+
+    @property
+    def who(self) -> str:
+        """Return the kernel, if it wins most of the contests, or else that none does."""
+        return short(self.kernel) if 2 * self.wins > len(self.contests) else "no single kernel"
 
 
-def _with(c: Contest, *marks: str) -> list[Result]:
-    return [r for r in c.ranked if any(mark in r.kernel for mark in marks)]
+def verdict(data: RunData) -> str:
+    """Return the answer of a run in one or two sentences: to the founding question, or else who is fastest.
 
-
-def _direct(c: Contest) -> Result | None:
-    """Return the kernel that hands op_T on: the baseline, on which those that transpose build, or the fastest.
-
-    One that reads the buffers as column-major computes another product, and stands for op_T only if no other does.
+    The page begins with this text, and `run` ends with it.
     """
-    handing = [r for r in c.ranked if r not in _with(c, OUT_OF_PLACE, IN_PLACE)]
-    return min(handing, key=lambda r: (r.kernel != r.baseline, COLUMN_MAJOR in r.kernel, r.time_s_median), default=None)
+    if founding := answers(data):
+        return founding[0].words
+    found = winners(data)
+    if not found:
+        return "There is no verdict: no problem has the times of two kernels."
+    if len(found) == 1:
+        return _of_one(found[0])
+    shown = [f"{w.who} for {w.op} ({w.wins} of {len(w.contests)})" for w in found[:MOST_OPERATIONS]]
+    more = f"; {count(len(found) - len(shown), 'more operation')} below" if len(found) > len(shown) else ""
+    return f"Fastest: {', '.join(shown)}{more}. {_how_sure(found)}"
 
 
-def _answer(data: RunData, c: Contest, direct: Result) -> Answer:
-    others = {
-        f"transposing B {place} first": (rows[0], c.faster(rows[0], direct))
-        for place, rows in (("out of place", _with(c, OUT_OF_PLACE)), ("in place", _with(c, IN_PLACE)))
-        if rows
-    }
-    slower, against_op_n = _against_op_n(data, c, direct)
-    evidence = [f"op_T by {short(direct.kernel)}: {time(*row_time(direct))}.", against_op_n]
-    evidence += [
-        f"{what[0].upper()}{what[1:]} ({short(r.kernel)}): {_speed_of_op_t(ratio)}."
-        for what, (r, ratio) in others.items()
-    ]
-    return Answer(_subject(data, c), slower + _advice(direct, others), evidence)
+def winners(data: RunData) -> list[Winner]:
+    """Return the winner of each operation that has contenders, those with the most contests first."""
+    by_op: dict[str, list[Contest]] = defaultdict(list)
+    for c in data.contests:
+        if len(c.ranked) > 1:
+            by_op[c.op].append(c)
+    return sorted((_winner(op, found) for op, found in by_op.items()), key=lambda winner: -len(winner.contests))
 
 
-def _speed_of_op_t(ratio: Ratio) -> str:
-    """Return `1.2x [1.1, 1.3] the speed of op_T, faster`, with the remark on a ratio not measured in turn."""
-    side = f"a {TIE} (the interval includes 1)" if ratio.side == TIE else ratio.side
-    return f"{ratio} the speed of op_T, {side}" + _apart(ratio)
+def _winner(op: str, contests: list[Contest]) -> Winner:
+    ((kernel, wins),) = Counter(c.fastest.kernel for c in contests).most_common(1)
+    return Winner(op, kernel, wins, contests, [lead for c in contests if (lead := c.lead)])
 
 
-def _apart(ratio: Ratio) -> str:
-    return "" if ratio.in_turn else f", {APART}"
+def _of_one(w: Winner) -> str:
+    if len(w.contests) > 1:
+        return f"Fastest: {w.who}, on {w.wins} of {of_contests(w.contests)}. {_how_sure([w])}"
+    (c,), (lead,) = w.contests, w.leads
+    after = short(c.ranked[1].kernel)
+    if lead.side == TIE:
+        return f"Fastest: {short(w.kernel)}, in a tie with {after}: {lead} (the interval includes 1)."
+    remarks = f" ({', '.join(lead.remarks)})" if lead.remarks else ""
+    return f"Fastest: {short(w.kernel)}, {pace(lead.median)} {after}: {lead}{remarks}."
 
 
-def _subject(data: RunData, c: Contest) -> str:
-    dims = data.dims_of[c.problem]
-    if not all(name in dims for name in "mnk"):
-        return f"{c.problem}, {c.setting.title}"
-    return f"C = A x B^T, A {dims['m']}x{dims['k']}, B {dims['n']}x{dims['k']}, {c.fastest.dtype}; {c.setting.title}"
+def _how_sure(found: Sequence[Winner]) -> str:
+    """Return how many winners are certain, and by how much they lead."""
+    contests, leads = [c for w in found for c in w.contests], [lead for w in found for lead in w.leads]
+    certain = sum(lead.side == "faster" for lead in leads)
+    lead = factor(median(lead.median for lead in leads))
+    return f"The winner is certain on {certain} of {of_contests(contests)}; the median lead over the next is {lead}."
 
 
-def _advice(direct: Result, others: dict[str, tuple[Result, Ratio]]) -> str:
-    better = {what: found for what, found in others.items() if found[1].certain and found[1].median > 1}
-    if better:
-        what, (r, ratio) = max(better.items(), key=lambda item: item[1][1].median)
-        return f"{what[0].upper()}{what[1:]} pays: {short(r.kernel)} has {ratio} the speed of op_T{_apart(ratio)}."
-    if all(ratio.certain for _, ratio in others.values()):
-        verb = "is" if len(others) == 1 else "are both"
-        return f"Leave op_T to the library ({short(direct.kernel)}): {' and '.join(others)} {verb} slower."
-    return f"Leave op_T to the library ({short(direct.kernel)}): no transposition first is certain to be faster."
-
-
-def _against_op_n(data: RunData, c: Contest, direct: Result) -> tuple[str, str]:
-    """Return whether op_T is slower than the product with B stored the other way, in short and with its evidence."""
-    same = c.problem.replace("/NT", "/NN", 1)
-    found = next((o for o in data.contests if (o.problem, o.setting) == (same, c.setting)), None)
-    if found is None:
-        return "", f"op_N on these sizes was not measured; `kernelmark run {same}` does."
-    op_n = found.of(direct.kernel) or found.fastest
-    ratio = c.faster(op_n, direct)
-    yes = {"faster": "Yes", "slower": "No"}.get(ratio.side)
-    briefly = f"{yes}: op_N has {ratio} its speed{_apart(ratio)}. " if yes else "No difference from op_N is certain. "
-    return briefly, f"op_N on the same sizes ({short(op_n.kernel)}): {time(*row_time(op_n))}, {_speed_of_op_t(ratio)}."
+def of_contests(contests: Sequence[Contest]) -> str:
+    """Return `14 problems`, or `28 contests` where a problem has several settings."""
+    several = len({c.problem for c in contests}) < len(contests)
+    return count(len(contests), "contest" if several else "problem")
 
 
 def sentences(data: RunData) -> list[str]:
@@ -131,7 +116,7 @@ def _of_operation(contests: list[Contest]) -> Iterator[str]:
     certain = [r for r in rows if speedup_of(r).certain]
     if rows:
         faster, slower = (sum((speedup_of(r).median > 1) is want for r in certain) for want in (True, False))
-        yield f"Of {len(rows)} speedups over the baseline {faster} are certainly above 1 and {slower} certainly below."
+        yield f"Against the baseline: {faster} faster, {slower} slower, {len(rows) - len(certain)} inconclusive."
     if certain:
         best, worst = max(certain, key=speedup_of), min(certain, key=speedup_of)
         yield f"The largest: {_named(best)}." + (f" The smallest: {_named(worst)}." if worst is not best else "")

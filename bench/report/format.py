@@ -96,3 +96,19 @@ def short(kernel: str) -> str:
 def operation(name: str) -> str:
     """Return the operation that the id of a kernel or of a problem begins with."""
     return name.partition("/")[0]
+
+
+def percent(share: float) -> str:
+    """Write a share of one in per cent, two digits or more: `1.4 %`, `24 %`, `130 %`."""
+    value = 100 * share
+    return f"{value:.2g} %" if abs(value) < 10 else f"{value:.0f} %"
+
+
+def pace(speed: float) -> str:
+    """Write how one that has `speed` times the speed of another stands to it: `1.4 % slower than`, `2.3x as fast as`.
+
+    Something is slower by the time that it takes in addition.
+    """
+    if speed < 1:
+        return f"{percent(1 / speed - 1)} slower than"
+    return f"{percent(speed - 1)} faster than" if speed < 2 else f"{factor(speed)} as fast as"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.record.store import Store
-from bench.report import findings, method
+from bench.report import findings, founding, method
 from bench.report.export import write_file, writing
 from bench.report.figures import Drawn, draw, kinds
 from bench.report.figures.plan import Kind
@@ -102,8 +102,9 @@ def _page(
     page: str = jinja.get_template("page.html").render(
         data=data,
         devices=", ".join(data.run.machine[key] for key in ("cpu", "gpu") if key in data.run.machine),
-        question=findings.QUESTION,
-        answers=findings.answers(data),
+        question=founding.QUESTION,
+        verdict=findings.verdict(data),
+        answers=founding.answers(data),
         sentences=findings.sentences(data),
         fastest=fastest,
         problems=problems,

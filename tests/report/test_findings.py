@@ -1,64 +1,75 @@
-"""The advice on op_T with which a report begins, and which speedups are certain."""
-
-import re
+"""The verdict with which a report begins and a run ends, and which speedups are certain."""
 
 from bench.report import findings
 from bench.report.run_data import RunData
-from report_rows import begin, put
+from report_rows import begin, fail, put
 
 NT = "gemm/m4n6k8/f32/NT"
-DIMS = {"m": 4, "n": 6, "k": 8}
 
 
-def test_a_transposition_that_pays_is_advised_with_its_ratio(store):
+def put_times(store, problem, **times):
+    """Rows that were sampled in turn, with times that vary by a hundredth."""
+    for kernel, median in times.items():
+        taken = [median * (1 + 0.01 * (i % 3 - 1)) for i in range(12)]
+        put(store, problem, f"{problem.partition('/')[0]}/some.{kernel}", median, {}, taken)
+
+
+def verdict(store):
+    return findings.verdict(RunData(store, "r1"))
+
+
+def test_founding_problems_are_answered(store):
     begin(store)
-    put(store, NT, "gemm/some.matmul", 4e-3, DIMS, baseline="gemm/some.matmul")
-    put(store, NT, "gemm/some.tnn", 1e-3, DIMS)
-    put(store, NT, "gemm/some.inplace", 8e-3, DIMS)
-    (answer,) = findings.answers(RunData(store, "r1"))
-    assert re.fullmatch(
-        r"Transposing B out of place first pays: some.tnn has [34]\.\d+x \[.*\] the speed of op_T.", answer.advice
+    dims = {"m": 1024, "n": 2048, "k": 26752}
+    for name, median in (("matmul", 1e-3), ("tnn", 2e-3)):
+        put(store, "gemm/m1024n2048k26752/f32/NT", f"gemm/some.{name}", median, dims)
+    assert "Don't transpose first: it costs " in verdict(store)
+
+
+def test_the_verdict_on_one_problem_names_the_fastest_and_its_lead(store):
+    begin(store)
+    put_times(store, NT, base=1.25e-3, fast=1e-3)
+    assert verdict(store) == "Fastest: some.fast, 25 % faster than some.base: 1.25x [1.25, 1.25]."
+
+
+def test_a_tie_for_the_first_place_is_called_one(store):
+    begin(store)
+    put_times(store, NT, base=1e-3, same=1e-3)
+    assert verdict(store).endswith(" (the interval includes 1).")
+    assert ", in a tie with some." in verdict(store)
+
+
+def test_the_verdict_on_an_operation_counts_wins_and_those_that_are_certain(store):
+    begin(store)
+    for n, other in ((1, 2e-3), (2, 2e-3), (3, 1e-3)):
+        put_times(store, f"copy/m{n}n8/f32", a=1e-3, b=other)
+    assert verdict(store) == (
+        "Fastest: some.a, on 3 of 3 problems. The winner is certain on 2 of 3 problems; the median lead over the next "
+        "is 2x."
     )
-    assert answer.subject.startswith("C = A x B^T, A 4x8, B 6x8, f32; Some CPU, 2 threads, cold")
-    assert any("in place first (some.inplace)" in line and "slower" in line for line in answer.evidence)
 
 
-def test_transpositions_that_cost_are_advised_against(store):
+def test_the_verdict_on_several_operations_names_the_fastest_of_each(store):
     begin(store)
-    put(store, NT, "gemm/some.matmul", 1e-3, DIMS, baseline="gemm/some.matmul")
-    put(store, NT, "gemm/some.tnn", 2e-3, DIMS)
-    put(store, NT, "gemm/some.inplace", 4e-3, DIMS)
-    (answer,) = findings.answers(RunData(store, "r1"))
-    assert answer.advice.startswith("Leave op_T to the library (some.matmul)")
-    assert "are both slower" in answer.advice
+    put_times(store, "copy/m1n8/f32", a=1e-3, b=2e-3)
+    for n, times in ((1, (1e-3, 2e-3)), (2, (2e-3, 1e-3))):
+        put_times(store, f"transpose/m{n}n8/f32/out", a=times[0], b=times[1])
+    assert verdict(store).startswith("Fastest: no single kernel for transpose (1 of 2), some.a for copy (1 of 1). ")
 
 
-def test_a_tie_is_called_one_and_not_advised(store):
+def test_operations_beyond_the_first_four_are_counted(store):
     begin(store)
-    put(store, NT, "gemm/some.matmul", 1.006e-3, DIMS)
-    put(store, NT, "gemm/some.tnn", 1e-3, DIMS)
-    (answer,) = findings.answers(RunData(store, "r1"))
-    assert answer.advice.endswith("no transposition first is certain to be faster.")
-    assert any("the speed of op_T, a tie (the interval includes 1)." in text for text in answer.evidence)
+    for op in ("a", "b", "c", "d", "e", "f"):
+        put_times(store, f"{op}/m1n8/f32", one=1e-3, two=2e-3)
+    assert "; 2 more operations below. " in verdict(store)
 
 
-def test_op_n_on_the_same_sizes_is_set_against_op_t(store):
+def test_without_contenders_there_is_no_verdict(store):
     begin(store)
-    put(store, NT, "gemm/some.matmul", 2e-3, DIMS)
-    put(store, NT, "gemm/some.tnn", 2e-3, DIMS)
-    (missing,) = findings.answers(RunData(store, "r1"))
-    assert missing.advice.startswith("Leave op_T")
-    assert missing.evidence[1] == "op_N on these sizes was not measured; `kernelmark run gemm/m4n6k8/f32/NN` does."
-    put(store, NT.replace("NT", "NN"), "gemm/some.matmul", 1e-3, DIMS)
-    assert findings.answers(RunData(store, "r1"))[0].advice.startswith("Yes: op_N has ")
-
-
-def test_a_column_major_kernel_does_not_stand_for_op_t(store):
-    begin(store)
-    put(store, NT, "gemm/some.sgemm_colmajor", 1e-3, DIMS)
-    put(store, NT, "gemm/some.sgemm", 2e-3, DIMS)
-    put(store, NT, "gemm/some.tnn", 3e-3, DIMS)
-    assert "op_T by some.sgemm:" in findings.answers(RunData(store, "r1"))[0].evidence[0]
+    assert verdict(store).startswith("There is no verdict")
+    put(store, NT, "gemm/some.alone")
+    fail(store, NT, "gemm/some.bad")
+    assert verdict(store).startswith("There is no verdict")
 
 
 def test_speedups_are_counted_as_certain_only_without_one_in_their_interval(store):
@@ -67,5 +78,5 @@ def test_speedups_are_counted_as_certain_only_without_one_in_their_interval(stor
     for name, low, high in (("up", 1.1, 1.3), ("down", 0.7, 0.9), ("open", 0.9, 1.1)):
         put(store, NT, f"gemm/some.{name}", speedup=(low + high) / 2, speedup_ci95_low=low, speedup_ci95_high=high)
     (sentence,) = findings.sentences(RunData(store, "r1"))
-    assert "Of 3 speedups over the baseline 1 are certainly above 1 and 1 certainly below." in sentence
+    assert "Against the baseline: 1 faster, 1 slower, 1 inconclusive." in sentence
     assert "The largest: 1.2x [1.1, 1.3] by some.up" in sentence

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from bench.record.result import Result
-from bench.report.format import count, digits, factor, rate, seconds, short, size, spread, time
+from bench.report.format import count, digits, factor, pace, rate, seconds, short, size, spread, time
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,17 @@ def test_one_is_singular_and_all_else_is_plural():
 
 def test_a_kernel_from_elsewhere_without_an_operation_keeps_its_name():
     assert [short("gemm/numpy.matmul"), short("elsewhere")] == ["numpy.matmul", "elsewhere"]
+
+
+@pytest.mark.parametrize(
+    ("speed", "words"),
+    [
+        (0.986, "1.4 % slower than"),
+        (0.5, "100 % slower than"),
+        (1.004, "0.4 % faster than"),
+        (1.24, "24 % faster than"),
+        (2.31, "2.31x as fast as"),
+    ],
+)
+def test_a_pace_says_how_much_longer_or_how_much_faster(speed, words):
+    assert pace(speed) == words

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from bench.plan.status import Status
-from bench.report import findings
+from bench.report import founding
 from bench.report.page import script_json, write_report
 from report_rows import begin, fail, put, varied
 
@@ -125,7 +125,7 @@ def test_rows_from_elsewhere_with_little_known_of_them_are_reported(store, tmp_p
 def test_a_run_without_transposed_products_has_no_such_question(store, tmp_path):
     begin(store)
     put(store, "copy/m8n8/f32", "copy/some.base")
-    assert findings.QUESTION not in report(store, tmp_path)
+    assert founding.QUESTION not in report(store, tmp_path)
 
 
 @pytest.fixture

@@ -1,0 +1,139 @@
+"""The founding question: whether op_T is slow, and whether to transpose B first."""
+
+from typing import NamedTuple
+
+from bench.record.result import Result
+from bench.report.contest import APART, TIE, Contest, Ratio
+from bench.report.format import pace, percent, row_time, short, time
+from bench.report.run_data import RunData
+
+QUESTION = "Is op_T slower, and what should I do about it?"
+#: C = A x B^T of the founding text: A 1024x26752, B 2048x26752.
+SIZES = {"m": 1024, "n": 2048, "k": 26752}
+#: Parts of the names of kernels that transpose B first (gemm/cublas.tnn_geam) or read buffers as column-major.
+OUT_OF_PLACE, IN_PLACE, COLUMN_MAJOR = ".tnn", ".inplace", "_colmajor"
+#: A tie counts as not slower only if the interval excludes less than this share of op_N's speed.
+LEAST_SPEED = 0.95
+
+
+class Way(NamedTuple):
+    """A way to transpose B first, `out of place` or `in place`: its fastest kernel, and its speed over that of op_T."""
+
+    place: str
+    row: Result
+    speed: Ratio
+
+
+class Answer(NamedTuple):
+    """The contest of a founding product: op_T, op_n (where it was measured), and the ways around op_T."""
+
+    contest: Contest
+    op_t: Result
+    op_n: Result | None
+    speed: Ratio | None
+    ways: list[Way]
+
+    @property
+    def subject(self) -> str:
+        """Return the product and the setting in words."""
+        m, n, k = SIZES.values()
+        return f"C = A x B^T, A {m}x{k}, B {n}x{k}, {self.op_t.dtype}; {self.contest.setting.title}"
+
+    @property
+    def best(self) -> Way | None:
+        """Return the way that is certainly faster than op_T, or else the fastest."""
+        certain = [way for way in self.ways if way.speed.side == "faster"]
+        return max(certain or self.ways, key=lambda way: way.speed.median, default=None)
+
+    @property
+    def words(self) -> str:
+        """Return both sentences: whether op_T is slower, and what to do about it."""
+        return " ".join(filter(None, (self._is_slower(), self._advice())))
+
+    def _is_slower(self) -> str:
+        if self.speed is None:
+            return "Whether OP_T is slower here is open: OP_N was not measured."
+        if self.speed.side in ("faster", "slower"):
+            verdict = "not slower here: it is " if self.speed.median > 1 else ""
+            here = "" if verdict else " here"
+            return f"OP_T is {verdict}{pace(self.speed.median)} OP_N{here}, {self.speed}{_apart(self.speed)}."
+        remarks = ", ".join(self.speed.remarks)
+        if self.speed.low is not None and self.speed.low >= LEAST_SPEED:
+            return f"OP_T is not slower here: {self.speed} ({remarks})."
+        return f"Whether OP_T is slower here is open: it has {self.speed} the speed of OP_N ({remarks})."
+
+    def _advice(self) -> str:
+        if (best := self.best) is None:
+            return ""
+        if best.speed.side == "faster":
+            than = f"{pace(best.speed.median)} OP_T, {best.speed}{_apart(best.speed)}"
+            return f"Transpose B {best.place} first: it is {than}."
+        if all(way.speed.side == "slower" for way in self.ways):
+            costs = [f"{percent(1 / way.speed.median - 1)} {way.place}" for way in self.ways]
+            return f"Don't transpose first: it costs {' and '.join(costs)}."
+        remarks = ", ".join(best.speed.remarks)
+        return f"Don't transpose first: no gain is certain, {best.speed} {best.place} ({remarks})."
+
+    @property
+    def evidence(self) -> list[str]:
+        """Return the times on which the answer rests."""
+        lines = [f"op_T by {short(self.op_t.kernel)}: {time(*row_time(self.op_t))}."]
+        if self.op_n is None:
+            same = self.contest.problem.replace("/NT", "/NN", 1)
+            lines.append(f"op_N on these sizes was not measured; `kernelmark run {same}` does.")
+        else:
+            lines.append(f"op_N on the same sizes ({short(self.op_n.kernel)}): {time(*row_time(self.op_n))}.")
+        return lines + [
+            f"B transposed {way.place} first ({short(way.row.kernel)}): {time(*row_time(way.row))}, "
+            f"{_speed_of_op_t(way.speed)}."
+            for way in self.ways
+        ]
+
+
+def _speed_of_op_t(ratio: Ratio) -> str:
+    """Return `1.2x [1.1, 1.3] the speed of op_T, faster`, with the remark on a ratio not measured in turn."""
+    side = f"a {TIE} (the interval includes 1)" if ratio.side == TIE else ratio.side
+    return f"{ratio} the speed of op_T, {side}{_apart(ratio)}"
+
+
+def _apart(ratio: Ratio) -> str:
+    return "" if ratio.in_turn else f", {APART}"
+
+
+def answers(data: RunData) -> list[Answer]:
+    """Return an answer for each founding product that was also computed by transposing B first.
+
+    Those on a GPU are first, then cold ones, those in fp32, and those with the most threads.
+    """
+    products = [c for c in data.contests if _is_founding(data, c)]
+    products.sort(key=lambda c: (
+        c.setting.device != "cuda", c.setting.mode != "cold", c.setting.precision != "fp32", -c.setting.threads
+    ))  # fmt: skip
+    return [_answer(data, c, op_t) for c in products if _with(c, OUT_OF_PLACE, IN_PLACE) and (op_t := _handing_on(c))]
+
+
+def _is_founding(data: RunData, c: Contest) -> bool:
+    dims = data.dims_of[c.problem]
+    return c.op == "gemm" and c.fastest.layout == "NT" and all(dims.get(key) == SIZES[key] for key in SIZES)
+
+
+def _with(c: Contest, *marks: str) -> list[Result]:
+    return [r for r in c.ranked if any(mark in r.kernel for mark in marks)]
+
+
+def _handing_on(c: Contest) -> Result | None:
+    """Return the kernel that hands op_T on: the baseline, on which those that transpose build, or the fastest.
+
+    One that reads the buffers as column-major computes another product, and stands for op_T only if no other does.
+    """
+    handing = [r for r in c.ranked if r not in _with(c, OUT_OF_PLACE, IN_PLACE)]
+    return min(handing, key=lambda r: (r.kernel != r.baseline, COLUMN_MAJOR in r.kernel, r.time_s_median), default=None)
+
+
+def _answer(data: RunData, c: Contest, op_t: Result) -> Answer:
+    places = (("out of place", OUT_OF_PLACE), ("in place", IN_PLACE))
+    ways = [Way(place, rows[0], c.faster(rows[0], op_t)) for place, mark in places if (rows := _with(c, mark))]
+    same = c.problem.replace("/NT", "/NN", 1)
+    found = next((o for o in data.contests if (o.problem, o.setting) == (same, c.setting)), None)
+    op_n = (found.of(op_t.kernel) or found.fastest) if found else None
+    return Answer(c, op_t, op_n, c.faster(op_t, op_n) if op_n else None, ways)
