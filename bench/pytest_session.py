@@ -18,6 +18,7 @@ from bench.record.store import Store, default_store
 from bench.report.export import check_writable, write_file
 from bench.run.asked import plan_asked
 from bench.run.pool import Workers
+from bench.run.progress import Progress
 from bench.run.session import Session, run_passes
 
 DEFAULT_SUITES = ("smoke", "founding")
@@ -105,7 +106,7 @@ class Bridge:
         def keep(result: Result) -> None:
             self._rows[result.case] = result
 
-        run_passes(session, lambda: planned, self.registry, self._plan, keep, lambda text: None, lambda: False)
+        run_passes(session, lambda: planned, self.registry, self._plan, keep, Progress(), lambda: False)
 
     def _open(self) -> Opened:
         if self.opened is None:

@@ -14,6 +14,7 @@ from bench.plan.registry import Registry
 from bench.plan.suites import Suite
 from bench.report.tables import status_line
 from bench.run.pool import Workers
+from bench.run.progress import Progress
 from bench.run.session import Session, run_passes
 from bench.run.wary import Wary
 from gpu_folder import LEFT_OUT, RUNS, Folder
@@ -77,7 +78,7 @@ class Task:
                         self.registry,
                         plan,
                         lambda result: self._keep(wary),
-                        lambda text: None,
+                        Progress(),
                         lambda: self.over,
                     )
                 finally:

@@ -1,6 +1,7 @@
 """`kernelmark report`."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,23 +21,29 @@ from bench.cli.options import db_option, plugin_option
 @db_option
 def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | None) -> None:
     """A page that opens without a network, with figures and tables for a paper; the latest run if RUN is left out."""
-    from bench.claims import claims_rows
-    from bench.claims.views import statements, write_files
     from bench.plan.discovery import discover
     from bench.record.store import Store, default_store
-    from bench.report.page import write_report
 
     store = Store(db or default_store(), create=False)
     try:
         found, registry = store.find_run(run_id)["run_id"], discover(plugins)
         click.echo(f"run {found}")
-        with store.snapshot():
-            answers = claims_rows(store, [found], registry)
-        page = write_report(store, found, out, registry, statements(answers))
-        write_files(out / "tables", answers, f"run {found}")
-        click.echo(page)
+        click.echo(write_folder(store, found, out, registry))
     finally:
         store.close()
+
+
+def write_folder(store: Any, run_id: str, out: Path, registry: Any) -> Path:
+    """Write the page of a run with all that belongs to it, and return the page."""
+    from bench.claims import claims_rows
+    from bench.claims.views import statements, write_files
+    from bench.report.page import write_report
+
+    with store.snapshot():
+        answers = claims_rows(store, [run_id], registry)
+    page = write_report(store, run_id, out, registry, statements(answers))
+    write_files(out / "tables", answers, f"run {run_id}")
+    return page
 
 
 COMMANDS = (report,)

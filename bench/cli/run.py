@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn
 
 import click
 
 from bench.cli import completion
 from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, file_option, json_option, name_option, plan_option
-from bench.cli.views import print_run
+from bench.cli.views import print_end, print_run, table_style
 from bench.plan.errors import UsageError
 from bench.plan.modes import Mode
 from bench.plan.options import OPTIONS, Option
@@ -36,38 +36,51 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     shell_complete=completion.runs,
     help="Go on with a run where it was left; without SUITE as it was asked for.",
 )
-def run(csv_path: Path | None, resume: str | None, **options: Any) -> None:
+@click.option(
+    "--report",
+    "report_to",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the page of the run here, as `report` does.",
+)
+@click.option("--fail-noisy", is_flag=True, help="Exit with 1 if other load disturbed a case.")
+def run(
+    csv_path: Path | None, json_to: IO[str] | None, report_to: Path | None, fail_noisy: bool, **options: Any
+) -> None:
     """Verify and time the kernels of each SUITE: a name, a TOML file or one problem id."""
-    _measure(csv_path, resume, **options)
+    _measure(Wanted(csv_path, json_to, report_to, fail_noisy), **options)
 
 
 @click.command()
 @_asks([option for option in OPTIONS if not option.times])
-def verify(**options: Any) -> None:
+def verify(json_to: IO[str] | None, **options: Any) -> None:
     """Verify the kernels of each SUITE; nothing is timed."""
-    _measure(None, None, mode=Mode.VERIFY, **options)
+    _measure(Wanted(json=json_to), mode=Mode.VERIFY, **options)
+
+
+class Wanted(NamedTuple):
+    """What is written after the tables, and whether noise is a failure."""
+
+    csv: Path | None = None
+    json: IO[str] | None = None
+    report: Path | None = None
+    fail_noisy: bool = False
 
 
 def _measure(
-    csv_path: Path | None,
-    resume: str | None,
-    db: Path | None,
-    suites: tuple[str, ...],
-    name: str,
-    json_to: IO[str] | None,
-    **options: Any,
+    wanted: Wanted, *, db: Path | None, suites: tuple[str, ...], name: str, resume: str | None = None, **options: Any
 ) -> None:
+    from bench.cli.progress import Display
     from bench.measure.lock import exclusive, held
-    from bench.plan.case import case_count
+    from bench.plan.case import case_count, jobs
     from bench.plan.discovery import discover
     from bench.plan.suites import find_suite
     from bench.record.store import Store, default_store
-    from bench.report.export import check_writable, write_file
-    from bench.report.run_json import write_run
+    from bench.report.export import check_writable
     from bench.run.asked import plan_asked
     from bench.run.pool import Workers
     from bench.run.resume import plan_of
-    from bench.run.session import Session
+    from bench.run.session import Session, run_suites
 
     _check(suites, resume, name)
     store = Store(db or default_store(), create=resume is None)
@@ -75,24 +88,40 @@ def _measure(
         plan = plan_asked(suites, options) if suites or resume is None else plan_of(store, resume)
         registry = discover(plan.plugins)
         chosen = [find_suite(name, registry) for name in plan.suites]
-        if csv_path is not None:
-            check_writable(csv_path)
+        if wanted.csv is not None:
+            check_writable(wanted.csv)
         planned = case_count(chosen, registry, plan)
         if not planned:
             raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
-        with exclusive(plan.devices, plan.share_gpu), Workers() as workers:
+        display = Display(
+            list(jobs(chosen, registry, plan)), plan.processes, registry, None if resume else table_style()
+        )
+        with exclusive(plan.devices, plan.share_gpu), Workers(display) as workers:
             session = Session(store, chosen, plan, workers.run, resume, name=name, planned=planned)
             click.echo(f"run {session.run_id}")
-            with held(f"run-{session.run_id}", "start a run of your own", once=True):
-                finished = _with_progress(session, chosen, registry, plan)
-        print_run(store, session.run_id)
-        if json_to is not None:
-            write_run(store, session.run_id, json_to)
-        if csv_path is not None:
-            write_file(store, session.run_id, "csv", csv_path)
+            with held(f"run-{session.run_id}", "start a run of your own", once=True), display:
+                finished = run_suites(session, chosen, registry, plan, display.row, display)
+        (print_run if resume else print_end)(store, session.run_id)
+        noisy = _write(store, session.run_id, registry, wanted)
     finally:
         store.close()
-    _exit(session, planned, finished)
+    _exit(session, planned, finished, noisy)
+
+
+def _write(store: Any, run_id: str, registry: Any, wanted: Wanted) -> bool:
+    """Write what is wanted of a run, and return whether its noise is a failure."""
+    from bench.cli.report import write_folder
+    from bench.report.export import write_file
+    from bench.report.run_json import write_run
+    from bench.report.runs import summary_of
+
+    if wanted.json is not None:
+        write_run(store, run_id, wanted.json)
+    if wanted.csv is not None:
+        write_file(store, run_id, "csv", wanted.csv)
+    if wanted.report is not None:
+        click.echo(f"\npage: {write_folder(store, run_id, wanted.report, registry)}")
+    return wanted.fail_noisy and summary_of(store, run_id).noisy > 0
 
 
 def _check(suites: tuple[str, ...], resume: str | None, name: str) -> None:
@@ -102,31 +131,13 @@ def _check(suites: tuple[str, ...], resume: str | None, name: str) -> None:
         raise UsageError(f"--name {name}: a run that goes on keeps its name; leave the option out")
 
 
-def _exit(session: Any, planned: int, finished: bool) -> NoReturn:
+def _exit(session: Any, planned: int, finished: bool, noisy: bool) -> NoReturn:
     done = session.tally.total()
     if not finished:
         if done < planned:
             click.echo(f"\n{done} of {planned} cases done; `kernelmark run --resume {session.run_id}`")
         sys.exit(INTERRUPTED)
-    sys.exit(AGAINST if session.against else OK)
-
-
-def _with_progress(session: Any, suites: list[Any], registry: Any, plan: Any) -> bool:
-    """Run the suites, with a bar on a terminal and nothing in a pipe."""
-    from tqdm import tqdm
-
-    from bench.run.session import run_suites
-
-    with tqdm(unit=" case", disable=not sys.stderr.isatty(), leave=False) as bar:
-
-        def progress(text: str) -> None:
-            bar.set_postfix_str(text)
-
-        def notify(result: Any) -> None:
-            bar.set_postfix_str(f"{result.kernel} {result.problem.partition('/')[2]}", refresh=False)
-            bar.update()
-
-        return run_suites(session, suites, registry, plan, notify, progress)
+    sys.exit(AGAINST if session.against or noisy else OK)
 
 
 COMMANDS = (run, verify)

@@ -85,11 +85,25 @@ def crossover(
 def print_run(store: Any, run_id: str, page: int = 1) -> None:
     """What `show` prints of a run, below its id."""
     from bench.report.pages import run_page
+
+    for paragraph in filter(None, run_page(store, run_id, page, table_style())):
+        click.echo(f"\n{paragraph}")
+
+
+def print_end(store: Any, run_id: str) -> None:
+    """What `run` prints below its tables."""
+    from bench.report.pages import run_end
+
+    with store.snapshot():
+        for paragraph in filter(None, run_end(store, run_id)):
+            click.echo(f"\n{paragraph}")
+
+
+def table_style() -> str:
+    """Return the style of tables on standard output: a terminal's, or plain in a pipe."""
     from bench.report.terminal import TERMINAL, is_wanted
 
-    style = TERMINAL if is_wanted(sys.stdout, os.environ) else "simple"
-    for paragraph in filter(None, run_page(store, run_id, page, style)):
-        click.echo(f"\n{paragraph}")
+    return TERMINAL if is_wanted(sys.stdout, os.environ) else "simple"
 
 
 @click.command()

@@ -9,6 +9,8 @@ from bench.measure.device import Window
 
 _DURING = "{} during {:.0f} % of the sampling"
 _CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>\d+) % of the sampling")
+_CEILING = "the {} ceiling beside it is disturbed: {}"
+_LOW = re.compile(r"the \S+ ceiling beside it is disturbed")
 
 
 class Disturbance(NamedTuple):
@@ -30,7 +32,17 @@ def disturbance(windows: Sequence[Window]) -> str:
     return "; ".join(parts)
 
 
+def low_ceiling(kind: str, doubt: str) -> str:
+    """Return the words for a row whose roofline stands on a ceiling that other load has lowered."""
+    return _CEILING.format(kind, doubt)
+
+
 def disturbances(text: str) -> list[Disturbance]:
-    """Return the disturbances in a text of the column `disturbed`, without the notes that stand there too."""
-    found = map(_CAUSE.fullmatch, text.split("; "))
-    return [Disturbance(match["cause"], int(match["share"])) for match in found if match]
+    """Return the disturbances in a text of the column `disturbed`, without the notes that stand there too.
+
+    A ceiling that is disturbed counts for the whole of the sampling.
+    """
+    parts = text.split("; ")
+    found = map(_CAUSE.fullmatch, parts)
+    low = [match for part in parts if (match := _LOW.match(part))]
+    return [Disturbance(m["cause"], int(m["share"])) for m in found if m] + [Disturbance(m[0], 100) for m in low]

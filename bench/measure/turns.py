@@ -23,14 +23,15 @@ def interleave(
     pause: bool,
     on_error: OnError,
     monitors: Mapping[str, Monitor] | None = None,
+    look: Callable[[], None] = lambda: None,
 ) -> None:
     """Take samples in turn, forward and backward (ABBA), until every contender has enough.
 
     The baselines go on as long as anybody does, so that each has its counterpart in the same round. `pause` lets
     the threads of the last one settle, untimed. `monitors`, by device, say whether what was taken since the last look
-    is to be kept.
+    is to be kept. `look` is called between windows.
     """
-    Turns(series, budget, baselines, pause, on_error, monitors or {}).run()
+    Turns(series, budget, baselines, pause, on_error, monitors or {}).run(look)
 
 
 class Repeats:
@@ -68,14 +69,15 @@ class Turns:
         self._active = list(series)
         self._repeats = Repeats(len(series) * min(SPREAD_S, budget.max_time_s))
 
-    def run(self) -> None:
-        """Take turns until no contender is left."""
+    def run(self, look: Callable[[], None]) -> None:
+        """Take turns until no contender is left; look on after each window."""
         for monitor in self._monitors.values():
             monitor.look()  # what was before is not ours
         while self._active:
             marks = {name: self._series[name].mark() for name in self._active}
             seconds = self._take_window()
             self._close(marks, seconds)
+            look()
 
     def _take_window(self) -> float:
         """An even number of rounds, that pairs and quads stay whole; as many as fill it, or as time is left for."""

@@ -146,7 +146,7 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                 for isa, threads, baseline, kernels in _variants(entry, chosen, plan, suite):
                     fields.setdefault((isa, threads), []).append(_Field(entry.problem.id, baseline, kernels))
             for (isa, threads), own in fields.items():
-                job = _job(own, isa, threads, plan, suite)
+                job = _job(own, isa, threads, plan, group[0].max_time or suite.max_time)
                 device = "cuda" if any(kernel.device == "cuda" for field in own for kernel in field.kernels) else "cpu"
                 first, key = group[0], WorkerKey(device, threads, isa)
                 yield PlannedJob(job, key, suite.name, first.count, first.part, first.network)
@@ -170,7 +170,7 @@ class _Field(NamedTuple):
     kernels: list[Kernel]
 
 
-def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, suite: Suite) -> Job:
+def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, max_time: float | None) -> Job:
     baseline = fields[0].baseline
     job = Job(
         problems=tuple(dict.fromkeys(field.problem for field in fields)),
@@ -178,7 +178,7 @@ def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, suite: Su
         mode=plan.mode,
         plugins=plan.plugins,
         seed=plan.seed,
-        budget=Budget(plan.max_time_s or suite.max_time or MAX_TIME_S, plan.rel_ci),
+        budget=Budget(plan.max_time_s or max_time or MAX_TIME_S, plan.rel_ci),
         threads=threads,
         baseline=baseline,
         launcher=plan.launcher,
@@ -219,7 +219,11 @@ def contenders(entry: Entry, registry: Registry, devices: tuple[str, ...], globs
 
 
 def _matches(kernel: str, globs: tuple[str, ...]) -> bool:
-    return not globs or any(fnmatchcase(kernel, glob) for glob in globs)
+    """Whether any of the globs matches, or there is none; and none of those that begin with `!` and leave out."""
+    wanted, unwanted = [g for g in globs if g[:1] != "!"], [g[1:] for g in globs if g[:1] == "!"]
+    if any(fnmatchcase(kernel, glob) for glob in unwanted):
+        return False
+    return not wanted or any(fnmatchcase(kernel, glob) for glob in wanted)
 
 
 def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iterator[tuple[int, list[Kernel]]]:

@@ -79,7 +79,13 @@ PLUGIN = Option(
 )
 _MODES = "; ".join(f"{mode} {does.words}" for mode, does in DOES.items() if does.times) + "."
 OPTIONS = (
-    Option("kernels", "kernels", "Only kernels whose whole id matches; may be repeated.", metavar="GLOB", many=True),
+    Option(
+        "kernels",
+        "kernels",
+        "Only kernels whose whole id matches; !GLOB leaves out those that match; may be repeated.",
+        metavar="GLOB",
+        many=True,
+    ),
     Option("device", "devices", "Where to measure.", "auto", choices=("auto", "cpu", "cuda")),
     Option("threads", "threads", "CPU thread counts.", unset="all", parse=_counts, metavar="N,.."),
     Option(

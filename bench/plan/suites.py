@@ -1,7 +1,6 @@
 """Suites: TOML files of named sweeps, checked when they are loaded and expanded one problem at a time."""
 
 import hashlib
-import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 from bench.plan.errors import UsageError
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
-from bench.plan.sweep import Entry, Sweep, expect, known_keys, read_sweep
+from bench.plan.sweep import Entry, Sweep, expect, known_keys, read_max_time, read_sweep
 
 FOLDER = Path(__file__).parent / "suites"
 _SUITE_KEYS = {"title", "source", "max_time", "baseline", "sweep"}
@@ -80,12 +79,6 @@ def load_suite(path: Path, registry: Registry) -> Suite:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: is not TOML: {error}") from None
     known_keys(table, _SUITE_KEYS, str(path))
-    max_time = table.get("max_time")
-    expect(
-        max_time is None
-        or (isinstance(max_time, int | float) and not isinstance(max_time, bool) and 0 < max_time < math.inf),
-        f"{path}: max_time is {max_time!r}, expected a finite number of seconds above 0",
-    )
     for key in ("title", "source"):
         value = table.get(key, "")
         expect(isinstance(value, str), f"{path}: {key} is {value!r}, expected a string")
@@ -95,7 +88,7 @@ def load_suite(path: Path, registry: Registry) -> Suite:
         name=path.stem,
         title=table.get("title", path.stem),
         source=table.get("source", ""),
-        max_time=max_time,
+        max_time=read_max_time(table, str(path)),
         baseline=_baseline(table.get("baseline", {}), registry, f"{path}: baseline"),
         sweeps=tuple(read_sweep(s, registry, f"{path}: [[sweep]] {i}") for i, s in enumerate(sweeps, 1)),
     )

@@ -12,7 +12,7 @@ from bench.plan.registry import Registry
 
 #: Sweeps of at most this many problems are expanded when they are read, to find a wrong one before anything runs.
 CHECKED_AT_ONCE = 1000
-_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together"}
+_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together", "max_time"}
 #: What a network's layers are parts of. Its seconds a batch are summed over them, times their counts.
 PARTS = ("forward", "backward")
 
@@ -20,8 +20,8 @@ PARTS = ("forward", "backward")
 class Entry(msgspec.Struct, frozen=True):
     """One problem of a suite, how often a network has it and in which part, and which kernels answer it here.
 
-    part: `forward` or `backward` for a network's layers. network: its name, where a suite has several. kernels: globs;
-    empty: all.
+    part: `forward` or `backward` for a network's layers. network: its name, where a suite has several. kernels: globs,
+    as `--kernels` takes them. max_time: seconds a case, where the sweep sets its own.
     """
 
     problem: Problem
@@ -29,6 +29,7 @@ class Entry(msgspec.Struct, frozen=True):
     kernels: tuple[str, ...] = ()
     part: str = ""
     network: str = ""
+    max_time: float | None = None
 
 
 class Sweep(msgspec.Struct, frozen=True):
@@ -36,6 +37,7 @@ class Sweep(msgspec.Struct, frozen=True):
 
     along: axes along which it can be asked where the winner changes: those with several values, and the one of the tied
     axes that the suite names. together: axes in which the siblings of a group differ, which are measured in turn.
+    max_time: seconds a case, in the place of the suite's.
     """
 
     problem_class: type[Problem]
@@ -49,6 +51,7 @@ class Sweep(msgspec.Struct, frozen=True):
     network: str = ""
     along: tuple[str, ...] = ()
     together: tuple[str, ...] = ()
+    max_time: float | None = None
 
     def entries(self) -> Iterator[Entry]:
         """The problems, group by group. Raises UsageError."""
@@ -72,7 +75,7 @@ class Sweep(msgspec.Struct, frozen=True):
 
     def _entry(self, values: Mapping[str, Any], count: int) -> Entry:
         problem = self.problem_class.make(values, self.where)
-        return Entry(problem, count, self.kernels, self.part, self.network)
+        return Entry(problem, count, self.kernels, self.part, self.network, self.max_time)
 
 
 def _product(axes: list[tuple[str, Sequence[Any]]], values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -109,9 +112,19 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     expect(isinstance(network, str), f"{where}, key 'network': is {network!r}, expected a string")
     along = _along(table.get("along"), swept, tied, where)
     together = _together(table.get("together", []), swept, where)
-    sweep = Sweep(problem_class, where, swept, tied, points, counts, kernels, part, network, along, together)
+    max_time = read_max_time(table, where)
+    sweep = Sweep(problem_class, where, swept, tied, points, counts, kernels, part, network, along, together, max_time)
     _check_combined(sweep)
     return sweep
+
+
+def read_max_time(table: Mapping[str, Any], where: str) -> float | None:
+    """Return the time limit of a suite or a sweep, in seconds a case, or None. Raises UsageError."""
+    found = table.get("max_time")
+    if found is not None:
+        right = isinstance(found, int | float) and not isinstance(found, bool) and 0 < found < math.inf
+        expect(right, f"{where}: max_time is {found!r}, expected a finite number of seconds above 0")
+    return found
 
 
 def _along(named: Any, swept: Mapping[str, Sequence[Any]], tied: tuple[str, ...], where: str) -> tuple[str, ...]:

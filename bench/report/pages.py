@@ -4,14 +4,19 @@ from collections.abc import Iterator
 from math import ceil
 
 from bench.plan.errors import UsageError
-from bench.record.reader import Reader
+from bench.record.store import Store
+from bench.report.findings import verdict
+from bench.report.noise import noise_of
+from bench.report.run_data import RunData
 from bench.report.tables import ceiling_table, group_table, scope_note, status_line, totals_table
 
 #: Tables on one page.
 PAGE = 100
+#: Rows of which a verdict is formed at the end of a run; of more, a report does it.
+MOST_JUDGED = 5000
 
 
-def run_page(store: Reader, run_id: str, page: int = 1, style: str = "simple") -> Iterator[str]:
+def run_page(store: Store, run_id: str, page: int = 1, style: str = "simple") -> Iterator[str]:
     """Yield the paragraphs that `show` prints. Raises UsageError for a page that is not there."""
     with store.snapshot():
         pages = max(1, ceil(store.group_count(run_id) / PAGE))
@@ -19,12 +24,25 @@ def run_page(store: Reader, run_id: str, page: int = 1, style: str = "simple") -
             raise UsageError(f"page {page}: run {run_id} has {pages}; --page 1 shows the first")
         rows = list(store.groups(run_id, PAGE, (page - 1) * PAGE))
         yield from (group_table(group, style) for group in rows)
-        yield scope_note(result for group in rows for result in group)
         if pages > 1:
             yield _where(run_id, page, pages)
             yield totals_table(store.kernel_totals(run_id))
-        yield ceiling_table(store.ceilings(run_id))
-        yield status_line(store.statuses(run_id)) if rows else "no rows"
+        yield from run_end(store, run_id)
+
+
+def run_end(store: Store, run_id: str) -> Iterator[str]:
+    """Yield the paragraphs that `run` prints after its tables: what holds for all of them, and the verdict."""
+    tally = store.statuses(run_id)
+    if tally.total() > MOST_JUDGED:
+        yield f"{tally.total()} rows have no verdict here; `kernelmark report {run_id} --out DIR` writes one"
+    else:
+        data = RunData(store, run_id)
+        yield scope_note(data.rows)
+        yield ceiling_table(data.all_ceilings)
+        yield noise_of(data.rows).sentence
+        if data.timed:
+            yield f"Verdict: {verdict(data)}"
+    yield status_line(tally)
 
 
 def _where(run_id: str, page: int, pages: int) -> str:

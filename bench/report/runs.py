@@ -40,7 +40,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def cases(self) -> str:
-        """Return `26 of 199`, or `26` where nobody knows of how many."""
+        """Return `26 of 199`, or `26` where their number was not recorded."""
         return f"{self.cases_done}" + (f" of {self.cases_planned}" if self.cases_planned is not None else "")
 
     @property

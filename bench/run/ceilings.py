@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bench.measure.ceiling import Ceiling, Excess, Need
 from bench.measure.devices import get_device
+from bench.measure.disturbance import low_ceiling
 from bench.measure.measurement import Measurement
 from bench.measure.roofline import FAR, SLACK, Bounds, ceiling, exceeded, needs, place
 from bench.measure.timing import now
@@ -23,9 +24,16 @@ BUDGET_S = 0.3
 MICROBENCHMARKS = ("fma", "copy")
 
 
+#: A ceiling this far below the run's best, or with an interval this wide, is a sign of other load: it is taken again.
+LOW, WIDE = 0.9, 0.1
+
+
 class _Known(NamedTuple):
-    found: Ceiling | None  # None where there is none that holds
+    """The ceiling that rows stand on, if one holds. doubt: why the latest, taken twice, is not it, or is disturbed."""
+
+    found: Ceiling | None
     taken_at_s: float
+    doubt: str = ""
 
 
 class Ceilings:
@@ -44,11 +52,13 @@ class Ceilings:
     ) -> None:
         self._registry, self._execute, self._keep, self._doubt, self._highest = registry, execute, keep, doubt, highest
         self._known: dict[Need, _Known] = {}
+        self._best: dict[Need, Ceiling] = {}
 
     def apply(self, job: Job, rows: list[Measurement]) -> None:
         """Place the timed rows of a job, just measured, under their ceilings, and mistrust one that lies above.
 
-        A ceiling that is older than a minute is measured anew, and so is one that seems surpassed. If it still is, by
+        A ceiling that is older than a minute is measured anew, and so is one that seems surpassed; rows are held
+        against the best of the run, since load lowers a ceiling and never raises it. If it still is surpassed, by
         the baseline or by several kernels, then not they but the ceiling is wrong, and it bounds nothing; but a row at
         twice the highest ceiling ever is mistrusted in any case.
         """
@@ -79,6 +89,10 @@ class Ceilings:
     def _place(self, row: Measurement, job: Job, problem: Problem) -> None:
         found = place(row, problem, self._bounds(job, problem, row, self._holding))
         row.roofline = found if found and found.roofline_pct <= 100 * SLACK else None
+        for need in self._needs(job, problem, row) if row.roofline else ():
+            bounds = (need.kind == "memory") == (row.roofline is not None and row.roofline.bound_by == "memory")
+            if bounds and (doubt := self._known[need].doubt):
+                row.note(low_ceiling(need.kind, doubt))
 
     def _stale(self, job: Job, problem: Problem, rows: list[Measurement]) -> list[Need]:
         """Return what the rows refer to and was not measured within the last minute, each once."""
@@ -92,7 +106,7 @@ class Ceilings:
         """The ceilings that rows lie above, each with those rows."""
         found: dict[Need, list[tuple[Measurement, Excess]]] = {}
         for row in rows:
-            if excess := self._excess(job, problem, row, self._bounds(job, problem, row, self._holding), SLACK):
+            if excess := self._excess(job, problem, row, self._bounds(job, problem, row, self._strictest), SLACK):
                 found.setdefault(excess.ceiling.need, []).append((row, excess))
         return found
 
@@ -106,6 +120,10 @@ class Ceilings:
         known = self._known.get(need)
         return known and known.found
 
+    def _strictest(self, need: Need) -> Ceiling | None:
+        """Return the best ceiling of the run, if any holds now: a row above that cannot be put down to load."""
+        return self._best.get(need) if self._holding(need) else None
+
     def _bounds(self, job: Job, problem: Problem, row: Measurement, of: Callable[[Need], Ceiling | None]) -> Bounds:
         known = {need.kind == "memory": of(need) for need in self._needs(job, problem, row)}
         return Bounds(known.get(False), known.get(True))
@@ -115,12 +133,40 @@ class Ceilings:
         return needs(problem, device, row.threads, row.numerics, job.mode, get_device(device).llc_bytes)
 
     def _measure(self, need: Need, job: Job) -> None:
+        """Take a ceiling, twice if it looks disturbed; if it still does, rows stand on the last one that did not."""
+        found, doubt = self._take(need, job), ""
+        if found and self._looks_disturbed(found):
+            found = max(filter(None, (found, self._take(need, job))), key=lambda taken: taken.rate)
+            doubt = self._looks_disturbed(found)
+        before = self._known.get(need)
+        if found and doubt:
+            self._doubt(found, doubt)
+        if found and doubt and before and before.found:
+            found = before.found
+        self._known[need] = _Known(found, now(), doubt)
+
+    def _take(self, need: Need, job: Job) -> Ceiling | None:
         problem = self._registry.problem(need.problem)
         rows = self._execute(self._job(need, problem, job), WorkerKey(need.device, need.threads))
         found = ceiling(need, rows, problem, datetime.now(UTC).isoformat())
-        self._known[need] = _Known(found, now())
         if found:
             self._keep(found)
+            best = self._best.get(need)
+            self._best[need] = found if best is None or found.rate >= best.rate else best
+        return found
+
+    def _looks_disturbed(self, found: Ceiling) -> str:
+        """Return why other load seems to have lowered a ceiling; nothing if it does not."""
+        if found.rate < LOW * (best := self._best[found.need].rate):
+            return f"{100 * (1 - found.rate / best):.0f} % below the best of this run"
+        if found.high - found.low > WIDE * found.rate:
+            return f"its interval is {100 * (found.high - found.low) / found.rate:.0f} % wide"
+        if found.kind == "fp32":
+            for need, known in self._known.items():
+                same = (need.device, need.threads, need.kind) == (found.device, found.threads, "fp64")
+                if same and known.found and known.found.rate > found.rate:
+                    return "below that of fp64"
+        return ""
 
     def _job(self, need: Need, problem: Problem, job: Job) -> Job:
         """Our own microbenchmarks alone: a user's plug-in does not set the measure that it is held against."""

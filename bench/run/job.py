@@ -2,8 +2,9 @@
 
 import importlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from statistics import median
 
 import threadpoolctl
 
@@ -15,7 +16,7 @@ from bench.measure.machine import unavailable
 from bench.measure.measurement import Measurement
 from bench.measure.series import Called
 from bench.measure.stats import speedup
-from bench.measure.timing import settle
+from bench.measure.timing import now, settle
 from bench.measure.turns import interleave
 from bench.plan.case import Entrant, Job
 from bench.plan.discovery import discover
@@ -23,36 +24,43 @@ from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel
 from bench.plan.registry import Registry
 from bench.plan.status import Status
+from bench.run.progress import Glimpse
 from bench.run.stock import Stock, stocks
 
+#: Called with what the contenders of a long job have so far.
+Show = Callable[[list[Glimpse]], None]
+#: Seconds of sampling after which a job shows what it has, and between two such looks.
+SHOW_S = 5.0
 #: Calls on fresh operands that have to take too long before a kernel is mistrusted.
 LOOKS = 5
 
 
-def run_job(job: Job, board: Board | None = None) -> list[Measurement]:
+def run_job(job: Job, board: Board | None = None, show: Show = lambda found: None) -> list[Measurement]:
     """Verify and time the contenders of a job in turn, one row each, in the order of `job.entrants`.
 
     Siblings that memory does not hold together are measured one problem after the other, and say so. `board` notes
-    which contender is being called. Raises UsageError for ids and plug-ins that do not exist, DeviceLost where a kernel
-    has corrupted its device; never for any other kernel's sake.
+    which contender is being called; `show` gets what they have while they are sampled. Raises UsageError for ids and
+    plug-ins that do not exist, DeviceLost where a kernel has corrupted its device; never for any other kernel's sake.
     """
     registry, board = discover(job.plugins), board or Board()
     called = {entrant: partial(board.calling, number) for number, entrant in enumerate(job.entrants)}
     modules = frozenset(module for name in job.kernels for module in _host_modules(registry, name))
     with _pools(modules).limit(limits=job.threads):
-        rows, crowded = _in_turn(job, registry, called)
+        rows, crowded = _in_turn(job, registry, called, show)
         if crowded:
-            rows = [row for part in job.apart() for row in _in_turn(part, registry, called)[0]]
+            rows = [row for part in job.apart() for row in _in_turn(part, registry, called, show)[0]]
     for row in rows:
         if crowded and row.interval:
             row.note(f"measured apart from its siblings, since with them: {crowded}")
     return rows
 
 
-def _in_turn(job: Job, registry: Registry, called: Mapping[Entrant, Called]) -> tuple[list[Measurement], str]:
+def _in_turn(
+    job: Job, registry: Registry, called: Mapping[Entrant, Called], show: Show
+) -> tuple[list[Measurement], str]:
     """The rows of contenders that are measured together, and why siblings cannot be, if so: then nothing was timed."""
     contenders = [_contender(registry, entrant, job, called[entrant]) for entrant in job.entrants]
-    crowded = _measure(job, contenders)
+    crowded = _measure(job, contenders, show)
     devices, rows = {c.device.name: c.device for c in contenders}, [contender.report for contender in contenders]
     del contenders  # with their launches and operands: a device gives back only memory that nothing holds
     for device in devices.values():
@@ -97,7 +105,7 @@ def _contender(registry: Registry, entrant: Entrant, job: Job, called: Called) -
         return contender
 
 
-def _measure(job: Job, contenders: list[Contender]) -> str:
+def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
     """Fill in the reports. Returns why siblings cannot be measured together, if so: then nothing is timed."""
     live = [c for c in contenders if c.live]
     try:
@@ -115,7 +123,7 @@ def _measure(job: Job, contenders: list[Contender]) -> str:
     if crowded := _crowded(job, contenders):
         return crowded
     if job.mode.does.times:
-        _time(job, found)
+        _time(job, found, show)
         for stock in found:
             _judge_standing(stock)
             for contender in stock.live:
@@ -173,7 +181,7 @@ def _judge_standing(stock: Stock) -> None:
         contender.judge_standing(which[contender.device.name], stock.of(contender), stock.draw, references)
 
 
-def _time(job: Job, found: list[Stock]) -> None:
+def _time(job: Job, found: list[Stock], show: Show) -> None:
     """Sample the contenders in turn; one that raises is out, and the others go on.
 
     A kernel's siblings stand next to one another, so that least time lies between what is compared.
@@ -190,9 +198,27 @@ def _time(job: Job, found: list[Stock]) -> None:
     running = {" ".join(c.report.entrant): c for c, _ in contenders if c.live}
     series = {name: c.series for name, c in running.items() if c.series is not None}
     baselines = {name for name, c in running.items() if c.kernel.id == job.baseline_of(c.problem.id)}
-    interleave(series, job.budget, baselines, threaded > 1, lambda name, error: running[name].fail(error), monitors)
+    looks = _Looks(running, show)
+    interleave(series, job.budget, baselines, threaded > 1, looks.fail, monitors, looks.look)
     for contender in running.values():
         contender.meter(monitors[contender.device.name])
+
+
+class _Looks:
+    """The contenders that are being sampled, and what is shown of them."""
+
+    def __init__(self, running: Mapping[str, Contender], show: Show) -> None:
+        self._running, self._show, self._shown_s = running, show, now()
+
+    def fail(self, name: str, error: BaseException) -> None:
+        self._running[name].fail(error)
+
+    def look(self) -> None:
+        """Show what each has, if the last look is long past."""
+        if now() - self._shown_s >= SHOW_S:
+            found = [(c, c.series.samples) for c in self._running.values() if c.live and c.series]
+            self._show([Glimpse(c.report.entrant, len(samples), median(samples)) for c, samples in found if samples])
+            self._shown_s = now()
 
 
 def _conclude(job: Job, contenders: list[Contender]) -> None:

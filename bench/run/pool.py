@@ -8,6 +8,7 @@ from bench.measure.measurement import Measurement
 from bench.plan.case import Entrant, Job, WorkerKey
 from bench.plan.status import Status
 from bench.run.process import Death, Worker
+from bench.run.progress import Progress
 from bench.run.worker import Reply
 
 #: Workers that wait for a job of their key; beyond it the one unused for longest is ended.
@@ -18,9 +19,10 @@ Execute = Callable[[Job, WorkerKey], list[Measurement]]
 
 
 class Workers:
-    """The workers of a run, made when a job of their key comes."""
+    """The workers of a run, made when a job of their key comes; `progress` gets notice of what they do."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Progress | None = None) -> None:
+        self._progress = progress or Progress()
         self._waiting: dict[WorkerKey, Worker] = {}
 
     def __enter__(self) -> Self:
@@ -43,7 +45,7 @@ class Workers:
         return self._survive(job, key)
 
     def _ask(self, job: Job, key: WorkerKey) -> Reply | Death:
-        worker = self._waiting.pop(key, None) or Worker(key)
+        worker = self._waiting.pop(key, None) or Worker(key, self._progress)
         for other in list(self._waiting):  # those of the pass before are done
             if other.process < key.process or len(self._waiting) >= MAX_WAITING:
                 self._waiting.pop(other).close()

@@ -18,6 +18,7 @@ from bench.measure.timing import now
 from bench.plan.case import Entrant, Job, WorkerKey
 from bench.plan.errors import UsageError
 from bench.plan.status import Status
+from bench.run.progress import Progress
 from bench.run.worker import Reply, receive, send
 
 #: How often a worker at work is looked at: seldom enough not to disturb what it measures.
@@ -47,7 +48,8 @@ class Death(NamedTuple):
 class Worker:
     """One process that runs jobs of one key, watched from outside."""
 
-    def __init__(self, key: WorkerKey) -> None:
+    def __init__(self, key: WorkerKey, progress: Progress) -> None:
+        self._progress = progress
         self._shared, self._log = _scratch_file(), _scratch_file()
         self._board = Board(self._shared.fileno())
         self._fresh = True
@@ -81,13 +83,13 @@ class Worker:
             self._kills, self._kills_at_s = memory.kills_by_system(), now()
         try:
             send(self._jobs, job)
-            while not self._has_replied(POLL_S):
-                if verdict := self._overdue(job) or self._greedy(job):
-                    self._process.kill()
-                    return verdict
-                if self._process.poll() is not None and not self._has_replied(0):
-                    return self._died(job)  # what it has forked holds the pipe open
-            reply = receive(self._replies, Reply)
+            reply: Reply | None = Reply(unfinished=True)
+            while reply is not None and reply.unfinished:
+                if death := self._wait_for_reply(job):
+                    return death
+                reply = receive(self._replies, Reply)
+                if reply is not None and reply.glimpses:
+                    self._progress.glimpses(reply.glimpses)
         except (BrokenPipeError, msgspec.DecodeError):
             reply = None
         if reply is None:
@@ -97,6 +99,18 @@ class Worker:
         if reply.lost:
             return Death(reply.lost[0], Status.CRASHED, reply.lost[1])
         return reply
+
+    def _wait_for_reply(self, job: Job) -> Death | None:
+        """Return None once there is something to read, or why there will not be."""
+        while not self._has_replied(POLL_S):
+            if verdict := self._overdue(job) or self._greedy(job):
+                self._process.kill()
+                return verdict
+            if self._process.poll() is not None and not self._has_replied(0):
+                return self._died(job)  # what it has forked holds the pipe open
+            if call := self._board.read():
+                self._progress.calls(job.entrants[call.contender], call.stage)
+        return None
 
     def _has_replied(self, seconds: float) -> bool:
         """Return whether there is something to read within so long, be it the end."""

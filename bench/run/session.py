@@ -32,10 +32,10 @@ from bench.record.store import Layer, Run, Store
 from bench.run.ceilings import Ceilings
 from bench.run.passes import merge
 from bench.run.pool import Execute
+from bench.run.progress import Progress
 from bench.run.resume import taken_up
 
 Notify = Callable[[Result], None]
-Progress = Callable[[str], None]
 
 
 @lru_cache
@@ -183,11 +183,12 @@ def run_suites(
     registry: Registry,
     plan: Plan,
     notify: Notify,
-    progress: Progress = lambda text: None,
+    progress: Progress | None = None,
 ) -> bool:
     """Measure everything; return True if it was not interrupted. The first SIGINT lets the job in hand finish."""
     with _interruptible() as interrupted:
-        run_passes(session, lambda: jobs(suites, registry, plan), registry, plan, notify, progress, interrupted)
+        planned = partial(jobs, suites, registry, plan)
+        run_passes(session, planned, registry, plan, notify, progress or Progress(), interrupted)
         session.finish()
         return not interrupted()
 
@@ -203,7 +204,7 @@ def run_passes(
 ) -> None:
     """Pass over the jobs once a process, so that those of a case lie far apart; rows come with the last pass.
 
-    `notify` gets each row, `progress` what goes on before there are any.
+    `notify` gets each row, `progress` gets notice of what goes on before.
     """
     last = plan.processes if plan.mode.does.times else 1
     for process in range(1, last + 1):
@@ -213,12 +214,14 @@ def run_passes(
                 return
             session.note(planned)
             left = session.missing(planned, registry)
+            if left is not None:
+                progress.begins(left, process)
             if left is not None and process < last:
-                progress(f"process {process} of {last}: {', '.join(left.job.problems)}")
                 session.take(number, process, left)
             elif left is not None:
                 for result, _ in session.measure(number, left, registry):
                     notify(result)
+            progress.ends(planned, process)
         if process < last:
             _wait(began + plan.spread_s, progress, interrupted)
 
@@ -226,7 +229,7 @@ def run_passes(
 def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -> None:
     """Let time pass, since processes that follow at once would find the machine as the last one did."""
     while (left_s := until_s - now()) > 0 and not interrupted():
-        progress(f"the next process starts in {left_s:.0f} s")
+        progress.waits(left_s)
         time.sleep(min(left_s, 1.0))
 
 

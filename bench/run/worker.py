@@ -16,7 +16,8 @@ from bench.measure.device import DeviceLost
 from bench.measure.measurement import Measurement
 from bench.plan.case import Entrant, Job, WorkerKey
 from bench.plan.errors import UsageError
-from bench.run.job import run_job
+from bench.run.job import Show, run_job
+from bench.run.progress import Glimpse
 
 _LENGTH_BYTES = 8
 _PR_SET_PDEATHSIG = 1
@@ -24,11 +25,16 @@ T = TypeVar("T")
 
 
 class Reply(msgspec.Struct):
-    """What a worker replies: a job's rows, or why it was refused, or which contender has lost the device and how."""
+    """What a worker replies: a job's rows, or why it was refused, or which contender has lost the device and how.
+
+    unfinished: another reply follows; until then there are glimpses alone.
+    """
 
     rows: list[Measurement] = []
     refused: str = ""
     lost: tuple[Entrant, str] | None = None
+    glimpses: list[Glimpse] = []
+    unfinished: bool = False
 
 
 def send(fd: int, message: object) -> None:
@@ -66,15 +72,15 @@ def main(jobs_fd: int, replies_fd: int, board_fd: int, parent: int, key: WorkerK
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupted run does
     board = Board(board_fd)
     while (job := receive(jobs_fd, Job)) is not None:
-        reply = _answer(job, board)
+        reply = _answer(job, board, lambda found: send(replies_fd, Reply(glimpses=found, unfinished=True)))
         send(replies_fd, reply)
         if reply.lost:
             os._exit(0)  # what is left in the process would touch the lost device once more
 
 
-def _answer(job: Job, board: Board) -> Reply:
+def _answer(job: Job, board: Board, show: Show) -> Reply:
     try:
-        return Reply(run_job(job, board))
+        return Reply(run_job(job, board, show))
     except UsageError as error:
         return Reply(refused=str(error))
     except DeviceLost as error:

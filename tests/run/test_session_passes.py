@@ -12,8 +12,23 @@ from bench.plan.modes import Mode
 from bench.plan.suites import find_suite
 from bench.run import session as sessions
 from bench.run.pool import Workers
+from bench.run.progress import Progress
 from bench.run.session import Session, run_passes
 from copying import SMALL
+
+
+class Heard(Progress):
+    """Writes down which jobs begin in which process, and how long is waited between."""
+
+    def __init__(self, said):
+        self._said = said
+
+    def begins(self, planned, process):
+        self._said.append(f"process {process}: {planned.job.problems[0]}")
+
+    def waits(self, left_s):
+        self._said.append(f"wait {left_s:.1f} s")
+
 
 FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
 
@@ -32,7 +47,7 @@ def passes(registry, store):
         with Workers() as workers:
             session = Session(store, suites, plan, workers.run, session and session.run_id)
             run_passes(
-                session, lambda: jobs(suites, known, plan), known, plan, lambda r: None, said.append, interrupted
+                session, lambda: jobs(suites, known, plan), known, plan, lambda r: None, Heard(said), interrupted
             )
         return [row for row, _ in store.results(session.run_id)], said, session
 
@@ -41,7 +56,7 @@ def passes(registry, store):
 
 def test_each_process_is_a_pass_over_the_suites_and_rows_come_with_the_last(passes, store):
     rows, said, session = passes("numpy.copyto", "bad.honest")
-    assert said == [f"process {n} of 3: {problem}" for n in (1, 2) for problem in (SMALL, "copy/m4n5/f32")]
+    assert said == [f"process {n}: {problem}" for n in (1, 2, 3) for problem in (SMALL, "copy/m4n5/f32")]
     assert [(r.status, r.processes, r.interval) for r in rows] == [("ok", 3, "between-processes")] * 4
     assert all(len(store.parts(r.run_id, r.case)) == 3 and r.spread_s > 0 for r in rows)
     assert rows[1].speedup_ci95_low < rows[1].speedup < rows[1].speedup_ci95_high
@@ -70,6 +85,6 @@ def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
     monkeypatch.setattr(sessions, "now", clock.__next__)
     monkeypatch.setattr(sessions.time, "sleep", slept.append)
     plan = Plan(("cpu",), processes=2, spread_s=2.2)
-    run_passes(None, list, None, plan, lambda row: None, said.append, lambda: False)
+    run_passes(None, list, None, plan, lambda row: None, Heard(said), lambda: False)
     assert slept == [1.0, pytest.approx(0.7)]
-    assert said == ["the next process starts in 2 s", "the next process starts in 1 s"]
+    assert said == ["wait 1.7 s", "wait 0.7 s"]

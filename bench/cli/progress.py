@@ -1,0 +1,141 @@
+"""What `run` prints while it measures: how far it is, the first times of a long job, each table once it is complete."""
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+import click
+
+from bench.measure.timing import now
+from bench.plan.case import Entrant, PlannedJob
+from bench.plan.registry import Registry
+from bench.record.result import Result
+from bench.report.format import digits, seconds, short
+from bench.report.pages import PAGE
+from bench.report.tables import filled_table, run_table
+from bench.run.progress import Glimpse, Progress
+
+#: What a kernel is being called for, as the line of progress names it.
+PHASES = {"set-up": "compiling", "verification": "verifying", "warm-up": "warming up", "sampling": "measuring"}
+_MINUTE_S = 90
+#: Clears a terminal's line from the cursor on (ECMA-48).
+_CLEAR = "\033[K"
+
+
+class Display(Progress):
+    """A line of progress on a terminal, a line for each job in a pipe (both on standard error); tables as they come.
+
+    jobs: what is planned, in its order. processes: how many passes are made over them. style: of the tables; None where
+    they are not wanted yet, since a run that goes on has some of them already.
+    """
+
+    def __init__(self, jobs: Iterable[PlannedJob], processes: int, registry: Registry, style: str | None) -> None:
+        self._problems = [planned.job.problems for planned in jobs]
+        self._registry, self._style, self._processes = registry, style, processes
+        self._total = self._done = 0
+        self._total_s = self._done_s = 0.0
+        for planned in jobs:
+            self._total += len(planned.job.entrants)
+            self._total_s += _least_s(planned) * processes
+        self._began_s, self._number, self._process = now(), 0, 1
+        self._rows: list[Result] = []
+        self._tables = 0
+        self._glimpsed = self._waiting = False
+        self._terminal = sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._print_tables()
+        self._show("")
+
+    def row(self, result: Result) -> None:
+        """Keep a row until its table is complete."""
+        self._rows.append(result)
+
+    def begins(self, planned: PlannedJob, process: int) -> None:
+        if process != self._process:
+            self._process, self._done, self._number = process, 0, 0
+        self._glimpsed = self._waiting = False
+        self._show(f"{self._where}: {planned.job.problems[0]}")
+        if not self._terminal:
+            click.echo(f"[{self._where}] {' and '.join(planned.job.problems)}", err=True)
+
+    def calls(self, entrant: Entrant, stage: str) -> None:
+        self._show(f"{PHASES[stage]} {self._where}: {entrant.kernel} on {entrant.problem.partition('/')[2]}")
+
+    def waits(self, left_s: float) -> None:
+        self._show(f"process {self._process} of {self._processes} is done; the next starts in {left_s:.0f} s")
+        if not self._terminal and not self._waiting:
+            click.echo(f"[the next process starts in {left_s:.0f} s]", err=True)
+        self._waiting = True
+
+    def ends(self, planned: PlannedJob, process: int) -> None:
+        self._done += len(planned.job.entrants)
+        self._done_s += _least_s(planned)
+        self._number += 1
+        following = self._problems[self._number : self._number + 1]
+        if process == self._processes and following != [planned.job.problems]:
+            self._print_tables()
+
+    def glimpses(self, found: list[Glimpse]) -> None:
+        """Print what a long job has, once."""
+        if not self._glimpsed:
+            self._glimpsed = True
+            self._write(_provisional(found, self._registry), err=True)
+
+    @property
+    def _where(self) -> str:
+        """Return `12 of 199 cases, about 2 min left`."""
+        part = f"{self._done} of {self._total} cases"
+        if self._processes > 1:
+            part = f"process {self._process} of {self._processes}, {part}"
+        return f"{part}, about {_rounded(self._left_s)} left"
+
+    @property
+    def _left_s(self) -> float:
+        """Return the time limits of the jobs left, times what those done took in comparison with theirs."""
+        pace = (now() - self._began_s) / self._done_s if self._done_s else 1.0
+        return (self._total_s - self._done_s) * pace
+
+    def _print_tables(self) -> None:
+        tables = len({(r.problem, r.mode, r.isa) for r in self._rows})
+        if tables and self._tables < PAGE and self._style is not None:
+            self._write("\n" + run_table(self._rows, self._style), err=False)
+            if self._tables + tables >= PAGE:
+                self._write("\nlater tables: `kernelmark show --page 2`, once the run is done", err=False)
+        self._tables += tables
+        self._rows = []
+
+    def _show(self, text: str) -> None:
+        """Put the text in the place of the line of progress, where there is one."""
+        if self._terminal:
+            click.echo(f"\r{text[: shutil.get_terminal_size().columns - 1]}{_CLEAR}", nl=False, err=True)
+
+    def _write(self, text: str, err: bool) -> None:
+        self._show("")
+        click.echo(text, err=err)
+
+
+def _least_s(planned: PlannedJob) -> float:
+    """Return what a job would take if its cases used their time limits and nothing else took any."""
+    return planned.job.budget.max_time_s * len(planned.job.entrants)
+
+
+def _rounded(duration_s: float) -> str:
+    """Write `40 s` or `12 min`: an estimate has no more digits than that."""
+    return f"{max(5, 5 * round(duration_s / 5))} s" if duration_s < _MINUTE_S else f"{duration_s / 60:.0f} min"
+
+
+def _provisional(found: Sequence[Glimpse], registry: Registry) -> str:
+    """Return the times so far as a table that cannot be mistaken for a result."""
+    cells = []
+    for one in sorted(found, key=lambda glimpse: (glimpse.entrant.problem, glimpse.median_s)):
+        problem = registry.problem(one.entrant.problem)
+        rate = digits(problem.flop / one.median_s * 1e-9) if problem.flop else ""
+        cells.append((problem.id, short(one.entrant.kernel), seconds(one.median_s), rate, str(one.samples)))
+    table = filled_table(("provisional", "kernel", "time so far", "GFLOP/s", "samples"), cells)
+    return f"\nProvisional times, neither complete nor verified after timing; the table follows.\n\n{table}"
