@@ -27,6 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables have one width, whatever terminal the tests run in, and wrap and leave out nothing."""
+    monkeypatch.setenv("COLUMNS", "250")
+
+
 @pytest.fixture
 def registry() -> Iterator[Registry]:
     """Everything that is discovered; what a test registers is forgotten after it."""

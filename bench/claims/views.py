@@ -2,19 +2,18 @@
 
 import csv
 import json
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
-from tabulate import tabulate
 
 from bench.claims.answer import Answer
 from bench.claims.verdict import VERDICTS, Found
 from bench.report.export import write_text
 from bench.report.format import yes_or_no
+from bench.report.layout import Column, paragraph, table
 from bench.report.page import Statement, Statements
 
 _FIELDS = (
@@ -22,7 +21,7 @@ _FIELDS = (
     "device_names", "interval", "run_ids",
 )  # fmt: skip
 COLUMNS = (*_FIELDS, "where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn")
-_WIDTH = 118
+_IN_FILES = (Column("verdict"), Column("claim"), Column("in words"), Column("found"))
 
 
 def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> str:
@@ -30,18 +29,17 @@ def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> st
     used = dict.fromkeys(run_id for a in answers for run_id in a.run_ids) or run_ids[-1:]
     names = ", ".join(dict.fromkeys(name for a in answers for name in a.device_names)) or "none that a claim asks for"
     runs = f"run{'s' * (len(used) > 1)} {', '.join(used)}" if used else "no run"
-    return f"{runs}\n{'the latest rows of this machine' if here else 'its rows'}: {names}"
+    return "\n".join(map(paragraph, (runs, f"{'the latest rows of this machine' if here else 'its rows'}: {names}")))
 
 
 def render(answers: Sequence[Answer]) -> str:
     """Return a paragraph a claim: verdict and id, its words, the number that would confirm it, what was found."""
-    return "\n\n".join([*map(_paragraph, answers), tally(answers)])
+    return "\n\n".join([*map(_answer, answers), paragraph(tally(answers))])
 
 
-def _paragraph(a: Answer) -> str:
-    return "\n".join(
-        [f"{a.verdict.upper()}  {a.id}: {a.words}", *(line for text in _evidence(a) for line in _wrapped(text))]
-    )
+def _answer(a: Answer) -> str:
+    claim = paragraph(f"{a.verdict.upper()}  {a.id}: {a.words}")
+    return "\n".join([claim, *(paragraph(text, "    ", "        ") for text in _evidence(a))])
 
 
 def _evidence(a: Answer) -> list[str]:
@@ -54,10 +52,6 @@ def _evidence(a: Answer) -> list[str]:
 def _question(a: Answer) -> str:
     """Return the number of a claim, where it must lie, and the kind of its intervals."""
     return f"{a.number}: {a.expected}?" + (f" ({a.interval} intervals)" if a.interval else "")
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False)
 
 
 def tally(answers: Sequence[Answer]) -> str:
@@ -88,14 +82,8 @@ def _found(found: Found) -> dict[str, Any]:
 
 def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
     """Write a table of the verdicts with what was found."""
-    rows = [(a.verdict, a.id, a.words, _cell("; ".join(_evidence(a)))) for a in answers]
-    table = tabulate(rows, ("verdict", "claim", "in words", "found"), tablefmt="github", disable_numparse=True)
-    out.write(f"# Claims: {title}\n\n{tally(answers)}.\n\n{table}\n")
-
-
-def _cell(text: str) -> str:
-    """Return a text with its bars escaped, which would end the cell."""
-    return text.replace("|", "\\|")
+    rows = [(a.verdict, a.id, a.words, "; ".join(_evidence(a))) for a in answers]
+    out.write(f"# Claims: {title}\n\n{tally(answers)}.\n\n{table(_IN_FILES, rows, 'github')}\n")
 
 
 def statements(answers: Sequence[Answer]) -> Statements:

@@ -1,21 +1,22 @@
-"""What `kernelmark doctor` finds: each part, whether it is usable, and the command that would fix it."""
+"""What `kernelmark doctor` finds: each part, whether it is usable, and how to fix it."""
 
 import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from tabulate import tabulate
-
+from bench.cli.listing import remedied
 from bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from bench.measure.cuda import cuda_missing
 from bench.measure.machine import environment, module_missing, module_version, unavailable
 from bench.measure.timing import resolution
 from bench.plan.discovery import discover
 from bench.record.store import Store
+from bench.report.format import count
+from bench.report.layout import Column, paragraph, table
 
-Finding = dict[str, Any]
+COLUMNS = (Column("usable"), Column("part"), Column("found", wraps=30))
 _MODULES = (
     ("numpy", "CPU kernels"),
     ("scipy", "gemm/scipy.*"),
@@ -30,13 +31,25 @@ _MODULES = (
 )
 
 
+class Finding(NamedTuple):
+    """A part of the machine or of kernelmark, whether it is usable, and what was found, or is missing.
+
+    kernels: those that cannot run for this reason.
+    """
+
+    part: str
+    usable: bool
+    found: str
+    kernels: tuple[str, ...] = ()
+
+
 def examine(store: Path) -> list[Finding]:
-    """Every part with what was found: machine, libraries, compilers, GPU, kernels, ceilings of the latest run."""
+    """Return every part with what was found: machine, libraries, compilers, GPU, kernels, the latest run's ceilings."""
     findings = [_machine(), _clock(), *(_module(name, role) for name, role in _MODULES)]
-    findings += [{"part": "BLAS", "usable": True, "found": build} for build in environment()["blas"]]
-    findings += [_tool("nvcc", "the CUDA toolkit"), _tool("g++", "apt-get install g++")]
+    findings += [Finding("BLAS", True, build) for build in environment()["blas"]]
+    findings += [_tool("nvcc", "install the CUDA toolkit"), _tool("g++", "apt-get install g++")]
     reason = cuda_missing()
-    findings.append({"part": "GPU", "usable": reason is None, "found": reason or "answers"})
+    findings.append(Finding("GPU", reason is None, reason or "answers"))
     return [*findings, *_kernels(), *_ceilings(store)]
 
 
@@ -45,21 +58,21 @@ def _machine() -> Finding:
     found = (
         f"{cpu_name()}, {cpu_count()} CPUs usable, last-level cache {cache:.0f} MiB, Python {sys.version.split()[0]}"
     )
-    return {"part": "machine", "usable": True, "found": found}
+    return Finding("machine", True, found)
 
 
 def _clock() -> Finding:
-    return {"part": "clock", "usable": True, "found": f"smallest step {resolution() * 1e9:.0f} ns"}
+    return Finding("clock", True, f"smallest step {resolution() * 1e9:.0f} ns")
 
 
 def _module(name: str, role: str) -> Finding:
     missing = module_missing(name)
-    return {"part": name, "usable": missing is None, "found": missing or f"{module_version(name)} ({role})"}
+    return Finding(name, missing is None, missing or f"{module_version(name)} ({role})")
 
 
 def _tool(name: str, source: str) -> Finding:
     path = shutil.which(name)
-    return {"part": name, "usable": path is not None, "found": path or f"not on PATH; {source} brings it"}
+    return Finding(name, path is not None, path or f"{name} is not on PATH; {source}")
 
 
 def _kernels() -> list[Finding]:
@@ -68,10 +81,8 @@ def _kernels() -> list[Finding]:
     for kernel in registry.kernels.values():
         reasons.setdefault(unavailable(kernel) or "", []).append(kernel.id)
     usable = reasons.pop("", [])
-    findings = [{"part": "kernels", "usable": True, "found": f"{len(usable)} of {len(registry.kernels)} can run here"}]
-    return findings + [
-        {"part": "kernels", "usable": False, "found": f"{', '.join(ids)}: {reason}"} for reason, ids in reasons.items()
-    ]
+    findings = [Finding("kernels", True, f"{len(usable)} of {len(registry.kernels)} can run here")]
+    return findings + [Finding("kernels", False, reason, tuple(ids)) for reason, ids in reasons.items()]
 
 
 def _ceilings(path: Path) -> list[Finding]:
@@ -84,15 +95,33 @@ def _ceilings(path: Path) -> list[Finding]:
         measured = store.ceilings(runs[-1]) if runs else []
     finally:
         store.close()
-    findings = [{"part": "ceilings", "usable": False, "found": f"run {runs[-1]}: {d}"} for _, d in measured if d]
+    findings = [Finding("ceilings", False, f"run {runs[-1]}: {doubt}") for _, doubt in measured if doubt]
     good = sum(not doubt for _, doubt in measured)
-    return findings + ([{"part": "ceilings", "usable": True, "found": f"run {runs[-1]}: {good} hold"}] if good else [])
+    return findings + ([Finding("ceilings", True, f"run {runs[-1]}: {good} hold")] if good else [])
 
 
-def render(findings: list[Finding], as_json: bool) -> str:
-    """Return a table, or JSON."""
-    if as_json:
-        return json.dumps(findings, indent=2)
-    cells = [("ok" if f["usable"] else "--", f["part"], f["found"]) for f in findings]
-    table: str = tabulate(cells, tablefmt="plain", maxcolwidths=[None, None, 100])
-    return table
+def render(findings: list[Finding], everything: bool) -> str:
+    """Return a table in which kernels are counted by what they lack; everything: and below it, their names."""
+    cells = [("yes" if f.usable else "NO", f.part, _words(f)) for f in findings]
+    names = [
+        paragraph(f"{count(len(f.kernels), 'kernel')} cannot run here, {f.found}: {', '.join(f.kernels)}")
+        for f in findings
+        if f.kernels and everything
+    ]
+    hidden = any(f.kernels for f in findings) and not everything
+    return "\n\n".join([table(COLUMNS, cells), *names, *(["--all names the kernels that cannot run"] * hidden)])
+
+
+def _words(f: Finding) -> str:
+    if f.usable or f.part == "ceilings":
+        return f.found
+    return f"{count(len(f.kernels), 'kernel')} cannot run here: {remedied(f.found)}" if f.kernels else remedied(f.found)
+
+
+def as_json(findings: list[Finding]) -> str:
+    """Return JSON; the kernels that cannot run are named."""
+    rows = [
+        {"part": f.part, "usable": f.usable, "found": ": ".join(filter(None, (", ".join(f.kernels), f.found)))}
+        for f in findings
+    ]
+    return json.dumps(rows, indent=2)

@@ -2,16 +2,28 @@
 
 import json
 import tomllib
-from collections import Counter
+from collections.abc import Iterator
 from typing import Any
-
-from tabulate import tabulate
 
 from bench.measure.machine import unavailable
 from bench.plan.registry import Registry
 from bench.plan.suites import FOLDER, suite_names
+from bench.report.format import count
+from bench.report.layout import Column, paragraph, table
 
 Rows = list[dict[str, Any]]
+KERNEL_COLUMNS = {
+    "kernel": Column("kernel"),
+    "device": Column("device", spare=2),
+    "domain": Column("takes", spare=3),
+    "numerics": Column("numerics", spare=1),
+    "label": Column("what it is", wraps=36),
+}
+SUITE_COLUMNS = {
+    "suite": Column("suite"),
+    "title": Column("title", wraps=32),
+    "source": Column("source", wraps=24),
+}
 
 
 def kernels(registry: Registry, op: str | None = None, device: str | None = None) -> Rows:
@@ -44,11 +56,42 @@ def suites(registry: Registry) -> Rows:
     return rows
 
 
-def render(rows: Rows, as_json: bool) -> str:
-    """Return a table with the reasons below it, or JSON."""
-    if as_json:
-        return json.dumps(rows, indent=2)
-    shown = [{key: value for key, value in row.items() if key != "reason"} for row in rows]
-    reasons = Counter(row["reason"] for row in rows if row.get("reason"))
-    below = [f"{count} cannot run here: {reason}" for reason, count in reasons.items()]
-    return "\n".join([tabulate(shown, headers="keys"), *below]) if shown else "nothing matches"
+def render(rows: Rows, everything: bool) -> str:
+    """Return the kernels that can run here as a table; below it, by reason, the number of those that cannot.
+
+    everything: those that cannot run are shown too, as they are where there is nothing else to show.
+    """
+    if not rows:
+        return "no kernel matches; `kernelmark list` without --op and --device shows all"
+    here = [row for row in rows if not row["reason"]]
+    blocked = list(_blocked(rows, everything or not here))
+    return "\n\n".join(filter(None, [_table(KERNEL_COLUMNS, here), *blocked]))
+
+
+def _blocked(rows: Rows, named: bool) -> Iterator[str]:
+    """Yield why kernels cannot run and how to fix it, reason by reason, with their table if they are to be named."""
+    for reason in dict.fromkeys(row["reason"] for row in rows if row["reason"]):
+        own = [row for row in rows if row["reason"] == reason]
+        more = "" if named else "; --all names them"
+        said = paragraph(f"{count(len(own), 'kernel')} cannot run here: {remedied(reason)}{more}")
+        yield f"{said}\n{_table(KERNEL_COLUMNS, own)}" if named else said
+
+
+def render_suites(rows: Rows) -> str:
+    """Return the suites as a table."""
+    return _table(SUITE_COLUMNS, rows)
+
+
+def as_json(rows: Rows) -> str:
+    """Return all rows as JSON."""
+    return json.dumps(rows, indent=2)
+
+
+def remedied(reason: str) -> str:
+    """Return `cupy is not installed; how to fix it: pip install cupy` for a reason that ends with its remedy."""
+    what, _, remedy = reason.partition("; ")
+    return f"{what}; how to fix it: {remedy}" if remedy else what
+
+
+def _table(columns: dict[str, Column], rows: Rows) -> str:
+    return table(list(columns.values()), [[row[name] for name in columns] for row in rows])

@@ -11,10 +11,13 @@ from bench.cli.options import db_option, plugin_option
 @click.option("--op", help="Only kernels of this operation.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Only kernels of this device.")
 @click.option("--suites", is_flag=True, help="List suites instead of kernels.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--all", "everything", is_flag=True, help="Show kernels that cannot run here, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, of all kernels.")
 @plugin_option
-def list_command(op: str | None, device: str | None, suites: bool, as_json: bool, plugins: tuple[str, ...]) -> None:
-    """List kernels and suites, and whether they can run here."""
+def list_command(
+    op: str | None, device: str | None, suites: bool, everything: bool, as_json: bool, plugins: tuple[str, ...]
+) -> None:
+    """List the kernels that can run here, why others cannot, and with --suites the suites."""
     from bench.cli import listing
     from bench.plan.discovery import discover
 
@@ -22,18 +25,23 @@ def list_command(op: str | None, device: str | None, suites: bool, as_json: bool
     if op is not None:
         registry.problem_class(op, "--op")
     rows = listing.suites(registry) if suites else listing.kernels(registry, op, device)
-    click.echo(listing.render(rows, as_json))
+    if as_json:
+        click.echo(listing.as_json(rows))
+    else:
+        click.echo(listing.render_suites(rows) if suites else listing.render(rows, everything))
 
 
 @click.command()
+@click.option("--all", "everything", is_flag=True, help="Name the kernels that cannot run here.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @db_option
-def doctor(as_json: bool, db: Path | None) -> None:
-    """Show what is usable here, what is not and why, and the command that fixes it; ceilings of the latest run."""
+def doctor(everything: bool, as_json: bool, db: Path | None) -> None:
+    """Show what is usable here, what is not and why, and how to fix it; ceilings of the latest run."""
     from bench.cli import doctor as diagnosis
     from bench.record.store import default_store
 
-    click.echo(diagnosis.render(diagnosis.examine(db or default_store()), as_json))
+    found = diagnosis.examine(db or default_store())
+    click.echo(diagnosis.as_json(found) if as_json else diagnosis.render(found, everything))
 
 
 @click.command()

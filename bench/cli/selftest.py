@@ -20,6 +20,7 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
     Exit status 1 where a bound is missed. Takes about half an hour, on a machine that should do nothing else.
     """
     from bench.plan.errors import UsageError
+    from bench.report.layout import paragraph
     from bench.selftest import checks
     from bench.selftest.finding import as_json, table
 
@@ -33,7 +34,7 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
     else:
         click.echo(table(findings))
         if left_out:
-            click.echo(f"\nleft out: {', '.join(left_out)}")
+            click.echo("\n" + paragraph(f"not run: {', '.join(left_out)}"))
     sys.exit(AGAINST if any(finding.holds is False for finding in findings) else OK)
 
 

@@ -11,6 +11,7 @@ from bench.compare.view import Findings, csv_writer, gather, render
 from bench.plan.errors import UsageError
 from bench.record.store import Store
 from bench.report.export import check_writable, write_text
+from bench.report.layout import paragraph
 
 Asked = tuple[Store, str]
 
@@ -82,11 +83,11 @@ def _header(base: Mapping[str, Any], new: Mapping[str, Any], machines: Sequence[
     lines += [f"DIFFERENT MACHINES: {line}" for line in machines]
     lines += [f"differs: {line}" for line in _differences(_settings(base), _settings(new))]
     lines.append(
-        "NEW/BASE: geometric means of the processes' medians, 95 % interval of each case by itself (Welch);\n"
+        "NEW/BASE: geometric means of the processes' medians, 95 % interval of each case by itself (Welch); "
         "slower, faster: with at most 5 % error over all cases (Holm); "
         f"same: the interval lies within {100 * margin:g} % of 1"
     )
-    return "\n".join(lines)
+    return "\n".join(map(paragraph, lines))
 
 
 def _differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

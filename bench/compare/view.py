@@ -10,11 +10,19 @@ from typing import IO, NamedTuple
 from bench.compare.cases import FASTER, REGRESSED, SAME, SLOWER, UNCLEAR, UNTIMED, Compared, Comparison
 from bench.compare.stats import POWER
 from bench.report.format import count, interval, seconds
-from bench.report.tables import filled_table
+from bench.report.layout import Column, paragraph, table
 
 #: Cases that the terminal is shown.
 LISTED = 50
-HEADERS = ("case", "BASE", "NEW", "NEW/BASE", "p (Holm)", "verdict", "why")
+SHOWN = (
+    Column("case", wraps=30),
+    Column("BASE", "right", spare=2),
+    Column("NEW", "right", spare=2),
+    Column("NEW/BASE"),
+    Column("p (Holm)", "right", spare=1),
+    Column("verdict"),
+    Column("why", wraps=24),
+)
 COLUMNS = (
     "base_run", "new_run", "machines", "case", "kernel", "problem", "mode", "threads", "isa",
     "base_status", "new_status", "base_processes", "new_processes", "base_time_s_median", "new_time_s_median",
@@ -71,23 +79,23 @@ def _badness(case: Compared) -> tuple[int, float]:
 
 def render(comparison: Comparison, found: Findings) -> str:
     """Return the table, the statuses that changed, what only one run has, and the tally, as paragraphs."""
-    paragraphs = [
-        _table(found),
-        _statuses(found),
-        _smallest(comparison),
-        _tally(comparison, found.verdicts),
-    ]
-    return "\n\n".join(filter(None, paragraphs))
+    paragraphs = [_table(found), *map(_lines, (_statuses(found), [_smallest(comparison)]))]
+    tally = _lines([_tally(comparison, found.verdicts)])
+    return "\n\n".join(filter(None, (*paragraphs, tally)))
+
+
+def _lines(texts: Sequence[str]) -> str:
+    return "\n".join(paragraph(text) for text in texts if text)
 
 
 def _table(found: Findings) -> str:
     if not found.worst:
         return ""
-    table = filled_table(HEADERS, [_cells(case) for case in found.worst])
+    drawn = table(SHOWN, [_cells(case) for case in found.worst], titled=True)
     shown = Counter(case.verdict for case in found.worst)
     more = {verdict: found.verdicts[verdict] - shown[verdict] for verdict in _RANK}
     hidden = ", ".join(f"{number} {verdict}" for verdict, number in more.items() if number)
-    return f"{table}\nand {hidden} more; --csv FILE has all" if hidden else table
+    return f"{drawn}\nand {hidden} more; --csv FILE has all" if hidden else drawn
 
 
 def _cells(case: Compared) -> Sequence[str]:
@@ -102,14 +110,13 @@ def _cells(case: Compared) -> Sequence[str]:
     )
 
 
-def _statuses(found: Findings) -> str:
+def _statuses(found: Findings) -> list[str]:
     """Return a line for each case that has another status now, those that regressed first."""
     lines = [f"{case.verdict}: {case.base.case}: {case.reason}" for case in found.regressed]
     lines += [f"{case.base.case}: {case.reason}" for case in found.changed]
     hidden = found.verdicts[REGRESSED] + found.untimed[""] - len(lines)
     lines += [f"and {hidden} more changes of status; --csv FILE has all"] if hidden else []
-    lines += [f"no time: {number} {what}" for what, number in found.untimed.most_common() if what]
-    return "\n".join(lines)
+    return lines + [f"no time: {number} {what}" for what, number in found.untimed.most_common() if what]
 
 
 def _smallest(comparison: Comparison) -> str:
@@ -118,7 +125,8 @@ def _smallest(comparison: Comparison) -> str:
         return ""
     alone, among = (f"{100 * difference:.2g} %" for difference in found)
     among = f", {among} among {comparison.tested} (Holm)" if comparison.tested > 1 else ""
-    return f"smallest difference found in {100 * POWER:.0f} % of tries, in the median case: {alone} by itself{among}"
+    found_in = f"{100 * POWER:.0f} % of comparisons like this one"
+    return f"smallest difference that {found_in} would find, in the median case: {alone} by itself{among}"
 
 
 def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:

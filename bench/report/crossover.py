@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from bench.plan.suites import Suite
-from bench.report.contest import Contest, Ratio, Setting
-from bench.report.format import row_time, seconds, short, spread, yes_or_no
+from bench.report.contest import APART, TIE, Contest, Ratio, Setting
+from bench.report.format import interval, row_time, seconds, short, spread, yes_or_no
+from bench.report.layout import Column, paragraph, table
 from bench.report.standings import Change, Kin, changes, fastest_fft, fft_speedup, siblings
-from bench.report.tables import filled_table
 
 COLUMNS = (
     "suite", "run_id", "problem", "device", "device_name", "threads", "mode", "precision",
@@ -19,12 +19,21 @@ COLUMNS = (
     "along", "from", "previous", "gain", "gain_ci95_low", "gain_ci95_high",
     "ratio_in_turn", "fft_speedup_in_turn", "gain_in_turn",
 )  # fmt: skip
-HEADERS = ("problem", "fastest", "time", "95 %", "next", "slower by", "FFT", "FFT speedup")
-KIN_HEADERS = ("kernel", "sibling", "against", "faster by")
+STANDING = (
+    Column("problem"),
+    Column("fastest"),
+    Column("time", "right"),
+    Column("95 %", "right", spare=4),
+    Column("next", spare=2),
+    Column("ahead of next", wraps=18),
+    Column("FFT", spare=3),
+    Column("FFT against the rest", spare=1, wraps=18),
+)
+KIN = (Column("kernel"), Column("sibling"), Column("against", spare=1), Column("sibling's speed", wraps=18))
 
 
 def render(suite: Suite, found: Sequence[Contest]) -> str:
-    """Return a table for each setting, the changes along the axes that the suite sweeps, and siblings in turn."""
+    """Return a table for each setting, the takeovers along the axes that the suite sweeps, and siblings in turn."""
     if not found:
         return f"{suite.name}: this run has no time for any of its problems"
     settings: dict[Setting, list[Contest]] = defaultdict(list)
@@ -32,22 +41,25 @@ def render(suite: Suite, found: Sequence[Contest]) -> str:
         settings[contest.setting].append(contest)
     turned = changes(suite, found)
     kin = siblings(suite, found)
-    parts = [_section(setting, rows, turned, kin) for setting, rows in settings.items()]
+    parts = [_section(suite, rows, turned, kin) for rows in settings.values()]
     measured = len({contest.problem for contest in found})
     total = len({entry.problem for entry in suite.entries()})
     return "\n\n".join([*parts, f"{suite.name}: {measured} of {total} problems have a time"])
 
 
-def _section(setting: Setting, rows: Sequence[Contest], turned: Sequence[Change], kin: Sequence[Kin]) -> str:
+def _section(suite: Suite, rows: Sequence[Contest], turned: Sequence[Change], kin: Sequence[Kin]) -> str:
+    setting = rows[0].setting
+    parts = [paragraph(setting.title), table(STANDING, [_cells(contest) for contest in rows], titled=True)]
     own = [_sentence(change) for change in turned if change.after.setting == setting]
-    table = filled_table(HEADERS, [_cells(contest) for contest in rows])
-    found = [_kin_cells(one) for one in kin if one.setting == setting]
-    beside = ["", filled_table(KIN_HEADERS, found)] if found else []
-    return "\n".join([setting.title, table, *([""] if own else []), *own, *beside])
+    if axes := ", ".join(dict.fromkeys(axis for sweep in suite.sweeps for axis in sweep.along)):
+        parts += ["", *(paragraph(text, "  ") for text in own or [f"no takeover along {axes} is certain"])]
+    if found := [_kin_cells(one) for one in kin if one.setting == setting]:
+        parts += ["", table(KIN, found, titled=True)]
+    return "\n".join(parts)
 
 
 def _kin_cells(kin: Kin) -> Sequence[str]:
-    return short(kin.one.kernel), kin.one.problem, kin.other.problem, kin.ratio.words
+    return short(kin.one.kernel), kin.one.problem, kin.other.problem, _words(kin.ratio)
 
 
 def _cells(c: Contest) -> Sequence[str]:
@@ -58,24 +70,33 @@ def _cells(c: Contest) -> Sequence[str]:
         seconds(c.fastest.time_s_median),
         spread(*row_time(c.fastest)),
         short(c.ranked[1].kernel) if lead else "",
-        lead.words if lead else "",
+        _words(lead),
         short(fft.kernel) if fft else "",
-        gain.words if gain else "",
+        _words(gain),
     )
+
+
+def _words(ratio: Ratio | None) -> str:
+    """Return `1.4x [1.3, 1.5]`, or `tie [0.9, 1.1]` where the interval includes 1, with its remarks."""
+    if ratio is None:
+        return ""
+    if ratio.side == TIE:
+        tie = f"{TIE} {interval(ratio.low, ratio.high, '{:.3g}'.format)}"
+        return tie if ratio.in_turn else f"{tie} ({APART})"
+    return ratio.words
 
 
 def _sentence(change: Change) -> str:
-    """Return `  r 5 to 7 (ID): cpu.im2col, ahead 1.4x [1.3, 1.5], gives way to pyfftw.tiled, ahead 1.8x [1.7, 1.9]`."""
+    """Return `r 3 to 5: cpu.im2col, ahead 1.4x [1.3, 1.5], gives way to pyfftw.tiled, ahead 1.8x [1.7, 1.9] (ID)`."""
     old, new = (
-        f"{short(c.fastest.kernel)}, " + (f"ahead {gain.words}" if gain else "where the other has no time")
-        for c, gain in ((change.before, change.gain_before), (change.after, change.gain))
+        f"{short(change.old)}, ahead {change.gain_before.words}",
+        f"{short(change.new)}, ahead {change.gain.words}",
     )
-    where = f"{change.along} {change.here} to {change.there} ({change.after.problem})"
-    return f"  {where}: {old}, gives way to {new}"
+    return f"{change.along} {change.here} to {change.there}: {old}, gives way to {new} ({change.after.problem})"
 
 
 def write_csv(suite: Suite, run_id: str, found: Sequence[Contest], out: IO[str]) -> None:
-    """Write a row for each problem and setting; `from` and `previous`: the neighbour where another won, and which.
+    """Write a row for each problem and setting; `from` and `previous`: where another kernel won, and which.
 
     `ratio_in_turn` and the like: whether the two kernels shared a job, so that the interval is one of paired samples.
     """
@@ -110,7 +131,7 @@ def _row(suite: Suite, run_id: str, c: Contest) -> dict[str, Any]:
 def _turn(change: Change | None) -> dict[str, Any]:
     if change is None:
         return {}
-    previous = {"from": change.before.problem, "previous": change.before.fastest.kernel}
+    previous = {"from": change.before.problem, "previous": change.old}
     return {"along": change.along, **previous, **_ratio("gain", change.gain)}
 
 

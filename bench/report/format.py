@@ -63,7 +63,8 @@ def spread(middle: float | None, low: float | None, high: float | None) -> str:
     """Write an interval relative to its middle: `-0.4 +1.2 %`; nothing where a part is unknown."""
     if not middle or not interval(low, high, str):
         return ""
-    return " ".join(f"{100 * ((end or 0.0) / middle - 1):+.1f}" for end in (low, high)) + " %"
+    ends = (100 * ((end or 0.0) / middle - 1) for end in (low, high))
+    return " ".join(f"{end:+.{1 if abs(end) < 1000 else 0}f}" for end in ends) + " %"
 
 
 def row_time(r: Result) -> tuple[float | None, float | None, float | None]:

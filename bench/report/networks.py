@@ -4,14 +4,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tabulate import tabulate
-
 from bench.record.reader import Layer
 from bench.record.result import Result
 from bench.report.contest import Setting, by_setting, is_timed
 from bench.report.format import operation, row_time, time
+from bench.report.layout import Column, paragraph, table
 
-HEADERS = ("network", "by", "forward", "forward + backward", "layers")
+COLUMNS = (
+    Column("network"),
+    Column("by", wraps=20),
+    Column("forward"),
+    Column("forward + backward", spare=1),
+    Column("layers", spare=2),
+)
 FASTEST = "the fastest of each layer"
 
 
@@ -50,7 +55,10 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
         own = [layer for layer in layers if layer.network == network]
         for setting, times in _by_setting(own, rows).items():
             titles[setting.title] += [(network, by, *cells) for by, *cells in _lines(own, times)]
-    tables = (f"{title}\n{tabulate(cells, HEADERS, tablefmt=style)}" for title, cells in titles.items())
+    tables = (
+        f"{paragraph(title, style=style)}\n{table(COLUMNS, cells, style, titled=True)}"
+        for title, cells in titles.items()
+    )
     return "\n\n".join(tables) or "no times: none of the networks' layers has one"
 
 

@@ -6,6 +6,7 @@ from math import ceil
 from bench.plan.errors import UsageError
 from bench.record.store import Store
 from bench.report.findings import verdict
+from bench.report.layout import paragraph
 from bench.report.noise import noise_of
 from bench.report.run_data import RunData
 from bench.report.tables import ceiling_table, group_table, scope_note, status_line, totals_table
@@ -25,7 +26,7 @@ def run_page(store: Store, run_id: str, page: int = 1, style: str = "simple") ->
         rows = list(store.groups(run_id, PAGE, (page - 1) * PAGE))
         yield from (group_table(group, style) for group in rows)
         if pages > 1:
-            yield _where(run_id, page, pages)
+            yield paragraph(_where(run_id, page, pages), rest="")
             yield totals_table(store.kernel_totals(run_id))
         yield from run_end(store, run_id)
 
@@ -34,15 +35,16 @@ def run_end(store: Store, run_id: str) -> Iterator[str]:
     """Yield the paragraphs that `run` prints after its tables: what holds for all of them, and the verdict."""
     tally = store.statuses(run_id)
     if tally.total() > MOST_JUDGED:
-        yield f"{tally.total()} rows have no verdict here; `kernelmark report {run_id} --out DIR` writes one"
+        text = f"{tally.total()} rows have no verdict here; `kernelmark report {run_id} --out DIR` writes one"
+        yield paragraph(text, rest="")
     else:
         data = RunData(store, run_id)
         yield scope_note(data.rows)
         yield ceiling_table(data.all_ceilings)
-        yield noise_of(data.rows).sentence
+        yield paragraph(noise_of(data.rows).sentence, rest="")
         if data.timed:
-            yield f"Verdict: {verdict(data)}"
-    yield status_line(tally)
+            yield paragraph(f"Verdict: {verdict(data)}", rest="")
+    yield paragraph(status_line(tally), rest="")
 
 
 def _where(run_id: str, page: int, pages: int) -> str:

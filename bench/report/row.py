@@ -7,6 +7,8 @@ from bench.measure.measurement import Evidence
 from bench.plan.errors import UsageError
 from bench.record.reader import Reader
 from bench.record.result import row
+from bench.report.layout import wrapped
+from bench.report.terminal import width
 
 #: Cases that a complaint lists.
 _NAMED = 5
@@ -18,10 +20,10 @@ def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
         case = _find(store, run_id, text)
         result, dims = store.result(run_id, case)
         evidence = store.evidence(run_id, case)
-    yield case
+    yield "\n".join(wrapped(case, width(), "", "    "))
     yield _aligned((name, value) for name, value in row(result, dims).items() if value not in (None, ""))
     if evidence:
-        yield "The samples that accuse it, which the row has lost:\n" + _aligned(_accusation(evidence))
+        yield "The samples that accuse it, which the row does not keep:\n" + _aligned(_accusation(evidence))
 
 
 def _find(store: Reader, run_id: str, text: str) -> str:
@@ -49,6 +51,9 @@ def _accusation(evidence: Evidence) -> Iterator[tuple[str, object]]:
 
 
 def _aligned(pairs: Iterator[tuple[str, object]]) -> str:
+    """Return a line for each name and value, a long value wrapped in its column."""
     found = list(pairs)
-    width = max(len(name) for name, _ in found)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in found)
+    longest = max(len(name) for name, _ in found)
+    indent = " " * (longest + 2)
+    lines = (wrapped(str(value), width(), f"{name:<{longest}}  ", indent) for name, value in found)
+    return "\n".join(line for value in lines for line in value)

@@ -1,4 +1,4 @@
-"""Who wins where on the problems of a suite, and between which sizes another kernel takes over."""
+"""Who wins where on the problems of a suite, and between which sizes another kernel certainly takes over."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,25 +14,24 @@ from bench.report.contest import Contest, Ratio, Setting, contests, is_timed
 
 
 class Change(NamedTuple):
-    """Between two neighbours along an axis the winner changes; here and there: the axis at both of them."""
+    """Along an axis one kernel takes over from another: before, `old` is certainly faster; after, `new` is.
+
+    here, there: the axis at both. gain_before: old against new, before; gain: new against old, after.
+    """
 
     along: str
     here: Any
     there: Any
     before: Contest
     after: Contest
+    old: str
+    new: str
+    gain_before: Ratio
+    gain: Ratio
 
-    @property
-    def gain(self) -> Ratio | None:
-        """Return the new winner against the old one, where the old one is still there."""
-        old = self.after.of(self.before.fastest.kernel)
-        return self.after.faster(self.after.fastest, old) if old else None
 
-    @property
-    def gain_before(self) -> Ratio | None:
-        """Return the old winner against the new one, before."""
-        new = self.before.of(self.after.fastest.kernel)
-        return self.before.faster(self.before.fastest, new) if new else None
+#: Contests along an axis, each with its place there.
+Line = list[tuple[Any, Contest]]
 
 
 class Kin(NamedTuple):
@@ -49,7 +48,15 @@ def standings(suite: Suite, store: Store, run_id: str) -> list[Contest]:
     problems = dict.fromkeys(entry.problem.id for entry in suite.entries())
     order = {problem: place for place, problem in enumerate(problems)}
     found = contests((r for r, _ in store.results(run_id) if r.problem in order), store)
-    return sorted(found, key=lambda c: order[c.problem])
+    return sorted(map(_by_lead, found), key=lambda c: order[c.problem])
+
+
+def _by_lead(c: Contest) -> Contest:
+    """Return the contest with its first two in the order that samples taken in turn give, where that is certain."""
+    if c.lead is None or c.lead.side != "slower":
+        return c
+    first, second, *others = c.ranked
+    return c._replace(ranked=[second, first, *others])
 
 
 def fastest_fft(c: Contest) -> Result | None:
@@ -64,18 +71,46 @@ def fft_speedup(c: Contest) -> Ratio | None:
 
 
 def changes(suite: Suite, found: Sequence[Contest]) -> list[Change]:
-    """Return where the winner changes from one size to the next along the axes that the suite sweeps."""
+    """Return where a kernel certainly takes over from another along the axes that the suite sweeps."""
     by_problem: dict[str, list[Contest]] = defaultdict(list)
     for contest in found:
         by_problem[contest.problem].append(contest)
     return [
-        Change(axis, here, there, before, after)
+        change
         for sweep in suite.sweeps
         for axis in sweep.along
         for line in _lines(sweep, axis, by_problem)
-        for (here, before), (there, after) in pairwise(line)
-        if before.fastest.kernel != after.fastest.kernel
+        for change in _takeovers(axis, line)
     ]
+
+
+def _takeovers(axis: str, line: Line) -> list[Change]:
+    """Return the takeovers along a line of sizes, each once: between neighbours, and beyond ties."""
+    certain = [i for i, (_, contest) in enumerate(line) if contest.lead and contest.lead.certain]
+    turns = sorted({*pairwise(range(len(line))), *pairwise(certain)})
+    found = (change for turn in turns if (change := _takeover(axis, line, *turn)))
+    return list({(change.here, change.there, change.old, change.new): change for change in found}.values())
+
+
+def _takeover(axis: str, line: Line, i: int, k: int) -> Change | None:
+    """Return how the winner changes between two places of a line; None unless that is certain on both sides."""
+    old, new = (line[place][1].fastest.kernel for place in (i, k))
+    before = _nearest_certain(reversed(line[: i + 1]), old, new) if old != new else None
+    after = _nearest_certain(line[k:], new, old) if before else None
+    if before is None or after is None:
+        return None
+    (here, earlier, lead), (there, later, gain) = before, after
+    return Change(axis, here, there, earlier, later, old, new, lead, gain)
+
+
+def _nearest_certain(line: Iterable[tuple[Any, Contest]], one: str, other: str) -> tuple[Any, Contest, Ratio] | None:
+    """Return the first place where it is certain which of two kernels is faster; None if it is the other one."""
+    for at, contest in line:
+        ours, theirs = contest.of(one), contest.of(other)
+        ratio = contest.faster(ours, theirs) if ours and theirs else None
+        if ratio and ratio.certain:
+            return (at, contest, ratio) if ratio.side == "faster" else None
+    return None
 
 
 def siblings(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
@@ -92,10 +127,10 @@ def siblings(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
     ]
 
 
-def _lines(sweep: Sweep, axis: str, by_problem: dict[str, list[Contest]]) -> Iterable[list[tuple[Any, Contest]]]:
+def _lines(sweep: Sweep, axis: str, by_problem: dict[str, list[Contest]]) -> Iterable[Line]:
     """Group contests that differ in this axis (and in what is tied to it) alone, with the axis and sorted by it."""
     moving = {axis, *sweep.tied} if axis in sweep.tied else {axis}
-    lines: dict[Any, list[tuple[Any, Contest]]] = defaultdict(list)
+    lines: dict[Any, Line] = defaultdict(list)
     for entry in sweep.entries():
         rest = tuple(getattr(entry.problem, name) for name in entry.problem.axes() if name not in moving)
         for contest in by_problem.get(entry.problem.id, []):

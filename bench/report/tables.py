@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from tabulate import tabulate
-
 from bench.measure.ceiling import Ceiling
 from bench.measure.measurement import WITHIN
 from bench.plan.status import Status
@@ -12,12 +10,41 @@ from bench.record.reader import KernelTotal
 from bench.record.result import Result
 from bench.report.contest import speedup_of
 from bench.report.format import count, digits, factor, row_time, seconds, short, size, spread
+from bench.report.layout import Column, natural_width, paragraph, table
 from bench.report.noise import MARK, marked, noise_of
-from bench.report.terminal import TERMINAL, with_bars, with_best
+from bench.report.terminal import TERMINAL, width, with_bars
 
-HEADERS = ("kernel", "time", "95 %", "GFLOP/s", "GB/s", "roof %", "speedup", "scratch", "by")
-NOTE = "intervals within one process; --processes 5 gives ones that hold for the next"
-_ALIGN = ("left", "right", "right", "right", "right", "right", "left", "right", "left")
+COLUMNS = (
+    Column("kernel"),
+    Column("time", "right"),
+    Column("95 %", "right", spare=3),
+    Column("GFLOP/s", "right", spare=2),
+    Column("GB/s", "right", spare=4),
+    Column("roof %", "right", spare=1),
+    Column("speedup"),
+    Column("scratch", "right", spare=5),
+    Column("by", spare=6),
+)
+_RATE, _BANDWIDTH, _ROOF = 3, 4, 5
+CEILING_COLUMNS = (
+    Column("device"),
+    Column("threads"),
+    Column("ceiling"),
+    Column("rate"),
+    Column("95 %", spare=3),
+    Column("by", spare=1),
+    Column("on", spare=2),
+    Column("does not hold", wraps=28),
+)
+TOTAL_COLUMNS = (
+    Column("kernel"),
+    Column("rows", "right"),
+    Column("ok", "right"),
+    Column("others", wraps=16),
+    Column("speedup, mean [range]", spare=2),
+    Column("best roof %", "right", spare=1),
+)
+NOTE = "one process cannot show run-to-run variation; --processes 5 does"
 
 
 def run_table(results: Iterable[Result], style: str = "simple") -> str:
@@ -29,56 +56,47 @@ def run_table(results: Iterable[Result], style: str = "simple") -> str:
 
 
 def group_table(rows: Sequence[Result], style: str = "simple") -> str:
-    """Return the table of rows that share problem, mode and isa."""
+    """Return the table of rows that share problem, mode and isa, and below it what has no time."""
     timed = [r for r in rows if r.time_s_median]
-    parts = [_title(rows)]
+    parts = [paragraph(_title(rows), style=style)]
     if timed:
         several = len({r.threads for r in rows}) > 1
-        lines = [(r.time_s_median or 0.0, _cells(r, several)) for r in timed] + list(_limits(timed, several))
-        parts.append(_filled([cells for _, cells in sorted(lines, key=lambda line: line[0])], style))
-    if sentence := noise_of(timed).sentence:
-        parts.append(f"  {MARK} {sentence}")
-    if any(by_name_only(r) for r in timed):
-        parts.append("  * scratch of more than a tenth of the matrix: in place by name only")
-    means = [r for r in rows if r.status == Status.OK and not r.time_s_median and r.time_s_mean]
-    parts += [f"  mean {seconds(r.time_s_mean)}: {r.kernel} (no median known)" for r in means]
-    right = [r for r in rows if r.status == Status.OK and not r.time_s_median and not r.time_s_mean]
-    parts += [
-        f"  right: {r.kernel} (largest error {_small(r.max_error)}, bound {_small(r.error_bound)})" for r in right
-    ]
-    parts += [f"  {r.status}: {r.kernel}: {r.reason}" for r in rows if r.status != Status.OK]
+        lines = [(r.time_s_median or 0.0, _cells(r, several)) for r in timed] + list(_bounds(timed, several))
+        parts.append(_drawn([cells for _, cells in sorted(lines, key=lambda line: line[0])], style))
+    parts += [paragraph(line, "  ", style=style) for line in _below(rows, timed)]
     # In Markdown a line right below a table would be another row of it.
     return ("\n\n" if style == "github" else "\n").join(parts)
 
 
+def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
+    """Yield what stands below the table: noise, scratch, rows without a median, rows that are not ok and why."""
+    if sentence := noise_of(timed).sentence:
+        yield f"{MARK} {sentence}"
+    if names := ", ".join(dict.fromkeys(short(r.kernel) for r in timed if by_name_only(r))):
+        yield f"* in place by name only, with scratch of more than a tenth of the matrix: {names}"
+    for r in (r for r in rows if r.status == Status.OK and not r.time_s_median):
+        if r.time_s_mean:
+            yield f"mean {seconds(r.time_s_mean)}: {r.kernel} (no median was recorded)"
+        else:
+            yield f"correct: {r.kernel} (largest error {_small(r.max_error)}, bound {_small(r.error_bound)})"
+    yield from (f"{r.status}: {r.kernel}: {r.reason}" for r in rows if r.status != Status.OK)
+
+
 def scope_note(results: Iterable[Result]) -> str:
-    """Return the note on intervals within one process, if any of the rows has one; else nothing."""
+    """Return what intervals within one process cannot show, if any of the rows has one; else nothing."""
     return NOTE if any(r.interval == WITHIN for r in results) else ""
 
 
-def _filled(cells: Sequence[Sequence[str]], style: str) -> str:
-    """Return a table without its empty columns; tabulate would take several times as long."""
-    if style == TERMINAL:
-        cells = with_bars(cells, HEADERS.index("roof %"))
-    columns = [(header, *column) for header, column in zip(HEADERS, zip(*cells, strict=True), strict=True)]
-    filled = [(column, align) for column, align in zip(columns, _ALIGN, strict=True) if any(column[1:])]
-    header, *lines = zip(*(_padded(column, align) for column, align in filled), strict=True)
-    if style == "github":
-        rule = "|".join(_github_rule(len(name), align) for name, (_, align) in zip(header, filled, strict=True))
-        drawn = [f"| {' | '.join(line)} |" for line in (header, *lines)]
-        return "\n".join([drawn[0], f"|{rule}|", *drawn[1:]])
-    drawn = ["  ".join(line).rstrip() for line in (header, ["-" * len(name) for name in header], *lines)]
-    return "\n".join(with_best(drawn, cells) if style == TERMINAL else drawn)
-
-
-def _padded(column: Sequence[str], align: str) -> list[str]:
-    """Return the cells of a column, all equally wide."""
-    width = max(map(len, column))
-    return [cell.ljust(width) if align == "left" else cell.rjust(width) for cell in column]
-
-
-def _github_rule(width: int, align: str) -> str:
-    return f":{'-' * (width + 1)}" if align == "left" else f"{'-' * (width + 1)}:"
+def _drawn(cells: Sequence[Sequence[str]], style: str) -> str:
+    """Return the table; on a terminal the fastest kernel (the first that is no bound) is bold, with bars if they fit."""
+    columns = list(COLUMNS)
+    if not any(row[_RATE] for row in cells):
+        columns[_BANDWIDTH] = columns[_BANDWIDTH]._replace(spare=columns[_RATE].spare)
+    if style != TERMINAL:
+        return table(columns, cells, style)
+    barred = with_bars(cells, _ROOF)
+    best = next(i for i, row in enumerate(cells) if not row[0].startswith(_BOUND))
+    return table(columns, barred if natural_width(columns, barred) <= width() else cells, style, best=best)
 
 
 def _title(rows: Sequence[Result]) -> str:
@@ -113,16 +131,20 @@ def by_name_only(r: Result) -> bool:
     return r.scratch_bytes > r.time_s_median * r.gbyte_per_s * 1e9 / 2 / 10
 
 
-def _limits(timed: list[Result], several: bool) -> Iterator[tuple[float, Sequence[str]]]:
-    """Yield what the ceilings of these rows allow, each once, as a line among those it bounds."""
+#: What the name of a roofline bound begins with, where a kernel's name would stand.
+_BOUND = "bound: "
+
+
+def _bounds(timed: list[Result], several: bool) -> Iterator[tuple[float, Sequence[str]]]:
+    """Yield the roofline bounds of these rows, each once, as a line among the kernels that it bounds."""
     seen = set()
     for r in timed:
         rate = r.ceiling_gflop_per_s if r.bound_by == "compute" else r.ceiling_gbyte_per_s
-        limit = (r.device, r.threads, r.bound_by, rate)
-        if r.roofline_pct and r.time_s_median and limit not in seen:
-            seen.add(limit)
+        bound = (r.device, r.threads, r.bound_by, rate)
+        if r.roofline_pct and r.time_s_median and bound not in seen:
+            seen.add(bound)
             least, room = r.time_s_median * r.roofline_pct / 100, 100 / r.roofline_pct
-            name = f"limit: {r.device} {r.bound_by}" + (f" (t{r.threads})" if several else "")
+            name = f"{_BOUND}{r.device} {r.bound_by}" + (f" (t{r.threads})" if several else "")
             rates = [digits(one and one * room) for one in (r.gflop_per_s, r.gbyte_per_s or 0.0)]
             yield least, (name, seconds(least), "", *rates, "100", "", "", "")
 
@@ -136,15 +158,7 @@ def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple"
         rate = f"{digits(c.rate * 1e-9)} {unit}"
         around = spread(c.rate, c.low, c.high)
         cells.append((c.device, str(c.threads), c.kind, rate, around, c.kernel, c.problem, doubt))
-    return filled_table(("device", "threads", "ceiling", "rate", "95 %", "by", "on", "does not hold"), cells, style)
-
-
-def filled_table(headers: Sequence[str], cells: Sequence[Sequence[str]], style: str = "simple") -> str:
-    """Return a table without the columns that are empty throughout."""
-    keep = [i for i in range(len(headers)) if any(row[i] for row in cells)]
-    rows = [[row[i] for i in keep] for row in cells]
-    table: str = tabulate(rows, [headers[i] for i in keep], tablefmt=style, disable_numparse=True)
-    return table
+    return table(CEILING_COLUMNS, cells, style)
 
 
 def _small(value: float | None) -> str:
@@ -164,10 +178,7 @@ def totals_table(totals: Iterable[KernelTotal]) -> str:
         )
         for t in totals
     ]
-    headers = ("kernel", "rows", "ok", "others", "speedup, mean [range]", "best roof %")
-    aligns = ("left", "right", "right", "left", "left", "right")
-    table: str = tabulate(cells, headers, colalign=aligns if cells else None, disable_numparse=True)
-    return table
+    return table(TOTAL_COLUMNS, cells)
 
 
 def summary(results: Iterable[Result]) -> str:

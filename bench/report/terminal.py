@@ -1,11 +1,16 @@
-"""What tables gain on a terminal: the best in bold, and bars for shares of the roofline. In a pipe they stay plain."""
+"""How wide a terminal is, and what tables gain on it: bold text, and bars for shares of the roofline."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 #: The style of tables for a terminal.
 TERMINAL = "terminal"
 BAR_WIDTH = 8
+#: Characters in a line where there is no terminal: files, mails and the logs of CI show about that many.
+PIPE = 100
+#: Tables do not shrink below this, whatever the terminal.
+NARROWEST = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _BOLD, _RESET = "\033[1m", "\033[0m"
 
@@ -14,6 +19,11 @@ def is_wanted(stream: TextIO, environ: Mapping[str, str]) -> bool:
     """Whether a person reads the stream: a terminal with bold and blocks, and no NO_COLOR (no-color.org)."""
     plain = environ.get("NO_COLOR") or environ.get("TERM") == "dumb"
     return stream.isatty() and not plain and (stream.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def width() -> int:
+    """Return how many characters a line may have: `COLUMNS`, or what the terminal has, or `PIPE` without one."""
+    return max(shutil.get_terminal_size((PIPE, 24)).columns, NARROWEST)
 
 
 def bar(percent: float) -> str:
@@ -32,7 +42,6 @@ def with_bars(cells: Sequence[Sequence[str]], column: int) -> list[list[str]]:
     ]
 
 
-def with_best(lines: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table's lines, header and rule first, with the fastest kernel's, the first that is no limit, in bold."""
-    best = 2 + next(i for i, row in enumerate(cells) if not row[0].startswith("limit:"))
-    return [f"{_BOLD}{line}{_RESET}" if i == best else line for i, line in enumerate(lines)]
+def bold(line: str) -> str:
+    """Return a line in bold."""
+    return f"{_BOLD}{line}{_RESET}"

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Callable, Sequence
-from textwrap import shorten
 from typing import NamedTuple
 
-from tabulate import tabulate
-
 from bench.measure.measurement import Measurement
+from bench.report import layout
+from bench.report.layout import Column
 
 #: Called once a job is done.
 Tick = Callable[[], object]
@@ -30,16 +29,13 @@ class Finding(NamedTuple):
         return self.check.partition(":")[0]
 
 
-#: Of what was found, in characters.
-WIDTH = 70
+COLUMNS = (Column("check", wraps=24), Column("found", wraps=30), Column("bound", wraps=12), Column("holds"))
 MARKS = {True: "yes", False: "NO", None: "-"}
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """One line a finding; long reasons are cut."""
-    cells = [(f.check, shorten(f.found, WIDTH, placeholder=" ..."), f.bound, MARKS[f.holds]) for f in findings]
-    text: str = tabulate(cells, ("check", "found", "bound", "holds"), tablefmt="simple", disable_numparse=True)
-    return text
+    """Return the table of findings, a row each."""
+    return layout.table(COLUMNS, [(f.check, f.found, f.bound, MARKS[f.holds]) for f in findings])
 
 
 def as_json(findings: Sequence[Finding], left_out: Sequence[str]) -> str:

@@ -11,7 +11,6 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 import msgspec
-from tabulate import tabulate
 
 from bench.measure.compile import ARCHS, compile_cubin
 from bench.measure.occupancy import Limiter, occupancy, typical
@@ -20,6 +19,7 @@ from bench.plan.kernel import CudaKernel, Tile
 from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
+from bench.report.layout import Column, table
 
 
 class InspectRow(msgspec.Struct, frozen=True):
@@ -139,46 +139,29 @@ def render(rows: Sequence[InspectRow], style: str) -> str:
         writer.writerows(values)
         return out.getvalue()
     launches = Counter((row.kernel, row.tunables, row.arch) for row in rows)
-    cells = [
-        (
-            _name(row, launches[row.kernel, row.tunables, row.arch]),
-            *(getattr(row, name) for name in _SHOWN),
-            f"{row.occupancy:.0%}",
-            row.limiter,
-        )
-        for row in rows
-    ]
-    table: str = tabulate(cells, _HEADERS, disable_numparse=True)
-    return table
+    return table(COLUMNS, [_cells(row, launches[row.kernel, row.tunables, row.arch]) for row in rows], titled=True)
 
 
-def _name(row: InspectRow, launches: int) -> str:
-    """Return the kernel, followed by the function where it launches several."""
-    return f"{row.kernel}: {row.entry.partition('<')[0]}" if launches > 1 else row.kernel
-
-
-_SHOWN = (
-    "tunables",
-    "arch",
-    "registers",
-    "static_shared_bytes",
-    "dynamic_shared_bytes",
-    "spill_bytes",
-    "stack_bytes",
-    "threads",
-    "blocks_per_sm",
+COLUMNS = (
+    Column("kernel and tile"),
+    Column("arch"),
+    Column("registers", "right"),
+    Column("static", "right", spare=4),
+    Column("dynamic", "right", spare=3),
+    Column("spill", "right"),
+    Column("stack", "right", spare=5),
+    Column("threads", "right", spare=2),
+    Column("blocks/SM", "right", spare=1),
+    Column("occupancy", "right"),
+    Column("limited by"),
 )
-_HEADERS = (
-    "kernel",
-    "tunables",
-    "arch",
-    "registers",
-    "static",
-    "dynamic",
-    "spill",
-    "stack",
-    "threads",
-    "blocks/SM",
-    "occupancy",
-    "limited by",
-)
+
+
+def _cells(row: InspectRow, launches: int) -> Sequence[str]:
+    """Return the cells of a row; the kernel is followed by the function where it launches several."""
+    sizes = (row.registers, row.static_shared_bytes, row.dynamic_shared_bytes, row.spill_bytes, row.stack_bytes)
+    numbers = map(str, (*sizes, row.threads, row.blocks_per_sm))
+    tile = ",".join(f"{name}={value}" for name, value in json.loads(row.tunables or "{}").items())
+    kernel = f"{row.kernel}@{tile}" if tile else row.kernel
+    function = f": {row.entry.partition('<')[0]}" if launches > 1 else ""
+    return kernel + function, row.arch, *numbers, f"{row.occupancy:.0%}", row.limiter

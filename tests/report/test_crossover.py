@@ -78,14 +78,46 @@ def test_the_winner_changes_between_neighbours_in_size_not_in_the_order_of_the_f
 def test_the_tables_say_it(suite, store, crossing):
     text = render(suite, standings(suite, store, "r1"))
     assert text.startswith("d, 2 threads, cold, fp32\n")
-    assert "  r 3 to 5 (conv/n1c8h16w16k8r5s5/f32/nchw/fprop): a.direct, ahead 2x [2, 2], gives way to a.fft" in text
+    assert "  r 3 to 5: a.direct, ahead 2x [2, 2], gives way to a.fft, ahead 2x [2, 2] (conv/n1c8" in text
     assert text.endswith("mine: 3 of 3 problems have a time")
 
 
 def test_a_lead_whose_interval_includes_one_is_a_tie(suite, store, measured):
     measured("conv/a.direct", 1, [1.0, 1.3, 0.9, 1.2] * 5)
     measured("conv/a.other", 1, [1.1, 1.0, 1.2, 0.9] * 5)
-    assert "(tie)" in render(suite, standings(suite, store, "r1"))
+    assert "  tie [1, 1.1]" in render(suite, standings(suite, store, "r1"))
+
+
+#: Samples that neither 1.0 nor 2.0 is certainly faster than, round by round.
+NOISE = [0.7, 1.4, 0.9, 1.3, 0.8, 1.2] * 6
+
+
+@pytest.mark.parametrize(
+    ("direct", "found"),
+    [
+        ({1: 0.5, 3: 0.5, 5: 4.0}, [("r", 3, 5)]),  # certain on both sides
+        ({1: 0.5, 3: None, 5: 4.0}, [("r", 1, 5)]),  # a tie between them
+        ({1: None, 3: None, 5: 4.0}, []),  # a tie before
+        ({1: 0.5, 3: None, 5: None}, []),  # a tie after
+    ],
+)
+def test_a_kernel_takes_over_where_it_is_certain_on_both_sides(suite, store, measured, direct, found):
+    for r, factor in direct.items():
+        measured("conv/a.direct", r, [factor] * 36 if factor else NOISE)
+        measured("conv/a.fft", r, [1.0] * 36 if factor else NOISE[::-1])
+    contests = standings(suite, store, "r1")
+    assert [change[:3] for change in changes(suite, contests)] == found
+    assert ("no takeover along r is certain" in render(suite, contests)) is (found == [])
+    assert not any("ahead 0." in line for line in render(suite, contests).splitlines())
+
+
+def test_samples_in_turn_decide_which_of_two_kernels_leads_and_no_lead_is_below_one(suite, store, measured):
+    """The medians are the other way round: one kernel was slow in few rounds, the other in all but a few."""
+    measured("conv/a.direct", 1, [1.0] * 40, time_s_median=0.9)
+    measured("conv/a.other", 1, [0.5] * 40, time_s_median=1.0)
+    (contest,) = standings(suite, store, "r1")
+    assert contest.fastest.kernel == "conv/a.other"
+    assert contest.lead.median == pytest.approx(2.0)
 
 
 def test_too_few_rounds_give_a_ratio_without_an_interval(suite, store, measured):

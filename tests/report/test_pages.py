@@ -36,7 +36,7 @@ def shown(store, page=1):
 def test_a_page_or_less_is_shown_whole(filled):
     *tables, note, tally = shown(filled(3))
     assert [table.split()[0] for table in tables] == [f"copy/m{m}n1/f32" for m in range(3)]
-    assert note.startswith("intervals within one process")
+    assert note.startswith("one process cannot show")
     assert tally == "3 rows: 3 ok"
 
 

@@ -83,9 +83,9 @@ def test_a_problem_without_a_time_has_its_reasons_alone():
     assert lines(result(status="wrong", reason="because"))[1:] == ["  wrong: gemm/a.b: because"]
 
 
-def test_what_was_only_verified_is_right_with_error_and_bound():
+def test_what_was_only_verified_is_correct_with_error_and_bound():
     r = result(mode="verify", max_error=1.25e-7, error_bound=2e-6)
-    assert lines(r)[-1] == "  right: gemm/a.b (largest error 1.2e-07, bound 2e-06)"
+    assert lines(r)[-1] == "  correct: gemm/a.b (largest error 1.2e-07, bound 2e-06)"
 
 
 def test_each_problem_and_mode_has_a_table_of_its_own():
@@ -114,9 +114,7 @@ def test_several_processes_are_in_the_title():
 
 def test_intervals_within_one_process_are_noted_and_no_others():
     within, between = timed("gemm/a.b", interval="within-process"), timed("gemm/a.b", interval="between-processes")
-    assert scope_note([between, within]) == (
-        "intervals within one process; --processes 5 gives ones that hold for the next"
-    )
+    assert scope_note([between, within]) == "one process cannot show run-to-run variation; --processes 5 does"
     assert scope_note([between, result(status="wrong")]) == ""
 
 
@@ -161,18 +159,18 @@ def test_the_summary_counts_rows_by_status():
 MEMORY = Ceiling("cpu", 2, "memory", "copy/m1n1/f32", "copy/a.b", "d", 2e10, 1.9e10, 2.2e10, 2.3e10, "2026")
 
 
-def test_the_limit_stands_in_the_table_of_the_rows_it_bounds():
+def test_the_roofline_bound_stands_in_the_table_of_the_rows_it_bounds():
     bounded = {"roofline_pct": 50.0, "bound_by": "memory", "ceiling_gbyte_per_s": 20.0, "gbyte_per_s": 10.0}
     table = lines(timed("gemm/a.slow", 2e-3, **bounded), timed("gemm/a.fast", 1.5e-3))
-    assert [line.split("  ")[0] for line in table[3:]] == ["limit: cpu memory", "a.fast", "a.slow"]
-    limit = next(line for line in table if line.startswith("limit"))
-    assert limit.split()[3:] == ["1.00", "ms", "24.7", "20.0", "100"]
+    assert [line.split("  ")[0] for line in table[3:]] == ["bound: cpu memory", "a.fast", "a.slow"]
+    bound = next(line for line in table if line.startswith("bound"))
+    assert bound.split()[3:] == ["1.00", "ms", "24.7", "20.0", "100"]
 
 
-def test_one_limit_that_bounds_several_rows_stands_once():
+def test_a_bound_of_several_rows_stands_once():
     bounded = {"roofline_pct": 50.0, "bound_by": "compute", "ceiling_gflop_per_s": 24.68}
     table = lines(timed("gemm/a.b", **bounded), timed("gemm/a.c", **bounded))
-    assert sum(line.startswith("limit") for line in table) == 1
+    assert sum(line.startswith("bound") for line in table) == 1
 
 
 def test_in_place_by_name_only_is_marked_above_a_tenth_of_the_matrix():
@@ -183,7 +181,7 @@ def test_in_place_by_name_only_is_marked_above_a_tenth_of_the_matrix():
     )
     assert "100 kB*" in next(line for line in table if line.startswith("a.much"))
     assert "*" not in next(line for line in table if line.startswith("a.few"))
-    assert table[-1] == "  * scratch of more than a tenth of the matrix: in place by name only"
+    assert table[-1] == "  * in place by name only, with scratch of more than a tenth of the matrix: a.much"
     out = lines(timed("transpose/a.b", scratch_bytes=100_001, **moved | {"problem": "transpose/m10n100000/f32/out"}))
     assert "*" not in "".join(out)
 

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.report.terminal import BAR_WIDTH, bar, is_wanted, with_bars, with_best
+import stored
+from bench.report.tables import run_table
+from bench.report.terminal import BAR_WIDTH, NARROWEST, PIPE, TERMINAL, bar, is_wanted, width, with_bars
+
+TIMES = (("b", 1e-3), ("c", 2e-3))
 
 
 class Terminal(io.TextIOWrapper):
@@ -51,9 +55,28 @@ def test_an_empty_column_stays_empty():
     assert with_bars([["a", ""], ["b", ""]], 1) == [["a", ""], ["b", ""]]
 
 
-def test_the_fastest_kernel_is_bold_and_a_limit_is_not():
-    lines, cells = ["head", "----", "limit: cpu compute", "a", "b"], [["limit: cpu compute"], ["a"], ["b"]]
-    assert with_best(lines, cells) == ["head", "----", "limit: cpu compute", "\033[1ma\033[0m", "b"]
+def test_the_fastest_kernel_is_bold_and_a_bound_is_not():
+    bounded = {"roofline_pct": 50.0, "bound_by": "compute", "ceiling_gflop_per_s": 24.0, "gflop_per_s": 12.0}
+    rows = [stored.result(kernel=f"gemm/a.{name}", time_s_median=time_s, **bounded) for name, time_s in TIMES]
+    *_, bound, fastest, other = run_table(rows, TERMINAL).splitlines()
+    assert bound.startswith("bound: cpu compute")
+    assert fastest.startswith("\033[1ma.b ")
+    assert fastest.endswith("\033[0m")
+    assert other.startswith("a.c ")
+
+
+@pytest.mark.parametrize(("columns", "bars"), [("200", True), ("40", False)])
+def test_bars_are_left_out_where_they_do_not_fit(monkeypatch, columns, bars):
+    monkeypatch.setenv("COLUMNS", columns)
+    row = stored.result(time_s_median=1e-3, gflop_per_s=12.0, roofline_pct=50.0, bound_by="compute")
+    assert ("████" in run_table([row], TERMINAL)) is bars
+
+
+@pytest.mark.parametrize(("columns", "found"), [("72", 72), ("3", NARROWEST), ("", PIPE), ("0", PIPE)])
+def test_the_width_is_that_of_the_terminal_and_without_one_that_of_a_pipe(monkeypatch, columns, found):
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys, "__stdout__", None)
+    assert width() == found
 
 
 @pytest.mark.parametrize(("variables", "plain"), [({}, False), ({"NO_COLOR": "1"}, True)])

@@ -1,0 +1,194 @@
+"""Tables and paragraphs that fit a width: texts wrap between words, spare columns are left out, ids stay whole."""
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+from tabulate import tabulate
+
+from bench.report.terminal import bold, width
+
+#: Between two columns, and before the rows of a table whose first column stands on lines of its own.
+GAP = "  "
+_COMMAND = re.compile(r"`[^`]*`|\bpip install \S+")
+_KEPT_SPACE = "\x1f"  # within a command, while its paragraph is wrapped
+
+Rows = Sequence[Sequence[str]]
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    spare: 0 if it is always shown; of the others, the one with the highest number is left out first.
+    wraps: 0 if its cells stay whole; else they are wrapped between words, to no fewer characters than this.
+    """
+
+    header: str
+    align: str = "left"
+    spare: int = 0
+    wraps: int = 0
+
+
+class _Plan(NamedTuple):
+    """Which columns are shown, how wide, and whether the first stands above its rows (titled)."""
+
+    shown: list[int]
+    widths: list[int]
+    titled: bool
+
+
+def table(columns: Sequence[Column], rows: Rows, style: str = "simple", titled: bool = False, best: int = -1) -> str:
+    """Return a table without the columns that are empty throughout; nothing where no column is filled.
+
+    style: `simple` and `terminal` fit the terminal's width, and name below the table what they left out; `github` and
+    `html`, the styles of files, have no width. titled: the first column goes above its rows as soon as not everything
+    fits. best: the row in bold.
+    """
+    filled = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    columns, rows = [columns[i] for i in filled], [[row[i] for i in filled] for row in rows]
+    if not rows or not columns:
+        return ""
+    if style == "github":
+        return "\n".join(_markdown(columns, rows))
+    if style == "html":
+        html: str = tabulate(rows, [c.header for c in columns], tablefmt="html", disable_numparse=True)
+        return html
+    return "\n".join(_fitted(columns, rows, width(), titled, best))
+
+
+def natural_width(columns: Sequence[Column], rows: Rows) -> int:
+    """Return the width of a table of which nothing is wrapped or left out but empty columns."""
+    return _total([max(map(len, (c.header, *cells))) for c, *cells in zip(columns, *rows, strict=True) if any(cells)])
+
+
+def wrapped(text: str, room: int, first: str = "", rest: str = "") -> list[str]:
+    """Return the lines of a paragraph, wrapped between words; a command stays on one line if it fits there."""
+    if len(first) + len(text) <= room and "\n" not in text:
+        return [first + text]
+
+    def whole(found: re.Match[str]) -> str:
+        return found[0].replace(" ", _KEPT_SPACE) if len(found[0]) <= room - len(rest) else found[0]
+
+    lines = textwrap.wrap(
+        _COMMAND.sub(whole, text),
+        room,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(_KEPT_SPACE, " ") for line in lines]
+
+
+def paragraph(text: str, first: str = "", rest: str = "    ", style: str = "simple") -> str:
+    """Return a text as wide as the terminal, its further lines indented; in a file's style it stays one line."""
+    return first + text if style == "github" else "\n".join(wrapped(text, width(), first, rest))
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+class _Widths(NamedTuple):
+    """Widths of all columns: with nothing wrapped; of texts as narrow as they read well; of their longest words."""
+
+    natural: list[int]
+    least: list[int]
+    tight: list[int]
+
+
+def _widths(columns: Sequence[Column], rows: Rows) -> _Widths:
+    cells = [(column.header, *texts) for column, *texts in zip(columns, *rows, strict=True)]
+    natural = [max(map(len, texts)) for texts in cells]
+    words = [max((len(word) for text in texts for word in text.split()), default=0) for texts in cells]
+    tight = [word if c.wraps else one for c, word, one in zip(columns, words, natural, strict=True)]
+    least = [min(one, max(word, c.wraps)) for c, word, one in zip(columns, tight, natural, strict=True)]
+    return _Widths(natural, least, tight)
+
+
+def _fitted(columns: Sequence[Column], rows: Rows, room: int, titled: bool, best: int) -> Iterator[str]:
+    widths = _widths(columns, rows)
+    plan = _plan(columns, widths, room, titled)
+    yield from _drawn(columns, rows, plan, room, best)
+    hidden = [column.header for i, column in enumerate(columns) if i not in plan.shown and not (plan.titled and i == 0)]
+    if hidden:
+        needed = _total(widths.least)
+        text = f"left out to fit: {', '.join(hidden)} (COLUMNS={needed} or a wider terminal shows all)"
+        yield from wrapped(text, room, GAP, 2 * GAP)
+
+
+def _plan(columns: Sequence[Column], widths: _Widths, room: int, titled: bool) -> _Plan:
+    """Return the first way that fits: all columns; fewer; narrower texts; then the same below the first column."""
+    everything, above = list(range(len(columns))), len(columns) > 1
+    if _total(widths.least) <= room:
+        return _planned(everything, widths.least, widths, room, False)
+    ways = [(False, widths.least), (False, widths.tight)] * (not titled or not above)
+    ways += [(True, widths.least), (True, widths.tight)] * above
+    for under, least in ways:
+        space = room - len(GAP) * under
+        if shown := _fewer(columns, least, everything[under:], space):
+            return _planned(shown, least, widths, space, under)
+    always = [i for i in everything[above:] if not columns[i].spare]
+    return _Plan(always, [widths.tight[i] for i in always], above)
+
+
+def _planned(shown: list[int], least: Sequence[int], widths: _Widths, room: int, titled: bool) -> _Plan:
+    return _Plan(shown, _widened([least[i] for i in shown], [widths.natural[i] for i in shown], room), titled)
+
+
+def _fewer(columns: Sequence[Column], least: Sequence[int], shown: Sequence[int], room: int) -> list[int]:
+    """Return the columns without as many of the spare ones as must go; none where that does not help."""
+    kept = list(shown)
+    for i in sorted((i for i in shown if columns[i].spare), key=lambda i: -columns[i].spare):
+        if _total([least[k] for k in kept]) > room:
+            kept.remove(i)
+    return kept if _total([least[k] for k in kept]) <= room else []
+
+
+def _widened(widths: list[int], natural: Sequence[int], room: int) -> list[int]:
+    """Return the widths with the rest of the room given to the columns that lack most."""
+    for _ in range(room - _total(widths)):
+        lacking = max(range(len(widths)), key=lambda i: natural[i] - widths[i])
+        widths[lacking] += natural[lacking] > widths[lacking]
+    return widths
+
+
+def _drawn(columns: Sequence[Column], rows: Rows, plan: _Plan, room: int, best: int) -> Iterator[str]:
+    indent = GAP if plan.titled else ""
+    if plan.titled:
+        yield columns[0].header
+    shown, previous = [columns[i] for i in plan.shown], None
+    yield from _row(shown, plan.widths, [c.header for c in shown], indent)
+    yield indent + GAP.join("-" * one for one in plan.widths)
+    for number, row in enumerate(rows):
+        lines = list(_row(shown, plan.widths, [row[i] for i in plan.shown], indent))
+        if plan.titled and row[0] != previous:
+            lines, previous = [*wrapped(row[0], room, "", 2 * GAP), *lines], row[0]
+        yield from (map(bold, lines) if number == best else lines)
+
+
+def _row(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str], indent: str) -> Iterator[str]:
+    """Yield the lines of one row: more than one where a cell is wrapped."""
+    cells = [wrapped(text, room) if c.wraps else [text] for c, room, text in zip(columns, widths, row, strict=True)]
+    for line in zip_longest(*cells, fillvalue=""):
+        yield (indent + GAP.join(map(_aligned, line, widths, columns))).rstrip()
+
+
+def _aligned(text: str, room: int, column: Column) -> str:
+    return text.rjust(room) if column.align == "right" else text.ljust(room)
+
+
+def _markdown(columns: Sequence[Column], rows: Rows) -> Iterator[str]:
+    """Yield the lines of a table in GitHub's Markdown; a bar in a cell is escaped, since it would end the cell."""
+    lines = [[c.header for c in columns], *([text.replace("|", "\\|") for text in row] for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    drawn = [f"| {' | '.join(map(_aligned, line, widths, columns))} |" for line in lines]
+    rules = [
+        f"{'-' * (one + 1)}:" if c.align == "right" else f":{'-' * (one + 1)}"
+        for c, one in zip(columns, widths, strict=True)
+    ]
+    yield drawn[0]
+    yield f"|{'|'.join(rules)}|"
+    yield from drawn[1:]
