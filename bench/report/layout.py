@@ -110,7 +110,9 @@ def _widths(columns: Sequence[Column], rows: Rows) -> _Widths:
 
 def _fitted(columns: Sequence[Column], rows: Rows, room: int, titled: bool, best: int) -> Iterator[str]:
     widths = _widths(columns, rows)
-    plan = _plan(columns, widths, room, titled)
+    if (plan := _plan(columns, widths, room, titled)) is None:
+        yield from _listed(columns, rows, room)
+        return
     yield from _drawn(columns, rows, plan, room, best)
     hidden = [column.header for i, column in enumerate(columns) if i not in plan.shown and not (plan.titled and i == 0)]
     if hidden:
@@ -119,8 +121,11 @@ def _fitted(columns: Sequence[Column], rows: Rows, room: int, titled: bool, best
         yield from wrapped(text, room, GAP, 2 * GAP)
 
 
-def _plan(columns: Sequence[Column], widths: _Widths, room: int, titled: bool) -> _Plan:
-    """Return the first way that fits: all columns; fewer; narrower texts; then the same below the first column."""
+def _plan(columns: Sequence[Column], widths: _Widths, room: int, titled: bool) -> _Plan | None:
+    """Return the first way that fits: all columns; fewer; narrower texts; then the same below the first column.
+
+    None where none does.
+    """
     everything, above = list(range(len(columns))), len(columns) > 1
     if _total(widths.least) <= room:
         return _planned(everything, widths.least, widths, room, False)
@@ -130,8 +135,7 @@ def _plan(columns: Sequence[Column], widths: _Widths, room: int, titled: bool) -
         space = room - len(GAP) * under
         if shown := _fewer(columns, least, everything[under:], space):
             return _planned(shown, least, widths, space, under)
-    always = [i for i in everything[above:] if not columns[i].spare]
-    return _Plan(always, [widths.tight[i] for i in always], above)
+    return None
 
 
 def _planned(shown: list[int], least: Sequence[int], widths: _Widths, room: int, titled: bool) -> _Plan:
@@ -167,6 +171,14 @@ def _drawn(columns: Sequence[Column], rows: Rows, plan: _Plan, room: int, best: 
         if plan.titled and row[0] != previous:
             lines, previous = [*wrapped(row[0], room, "", 2 * GAP), *lines], row[0]
         yield from (map(bold, lines) if number == best else lines)
+
+
+def _listed(columns: Sequence[Column], rows: Rows, room: int) -> Iterator[str]:
+    """Yield a line for each cell, below that of the first column: a word that is too long has a line of its own."""
+    for title, *texts in rows:
+        yield from wrapped(title, room, "", 2 * GAP)
+        for column, text in zip(columns[1:], texts, strict=True):
+            yield from wrapped(f"{column.header}: {text}", room, GAP, 3 * GAP) if text else ()
 
 
 def _row(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str], indent: str) -> Iterator[str]:

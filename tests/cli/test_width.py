@@ -1,0 +1,132 @@
+"""No table of any command is wider than the terminal, and no word is broken, however long the ids and reasons are."""
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from bench.cli import cli
+from bench.measure.measurement import Part
+from bench.plan.status import Status
+from bench.record.store import Layer, Store
+from bench.selftest import checks
+from bench.selftest.finding import Finding
+from bench.tune import inspect
+from bench.tune.inspect import InspectRow
+from report_rows import begin, ceilings, fail, put
+
+SIZES, WIDE = (80, 100, 200), 10_000
+#: What ends a table that had to leave columns out: other words than those of the wide table.
+LEFT_OUT = re.compile(r"left out to fit: .*?shows\s+all\)", re.DOTALL)
+CONV = "conv/n128c256h224w224k512r{r}s{r}pad1x2stride2dil2g32/f32/nchw/fprop"
+PRODUCT = "gemm/m1024n2048k26752/f32/{layout}"
+KERNELS = ("conv/cudnn_frontend.implicit_precomp_gemm_tf32", "conv/pyfftw.tiled", "conv/openblas.omatcopy_and_back")
+REASON = f"{KERNELS[0]} takes no groups, and {CONV.format(r=3)} has 32; `kernelmark list --op conv` names others"
+SUITE = """
+title = "Long names"
+[[sweep]]
+op = "conv"
+dtype = "f32"
+n = 128
+c = 256
+h = 224
+w = 224
+k = 512
+pad = [[1, 2]]
+stride = 2
+dilation = 2
+groups = 32
+axes = ["r", "s"]
+points = [[3, 3], [5, 5]]
+along = "r"
+"""
+TILE = '{"BM":128,"BN":256,"BK":8,"WM":64,"WN":64,"TM":8,"TN":16,"STAGES":4}'
+COMMANDS = {
+    "show": ("show", "new"),
+    "show by network": ("show", "new", "--by", "network"),
+    "show row": ("show", "new", "--row", f"{KERNELS[0]}_wrong"),
+    "compare": ("compare", "old", "new"),
+    "crossover": ("crossover", "long.toml", "new"),
+    "claims": ("claims", "new"),
+    "doctor": ("doctor",),
+    "doctor all": ("doctor", "--all"),
+    "list": ("list",),
+    "list all": ("list", "--all"),
+    "suites": ("list", "--suites"),
+    "inspect": ("inspect",),
+    "selftest": ("selftest", "--quick"),
+}
+#: What has no table (of `run` and `verify` the tables are those of `show`; a test below runs one).
+WITHOUT = {"export", "import", "report", "run", "verify", "watch"}
+IN_STORE = {"show", "compare", "crossover", "claims", "doctor"}
+
+
+def fill(store: Store, run_id: str, factor: float) -> None:
+    """A run with a row of each kind: noisy, baseline, bounded, in place by name only, without a time."""
+    begin(store, run_id)
+    baseline = {"baseline": KERNELS[1], "roofline_pct": 41.234, "bound_by": "memory", "ceiling_gbyte_per_s": 61.1}
+    gain = {"speedup": 1.23456, "speedup_ci95_low": 0.0123456, "speedup_ci95_high": 12.3456, "scratch_bytes": 219_000}
+    for r in (3, 5):
+        for i, kernel in enumerate(KERNELS):
+            for threads in (1, 2):
+                time_s = factor * (1 + (i - 1) * (r - 4) / 4) / threads
+                parts = [Part(8, time_s * (1 + process / 1e4)) for process in range(5)]
+                own = {**baseline, **(gain if i else {}), "threads": threads, "run_id": run_id, "processes": 5}
+                put(store, CONV.format(r=r), kernel, time_s, parts=parts, **own, disturbed="others took 0.98 CPUs")
+        store.add_layer(run_id, Layer("network-with-a-long-name", CONV.format(r=r), "forward", 3))
+        store.add_layer(run_id, Layer("network-with-a-long-name", CONV.format(r=r), "backward", 3))
+    for layout in ("NT", "NN"):
+        for kernel in ("gemm/numpy.matmul", "gemm/openblas.tnn", "gemm/scipy.sgemm"):
+            put(store, PRODUCT.format(layout=layout), kernel, run_id=run_id)
+    matrix = "transpose/m26752n26752/f32/in"
+    put(store, matrix, "transpose/openblas.omatcopy_and_back", run_id=run_id, scratch_bytes=10**9, gbyte_per_s=1.0)
+    for status in set(Status) - {Status.OK}:
+        fail(store, CONV.format(r=5), KERNELS[0] + "_" + status, status, reason=REASON, run_id=run_id)
+    ceilings(store)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a suite and a store of two runs whose ids and reasons are long."""
+    made = tmp_path_factory.mktemp("width")
+    (made / "long.toml").write_text(SUITE)
+    store = Store(made / "w.db")
+    fill(store, "old", 1.0)
+    fill(store, "new", 1.1)
+    store.close()
+    return made
+
+
+@pytest.fixture
+def shown(folder, monkeypatch):
+    """Return what a command prints at a width."""
+    findings = [Finding("adversaries: copies from its last output", REASON, "wrong or mistrusted", True)] * 2
+    monkeypatch.setattr(checks, "run", lambda *_: iter(findings))
+    names = {"kernel": KERNELS[0], "tunables": TILE, "arch": "sm_90a", "limiter": "shared memory"}
+    launches = [
+        dict.fromkeys(InspectRow.__struct_fields__, 65536) | names | {"entry": e} for e in ("filters", "product")
+    ]
+    monkeypatch.setattr(inspect, "inspect_rows", lambda *_: [InspectRow(**values) for values in launches])
+    monkeypatch.chdir(folder)
+
+    def run(name: str, width: int) -> str:
+        words = COMMANDS[name]
+        monkeypatch.setenv("COLUMNS", str(width))
+        done = CliRunner().invoke(cli, [*words, *(("--db", "w.db") if words[0] in IN_STORE else ())])
+        assert done.exit_code in (0, 1), done.output
+        return done.output
+
+    return run
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_table_is_wider_than_the_terminal_and_no_word_is_broken(shown, name):
+    whole = set(shown(name, WIDE).split())
+    for width in SIZES:
+        found = shown(name, width)
+        assert [line for line in found.splitlines() if len(line) > width and len(line.split()) > 1] == []
+        assert {word for word in LEFT_OUT.sub("", found).split() if word.strip("-")} - whole == set()
+
+
+def test_every_command_that_has_a_table_is_tried():
+    assert {words[0] for words in COMMANDS.values()} | WITHOUT == set(cli.commands)
