@@ -77,7 +77,7 @@ def fail(
     """A row without a time."""
     none = dict.fromkeys(("time_s_median", "time_s_min", "time_s_mean", "time_s_std", "gflop_per_s", "gbyte_per_s"))
     none |= dict.fromkeys(("time_s_ci95_low", "time_s_ci95_high"))
-    put(store, problem, kernel, **{**none, "samples": 0, "status": status, "reason": "c[0] is NaN", **values})
+    put(store, problem, kernel, **{**none, "samples": 0, "status": status, "reason": reason, **values})
 
 
 def ceilings(store: Store, threads: int = 2) -> None:

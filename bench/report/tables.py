@@ -88,7 +88,7 @@ def scope_note(results: Iterable[Result]) -> str:
 
 
 def _drawn(cells: Sequence[Sequence[str]], style: str) -> str:
-    """Return the table; on a terminal the fastest kernel, the first row that is no bound, is bold, with bars if they fit."""
+    """Return the table; on a terminal the fastest kernel (the first row that is no bound) in bold, and bars."""
     columns = list(COLUMNS)
     if not any(row[_RATE] for row in cells):
         columns[_BANDWIDTH] = columns[_BANDWIDTH]._replace(spare=columns[_RATE].spare)
