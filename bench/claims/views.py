@@ -29,7 +29,7 @@ def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> st
     used = dict.fromkeys(run_id for a in answers for run_id in a.run_ids) or run_ids[-1:]
     names = ", ".join(dict.fromkeys(name for a in answers for name in a.device_names)) or "none that a claim asks for"
     runs = f"run{'s' * (len(used) > 1)} {', '.join(used)}" if used else "no run"
-    return "\n".join(map(paragraph, (runs, f"{'the latest rows of this machine' if here else 'its rows'}: {names}")))
+    return "\n".join(map(paragraph, (runs, f"{'latest rows of this machine' if here else 'measured on'}: {names}")))
 
 
 def render(answers: Sequence[Answer]) -> str:
@@ -51,7 +51,7 @@ def _evidence(a: Answer) -> list[str]:
 
 def _question(a: Answer) -> str:
     """Return the number of a claim, where it must lie, and the kind of its intervals."""
-    return f"{a.number}: {a.expected}?" + (f" ({a.interval} intervals)" if a.interval else "")
+    return f"{a.number} must be {a.expected}" + (f" ({a.interval} intervals)" if a.interval else "")
 
 
 def tally(answers: Sequence[Answer]) -> str:

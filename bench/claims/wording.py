@@ -65,8 +65,8 @@ def coverage(asked: Comparison, evidence: Evidence) -> list[str]:
 def apart(numbers: Sequence[Found]) -> list[str]:
     """Return how many numbers are of rows that may differ by what the machine did meanwhile."""
     count = sum(not n.in_turn for n in numbers)
-    what = f"{APART}: the rows of {count} of {len(numbers)} numbers"
-    return [f"{what}, whose intervals are quotients of both rows'"] if count else []
+    what = f"{APART}: {count} of {len(numbers)} numbers"
+    return [f"{what}, which compare rows of two jobs and have the wider intervals of both"] if count else []
 
 
 def no_rows(asked: Experiment, some: bool, here: bool) -> str:

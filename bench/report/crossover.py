@@ -9,6 +9,7 @@ from bench.plan.suites import Suite
 from bench.report.contest import APART, TIE, Contest, Ratio, Setting
 from bench.report.format import interval, row_time, seconds, short, spread, yes_or_no
 from bench.report.layout import Column, paragraph, table
+from bench.report.noise import MARK, marked, noise_of
 from bench.report.standings import Change, Kin, changes, fastest_fft, fft_speedup, siblings
 
 COLUMNS = (
@@ -50,6 +51,8 @@ def render(suite: Suite, found: Sequence[Contest]) -> str:
 def _section(suite: Suite, rows: Sequence[Contest], turned: Sequence[Change], kin: Sequence[Kin]) -> str:
     setting = rows[0].setting
     parts = [paragraph(setting.title), table(STANDING, [_cells(contest) for contest in rows], titled=True)]
+    if sentence := noise_of(r for contest in rows for r in contest.ranked).sentence:
+        parts.append(paragraph(f"{MARK} {sentence}", "  "))
     own = [_sentence(change) for change in turned if change.after.setting == setting]
     if axes := ", ".join(dict.fromkeys(axis for sweep in suite.sweeps for axis in sweep.along)):
         parts += ["", *(paragraph(text, "  ") for text in own or [f"no takeover along {axes} is certain"])]
@@ -67,7 +70,7 @@ def _cells(c: Contest) -> Sequence[str]:
     return (
         c.problem,
         short(c.fastest.kernel),
-        seconds(c.fastest.time_s_median),
+        marked(seconds(c.fastest.time_s_median), c.fastest),
         spread(*row_time(c.fastest)),
         short(c.ranked[1].kernel) if lead else "",
         _words(lead),

@@ -116,7 +116,7 @@ def _fitted(columns: Sequence[Column], rows: Rows, room: int, titled: bool, best
     yield from _drawn(columns, rows, plan, room, best)
     hidden = [column.header for i, column in enumerate(columns) if i not in plan.shown and not (plan.titled and i == 0)]
     if hidden:
-        needed = _total(widths.least)
+        needed = len(GAP) + _total(widths.least[1:]) if titled else _total(widths.least)
         text = f"left out to fit: {', '.join(hidden)} (COLUMNS={needed} or a wider terminal shows all)"
         yield from wrapped(text, room, GAP, 2 * GAP)
 

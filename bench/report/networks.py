@@ -9,6 +9,7 @@ from bench.record.result import Result
 from bench.report.contest import Setting, by_setting, is_timed
 from bench.report.format import operation, row_time, time
 from bench.report.layout import Column, paragraph, table
+from bench.report.noise import noise_of
 
 COLUMNS = (
     Column("network"),
@@ -59,7 +60,9 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
         f"{paragraph(title, style=style)}\n{table(COLUMNS, cells, style, titled=True)}"
         for title, cells in titles.items()
     )
-    return "\n\n".join(tables) or "no times: none of the networks' layers has one"
+    noise = noise_of(rows).sentence
+    parts = [*tables, *([paragraph(noise, style=style)] if noise and titles else [])]
+    return "\n\n".join(parts) or "no times: none of the networks' layers has one"
 
 
 Times = dict[str, dict[str, Result]]  # by problem, by kernel

@@ -10,7 +10,7 @@ from bench.record.reader import KernelTotal
 from bench.record.result import Result
 from bench.report.contest import speedup_of
 from bench.report.format import count, digits, factor, row_time, seconds, short, size, spread
-from bench.report.layout import Column, natural_width, paragraph, table
+from bench.report.layout import GAP, Column, natural_width, paragraph, table
 from bench.report.noise import MARK, marked, noise_of
 from bench.report.terminal import TERMINAL, width, with_bars
 
@@ -58,7 +58,7 @@ def run_table(results: Iterable[Result], style: str = "simple") -> str:
 def group_table(rows: Sequence[Result], style: str = "simple") -> str:
     """Return the table of rows that share problem, mode and isa, and below it what has no time."""
     timed = [r for r in rows if r.time_s_median]
-    parts = [paragraph(_title(rows), style=style)]
+    parts = [_title(rows, style)]
     if timed:
         several = len({r.threads for r in rows}) > 1
         lines = [(r.time_s_median or 0.0, _cells(r, several)) for r in timed] + list(_bounds(timed, several))
@@ -99,14 +99,17 @@ def _drawn(cells: Sequence[Sequence[str]], style: str) -> str:
     return table(columns, barred if natural_width(columns, barred) <= width() else cells, style, best=best)
 
 
-def _title(rows: Sequence[Result]) -> str:
+def _title(rows: Sequence[Result], style: str) -> str:
+    """Return the problem and what its rows share: on one line if that fits."""
     threads, processes = max(r.threads for r in rows), max(r.processes for r in rows)
     facts = [*filter(None, [rows[0].mode]), count(threads, "thread")]
     facts += [rows[0].isa] if rows[0].isa else []
     facts += [f"{processes} processes"] if processes > 1 else []
     baseline = next((r.baseline for r in rows if r.baseline), "")
     against = f"; speedup against {baseline}" if baseline else ""
-    return f"{rows[0].problem}   {', '.join(facts)}{against}"
+    shared = ", ".join(facts) + against
+    line = f"{rows[0].problem}   {shared}"
+    return line if style == "github" or len(line) <= width() else f"{rows[0].problem}\n{paragraph(shared, GAP, GAP)}"
 
 
 def _cells(r: Result, several: bool) -> Sequence[str]:

@@ -77,7 +77,7 @@ def test_problems_are_never_paired_and_it_says_so(put, verdict):
         put("gemm/scipy.sgemm", problem, 2.0 * factor, spread=0.5, medians=medians, processes=3)
     found = verdict("op-t-slower")
     assert [(number.in_turn, number.answer) for number in found.findings] == [(False, "tie")]
-    assert found.notes[-1].startswith("not measured in turn: the rows of 1 of 1 numbers, ")
+    assert found.notes[-1].startswith("not measured in turn: 1 of 1 numbers, ")
 
 
 def test_numbers_of_rows_measured_in_turn_have_no_such_note(put, verdict):

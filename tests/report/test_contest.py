@@ -113,7 +113,7 @@ def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
     (answer,) = claims_rows(drifted, ["r1"], registry, only=("transpose-first",))
     found = [(number.in_turn, number.answer) for number in answer.findings]
     assert found == [(True, "tie"), (False, "tie")]
-    assert answer.notes[-1].startswith("not measured in turn: the rows of 1 of 2 numbers, ")
+    assert answer.notes[-1].startswith("not measured in turn: 1 of 2 numbers, ")
     out = io.StringIO()
     views.write_csv([answer], out)
     assert [row["in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]

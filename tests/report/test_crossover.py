@@ -120,6 +120,14 @@ def test_samples_in_turn_decide_which_of_two_kernels_leads_and_no_lead_is_below_
     assert contest.lead.median == pytest.approx(2.0)
 
 
+def test_a_noisy_winner_is_marked_and_counted_below_the_table(suite, store, measured):
+    measured("conv/a.direct", 1, [1.0] * 8, disturbed="others took 0.98 CPUs during 40 % of the sampling")
+    measured("conv/a.fft", 1, [2.0] * 8)
+    text = render(suite, standings(suite, store, "r1"))
+    assert "  ~1.00 s  " in text
+    assert "\n  ~ NOISY: 1 of 2 cases was disturbed (others took 0.98 CPUs)\n" in text
+
+
 def test_too_few_rounds_give_a_ratio_without_an_interval(suite, store, measured):
     measured("conv/a.direct", 1, [1.0] * 3)
     measured("conv/a.fft", 1, [2.0] * 3)
