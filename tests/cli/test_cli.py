@@ -148,8 +148,8 @@ def test_what_a_kernel_cannot_take_is_an_answer_and_no_failure(kernelmark):
 def test_verify_times_nothing(kernelmark):
     done = kernelmark("verify", NT, "transpose/m3n5/f64/in")
     assert done.returncode == 0
-    assert "right: gemm/numpy.matmul (largest error " in done.stdout
-    assert "right: transpose/openblas.imatcopy (largest error 0, bound 0)" in done.stdout
+    assert "correct: gemm/numpy.matmul (largest error " in done.stdout
+    assert "correct: transpose/openblas.imatcopy (largest error 0, bound 0)" in done.stdout
     assert "GFLOP/s" not in done.stdout
 
 

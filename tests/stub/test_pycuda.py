@@ -148,7 +148,7 @@ def test_a_stream_that_is_left_is_named_and_one_that_was_never_made_leaves_nothi
     ("words", "printed"),
     [
         (("run", "--mode", "hot", "--no-ceilings", "--max-time", "0.1"), " 1.00 us "),
-        pytest.param(("verify",), "right: gemm/cuda.naive", marks=pytest.mark.long),
+        pytest.param(("verify",), "correct: gemm/cuda.naive", marks=pytest.mark.long),
     ],
 )
 def test_a_command_takes_the_second_launcher(

@@ -58,3 +58,15 @@ def test_a_present_version_that_is_wrong_has_no_ratio(registry):
     table = time_table([wrong, measured("b", 2e-3)], {}, registry.problem("copy/m64n64/f32")).splitlines()
     assert table[2].split() == ["b", "2.00", "ms", "+0.0", "+0.0", "%", "0.0164"]
     assert table[-1] == "wrong: a: c[0] is 0"
+
+
+def test_both_tables_fit_the_terminal(registry, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    refused = Measurement(
+        kernel="gemm/cublas.gemmex_tf32", status="unsupported", reason="no such thing in this library"
+    )
+    rows = [measured("gemm/cuda.warptile", 1e-3), measured("gemm/cublas.gemmex_tf32_colmajor", 2e-3), refused]
+    launches = [row(entry=f"conv_{name}<8,N,T>", limiter="shared memory") for name in ("columns", "product", "sums")]
+    problem = registry.problem("gemm/m100n100k100/f32/NT")
+    shown = time_table(rows, {}, problem) + "\n" + resource_table(launches, [])
+    assert max(map(len, shown.splitlines())) <= 60

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from tabulate import tabulate
-
 from bench.measure.measurement import Measurement
 from bench.plan.operation import Problem
 from bench.plan.status import Status
 from bench.report.contest import APART, paired
 from bench.report.format import digits, seconds, spread
+from bench.report.layout import Column, paragraph, table
 from bench.tune.inspect import InspectRow
 
 _SHOWN = {
@@ -28,8 +27,7 @@ def resource_table(rows: Sequence[InspectRow], before: Sequence[InspectRow]) -> 
     """Return a column for each launch; what differs from the version before shows the old value. Sizes are in bytes."""
     known = {row.entry: row for row in before}
     cells = [[name, *(_beside(row, known.get(row.entry), field) for row in rows)] for name, field in _SHOWN.items()]
-    table: str = tabulate(cells, ["", *(row.entry for row in rows)], disable_numparse=True)
-    return table
+    return table([Column("launch"), *(Column(row.entry, wraps=12) for row in rows)], cells)
 
 
 def _beside(row: InspectRow, before: InspectRow | None, field: str) -> str:
@@ -47,7 +45,13 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
 
     names: of the kernels that have no id of their own. Below the table stands what has no time, and why.
     """
-    headers = ("kernel", "time", "95 %", "GFLOP/s" if problem.flop else "GB/s", "this version against it")
+    columns = (
+        Column("kernel"),
+        Column("time", "right"),
+        Column("95 %", "right", spare=2),
+        Column("GFLOP/s" if problem.flop else "GB/s", "right", spare=1),
+        Column("this version against it", wraps=24),
+    )
     cells = [
         (
             names.get(row.kernel, row.kernel),
@@ -59,14 +63,13 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
         for row in rows
         if row.status == Status.OK and row.interval
     ]
-    parts = [tabulate(cells, headers, disable_numparse=True, colalign=_ALIGN)] if cells else []
+    parts = [table(columns, cells)] if cells else []
     parts += [
-        f"{row.status}: {names.get(row.kernel, row.kernel)}: {row.reason}" for row in rows if row.status != Status.OK
+        paragraph(f"{row.status}: {names.get(row.kernel, row.kernel)}: {row.reason}")
+        for row in rows
+        if row.status != Status.OK
     ]
     return "\n".join(parts)
-
-
-_ALIGN = ("left", "right", "right", "right", "left")
 
 
 def _against(other: Measurement, present: Measurement) -> str:
