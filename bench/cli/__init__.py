@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from bench.cli import claims, importing, overview, report, run, selftest, views, watch
+from bench.cli import claims, importing, overview, report, run, runs, selftest, views, watch
 from bench.cli.options import INTERRUPTED, OK, USAGE
 from bench.plan.errors import Unsupported, UsageError
 
@@ -18,7 +18,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for module in (overview, run, views, report, claims, importing, watch, selftest):
+for module in (overview, run, runs, views, report, claims, importing, watch, selftest):
     for command in module.COMMANDS:
         cli.add_command(command)
 

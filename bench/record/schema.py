@@ -92,6 +92,13 @@ ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
 {_CREATE_EVIDENCE}
 PRAGMA user_version = {SCHEMA_VERSION};
 """
+_RESULTS = "SELECT result_id FROM result WHERE run_id = ?"
+#: What removes a run, in this order.
+REMOVE = (
+    f"DELETE FROM ratio WHERE result_id IN ({_RESULTS})",
+    f"DELETE FROM evidence WHERE result_id IN ({_RESULTS})",
+    *(f"DELETE FROM {table} WHERE run_id = ?" for table in ("result", "ceiling", "layer", "pending", "run")),
+)
 #: What a store of the version before lacks, by that version.
 MIGRATE = {
     1: f"""

@@ -19,7 +19,7 @@ from bench.plan.errors import UsageError
 from bench.record.reader import Layer as Layer
 from bench.record.reader import Reader
 from bench.record.result import COLUMNS, Result
-from bench.record.schema import CREATE, MIGRATE, SCHEMA_VERSION
+from bench.record.schema import CREATE, MIGRATE, REMOVE, SCHEMA_VERSION
 
 
 def default_store() -> Path:
@@ -142,6 +142,15 @@ class Store(Reader):
         if taken:
             remedy = f"take another, or remove that run: `kernelmark runs --delete {name}`"
             raise UsageError(f"--name {name}: run {taken['run_id']} has this name; {remedy}")
+
+    def remove(self, run_ids: Sequence[str]) -> None:
+        """Delete runs with all that belongs to them; all or none. The file shrinks, unless another has it open."""
+        with self._writing():
+            for statement in REMOVE:
+                self._db.executemany(statement, [(run_id,) for run_id in run_ids])
+            self._db.execute("DELETE FROM machine WHERE machine_id NOT IN (SELECT machine_id FROM run)")
+        with suppress(sqlite3.Error):  # another reads, or the disk is full: then new rows take the space
+            self._db.execute("VACUUM")
 
     def finish(self, run_id: str, finished_at: str) -> None:
         """Note when a run ended."""
