@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, file_option
+from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, file_option, run_argument
 
 
 @click.command()
-@click.argument("run_id", required=False, metavar="[RUN]")
+@run_argument
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @file_option("--csv", "csv_path", text="Write a row for each number here too.")
 @click.option(

@@ -12,6 +12,8 @@ import click
 
 from bench.cli import completion
 from bench.plan.options import PLUGIN, Option
+from bench.plan.status import Status
+from bench.record.selection import Selection
 
 OK, AGAINST, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -34,6 +36,8 @@ def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
+#: The optional argument RUN.
+run_argument = click.argument("run_id", required=False, metavar="[RUN]", shell_complete=completion.runs)
 #: `--name NAME`, by which a run is found as by its id.
 name_option = click.option(
     "--name", default="", metavar="NAME", callback=_name, help="Name the run; a RUN may be named instead of its id."
@@ -51,6 +55,28 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
         out = sys.stdout
         with redirect_stdout(sys.stderr):
             return function(json_to=out, **options)
+
+    return command
+
+
+def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--kernels`, `--op`, `--problem` and `--status`, any of them several times, as one `selection`."""
+
+    @click.option(
+        "--kernels",
+        multiple=True,
+        metavar="GLOB",
+        shell_complete=completion.kernels,
+        help="Only rows of kernels whose whole id matches; may be repeated, like the three below.",
+    )
+    @click.option("--op", multiple=True, metavar="OP", help="Only rows of this operation.")
+    @click.option("--problem", multiple=True, metavar="GLOB", help="Only rows of problems whose whole id matches.")
+    @click.option("--status", multiple=True, type=click.Choice([status.value for status in Status]), help="Only rows of this status.")
+    @wraps(function)
+    def command(
+        kernels: tuple[str, ...], op: tuple[str, ...], problem: tuple[str, ...], status: tuple[str, ...], **options: Any
+    ) -> Any:
+        return function(selection=Selection(kernels, op, problem, status), **options)
 
     return command
 

@@ -14,7 +14,8 @@ from bench.plan.registry import Registry
 from bench.record.result import Result
 from bench.report.format import digits, seconds, short
 from bench.report.pages import PAGE
-from bench.report.tables import filled_table, run_table
+from bench.report.layout import Column, paragraph, table
+from bench.report.tables import run_table
 from bench.run.progress import Glimpse, Progress
 
 #: What a kernel is being called for, as the line of progress names it.
@@ -22,6 +23,13 @@ PHASES = {"set-up": "compiling", "verification": "verifying", "warm-up": "warmin
 _MINUTE_S = 90
 #: Clears a terminal's line from the cursor on (ECMA-48).
 _CLEAR = "\033[K"
+_PROVISIONAL = (
+    Column("provisional"),
+    Column("kernel"),
+    Column("time so far", "right"),
+    Column("GFLOP/s", "right"),
+    Column("samples", "right"),
+)
 
 
 class Display(Progress):
@@ -137,5 +145,5 @@ def _provisional(found: Sequence[Glimpse], registry: Registry) -> str:
         problem = registry.problem(one.entrant.problem)
         rate = digits(problem.flop / one.median_s * 1e-9) if problem.flop else ""
         cells.append((problem.id, short(one.entrant.kernel), seconds(one.median_s), rate, str(one.samples)))
-    table = filled_table(("provisional", "kernel", "time so far", "GFLOP/s", "samples"), cells)
-    return f"\nProvisional times, neither complete nor verified after timing; the table follows.\n\n{table}"
+    note = paragraph("Provisional times, neither complete nor verified after timing; the table follows.", rest="")
+    return f"\n{note}\n\n{table(_PROVISIONAL, cells, titled=True)}"

@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from bench.cli.options import db_option, plugin_option
+from bench.cli.options import db_option, plugin_option, run_argument
 
 
 @click.command()
-@click.argument("run_id", required=False, metavar="[RUN]")
+@run_argument
 @click.option(
     "--out",
     required=True,
@@ -23,11 +23,13 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
     """A page that opens without a network, with figures and tables for a paper; the latest run if RUN is left out."""
     from bench.plan.discovery import discover
     from bench.record.store import Store, default_store
+    from bench.report.runs import summary_of
 
     store = Store(db or default_store(), create=False)
     try:
         found, registry = store.find_run(run_id)["run_id"], discover(plugins)
-        click.echo(f"run {found}")
+        run = summary_of(store, found)
+        click.echo("\n".join(filter(None, (run.title, run.partial))))
         click.echo(write_folder(store, found, out, registry))
     finally:
         store.close()

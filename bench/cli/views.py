@@ -4,18 +4,26 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
-from bench.cli.options import AGAINST, OK, db_option, file_option, plugin_option
+from bench.cli import completion
+from bench.cli.options import (
+    AGAINST,
+    OK,
+    db_option,
+    file_option,
+    json_option,
+    plugin_option,
+    run_argument,
+    select_options,
+)
 from bench.plan.errors import UsageError
-
-RUN = click.argument("run_id", required=False, metavar="[RUN]")
 
 
 @click.command()
-@RUN
+@run_argument
 @click.option(
     "--by",
     type=click.Choice(["problem", "network"]),
@@ -29,19 +37,24 @@ RUN = click.argument("run_id", required=False, metavar="[RUN]")
 @click.option(
     "--row", metavar="CASE", help="One row whole, and what accuses it if it is mistrusted; CASE: a part of its name."
 )
+@select_options
+@json_option
 @db_option
-def show(run_id: str | None, by: str, page: int, row: str | None, db: Path | None) -> None:
+def show(
+    run_id: str | None, by: str, page: int, row: str | None, selection: Any, json_to: IO[str] | None, db: Path | None
+) -> None:
     """The tables of a run; the latest if RUN is left out."""
-    from bench.record.store import Store, default_store
     from bench.report.networks import network_table
     from bench.report.row import row_page
+    from bench.report.run_json import write_run
     from bench.report.runs import summary_of
 
-    store = Store(db or default_store(), create=False)
-    found = store.find_run(run_id)["run_id"]
+    _check_view(by, page, row, json_to)
+    store, found = _selected(db, run_id, selection)
+    if json_to is not None:
+        write_run(store, found, json_to)
+        return
     if row is not None:
-        if (by, page) != ("problem", 1):
-            raise UsageError("--row: shows one row, not the tables of --by and --page; take the one or the others")
         click.echo(f"run {found}\n\n" + "\n\n".join(row_page(store, found, row)))
         return
     summary = summary_of(store, found)
@@ -54,14 +67,45 @@ def show(run_id: str | None, by: str, page: int, row: str | None, db: Path | Non
         click.echo(f"\n{summary.partial}")
 
 
+def _check_view(by: str, page: int, row: str | None, json_to: IO[str] | None) -> None:
+    if row is not None and (by, page) != ("problem", 1):
+        raise UsageError("--row: shows one row, not the tables of --by and --page; take the one or the others")
+    if json_to is not None and (by, page, row) != ("problem", 1, None):
+        raise UsageError("--json: prints all rows, which --by, --page and --row do not choose; --problem does")
+
+
+def _selected(db: Path | None, run_id: str | None, selection: Any) -> tuple[Any, str]:
+    """Return the store, of which the selected rows alone are visible, and the id of the run.
+
+    Raises UsageError where no row of the run is selected.
+    """
+    from bench.record.store import Store, default_store
+
+    store = Store(db or default_store(), create=False)
+    found: str = store.find_run(run_id)["run_id"]
+    if any(selection):
+        store.select(selection)
+        if not store.statuses(found):
+            raise UsageError(f"{selection}: selects no row of run {found}; `kernelmark show {found}` shows all")
+    return store, found
+
+
 @click.command()
-@click.argument("suite_name", metavar="SUITE")
-@RUN
+@click.argument("suite_name", metavar="SUITE", shell_complete=completion.suites)
+@run_argument
 @file_option("--csv", "csv_path", text="Write the table here too.")
+@select_options
+@json_option
 @plugin_option
 @db_option
 def crossover(
-    suite_name: str, run_id: str | None, csv_path: Path | None, plugins: tuple[str, ...], db: Path | None
+    suite_name: str,
+    run_id: str | None,
+    csv_path: Path | None,
+    selection: Any,
+    json_to: IO[str] | None,
+    plugins: tuple[str, ...],
+    db: Path | None,
 ) -> None:
     """The fastest kernel of each problem of SUITE, and where another takes over, from the rows of a run.
 
@@ -71,13 +115,19 @@ def crossover(
     from bench.plan.suites import find_suite
     from bench.record.store import Store, default_store
     from bench.report.crossover import render, write_csv
+    from bench.report.crossover_json import write_json
     from bench.report.export import write_text
     from bench.report.standings import find_run, standings
 
     suite, store = find_suite(suite_name, discover(plugins)), Store(db or default_store(), create=False)
+    if any(selection):
+        store.select(selection)
     chosen = find_run(suite, store, run_id)
     found = standings(suite, store, chosen)
-    click.echo(f"run {chosen}\n\n{render(suite, found)}")
+    if json_to is not None:
+        write_json(suite, store, chosen, found, json_to)
+    else:
+        click.echo(f"run {chosen}\n\n{render(suite, found)}")
     if csv_path is not None:
         write_text(csv_path, lambda out: write_csv(suite, chosen, found, out))
 
@@ -107,7 +157,7 @@ def table_style() -> str:
 
 
 @click.command()
-@RUN
+@run_argument
 @click.option(
     "--format",
     "style",
@@ -116,15 +166,17 @@ def table_style() -> str:
     show_default=True,
 )
 @file_option("-o", "--output", text="[default: standard output]")
+@select_options
 @db_option
-def export(run_id: str | None, style: str, output: Path | None, db: Path | None) -> None:
+def export(run_id: str | None, style: str, output: Path | None, selection: Any, db: Path | None) -> None:
     """The rows of a run for other programs and for papers; the latest run if RUN is left out."""
-    from bench.record.store import Store, default_store
     from bench.report.export import WRITERS, check_writable, write_file
     from bench.report.parquet import write_parquet_file
+    from bench.report.runs import summary_of
 
-    store = Store(db or default_store(), create=False)
-    found = store.find_run(run_id)["run_id"]
+    store, found = _selected(db, run_id, selection)
+    if partial := summary_of(store, found).partial:
+        click.echo(partial, err=True)
     if style == "parquet":
         if output is None:
             raise UsageError("--format parquet: is binary; -o FILE names where it goes")
@@ -150,8 +202,8 @@ def _percent(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 
 
 @click.command()
-@click.argument("base", metavar="BASE")
-@click.argument("new", metavar="NEW")
+@click.argument("base", metavar="BASE", shell_complete=completion.runs)
+@click.argument("new", metavar="NEW", shell_complete=completion.runs)
 @click.option(
     "--fail-slower", metavar="P%", callback=_percent, help="Exit with 1 if a case is slower by more, or broke."
 )
@@ -161,6 +213,8 @@ def _percent(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option("--anyway", is_flag=True, help="Compare different machines too; the output then shows what differs.")
 @file_option("--csv", "csv_path", text="Write every case here.")
 @file_option("--base-db", text="The store of BASE, if not that of NEW.")
+@select_options
+@json_option
 @db_option
 def compare(
     base: str,
@@ -170,6 +224,8 @@ def compare(
     anyway: bool,
     csv_path: Path | None,
     base_db: Path | None,
+    selection: Any,
+    json_to: IO[str] | None,
     db: Path | None,
 ) -> None:
     """Which cases of run NEW are slower or faster than in run BASE, judged by the medians of their processes.
@@ -181,8 +237,12 @@ def compare(
 
     new_store = Store(db or default_store(), create=False)
     base_store = Store(base_db, create=False) if base_db else new_store
-    text, fails = compare_runs((base_store, base), (new_store, new), margin, fail_slower, anyway, csv_path)
-    click.echo(text)
+    if any(selection):
+        for store in {base_store, new_store}:
+            store.select(selection)
+    text, fails = compare_runs((base_store, base), (new_store, new), margin, fail_slower, anyway, csv_path, json_to)
+    if json_to is None:
+        click.echo(text)
     sys.exit(AGAINST if fails else OK)
 
 

@@ -1,12 +1,13 @@
 """`kernelmark compare`: whether two runs can be compared, what differs between them, and the outcome as text."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from bench.compare.cases import REMEDY, Comparison, Side
+from bench.compare.cases import REMEDY, Compared, Comparison, Side
+from bench.compare.document import Kept
 from bench.compare.view import Findings, csv_writer, gather, render
 from bench.plan.errors import UsageError
 from bench.record.store import Store
@@ -17,11 +18,17 @@ Asked = tuple[Store, str]
 
 
 def compare_runs(
-    base: Asked, new: Asked, margin: float, fail_slower: float | None, anyway: bool, csv_path: Path | None
+    base: Asked,
+    new: Asked,
+    margin: float,
+    fail_slower: float | None,
+    anyway: bool,
+    csv_path: Path | None,
+    json_to: IO[str] | None = None,
 ) -> tuple[str, bool]:
     """Return the comparison as text, and whether a case fails. Raises UsageError for runs that cannot be compared.
 
-    base, new: a store and the run's id or its beginning. margin, fail_slower: fractions.
+    base, new: a store and what its run is named by. margin, fail_slower: fractions.
     """
     if csv_path is not None:
         check_writable(csv_path)
@@ -35,16 +42,25 @@ def compare_runs(
         if fail_slower is not None:
             _check_decidable(comparison)
         machines += [f"device: {a} -> {b}" for a, b in sorted(comparison.devices)]
-        found = _gathered(comparison, machines, csv_path)
+        kept = Kept() if json_to is not None else None
+        found = _gathered(comparison, machines, csv_path, kept)
+        if kept is not None and json_to is not None:
+            kept.write(comparison, found, machines, _differences(_settings(old), _settings(now)), json_to)
         text = f"{_header(old, now, machines, margin)}\n\n{render(comparison, found)}"
         return text, fail_slower is not None and found.fails(fail_slower)
 
 
-def _gathered(comparison: Comparison, machines: Sequence[str], csv_path: Path | None) -> Findings:
+def _gathered(comparison: Comparison, machines: Sequence[str], csv_path: Path | None, kept: Kept | None) -> Findings:
+    keep: Callable[[Compared], object] = kept or (lambda case: None)
     if csv_path is None:
-        return gather(comparison, lambda case: None)
+        return gather(comparison, keep)
     found: list[Findings] = []
-    write_text(csv_path, lambda out: found.append(gather(comparison, csv_writer(comparison, machines, out))))
+
+    def write(out: IO[str]) -> None:
+        row = csv_writer(comparison, machines, out)
+        found.append(gather(comparison, lambda case: (row(case), keep(case))))
+
+    write_text(csv_path, write)
     return found[0]
 
 

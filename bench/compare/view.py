@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from heapq import nlargest
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from bench.compare.cases import FASTER, REGRESSED, SAME, SLOWER, UNCLEAR, UNTIMED, Compared, Comparison
 from bench.compare.stats import POWER
@@ -23,11 +23,12 @@ SHOWN = (
     Column("verdict"),
     Column("why", wraps=24),
 )
-COLUMNS = (
-    "base_run", "new_run", "machines", "case", "kernel", "problem", "mode", "threads", "isa",
+CASE_COLUMNS = (
+    "case", "kernel", "problem", "mode", "threads", "isa",
     "base_status", "new_status", "base_processes", "new_processes", "base_time_s_median", "new_time_s_median",
     "ratio", "ratio_ci95_low", "ratio_ci95_high", "p", "p_holm", "verdict", "reason",
 )  # fmt: skip
+COLUMNS = ("base_run", "new_run", "machines", *CASE_COLUMNS)
 _RANK = {SLOWER: 2, UNCLEAR: 1, FASTER: 0}
 
 
@@ -46,14 +47,14 @@ class Findings(NamedTuple):
         return self.verdicts[REGRESSED] > 0 or most > 1 + slower
 
 
-def gather(comparison: Comparison, write: Callable[[Compared], None]) -> Findings:
+def gather(comparison: Comparison, write: Callable[[Compared], object]) -> Findings:
     """Go through all cases once, handing each to `write`."""
     found = Findings(Counter(), [], [], [], Counter())
     found.worst.extend(nlargest(LISTED, _timed(comparison.compared(), found, write), key=_badness))
     return found
 
 
-def _timed(cases: Iterator[Compared], found: Findings, write: Callable[[Compared], None]) -> Iterator[Compared]:
+def _timed(cases: Iterator[Compared], found: Findings, write: Callable[[Compared], object]) -> Iterator[Compared]:
     """Yield the cases to show in the table and note the others."""
     for case in cases:
         write(case)
@@ -138,17 +139,19 @@ def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
     return f"{count(total, 'case')}: {', '.join(counts)}{alone}"
 
 
-def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) -> Callable[[Compared], None]:
+def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) -> Callable[[Compared], object]:
     """Return a function that writes a case as a row of CSV below the columns' names; unknown is empty."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     runs = (comparison.base.run_id, comparison.new.run_id, "; ".join(machines) or "same")
 
-    def write(case: Compared) -> None:
-        base, new = case.base, case.new
-        statuses = (base.status, new.status, len(base.medians), len(new.medians))
-        numbers = [None if math.isnan(x) else x for x in (case.ratio, case.low, case.high, case.p, case.p_holm)]
-        times = (base.time_s_median, new.time_s_median)
-        writer.writerow([*runs, *base[:6], *statuses, *times, *numbers, case.verdict, case.reason])
+    return lambda case: writer.writerow([*runs, *case_values(case)])
 
-    return write
+
+def case_values(case: Compared) -> Sequence[Any]:
+    """Return the values of `CASE_COLUMNS`; unknown is None."""
+    base, new = case.base, case.new
+    statuses = (base.status, new.status, len(base.medians), len(new.medians))
+    numbers = [x if math.isfinite(x) else None for x in (case.ratio, case.low, case.high, case.p, case.p_holm)]
+    times = (base.time_s_median, new.time_s_median)
+    return [*base[:6], *statuses, *times, *numbers, case.verdict, case.reason]

@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.plan.errors import UsageError
 from bench.record.result import COLUMNS, Result
+from bench.record.selection import Selection
 
 #: The columns of a result as they stand in a SELECT.
 SELECTED = ", ".join(f'"{name}"' for name in COLUMNS)
@@ -38,6 +39,12 @@ class Query:
             "SELECT min(result_id), max(result_id) FROM result WHERE run_id = :run_id", run_id=run_id
         )
         return self._rows(query.format(of_run=_OF_RUN), run_id=run_id, first=first, last=last, **values)
+
+    def select(self, selection: Selection) -> None:
+        """From now on whoever reads rows gets those of the selection alone, as though no others were there."""
+        self._db.create_function("selected", 4, selection.takes, deterministic=True)
+        where = "selected(kernel, op, problem, status)"
+        self._db.execute(f"CREATE TEMP VIEW result AS SELECT * FROM main.result WHERE {where}")
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

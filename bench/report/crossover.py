@@ -2,7 +2,7 @@
 
 import csv
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from bench.plan.suites import Suite
@@ -103,11 +103,16 @@ def write_csv(suite: Suite, run_id: str, found: Sequence[Contest], out: IO[str])
 
     `ratio_in_turn` and the like: whether the two kernels shared a job, so that the interval is one of paired samples.
     """
-    turned = {(change.after.problem, change.after.setting): change for change in changes(suite, found)}
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
+    writer.writerows(rows(suite, run_id, found))
+
+
+def rows(suite: Suite, run_id: str, found: Sequence[Contest]) -> Iterator[dict[str, Any]]:
+    """Yield the values of `COLUMNS` that are known, for each problem and setting."""
+    turned = {(change.after.problem, change.after.setting): change for change in changes(suite, found)}
     for c in found:
-        writer.writerow(_row(suite, run_id, c) | _turn(turned.get((c.problem, c.setting))))
+        yield _row(suite, run_id, c) | _turn(turned.get((c.problem, c.setting)))
 
 
 def _row(suite: Suite, run_id: str, c: Contest) -> dict[str, Any]:
