@@ -1,7 +1,6 @@
 """Verdicts for people, for other programs and for `reports/`."""
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,7 +61,7 @@ def tally(answers: Sequence[Answer]) -> str:
 
 def write_json(answers: Sequence[Answer], out: IO[str]) -> None:
     """Write a list of objects, one a claim, with its findings."""
-    out.write(json.dumps(msgspec.to_builtins(list(answers)), indent=1) + "\n")
+    out.write(msgspec.json.format(msgspec.json.encode(list(answers)).decode(), indent=1) + "\n")
 
 
 def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:

@@ -1,10 +1,14 @@
 """The command `kernelmark`: reads arguments, prints, sets the exit status; the work is done elsewhere."""
 
+import os
 import sys
+from pathlib import Path
+from typing import Any
 
 import click
 
 from bench.cli import claims, importing, overview, report, run, runs, selftest, views, watch
+from bench.cli.defaults import default_map
 from bench.cli.options import INTERRUPTED, OK, USAGE
 from bench.plan.errors import Unsupported, UsageError
 
@@ -26,7 +30,7 @@ for module in (overview, run, runs, views, report, claims, importing, watch, sel
 def main() -> None:
     """Entry point: every complaint is one line on standard error and exit status 2."""
     try:
-        cli.main(standalone_mode=False)
+        cli.main(standalone_mode=False, default_map=_defaults())
     except (UsageError, Unsupported) as error:
         _complain(str(error))
     except click.ClickException as error:
@@ -36,6 +40,16 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone, as `| head` does
         sys.exit(OK)
+
+
+def _defaults() -> dict[str, dict[str, Any]]:
+    """Return the defaults of the nearest file; a shell that completes shows no complaint about it."""
+    try:
+        return default_map(cli.commands, Path.cwd())
+    except UsageError:
+        if "_KERNELMARK_COMPLETE" in os.environ:
+            return {}
+        raise
 
 
 def _complain(text: str) -> None:

@@ -71,7 +71,12 @@ def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--op", multiple=True, metavar="OP", help="Only rows of this operation.")
     @click.option("--problem", multiple=True, metavar="GLOB", help="Only rows of problems whose whole id matches.")
-    @click.option("--status", multiple=True, type=click.Choice([status.value for status in Status]), help="Only rows of this status.")
+    @click.option(
+        "--status",
+        multiple=True,
+        type=click.Choice([status.value for status in Status]),
+        help="Only rows of this status.",
+    )
     @wraps(function)
     def command(
         kernels: tuple[str, ...], op: tuple[str, ...], problem: tuple[str, ...], status: tuple[str, ...], **options: Any

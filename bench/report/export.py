@@ -32,18 +32,20 @@ def write_csv(store: Store, run_id: str, out: IO[str]) -> None:
 def write_json(store: Store, run_id: str, out: IO[str]) -> None:
     """Write one object: the run's facts, its rows with samples (seconds a call), its ceilings (flop/s, bytes/s)."""
     with store.snapshot():
-        out.write(f'{{"run": {json.dumps(_facts(store, run_id))},\n"results": [')
+        out.write(f'{{"run": {msgspec.json.encode(_facts(store, run_id)).decode()},\n"results": [')
         for i, (values, dims, samples) in enumerate(store.records(run_id, samples=True)):
             found = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": doubles(samples).tolist()}
             # Several times as fast as json.dumps, for which a run's samples are most of the work.
             out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(found).decode())
         ceilings = [{**msgspec.structs.asdict(found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
-        out.write(f'\n],\n"ceilings": {json.dumps(ceilings)}}}\n')
+        out.write(f'\n],\n"ceilings": {msgspec.json.encode(ceilings).decode()}}}\n')
 
 
 def _facts(store: Store, run_id: str) -> dict[str, Any]:
     run = store.find_run(run_id)
-    facts = {key: run[key] for key in ("run_id", "started_at", "finished_at", "command", "git_commit")}
+    facts = {
+        key: run[key] for key in ("run_id", "name", "planned", "started_at", "finished_at", "command", "git_commit")
+    }
     facts |= {key: json.loads(run[key]) for key in ("suites", "environment", "plan")}
     return facts | {"machine": json.loads(run["facts"])}
 

@@ -10,10 +10,18 @@ import msgspec
 from bench.record.reader import Reader
 from bench.record.run_reader import Tally
 from bench.report.format import count
+from bench.report.layout import Column, table
 from bench.report.noise import was_noisy
-from bench.report.tables import filled_table
 
-HEADERS = ("run", "name", "suites", "begun (UTC)", "cases", "noisy", "machine")
+COLUMNS = (
+    Column("run"),
+    Column("name", wraps=8),
+    Column("suites", wraps=12),
+    Column("begun (UTC)", spare=2),
+    Column("cases"),
+    Column("noisy", spare=1),
+    Column("machine", spare=3, wraps=16),
+)
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,7 +103,7 @@ def runs_table(runs: Iterable[RunSummary]) -> str:
         )
         for run in runs
     ]
-    return filled_table(HEADERS, cells) if cells else "no runs"
+    return table(COLUMNS, cells, titled=True) if cells else "no runs"
 
 
 def removed_line(runs: Sequence[RunSummary]) -> str:

@@ -1,0 +1,73 @@
+"""The defaults of a file as click takes them: each key is the name of an option, each table that of a command."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.plan.defaults import Defaults, find_defaults
+
+#: What names, continues or removes a run is given on the command line alone.
+NEVER = ("name", "resume", "delete", "prune")
+Commands = Mapping[str, click.Command]
+
+
+def default_map(commands: Commands, folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the values of each command's parameters by their names. Raises UsageError, with the file and the key."""
+    found = find_defaults(folder)
+    values: dict[str, dict[str, Any]] = {name: {} for name in commands}
+    for table, key, value in _entries(found, commands) if found else ():
+        for name in [table] if table else commands:
+            option = _option(commands[name], key)
+            if option is not None and found is not None:
+                values[name][str(option.name)] = _checked(found, table, option, commands[name], value)
+    return values
+
+
+def _entries(found: Defaults, commands: Commands) -> Iterator[tuple[str, str, Any]]:
+    """Yield the table (or ""), the key and the value of each entry, tables last, since they override."""
+    tables = {name: value for name, value in found.values.items() if isinstance(value, dict)}
+    entries = [("", key, value) for key, value in found.values.items() if key not in tables]
+    for name, table in tables.items():
+        if name not in commands:
+            raise found.refusal(name, "", f"is no command; expected one of {', '.join(sorted(commands))}")
+        entries += [(name, key, value) for key, value in table.items()]
+    for table_name, key, value in entries:
+        if all(_option(commands[name], key) is None for name in ([table_name] if table_name else commands)):
+            of = f"`{table_name}`" if table_name else "any command"
+            raise found.refusal(table_name, key, f"is no option of {of} that can have a default")
+        yield table_name, key, value
+
+
+def _option(command: click.Command, key: str) -> click.Option | None:
+    """Return the option that a key is the name of; none of those that a file has no say in."""
+    if key in NEVER:
+        return None
+    options = (param for param in command.params if isinstance(param, click.Option))
+    return next((option for option in options if f"--{key}" in option.opts), None)
+
+
+def _checked(found: Defaults, table: str, option: click.Option, command: click.Command, value: Any) -> Any:
+    """Return a value as the command line would give it, if the option takes it. Raises UsageError."""
+    key = option.opts[-1].removeprefix("--")
+    scalars = value if isinstance(value, list) else [value]
+    if option.is_flag != isinstance(value, bool) or not all(isinstance(one, str | int | float) for one in scalars):
+        expected = "true or false" if option.is_flag else "a string, a number or a list of them"
+        raise found.refusal(table, key, f"is {value!r}, expected {expected}")
+    texts = [_in_folder(found.path.parent, option, str(one)) for one in scalars]
+    given = value if option.is_flag else texts if option.multiple else ",".join(texts)
+    context = click.Context(command)
+    try:
+        cast = option.type_cast_value(context, given)
+        if option.callback is not None:
+            option.callback(context, option, cast)
+    except click.BadParameter as error:
+        raise found.refusal(table, key, error.message) from None
+    return given
+
+
+def _in_folder(folder: Path, option: click.Option, text: str) -> str:
+    """Return a file's name as seen from the folder of the defaults; any other text as it is."""
+    is_file = isinstance(option.type, click.Path) or option.name == "plugins"
+    return str(folder / Path(text).expanduser()) if is_file else text

@@ -1,0 +1,117 @@
+"""What each command prints under `--json`, as types; docs/schemas holds them as JSON Schema."""
+
+from typing import Any
+
+import msgspec
+
+from bench.claims.answer import Answer
+from bench.compare.document import CompareDocument
+from bench.measure.ceiling import Ceiling
+from bench.record.result import Result
+from bench.report.crossover_json import CrossoverDocument
+from bench.report.run_json import RunDocument
+from bench.report.runs import RunSummary
+from bench.tune.inspect import InspectRow
+
+
+class ListedKernel(msgspec.Struct, forbid_unknown_fields=True):
+    """A kernel of `list`. here: `yes` or `no`; reason: why it cannot run here, or ""."""
+
+    kernel: str
+    device: str
+    domain: str
+    numerics: str
+    here: str
+    label: str
+    reason: str
+
+
+class ListedSuite(msgspec.Struct, forbid_unknown_fields=True):
+    """A suite of `list --suites`."""
+
+    suite: str
+    title: str
+    source: str
+
+
+class Part(msgspec.Struct, forbid_unknown_fields=True):
+    """A part that `doctor` has examined. found: what it is, or why it cannot be used and how to fix it."""
+
+    part: str
+    usable: bool
+    found: str
+
+
+class Check(msgspec.Struct, forbid_unknown_fields=True):
+    """A figure of `selftest` with its bound; holds: null where there is nothing to hold."""
+
+    check: str
+    found: str
+    bound: str
+    holds: bool | None
+
+
+class Checks(msgspec.Struct, forbid_unknown_fields=True):
+    """What `selftest` prints. left_out: the checks that were not asked for."""
+
+    findings: list[Check]
+    left_out: list[str]
+
+
+class ExportedCeiling(Ceiling, frozen=True, kw_only=True):
+    """A ceiling of a run, in flop/s or bytes/s. doubt: why it does not hold, or ""."""
+
+    doubt: str
+
+
+class ExportedRow(Result, kw_only=True):
+    """A row with its samples, seconds a call, in the order in which they were taken."""
+
+    samples_s: list[float]
+
+
+class ExportedRun(msgspec.Struct, forbid_unknown_fields=True):
+    """All that the store holds of a run. planned: how many cases it has when it is complete."""
+
+    run_id: str
+    name: str
+    planned: int | None
+    started_at: str
+    finished_at: str | None
+    command: str
+    git_commit: str
+    suites: list[str]
+    environment: dict[str, Any]
+    plan: dict[str, Any]
+    machine: dict[str, Any]
+
+
+class Export(msgspec.Struct, forbid_unknown_fields=True):
+    """What `export --format json` writes."""
+
+    run: ExportedRun
+    results: list[ExportedRow]
+    ceilings: list[ExportedCeiling]
+
+
+#: By the name of the file in docs/schemas: the commands that print it, and its type.
+DOCUMENTS: dict[str, tuple[str, Any]] = {
+    "run": ("run --json, verify --json, show --json", RunDocument),
+    "runs": ("runs --json", list[RunSummary]),
+    "export": ("export --format json", Export),
+    "compare": ("compare --json", CompareDocument),
+    "crossover": ("crossover --json", CrossoverDocument),
+    "claims": ("claims --json", list[Answer]),
+    "list": ("list --json", list[ListedKernel]),
+    "suites": ("list --suites --json", list[ListedSuite]),
+    "doctor": ("doctor --json", list[Part]),
+    "inspect": ("inspect --format json", list[InspectRow]),
+    "selftest": ("selftest --json", Checks),
+}
+
+
+def schema(name: str) -> str:
+    """Return a document's JSON Schema as a file."""
+    commands, kind = DOCUMENTS[name]
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"kernelmark {commands}"}
+    return msgspec.json.format(msgspec.json.encode(head | msgspec.json.schema(kind)).decode(), indent=2) + "\n"
