@@ -1,0 +1,127 @@
+"""Whatever is printed as JSON: it has the form that docs/schemas promises, holds no NaN, and stands alone on stdout."""
+
+import json
+import math
+
+import msgspec
+import pytest
+
+from bench.cli import cli
+from bench.cli.documents import DOCUMENTS, schema
+from bench.record.result import COLUMNS
+from bench.record.store import Store
+from bench.selftest.finding import Finding, as_json
+from compared_runs import add, begin, times
+from pages import DOCS
+
+SCHEMAS = DOCS / "schemas"
+
+
+def valid(text, name):
+    """The document, if it has the form of its schema."""
+
+    def refuse(constant):
+        raise ValueError(f"{constant} is no JSON")
+
+    msgspec.json.decode(text, type=DOCUMENTS[name][1], strict=True)
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_the_schemas_are_those_of_what_is_printed():
+    assert {path.name: path.read_text() for path in SCHEMAS.iterdir()} == {
+        f"{name}.json": schema(name) for name in DOCUMENTS
+    }
+
+
+def test_every_command_that_prints_json_has_a_schema():
+    promised = [words.strip() for commands, _ in DOCUMENTS.values() for words in commands.split(",")]
+    for name, command in cli.commands.items():
+        options = {option for param in command.params for option in param.opts}
+        formats = [choice for param in command.params for choice in getattr(param.type, "choices", ())]
+        assert ("--json" in options) == (f"{name} --json" in promised), name
+        assert ("json" in formats) == (f"{name} --format json" in promised), name
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("runs",), "runs"),
+        (("show",), "run"),
+        (("compare", "base", "20260201-new"), "compare"),
+        (("crossover", "copy/m3n5/f32", "base"), "crossover"),
+        (("doctor",), "doctor"),
+    ],
+)
+def test_what_is_read_of_a_store_is_valid(called, two_runs, words, name):
+    done = called(*words, "--json", "--db", two_runs)
+    assert (done.status, done.err) == (0, "")
+    assert valid(done.out, name)
+
+
+@pytest.mark.parametrize(("words", "name"), [(("list",), "list"), (("list", "--suites"), "suites")])
+def test_lists_are_valid(called, words, name):
+    done = called(*words, "--json")
+    assert (done.status, done.err) == (0, "")
+    assert len(valid(done.out, name)) > 10
+
+
+def test_an_export_is_valid(called, two_runs):
+    found = valid(called("export", "base", "--format", "json", "--db", two_runs).out, "export")
+    assert (found["run"]["name"], found["run"]["planned"]) == ("base", 2)
+
+
+def test_rows_have_all_columns_and_what_is_no_number_is_null(called, store):
+    begin(store, "r")
+    add(store, "r", "m3n5/f32", gflop_per_s=math.nan, roofline_pct=math.inf)
+    path = str(store.path)
+    store.close()
+    (row,) = valid(called("show", "--json", "--db", path).out, "run")["results"]
+    assert list(row)[: len(COLUMNS)] == list(COLUMNS)
+    assert (row["gflop_per_s"], row["roofline_pct"]) == (None, None)
+
+
+def test_a_comparison_without_a_ratio_is_valid_and_has_null_in_its_place(called, two_runs):
+    found = valid(called("compare", "base", "20260201-new", "--json", "--db", two_runs).out, "compare")
+    m9 = next(case for case in found["cases"] if "m9" in case["case"])
+    assert (m9["verdict"], m9["ratio"], m9["p_holm"]) == ("regressed", None, None)
+    assert found["verdicts"] == {"same": 1, "regressed": 1}
+
+
+def test_a_comparison_that_fails_prints_its_json_and_exits_with_1(called, two_runs, store):
+    reopened = Store(store.path)
+    begin(reopened, "slow")
+    add(reopened, "slow", "m3n5/f32", times(1.5))
+    reopened.close()
+    done = called("compare", "base", "slow", "--fail-slower", "2%", "--json", "--db", two_runs)
+    assert done.status == 1
+    assert valid(done.out, "compare")["verdicts"] == {"slower": 1}
+
+
+def test_findings_of_the_selftest_are_valid():
+    findings = [Finding("durations: a", "1 us", "2 us", True), Finding("cold", "none", "", None)]
+    assert valid(as_json(findings, ["wrong"]), "selftest")["left_out"] == ["wrong"]
+
+
+def test_verify_prints_json_alone_and_all_else_on_standard_error(kernelmark):
+    done = kernelmark("verify", "gemm/m8n8k8/f32/NT", "--kernels", "gemm/numpy.matmul", "--json", "--name", "one")
+    assert done.returncode == 0
+    found = valid(done.stdout, "run")
+    assert (found["run"]["name"], found["run"]["cases_done"], found["run"]["cases_planned"]) == ("one", 1, 1)
+    assert [row["status"] for row in found["results"]] == ["ok"]
+    assert f"run {found['run']['run_id']}\n" in done.stderr
+    assert "right: gemm/numpy.matmul" in done.stderr
+
+
+@pytest.mark.long
+def test_a_run_and_its_claims_are_valid(kernelmark):
+    done = kernelmark("run", "gemm/m8n8k8/f32/NT", "--max-time", "0.02", "--json", "--kernels", "gemm/numpy.*")
+    assert done.returncode == 0
+    run_id = valid(done.stdout, "run")["run"]["run_id"]
+    assert valid(kernelmark("claims", run_id, "--json").stdout, "claims")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("cuda_compiler")
+def test_inspected_kernels_are_valid(kernelmark):
+    words = ("--kernels", "transpose/cuda.tiled", "--arch", "sm_90a", "--format", "json")
+    assert valid(kernelmark("inspect", *words).stdout, "inspect")
