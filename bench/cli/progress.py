@@ -13,8 +13,8 @@ from bench.plan.case import Entrant, PlannedJob
 from bench.plan.registry import Registry
 from bench.record.result import Result
 from bench.report.format import digits, seconds, short
-from bench.report.pages import PAGE
 from bench.report.layout import Column, paragraph, table
+from bench.report.pages import PAGE
 from bench.report.tables import run_table
 from bench.run.progress import Glimpse, Progress
 

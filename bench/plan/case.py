@@ -42,6 +42,7 @@ class Job(msgspec.Struct, frozen=True):
 
     It crosses to the worker as data. Every kernel contends on every problem, but for the pairs `without`. baseline:
     what the others on a problem are set against; baselines: of problems that have another, by their ids, "" for none.
+    absent: devices of contenders that the run does not use; these are `unsupported`.
     """
 
     problems: tuple[str, ...]
@@ -57,6 +58,7 @@ class Job(msgspec.Struct, frozen=True):
     isa: str = ""
     without: tuple[Entrant, ...] = ()
     baselines: Mapping[str, str] = {}
+    absent: tuple[str, ...] = ()
 
     @property
     def entrants(self) -> tuple[Entrant, ...]:
@@ -147,8 +149,8 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                     fields.setdefault((isa, threads), []).append(_Field(entry.problem.id, baseline, kernels))
             for (isa, threads), own in fields.items():
                 job = _job(own, isa, threads, plan, group[0].max_time or suite.max_time)
-                device = "cuda" if any(kernel.device == "cuda" for field in own for kernel in field.kernels) else "cpu"
-                first, key = group[0], WorkerKey(device, threads, isa)
+                used = {kernel.device for field in own for kernel in field.kernels} - set(job.absent)
+                first, key = group[0], WorkerKey("cuda" if "cuda" in used else "cpu", threads, isa)
                 yield PlannedJob(job, key, suite.name, first.count, first.part, first.network)
 
 
@@ -185,6 +187,7 @@ def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, max_time:
         timeout_s=plan.timeout_s,
         isa=isa,
         baselines={field.problem: field.baseline or "" for field in fields if field.baseline != baseline},
+        absent=tuple(sorted({k.device for field in fields for k in field.kernels} - set(plan.devices))),
     )
     if len(fields) == 1:
         return job
@@ -205,15 +208,15 @@ def _variants(
 def contenders(entry: Entry, registry: Registry, devices: tuple[str, ...], globs: tuple[str, ...] = ()) -> list[Kernel]:
     """The kernels that devices, suite and the user's globs select, and whose domain holds the problem.
 
-    A kernel that is named in full stays, whatever its domain: its row is then `unsupported`, with the reason.
+    A kernel that is named in full stays, whatever its device and domain: its row is `unsupported`, with the reason.
     """
     chosen = []
     for kernel in registry.kernels.values():
-        if kernel.op != entry.problem.op or kernel.device not in devices:
+        if kernel.op != entry.problem.op:
             continue
         if not (_matches(kernel.id, entry.kernels) and _matches(kernel.id, globs)):
             continue
-        if kernel.outside(entry.problem) is None or kernel.id in globs:
+        if kernel.id in globs or (kernel.device in devices and kernel.outside(entry.problem) is None):
             chosen.append(kernel)
     return chosen
 

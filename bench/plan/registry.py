@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from bench.plan.dtypes import NUMERICS
-from bench.plan.errors import UsageError
+from bench.plan.errors import UsageError, unknown
 from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.operation import Problem
 
 P = TypeVar("P", bound=Problem)
 F = TypeVar("F", bound=Callable[..., Any])
+K = TypeVar("K", bound=Kernel)
 
 
 @dataclass
@@ -66,50 +67,63 @@ def operation(name: str) -> Callable[[type[P]], type[P]]:
     return register
 
 
-def _fields(kind: type[Kernel], op: str, function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Split the decorator's keywords into the fields of `kind` and the axes of its domain."""
-    own = {key: options.pop(key) for key in list(options) if key in kind.__dataclass_fields__}
-    domain = {}
-    for plural, values in options.items():
-        if not plural.endswith("s") or not isinstance(values, tuple):
-            raise UsageError(
-                f"kernel {op}/{function.__name__}: {plural} is no option; an axis is given as a tuple under its plural"
-            )
-        domain[plural.removesuffix("s")] = values
+#: Fields that the decorators fill in by themselves.
+_FILLED = {"op", "domain", "module", "setup", "plan"}
+
+
+def _declared(kind: type[K], op: str, function: F, options: dict[str, Any], **filled: Any) -> K:
+    """Return the kernel of a decorator's keywords: fields of `kind`, and axes under their plurals. Raises UsageError.
+
+    filled: fields that the decorator gives. An option that is empty is missing.
+    """
+    given = {**options, **filled}
+    subject = f"kernel {op}/{given['provider'] or '?'}.{options.get('name', function.__name__)}"
+    axes = {f"{axis}s": axis for axis in REGISTRY.problem_class(op, subject).axes()}
+    fields = kind.__dataclass_fields__.keys() - _FILLED - filled.keys()
+    for key, value in options.items():
+        if key not in fields and key not in axes:
+            raise UsageError(f"{subject}: {key} {unknown(key, {*fields, *axes})}")
+        if key not in fields and not isinstance(value, tuple):
+            raise UsageError(f"{subject}: {key} is {value!r}, expected a tuple of values")
+    if missing := [key for key, value in options.items() if value == ""]:
+        raise UsageError(f"{subject}: {missing[0]} is missing, expected a string")
+    domain = {axes[key]: value for key, value in options.items() if key not in fields}
+    own = {key: value for key, value in given.items() if key in fields or key in filled}
     doc = (function.__doc__ or "").strip().split("\n")[0]
-    fixed = {"op": op, "domain": domain, "module": function.__module__}
-    return {"name": function.__name__, "label": doc, **own, **fixed}
+    return kind(
+        **{"name": function.__name__, "label": doc, **own, "op": op, "domain": domain, "module": function.__module__}
+    )
 
 
-def kernel(op: str, *, provider: str, device: str, **options: Any) -> Callable[[F], F]:
+def kernel(op: str, *, provider: str = "", device: str = "", **options: Any) -> Callable[[F], F]:
     """Register `function(problem, operands) -> Launch` as a kernel of `op`.
 
     The function sets up and returns the timed closure, which allocates nothing; set-up may depend on shapes, never on
     values, since operands are redrawn afterwards. The function's name is the kernel's, the docstring's first line its
     label, unless `name` and `label` are given. Options are the fields of `Kernel`; any other keyword is an axis of the
-    problem under its plural (`dtypes=("f32",)`, `layouts=("NN", "NT")`). Raises UsageError where the name is taken or
-    an axis is unknown.
+    problem under its plural (`dtypes=("f32",)`, `layouts=("NN", "NT")`). Raises UsageError where the name is taken, a
+    keyword is unknown, or provider or device is missing.
     """
 
     def register(function: F) -> F:
-        REGISTRY.add(Kernel(provider=provider, device=device, setup=function, **_fields(Kernel, op, function, options)))
+        given = {"provider": provider, "device": device, **options}
+        REGISTRY.add(_declared(Kernel, op, function, given, setup=function))
         return function
 
     return register
 
 
-def cuda_kernel(op: str, *, source: str, entry: str, **options: Any) -> Callable[[F], F]:
+def cuda_kernel(op: str, *, source: str = "", entry: str = "", **options: Any) -> Callable[[F], F]:
     """Register `plan(problem, tile, device) -> list[KernelCall]` as a hand-written CUDA kernel of `op`.
 
     The plan is pure: it computes grids, blocks and arguments from the problem, the tile and the DeviceLimits, and
-    touches no device. Options as for `kernel`, and those
-    of `CudaKernel`. Raises UsageError where the name is taken or an axis is unknown.
+    touches no device. Options as for `kernel`, and those of `CudaKernel`. Raises UsageError where the name is taken, a
+    keyword is unknown, or source or entry is missing.
     """
 
     def register(function: F) -> F:
-        options_ = {"modules": ("cupy", "cuda.core"), **options, "source": source, "entry": entry}
-        fields = _fields(CudaKernel, op, function, options_)
-        REGISTRY.add(CudaKernel(provider="cuda", device="cuda", plan=function, **fields))
+        given = {"modules": ("cupy", "cuda.core"), "source": source, "entry": entry, **options}
+        REGISTRY.add(_declared(CudaKernel, op, function, given, provider="cuda", device="cuda", plan=function))
         return function
 
     return register

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from bench.plan.errors import UsageError
+from bench.plan.errors import UsageError, unknown
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 
@@ -93,8 +93,8 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     expect(isinstance(table, dict), f"{where}: is {table!r}, expected a table")
     expect("op" in table, f"{where}: op is missing; expected one of {', '.join(sorted(registry.operations))}")
     problem_class = registry.problem_class(str(table["op"]), f"{where}, key 'op'")
+    known_keys(table, {*_KEYS, *problem_class.axes()}, where)
     axes = {key: value for key, value in table.items() if key not in _KEYS}
-    known_keys(axes, set(problem_class.axes()), where)
     swept = {axis: _values(value, f"{where}, key '{axis}'") for axis, value in axes.items()}
     for axis, values in swept.items():
         _check(problem_class, axis, values, where)
@@ -218,7 +218,8 @@ def _kernels(value: Any, where: str) -> tuple[str, ...]:
 def known_keys(table: Mapping[str, Any], known: set[str], where: str) -> None:
     """Raise UsageError for a key that is none of the known ones."""
     for key in table:
-        expect(key in known, f"{where}, key '{key}': is unknown; expected one of {', '.join(sorted(known))}")
+        if key not in known:
+            raise UsageError(f"{where}, key '{key}': {unknown(key, known)}")
 
 
 def expect(condition: bool, complaint: str) -> None:

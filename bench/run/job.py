@@ -94,6 +94,8 @@ def _pools(modules: frozenset[str]) -> threadpoolctl.ThreadpoolController:
 def _contender(registry: Registry, entrant: Entrant, job: Job, called: Called) -> Contender:
     kernel, problem = registry.kernels[entrant.kernel], registry.problem(entrant.problem)
     try:
+        if kernel.device in job.absent:
+            raise Unsupported(unavailable(kernel) or f"it runs on {kernel.device}, which --device leaves out")
         device = get_device(kernel.device)
         if job.launcher == "pycuda" and isinstance(kernel, CudaKernel):
             take_stream(device)

@@ -51,13 +51,21 @@ def test_the_suites_and_the_users_selection_both_hold(registry):
     assert ids(registry, NT, "*.matmul", "*.sgemm", of_suite=("gemm/scipy.*",)) == ["gemm/scipy.sgemm"]
 
 
-def test_kernels_of_an_absent_device_do_not_contend_even_in_full(registry):
+def test_kernels_of_an_absent_device_contend_only_if_named_in_full(registry):
     @kernel("gemm", provider="mine", device="cuda")
     def away(problem, x):
         """On a GPU."""
 
-    assert ids(registry, NT, "gemm/mine.away") == []
-    assert ids(registry, NT, "gemm/mine.away", devices=("cpu", "cuda")) == ["gemm/mine.away"]
+    assert ids(registry, NT, "gemm/mine.awa?") == []
+    assert ids(registry, NT, "gemm/mine.away") == ["gemm/mine.away"]
+    assert ids(registry, NT, "gemm/mine.awa?", devices=("cpu", "cuda")) == ["gemm/mine.away"]
+
+
+def test_a_kernel_of_an_absent_device_takes_no_worker_of_its_device(registry):
+    planned = only_job(registry, NT, kernels=("gemm/cublas.sgemm", "gemm/numpy.matmul"))
+    assert (planned.key.device, planned.job.absent) == ("cpu", ("cuda",))
+    present = only_job(registry, NT, kernels=("gemm/cublas.sgemm",), devices=("cpu", "cuda"))
+    assert (present.key.device, present.job.absent) == ("cuda", ())
 
 
 @pytest.mark.parametrize(

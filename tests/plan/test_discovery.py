@@ -56,7 +56,7 @@ BROKEN = {
     "message_of_two_lines": (KERNEL + "raise ValueError('one\\ntwo')\n", 6, "ValueError: one"),
     "exit": (KERNEL + "raise SystemExit(0)\n", 6, "SystemExit"),
     "name_that_is_taken": (KERNEL.replace("mine", "numpy").replace("other", "matmul"), 3, "registered twice"),
-    "unknown_axis": (KERNEL.replace("device=", "places=('in',), device="), 3, "place is not an axis of gemm"),
+    "unknown_axis": (KERNEL.replace("device=", "places=('in',), device="), 3, "places is unknown, expected one of"),
 }
 
 

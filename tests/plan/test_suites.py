@@ -83,6 +83,8 @@ def test_without_named_axes_every_problem_is_a_group(load):
 BAD_SWEEPS = {
     "unknown_key": (GEMM + SIZES + "colour = 'red'", "colour", "unknown"),
     "unknown_axis_of_the_operation": (GEMM + SIZES + "place = 'out'", "place", "beta"),
+    "misspelt_axis": (GEMM + SIZES + "layuot = 'NT'", "key 'layuot': is unknown, expected one of al", "mean layout?"),
+    "misspelt_key": (GEMM + SIZES + "kernel = ['x']", "key 'kernel': is unknown", "did you mean kernels?"),
     "unknown_op": ("op = 'gem'", "op", "'gem'"),
     "op_of_wrong_type": ("op = 3", "op", "'3'"),
     "no_op": (SIZES, "op", "missing"),
@@ -171,7 +173,8 @@ def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
         ("[sweep]\nop = 'gemm'\n", "no [[sweep]]"),
         ("sweep = []\n", "no [[sweep]]"),
         ("sweep = [3]\n", "[[sweep]] 1: is 3, expected a table"),
-        ("colour = 'red'\n" + GOOD, "key 'colour': is unknown; expected one of baseline, max_time, source"),
+        ("colour = 'red'\n" + GOOD, "key 'colour': is unknown, expected one of baseline, max_time, source"),
+        ("titel = 'x'\n" + GOOD, "key 'titel': is unknown, expected one of baseline, max_time, source, sweep, title; did"),
         ("title = 3\n" + GOOD, "title is 3, expected a string"),
         ("max_time = 0\n" + GOOD, "max_time is 0, expected a finite number of seconds above 0"),
         ("max_time = 'long'\n" + GOOD, "max_time is 'long'"),

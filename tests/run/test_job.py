@@ -54,6 +54,14 @@ def test_a_bad_kernel_gets_its_status_and_no_samples_and_harms_nobody(name: str,
         assert good.interval is not None
 
 
+def test_a_kernel_of_a_device_that_the_run_does_not_use_is_unsupported_and_harms_nobody() -> None:
+    kernels = ("gemm/numpy.matmul", "gemm/cublas.sgemm")
+    job = Job(("gemm/m8n8k8/f32/NT",), kernels, Mode.HOT, (), 0, QUICK, 1, kernels[0], absent=("cuda",))
+    good, absent = run_job(job)
+    assert (good.status, absent.status, absent.device_name) == ("ok", "unsupported", "")
+    assert "NVIDIA" in absent.reason or "--device leaves out" in absent.reason
+
+
 @pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT])
 def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode: Mode) -> None:
     base, other = _run("copy/m64n64/f32", "copy/numpy.copyto", "copy/numpy.threaded", mode=mode, threads=2)
