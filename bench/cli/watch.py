@@ -1,5 +1,7 @@
 """The command `kernelmark watch`."""
 
+import os
+import re
 import sys
 import tempfile
 from datetime import datetime
@@ -8,7 +10,7 @@ from typing import Any
 
 import click
 
-from bench.cli.options import AGAINST, OK, plugin_option
+from bench.cli.options import AGAINST, INTERRUPTED, OK, plugin_option
 from bench.plan.errors import UsageError
 
 #: The architecture to compile for where there is no GPU, if the kernel has it.
@@ -21,6 +23,13 @@ DEFAULT_ARCH = "sm_90a"
 @click.option("--kernel", metavar="ID", help="Which of the kernels of FILE.cu, where several take PROBLEM.")
 @click.option(
     "--against", metavar="GLOB", help="GPU kernels to time beside it. [default: the vendor's of the same numerics]"
+)
+@click.option("--tile", metavar="NAME=VALUE,..", help="Only tiles with these values: T=32. [default: all]")
+@click.option(
+    "--vs",
+    metavar="OTHER.cu",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Compare with this source, as it is now, and not with the version before.",
 )
 @click.option("--arch", metavar="sm_90a", help="Compile for this one. [default: of the GPU here; without one sm_90a]")
 @click.option(
@@ -36,27 +45,53 @@ DEFAULT_ARCH = "sm_90a"
 def watch(file: Path, problem_id: str, once: bool, **options: Any) -> None:
     """Compile, verify and time FILE.cu on PROBLEM each time it is saved, beside the version before.
 
-    Without a GPU it is compiled, emulated on small problems, and what it takes is shown. Ctrl-C ends.
+    Every tile is tested in the emulator, on small problems; timing needs a GPU. Ctrl-C ends with a summary.
     """
     from bench.tune.watch.source import keep, saves
 
-    session = _session(file, problem_id, **options)
     with tempfile.TemporaryDirectory(prefix="kernelmark-watch-") as folder:
-        for number, files in enumerate(saves(file), 1):
-            beside = f", beside version {session.previous.number}" if session.previous else ""
-            click.echo(f"version {number}, {datetime.now():%H:%M:%S}{beside}")
-            for part in session.look(keep(files, file, Path(folder), number)):
-                click.echo(f"\n{part}")
-            if once:
-                sys.exit(OK if session.good else AGAINST)
-            click.echo(f"\nwaiting for {file} to be saved; Ctrl-C ends\n")
+        session = _session(file, problem_id, Path(folder), **options)
+        try:
+            for number, files in enumerate(saves(file), 1):
+                beside = f", beside {session.beside.name}" if session.beside else ""
+                _print(f"version {number}, {datetime.now():%H:%M:%S}{beside}")
+                for part in session.look(keep(files, file, Path(folder), number)):
+                    _print(f"\n{part}")
+                if once:
+                    sys.exit(OK if session.good else AGAINST)
+                _print(f"\nwaiting for {file} to be saved; Ctrl-C ends\n")
+        except KeyboardInterrupt:
+            _print(f"\n{session.summary()}")
+            sys.exit(INTERRUPTED)
+
+
+def _print(text: str) -> None:
+    """Print, on a terminal with verdicts in colour."""
+    from bench.report.terminal import is_wanted
+
+    colours = {"PASS": "green", "FAIL": "red"}
+    coloured = re.sub(r"\b(PASS|FAIL)\b", lambda found: click.style(found[0], fg=colours[found[0]], bold=True), text)
+    click.echo(coloured, color=is_wanted(sys.stdout, os.environ))
+
+
+def _tile(text: str | None) -> dict[str, int]:
+    """Read `BM=64,BN=32`. Raises UsageError."""
+    if text is None:
+        return {}
+    if not re.fullmatch(r"\w+=\d+(,\w+=\d+)*", text):
+        raise UsageError(f"--tile {text}: expected NAME=VALUE, several separated by commas: T=32")
+    pairs = (pair.split("=") for pair in text.split(","))
+    return {name: int(value) for name, value in pairs}
 
 
 def _session(
     file: Path,
     problem_id: str,
+    folder: Path,
     kernel: str | None,
     against: str | None,
+    tile: str | None,
+    vs: Path | None,
     arch: str | None,
     max_time: float,
     plugins: tuple[str, ...],
@@ -66,19 +101,23 @@ def _session(
     from bench.plan.discovery import discover
     from bench.plan.limits import H100
     from bench.tune.watch.comparison import Comparison
-    from bench.tune.watch.contenders import counterparts, watched_kernel
+    from bench.tune.watch.contenders import counterparts, watched_kernel, with_tile
     from bench.tune.watch.session import Session
+    from bench.tune.watch.source import contents, keep
 
     registry = discover(plugins)
     problem = registry.problem(problem_id)
     device = H100 if cuda_missing() else present_limits()
-    chosen = watched_kernel(registry, file, problem, kernel, device)
+    fixed = _tile(tile)
+    chosen = with_tile(watched_kernel(registry, file, problem, kernel, device), fixed, problem, device)
     others = counterparts(registry, chosen, problem, against, device)
-    if cuda_missing():
-        return Session(registry, chosen, problem, _arch(chosen, arch or DEFAULT_ARCH), None)
-    absolute = tuple(str(Path(plugin).absolute()) for plugin in plugins)
-    comparison = Comparison(chosen.id, problem.id, others, absolute, Budget(max_time))
-    return Session(registry, chosen, problem, _arch(chosen, arch or device.arch), comparison, device)
+    other = keep(contents(vs) or {}, vs, folder, 0) if vs else None
+    comparison = None
+    if not cuda_missing():
+        absolute = tuple(str(Path(plugin).absolute()) for plugin in plugins)
+        comparison = Comparison(chosen.id, problem.id, others, absolute, Budget(max_time), fixed)
+    arch = _arch(chosen, arch or (DEFAULT_ARCH if cuda_missing() else device.arch))
+    return Session(registry, chosen, problem, arch, comparison, device, other)
 
 
 def _arch(kernel: Any, arch: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench.emulator.build import CUDA, CompileError, program
-from bench.emulator.report import unwaived
+from bench.emulator.report import Report, unwaived
 from bench.emulator.shapes import has_whole_rows, is_long, is_whole, problems
 from bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Launch, Outcome, run
 from bench.emulator.worker import TensorMap as EmulatedMap
@@ -82,8 +82,26 @@ def entries(all_cases: list[Case]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with a kernel in a case, under one order of threads: a report, or a wrong result."""
+
+    case: Case
+    order: str
+    report: Report | None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.case.id} {self.order}: {self.report or f'wrong: {self.reason}'}"
+
+
 def complaints(case: Case, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[str]:
-    """Yield what is wrong with the kernel in this case: reports and wrong results, each named with its order.
+    """Yield what `findings` yields as text, each named with its case and order. Raises as it does."""
+    return map(str, findings(case, names, cuda, limit_s))
+
+
+def findings(case: Case, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[Finding]:
+    """Yield what is wrong with the kernel in this case: reports and wrong results, order by order.
 
     names: all entries to compile the source with. cuda: the folder of the sources. Raises CompileError where the
     source does not compile and WorkerError where the plan does not fit it.
@@ -98,9 +116,9 @@ def complaints(case: Case, names: tuple[str, ...], cuda: Path = CUDA, limit_s: i
     except CompileError as error:
         raise CompileError(f"{case.kernel.id}: {error}") from None
     for outcome in run(worker, buffers, planned, orders=ORDERS, limit_s=limit_s):
-        yield from (f"{case.id} {outcome.order}: {report}" for report in unwaived(outcome.reports))
+        yield from (Finding(case, outcome.order, report) for report in unwaived(outcome.reports))
         if reason := _verdict(case, outcome, operands, reference):
-            yield f"{case.id} {outcome.order}: wrong: {reason}"
+            yield Finding(case, outcome.order, None, reason)
 
 
 def _verdict(case: Case, outcome: Outcome, operands: tuple[Operand, ...], reference: Any) -> str | None:

@@ -174,7 +174,7 @@ def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
         ("sweep = []\n", "no [[sweep]]"),
         ("sweep = [3]\n", "[[sweep]] 1: is 3, expected a table"),
         ("colour = 'red'\n" + GOOD, "key 'colour': is unknown, expected one of baseline, max_time, source"),
-        ("titel = 'x'\n" + GOOD, "key 'titel': is unknown, expected one of baseline, max_time, source, sweep, title; did"),
+        ("titel = 'x'\n" + GOOD, "sweep, title; did you mean title?"),
         ("title = 3\n" + GOOD, "title is 3, expected a string"),
         ("max_time = 0\n" + GOOD, "max_time is 0, expected a finite number of seconds above 0"),
         ("max_time = 'long'\n" + GOOD, "max_time is 'long'"),

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from bench.cli.watch import _tile
 from bench.plan.case import Budget, WorkerKey
 from bench.plan.discovery import discover
+from bench.plan.errors import UsageError
+from bench.plan.limits import H100
 from bench.run.pool import Workers
 from bench.tune.watch.comparison import Comparison, job_of
-from bench.tune.watch.contenders import counterparts
+from bench.tune.watch.contenders import counterparts, with_tile
 from bench.tune.watch.session import Session
 from bench.tune.watch.source import keep
 
@@ -24,16 +27,20 @@ WGMMA = str(ROOT / "cuda/gemm/wgmma.cu")
 SQUARE = "gemm/m64n64k64/f32/NT"
 SOURCE = """#include "common.cuh"
 
-template <typename T> __global__ void turned(const T *a, T *b, int m, int n) {
-  const int i = blockIdx.y * 8 + threadIdx.y, j = blockIdx.x * 32 + threadIdx.x;
+template <typename T, int H> __global__ void turned(const T *a, T *b, int m, int n) {
+  const int i = blockIdx.y * H + threadIdx.y, j = blockIdx.x * 32 + threadIdx.x;
   if (i < m && j < n) b[j * m + i] = a[i * n + j];
 }
 """
-STAGED = SOURCE.replace("  if (i", "  __shared__ T tile[8][32];\n  if (i").replace(
+STAGED = SOURCE.replace("  if (i", "  __shared__ T tile[H][32];\n  if (i").replace(
     "b[j * m + i] = a[i * n + j]",
     "{ tile[threadIdx.y][threadIdx.x] = a[i * n + j]; b[j * m + i] = tile[threadIdx.y][threadIdx.x]; }",
 )
 UNGUARDED = SOURCE.replace("if (i < m && j < n) ", "")
+#: Lanes read what others write, without a barrier, in the tile that no run of the problem takes.
+RACING = STAGED.replace(
+    "= tile[threadIdx.y][threadIdx.x];", "= tile[threadIdx.y][H == 4 ? threadIdx.x ^ 1 : threadIdx.x];"
+)
 BROKEN = SOURCE.replace("b[j * m + i]", "c[j * m + i]")
 #: The driver then finds none, and the emulator judges.
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
@@ -43,12 +50,12 @@ from kernelmark import KernelCall, cuda_kernel
 
 
 @cuda_kernel(
-    "transpose", source=str(Path(__file__).with_name("turned.cu")), entry="turned<bits::{dtype}>", dtypes=("f32",),
-    places=("out",),
+    "transpose", source=str(Path(__file__).with_name("turned.cu")), entry="turned<bits::{dtype}, {H}>", dtypes=("f32",),
+    places=("out",), tunables={"H": (8, 4)},
 )
 def turned(p, t, device):
     \"\"\"One thread an element.\"\"\"
-    return [KernelCall((-(-p.n // 32), -(-p.m // 8)), (32, 8), ("a", "b", p.m, p.n))]
+    return [KernelCall((-(-p.n // 32), -(-p.m // t.H)), (32, t.H), ("a", "b", p.m, p.n))]
 """
 
 pytestmark = pytest.mark.usefixtures("cuda_compiler")
@@ -63,10 +70,20 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def session(folder, registry):
-    """A session on that kernel, as without a GPU."""
+def opened(folder, registry):
+    """Return a function that opens a session on that kernel, as without a GPU."""
     discover((str(folder / "turned.py"),))
-    return Session(registry, registry.kernels["transpose/cuda.turned"], registry.problem(PROBLEM), "sm_90a", None)
+    kernel, problem = registry.kernels["transpose/cuda.turned"], registry.problem(PROBLEM)
+
+    def of(tile=None, **options):
+        return Session(registry, with_tile(kernel, tile or {}, problem, H100), problem, "sm_90a", None, **options)
+
+    return of
+
+
+@pytest.fixture
+def session(opened):
+    return opened()
 
 
 @pytest.fixture
@@ -109,12 +126,13 @@ def test_a_kernel_of_the_tree_is_compiled_and_emulated_once(kernelmark):
     done = kernelmark("watch", str(ROOT / "cuda/gemm/tiled.cu"), "gemm/m512n512k512/f32/NT", "--once", **NO_GPU)
     assert (done.returncode, done.stderr) == (0, "")
     assert "sgemm_tiled<32, Op::N, Op::T>" in done.stdout
-    assert "right in the emulator" in done.stdout
+    assert "PASS: no races or memory errors (11 problems x 3 schedules, 2 tiles)\n  PASS  T=32  11 prob" in done.stdout
+    assert "\033" not in done.stdout
 
 
 def test_each_save_is_compiled_and_ctrl_c_ends_with_130(folder):
     with watching(folder, "turned.cu", PROBLEM, "--plugin", "turned.py") as process:
-        assert "right in the emulator" in until(process, "waiting")
+        assert "PASS: no races or memory errors" in until(process, "waiting")
         (folder / "turned.cu").write_text(STAGED)
         assert "1024 (was 0)" in until(process, "waiting")
         (folder / "turned.cu").write_text(BROKEN)
@@ -122,6 +140,11 @@ def test_each_save_is_compiled_and_ctrl_c_ends_with_130(folder):
         assert "turned.cu does not compile for sm_90a" in said
         assert 'turned.cu(5): error: identifier "c" is undefined' in said
         process.send_signal(signal.SIGINT)
+        assert process.stdout.read().strip().splitlines() == [
+            "3 versions tried, 2 passed",
+            "last that passed: version 2",
+            "last: version 3, FAIL, does not compile",
+        ]
         assert process.wait(timeout=20) == 130
 
 
@@ -134,10 +157,64 @@ def test_a_version_that_is_wrong_makes_the_exit_status_1(folder, kernelmark):
 
 def test_what_changed_is_told_against_the_last_version_that_was_right(look, session):
     look(SOURCE)
-    assert "wrong in the emulator" in look(STAGED.replace("if (i < m && j < n) ", ""))
+    assert "FAIL: " in look(STAGED.replace("if (i < m && j < n) ", ""))
     assert not session.good
     assert "1024 (was 0)" in look(STAGED)
     assert "0 (was 1024)" in look(SOURCE)
+
+
+def test_a_bug_in_a_tile_that_no_run_takes_is_one_report_that_names_the_tile(look, session):
+    said = look(RACING).partition("FAIL: ")[2].splitlines()
+    assert said[0] == "1 report (10 problems x 3 schedules, 2 tiles)"
+    assert said[1].startswith("turned.cu:6: race: ")
+    assert "  with H=4, in all schedules" in said
+    assert [line.split()[:2] for line in said[-2:]] == [["PASS", "H=8"], ["FAIL", "H=4"]]
+    assert not session.good
+
+
+def test_only_the_tiles_asked_for_are_tested(opened, folder):
+    session = opened({"H": 8})
+    said = "\n".join(session.look(version(folder, 1, RACING)))
+    assert session.good
+    assert "problems x 3 schedules, 1 tile)\n  PASS  H=8" in said
+    assert "H=4" not in said
+
+
+@pytest.mark.parametrize(
+    ("tile", "said"),
+    [
+        ({"H": 5}, "--tile H=5: H is 5, transpose/cuda.turned has 8, 4"),
+        ({"W": 8}, "--tile W=8: W is unknown, expected one of H"),
+    ],
+)
+def test_a_tile_that_the_kernel_has_not_is_refused_with_those_it_has(opened, complaint, tile, said):
+    assert complaint(lambda: opened(tile)) == said
+
+
+@pytest.mark.parametrize("text", ["H", "H=", "H=8,", "H=8 W=4", ""])
+def test_a_tile_of_another_form_is_refused_with_the_form(complaint, text):
+    assert complaint(lambda: _tile(text)) == f"--tile {text}: expected NAME=VALUE, several separated by commas: T=32"
+
+
+def test_a_tile_is_read_as_in_a_kernels_id():
+    assert _tile("BM=64,BN=32") == {"BM": 64, "BN": 32}
+
+
+def test_versions_are_compared_with_another_source_where_one_is_named(opened, folder):
+    session = opened(vs=keep({"other.cu": STAGED.encode()}, folder / "other.cu", folder, 0))
+    for number in (1, 2):
+        assert session.beside.name == "other.cu"
+        assert "0 (was 1024)" in "\n".join(session.look(version(folder, number, SOURCE)))
+
+
+def test_another_source_that_does_not_compile_is_named(opened, folder):
+    other = keep({"other.cu": BROKEN.encode()}, folder / "other.cu", folder, 0)
+    with pytest.raises(UsageError, match=r"/other\.cu does not compile for sm_90a"):
+        opened(vs=other)
+
+
+def test_a_session_without_a_version_has_a_summary(session):
+    assert session.summary() == "no version was tried"
 
 
 def test_a_version_that_does_not_compile_is_told_by_the_users_file(look, session, folder):
@@ -150,9 +227,11 @@ def test_a_version_that_does_not_compile_is_told_by_the_users_file(look, session
 @pytest.mark.parametrize("place", ["", "{folder}/"])
 def test_headers_beside_the_source_belong_to_its_version(look, folder, place):
     include = place.format(folder=folder.name)
-    text = SOURCE.replace('"common.cuh"', f'"common.cuh"\n#include "{include}width.cuh"').replace("* 8", "* width")
-    assert "right in the emulator" in look(text, width="constexpr int width = 8;\n")
-    assert "wrong in the emulator" in look(text, width="constexpr int width = 7;\n")
+    text = SOURCE.replace('"common.cuh"', f'"common.cuh"\n#include "{include}width.cuh"').replace(
+        "* H", "* (H - 8 + width)"
+    )
+    assert "PASS: no races or memory errors" in look(text, width="constexpr int width = 8;\n")
+    assert "FAIL: " in look(text, width="constexpr int width = 7;\n")
 
 
 def test_without_a_host_compiler_it_is_said_that_nothing_was_verified(look, monkeypatch):
@@ -161,14 +240,16 @@ def test_without_a_host_compiler_it_is_said_that_nothing_was_verified(look, monk
 
 
 def test_a_launch_that_the_emulator_refuses_is_a_complaint(look):
-    assert "wrong in the emulator" in look(SOURCE.replace("int m, int n)", "int m, int n, int l)"))
+    assert "FAIL: " in look(SOURCE.replace("int m, int n)", "int m, int n, int l)"))
 
 
 def test_two_versions_are_two_contenders_of_one_job(folder, registry):
     versions = [version(folder, number, text) for number, text in enumerate((SOURCE, STAGED), 1)]
     plugins = (str(folder / "turned.py"),)
-    job = job_of(Comparison("transpose/cuda.turned", PROBLEM, (), plugins, Budget(0.01)), versions[1], versions[0])
+    comparison = Comparison("transpose/cuda.turned", PROBLEM, (), plugins, Budget(0.01), {"H": 4})
+    job = job_of(comparison, versions[1], versions[0])
     known = discover(job.plugins).kernels
+    assert [known[name].tunables for name in job.kernels] == [{"H": (4,)}] * 2
     assert [Path(known[name].source).read_text() for name in job.kernels] == [STAGED, SOURCE]
     with Workers() as workers:
         rows = workers.run(job, WorkerKey("cuda", 1))

@@ -1,5 +1,7 @@
 """Two versions of one source, timed in turn in one job."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from bench.measure.lock import exclusive
@@ -18,18 +20,23 @@ from bench.plan.registry import REGISTRY
 
 watched = REGISTRY.kernels[{kernel!r}]
 for name, source in {sources!r}.items():
-    REGISTRY.add(replace(watched, provider="watch", name=name, source=source))
+    tunables = {{**watched.tunables, **{tunables!r}}}
+    REGISTRY.add(replace(watched, provider="watch", name=name, source=source, tunables=tunables))
 '''
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A comparison to time: versions of a kernel on a problem, beside its counterparts; the plug-ins declare these."""
+    """A comparison to time: versions of a kernel on a problem, beside its counterparts; the plug-ins declare these.
+
+    tile: the value of each tunable that is fixed.
+    """
 
     kernel: str
     problem: str
     counterparts: tuple[str, ...]
     plugins: tuple[str, ...]
     budget: Budget
+    tile: Mapping[str, int] = {}
 
     @property
     def ids(self) -> tuple[str, str]:
@@ -52,7 +59,8 @@ def job_of(comparison: Comparison, current: Version, previous: Version | None) -
     versions = dict(zip(comparison.ids, filter(None, (current, previous)), strict=False))
     sources = {kernel.partition(".")[2]: str(version.source) for kernel, version in versions.items()}
     plugin = current.source.with_name("versions.py")
-    plugin.write_text(PLUGIN.format(kernel=comparison.kernel, sources=sources))
+    tunables = {name: (value,) for name, value in comparison.tile.items()}
+    plugin.write_text(PLUGIN.format(kernel=comparison.kernel, sources=sources, tunables=tunables))
     return Job(
         problems=(comparison.problem,),
         kernels=(*versions, *comparison.counterparts),

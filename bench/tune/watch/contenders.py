@@ -1,12 +1,13 @@
 """The kernel that a .cu belongs to, and the kernels that it is compared with."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bench.measure.compilers import cuda_sources
-from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel, Kernel
+from bench.plan.errors import UsageError, unknown
+from bench.plan.kernel import CudaKernel, Kernel, values_on
 from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
@@ -33,6 +34,22 @@ def watched_kernel(
     return able[0]
 
 
+def with_tile(kernel: CudaKernel, tile: Mapping[str, int], problem: Problem, device: DeviceLimits) -> CudaKernel:
+    """Return the kernel with these values of its tunables and no others. Raises UsageError for one that it has not."""
+    for name, value in tile.items():
+        if not kernel.tunables:
+            raise UsageError(f"--tile {name}={value}: {kernel.id} has no tunables; leave --tile out")
+        if name not in kernel.tunables:
+            raise UsageError(f"--tile {name}={value}: {name} {unknown(name, kernel.tunables)}")
+        if value not in (values := values_on(device, kernel.tunables[name])):
+            expected = ", ".join(map(str, values))
+            raise UsageError(f"--tile {name}={value}: {name} is {value}, {kernel.id} has {expected}")
+    fixed = replace(kernel, tunables={**kernel.tunables, **{name: (value,) for name, value in tile.items()}})
+    if reason := fixed.refuses(problem, device):
+        raise UsageError(f"--tile: {reason}; take another tile or problem")
+    return fixed
+
+
 def _source(kernel: CudaKernel) -> Path:
     return (cuda_sources() / kernel.source).resolve()
 
@@ -54,7 +71,7 @@ def counterparts(
 
     Raises UsageError where the glob matches none.
     """
-    able = [k for k in registry.kernels.values() if (k.op, k.device) == (problem.op, "cuda") and k is not kernel]
+    able = [k for k in registry.kernels.values() if (k.op, k.device) == (problem.op, "cuda") and k.id != kernel.id]
     able = [k for k in able if k.refuses(problem, device) is None]
     if glob is None:
         numerics = kernel.numerics_for(problem)

@@ -1,52 +1,63 @@
-"""The emulator (docs/emulator.md) for one kernel, where no GPU is there to run it."""
+"""The emulator (docs/emulator.md) for one kernel: every tile of it, on the small problems of one kind."""
 
 from collections.abc import Iterator
-from itertools import islice
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
 from bench.emulator.build import CompileError, missing_tool
-from bench.emulator.sweep import Case, cases, complaints, entries
+from bench.emulator.sweep import Case, Finding, cases, entries, findings
 from bench.emulator.worker import WorkerError
-from bench.plan.kernel import CudaKernel
+from bench.measure.cpu import cpu_count
+from bench.plan.kernel import CudaKernel, Tile
+from bench.plan.limits import DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 
-#: More would fill the screen without being of use.
-SHOWN = 8
-
 
 class Emulated(msgspec.Struct, frozen=True):
-    """How many small problems a kernel was taken through, and the first complaints; skipped: why it was not."""
+    """What the emulator found in which cases. chosen: the tile that a run takes for the problem.
 
-    problems: int = 0
-    complaints: tuple[str, ...] = ()
+    untested: tiles that take the problem, but none of the small ones. skipped: why nothing was tested. refused: why the
+    source or its plan is no job for the emulator, with the compiler's log. left: cases after the first timeout.
+    """
+
+    chosen: Tile
+    tested: tuple[Case, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    untested: tuple[Tile, ...] = ()
     skipped: str = ""
+    refused: str = ""
+    left: tuple[Case, ...] = ()
 
 
-def emulate(registry: Registry, kernel: CudaKernel, problem: Problem) -> Emulated:
-    """Run the kernel on the CPU, access by access checked, on the sweep's problems of this problem's kind.
+def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> Emulated:
+    """Run each tile of the kernel on the CPU, access by access checked, on the sweep's problems of this problem's kind.
 
     The problem itself is left out: a million threads would take minutes.
     """
+    tile = kernel.tile_for(problem, device)
+    assert tile is not None, "a kernel that takes the problem has a tile for it"
     if kernel.emulated:
-        return Emulated(skipped=f"{kernel.id} cannot be emulated: {kernel.emulated}")
+        return Emulated(tile, skipped=f"{kernel.id} cannot be emulated: {kernel.emulated}")
     if reason := missing_tool():
-        return Emulated(skipped=reason)
-    chosen = _cases(cases(registry, kernel), kernel, problem)
-    names = entries(chosen)
+        return Emulated(tile, skipped=reason)
+    chosen = _of_kind(cases(registry, kernel, device), problem)
+    taken = [case.tile for case in chosen]
+    untested = [t for t in kernel.tiles(device) if t not in taken and kernel.unfit(problem, t, device) is None]
     try:
-        found = (complaint for case in chosen for complaint in complaints(case, names))
-        return Emulated(len(chosen), tuple(islice(found, SHOWN)))
-    except (CompileError, WorkerError) as error:
-        return Emulated(len(chosen), (str(error),))
+        looked = list(_looked_at(chosen))
+    except (CompileError, WorkerError, ValueError) as error:  # the last: a waiver without a reason
+        return Emulated(tile, refused=str(error))
+    found = tuple(finding for _, some in looked for finding in some)
+    tested = tuple(case for case, _ in looked)
+    return Emulated(tile, tested, found, tuple(untested), left=tuple(chosen[len(tested) :]))
 
 
-def _cases(every: list[Case], kernel: CudaKernel, problem: Problem) -> list[Case]:
-    """Return the cases of a run's tile and the problem's storage type, layout and direction; all if there are none."""
-    tile, kind = kernel.tile_for(problem), list(_kind(problem))
-    same = [case for case in every if case.tile == tile and list(_kind(case.problem)) == kind]
-    return same or every
+def _of_kind(every: list[Case], problem: Problem) -> list[Case]:
+    """Return the cases of the problem's storage type, layout and direction; all if there are none."""
+    kind = list(_kind(problem))
+    return [case for case in every if list(_kind(case.problem)) == kind] or every
 
 
 def _kind(problem: Problem) -> Iterator[str]:
@@ -54,3 +65,14 @@ def _kind(problem: Problem) -> Iterator[str]:
     for axis in ("dtype", "layout", "place", "direction", "kind", "unit"):
         if hasattr(problem, axis):
             yield str(getattr(problem, axis))
+
+
+def _looked_at(chosen: list[Case]) -> Iterator[tuple[Case, list[Finding]]]:
+    """Yield the cases with what was found in each, up to the first timeout: a kernel that hangs would take minutes."""
+    names = entries(chosen)
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        for case, found in zip(chosen, pool.map(lambda case: list(findings(case, names)), chosen), strict=True):
+            yield case, found
+            if any(finding.report and finding.report.kind == "timeout" for finding in found):
+                pool.shutdown(cancel_futures=True)
+                return

@@ -1,7 +1,7 @@
-"""A session: what is shown of each version, and which one the next is compared with."""
+"""A session: what is shown of each version, which one the next is compared with, and what it comes to in the end."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel
@@ -9,15 +9,39 @@ from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.plan.status import Status
+from bench.report.format import count, seconds
 from bench.tune.inspect import InspectRow, launch_rows
 from bench.tune.watch.comparison import Comparison, compare
 from bench.tune.watch.emulator import emulate
 from bench.tune.watch.source import Version
+from bench.tune.watch.verdict import bugs, verdict
 from bench.tune.watch.view import resource_table, time_table
 
 
+@dataclass
+class Tried:
+    """A version that was looked at. against: what was found, in a few words. judged: it ran somewhere and was right."""
+
+    version: Version
+    against: list[str] = field(default_factory=list)
+    judged: bool = False
+    done: bool = False
+    time_s: float | None = None
+
+    @property
+    def good(self) -> bool:
+        """Return whether nothing was found against it."""
+        return self.done and not self.against
+
+    @property
+    def state(self) -> str:
+        if not self.done:
+            return "interrupted"
+        return f"FAIL, {' and '.join(self.against)}" if self.against else "PASS" if self.judged else "not verified"
+
+
 class Session:
-    """Versions of one kernel on one problem. comparison: None where there is no GPU, and the emulator judges."""
+    """Versions of one kernel on one problem. comparison: None where there is no GPU. vs: compare each with this."""
 
     def __init__(
         self,
@@ -27,52 +51,93 @@ class Session:
         arch: str,
         comparison: Comparison | None,
         device: DeviceLimits = H100,
+        vs: Version | None = None,
     ) -> None:
         self._registry, self._kernel, self._problem = registry, kernel, problem
         self._arch, self._comparison, self._device = arch, comparison, device
-        self.previous: Version | None = None
-        self._known: list[InspectRow] = []
-        self.good = False
+        self.beside = self._vs = vs
+        self._tried: list[Tried] = []
+        if vs:
+            self._resources(vs)  # raises where it does not compile
+
+    @property
+    def good(self) -> bool:
+        """Return whether the last version compiles and nothing was found against it."""
+        return bool(self._tried) and self._tried[-1].good
 
     def look(self, version: Version) -> Iterator[str]:
         """Yield what is shown of a version, part by part. The next is compared with the last version that is right."""
-        self.good = False
-        kernel = replace(self._kernel, source=str(version.source))
-        try:
-            rows = self._resources(kernel)
-        except UsageError as error:
-            yield version.told(str(error))
-            return
-        yield resource_table(rows, self._known)
-        judge = self._emulated if self._comparison is None else self._timed
-        yield from (version.told(text) for text in judge(kernel, version))
-        if self.good:
-            self.previous, self._known = version, rows
+        tried = Tried(version)
+        self._tried.append(tried)
+        yield from map(version.told, self._looked_at(tried))
+        tried.done = True
+        if tried.good and self._vs is None:
+            self.beside = version
 
-    def _resources(self, kernel: CudaKernel) -> list[InspectRow]:
-        """Compile the kernel as a run would for this problem."""
+    def _looked_at(self, tried: Tried) -> Iterator[str]:
+        try:
+            rows = self._resources(tried.version)
+        except UsageError as error:
+            tried.against.append("does not compile")
+            yield f"FAIL: {error}"
+            return
+        yield resource_table(rows, self._resources(self.beside) if self.beside else [])
+        if self._comparison:
+            yield from self._timed(tried, self._comparison)
+        yield self._emulated(tried)
+
+    def _resources(self, version: Version) -> list[InspectRow]:
+        """Compile a version as a run would for this problem. Raises UsageError, in the user's names of the files."""
+        kernel = self._of(version)
         tile = kernel.tile_for(self._problem, self._device)
         assert tile is not None, "a kernel that takes the problem has a tile for it"
-        return launch_rows(kernel, self._problem, tile, self._arch, self._device)
-
-    def _emulated(self, kernel: CudaKernel, version: Version) -> Iterator[str]:
-        found = emulate(self._registry, kernel, self._problem)
-        self.good = not found.complaints
-        if found.skipped:
-            yield f"not verified: no GPU is here, and {found.skipped}"
-        elif found.complaints:
-            yield "\n".join(("wrong in the emulator:", *found.complaints))
-        else:
-            yield f"right in the emulator, without a report: {found.problems} small problems, three orders of threads"
-
-    def _timed(self, kernel: CudaKernel, version: Version) -> Iterator[str]:
-        assert self._comparison is not None
         try:
-            rows = compare(self._comparison, version, self.previous)
+            return launch_rows(kernel, self._problem, tile, self._arch, self._device)
+        except UsageError as error:
+            raise UsageError(version.told(str(error))) from None
+
+    def _of(self, version: Version) -> CudaKernel:
+        return replace(self._kernel, source=str(version.source))
+
+    def _timed(self, tried: Tried, comparison: Comparison) -> Iterator[str]:
+        """Verify and time a version on the GPU."""
+        try:
+            rows = compare(comparison, tried.version, self.beside)
         except UsageError as error:
             yield f"not timed: {error}"
             return
-        self.good = rows[0].status == Status.OK
-        named = (version, self.previous) if self.previous else (version,)
-        names = {of: f"version {v.number}" for of, v in zip(self._comparison.ids, named, strict=False)}
+        named = (tried.version, self.beside) if self.beside else (tried.version,)
+        names = {of: v.name for of, v in zip(comparison.ids, named, strict=False)}
         yield time_table(rows, names, self._problem)
+        if rows[0].status == Status.OK:
+            tried.judged, tried.time_s = True, rows[0].interval.median if rows[0].interval else None
+        else:
+            tried.against.append(rows[0].status)
+            yield f"FAIL: {rows[0].status} on {self._problem.id}"
+
+    def _emulated(self, tried: Tried) -> str:
+        """Judge a version in the emulator, every tile of it, and return what is shown of that."""
+        found = emulate(self._registry, self._of(tried.version), self._problem, self._device)
+        if found.skipped:
+            return f"not {'emulated:' if self._comparison else 'verified: no GPU is here, and'} {found.skipped}"
+        tried.judged = True
+        if found.refused:
+            tried.against.append("refused by the emulator")
+        elif reports := bugs(found.findings):
+            tried.against.append(count(len(reports), "report"))
+        return verdict(found)
+
+    def summary(self) -> str:
+        """Return how many versions were tried, the best of those that passed, and what became of the last."""
+        if not self._tried:
+            return "no version was tried"
+        good = [tried for tried in self._tried if tried.good]
+        lines = [f"{count(len(self._tried), 'version')} tried, {len(good)} passed"]
+        timed = [(tried.time_s, tried.version.name) for tried in good if tried.time_s is not None]
+        if timed:
+            time_s, name = min(timed)
+            lines.append(f"best: {name}, {seconds(time_s)} (its own job's median)")
+        elif good:
+            lines.append(f"last that passed: {good[-1].version.name}")
+        last = self._tried[-1]
+        return "\n".join([*lines, f"last: {last.version.name}, {last.state}"])

@@ -13,11 +13,16 @@ Files = Mapping[str, bytes]
 
 
 class Version(msgspec.Struct, frozen=True):
-    """The file as it was once saved: a copy, beside copies of the headers in its folder."""
+    """The file as it was once saved: a copy, beside copies of the headers in its folder. number: 0 for another file."""
 
     number: int
     source: Path
     original: Path
+
+    @property
+    def name(self) -> str:
+        """`version 2`, or `other.cu` for another file that the versions are compared with."""
+        return f"version {self.number}" if self.number else self.original.name
 
     def told(self, text: str) -> str:
         """Return the text of a compiler or a checker with the files named as the user knows them."""
@@ -33,7 +38,7 @@ def saves(file: Path) -> Iterator[Files]:
         time.sleep(POLL_S)
         if stamps is None or stamps == looked_at or stamps != _stamps(file):
             continue  # gone, known, or still being written
-        looked_at, files = stamps, _contents(file)
+        looked_at, files = stamps, contents(file)
         if files is not None and files != known:
             known = files
             yield files
@@ -52,7 +57,8 @@ def _stamps(file: Path) -> list[tuple[str, int, int, int]] | None:
     return [(name, stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in found]
 
 
-def _contents(file: Path) -> Files | None:
+def contents(file: Path) -> Files | None:
+    """Return the file and the headers in its folder by their names; None where one is missing."""
     try:
         return {path.name: path.read_bytes() for path in _watched(file)}
     except FileNotFoundError:

@@ -1,0 +1,124 @@
+"""What the emulator found, for people: one report for one bug, with where it was seen, and each tile by its name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.emulator.sweep import Case, Finding
+from bench.emulator.worker import ORDERS
+from bench.plan.kernel import Tile
+from bench.report.format import count
+from bench.tune.watch.emulator import Emulated
+
+#: More reports would fill the screen without being of use.
+SHOWN = 8
+#: Problems that a report names, and other sights of the same bug.
+NAMED = 3
+#: Kinds of report that one bug shows as: a missing barrier, a wrong index. Others stand for themselves.
+FAMILIES = {"race": "order", "uninitialised-read": "order"} | dict.fromkeys(
+    ("out-of-bounds", "write-to-padding", "write-to-input"), "index"
+)
+
+
+@dataclass
+class Bug:
+    """One report: trouble of one family at lines that are connected, or wrong results, wherever it was seen."""
+
+    family: str
+    lines: set[tuple[str, int]]
+    seen: list[Finding]
+
+    def __str__(self) -> str:
+        sights: dict[object, str] = {}
+        for finding in sorted(self.seen, key=lambda finding: "race" not in _kind(finding)):
+            sights.setdefault(
+                (_kind(finding), frozenset(_lines(finding))), str(finding.report or f"wrong result: {finding.reason}")
+            )
+        first, *others = sights.values()
+        return "\n".join([first, *(f"  also {text}" for text in others[:NAMED])])
+
+
+def bugs(findings: Sequence[Finding]) -> list[Bug]:
+    """Return each bug once, in the order in which they were found.
+
+    A race is the same whichever of its lines comes first, and one that shares a line with another comes from the same
+    barrier. A wrong result where a report stands is what follows from it, and no bug of its own.
+    """
+    reported = {finding.case.id for finding in findings if finding.report}
+    found: list[Bug] = []
+    for finding in findings:
+        if finding.report or finding.case.id not in reported:
+            bug = Bug(FAMILIES.get(_kind(finding), _kind(finding)), _lines(finding), [finding])
+            for same in [one for one in found if one.family == bug.family and one.lines & bug.lines]:
+                found.remove(same)
+                bug = Bug(bug.family, same.lines | bug.lines, same.seen + bug.seen)
+            found.append(bug)
+    return sorted(found, key=lambda bug: findings.index(bug.seen[0]))
+
+
+def _kind(finding: Finding) -> str:
+    return finding.report.kind if finding.report else "wrong"
+
+
+def _lines(finding: Finding) -> set[tuple[str, int]]:
+    if (report := finding.report) is None:
+        return {("", 0)}
+    return {(report.file, report.line), (report.file, report.other_line or report.line)}
+
+
+def tile_name(tile: Tile) -> str:
+    """Return `BM=64,BN=32`, as after the @ of a kernel's id; empty for a kernel without tunables."""
+    return ",".join(f"{name}={value}" for name, value in vars(tile).items())
+
+
+def verdict(found: Emulated) -> str:
+    """Return PASS or FAIL with how much was tested, the reports, and a line for each tile."""
+    if found.refused:
+        return f"FAIL: {found.refused}"
+    if reports := bugs(found.findings):
+        parts = [f"FAIL: {count(len(reports), 'report')} ({_extent(found)})"]
+        parts += [f"{bug}\n{_where(bug, found.tested)}" for bug in reports[:SHOWN]]
+        parts += [f"and {count(len(reports) - SHOWN, 'more report')}"] if len(reports) > SHOWN else []
+    else:
+        parts = [f"PASS: no races or memory errors ({_extent(found)})"]
+    return "\n".join([*parts, *_tiles(found)])
+
+
+def _extent(found: Emulated) -> str:
+    """Return `13 problems x 3 schedules, 2 tiles`."""
+    problems = {case.problem.id for case in found.tested}
+    tiles = {tile_name(case.tile) for case in found.tested}
+    extent = f"{count(len(problems), 'problem')} x {len(ORDERS)} schedules"
+    extent += f", {count(len(tiles), 'tile')}" if tiles != {""} else ""
+    return extent + (f"; {count(len(found.left), 'case')} left out after the timeout" if found.left else "")
+
+
+def _where(bug: Bug, tested: Sequence[Case]) -> str:
+    """Return the problems, tiles and schedules that a bug was seen in."""
+    problems = list(dict.fromkeys(finding.case.problem.id for finding in bug.seen))
+    tiles = list(dict.fromkeys(filter(None, (tile_name(finding.case.tile) for finding in bug.seen))))
+    orders = [order for order in ORDERS if any(finding.order == order for finding in bug.seen)]
+    more = f" and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
+    every = len({case.problem.id for case in tested})
+    with_tiles = f"with {'; '.join(tiles)}, " if tiles else ""
+    schedules = "all schedules" if len(orders) == len(ORDERS) else f"schedule {' and '.join(orders)}"
+    return (
+        f"  seen in {len(problems)} of {every} problems: {', '.join(problems[:NAMED])}{more}\n"
+        f"  {with_tiles}in {schedules}"
+    )
+
+
+def _tiles(found: Emulated) -> list[str]:
+    """Return a line for each tile: whether it passed, and on how many problems."""
+    wrong = {tile_name(finding.case.tile) for finding in found.findings}
+    names = [tile_name(case.tile) for case in found.tested]
+    each = list(dict.fromkeys(filter(None, names)))
+    width = max(map(len, each), default=0)
+    own = tile_name(found.chosen)
+    lines = [
+        f"  {'FAIL' if name in wrong else 'PASS'}  {name:<{width}}  {count(names.count(name), 'problem')}"
+        + (", the tile of this problem" if name == own else "")
+        for name in each
+    ]
+    left = dict.fromkeys(tile_name(case.tile) for case in found.left)
+    lines += [f"  not tested: {name}, left out after the timeout" for name in left if name and name not in each]
+    return lines + [f"  not tested: {tile_name(tile)}; it takes none of the small problems" for tile in found.untested]
