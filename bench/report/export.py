@@ -13,7 +13,8 @@ from bench.plan.errors import UsageError
 from bench.record.query import doubles
 from bench.record.result import COLUMNS
 from bench.record.store import Store
-from bench.report.latex import write_latex
+from bench.report.latex import write_latex, write_latex_files
+from bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown
 from bench.report.tables import ceiling_table, group_table, scope_note
 
 Writer = Callable[[Store, str, IO[str]], None]
@@ -51,9 +52,16 @@ def _facts(store: Store, run_id: str) -> dict[str, Any]:
 
 
 def write_markdown(store: Store, run_id: str, out: IO[str]) -> None:
-    """Write one table a problem and the ceilings, as `show` prints them, in GitHub's Markdown."""
+    """Write problems x kernels of each operation, then a table a problem and the ceilings as `show` prints them.
+
+    A run of more problems than a pivot holds has the tables alone.
+    """
     note, gap = "", ""
     with store.snapshot():
+        short = store.group_count(run_id) <= MOST_PROBLEMS
+        for pivot in all_pivots(store, run_id) if short else ():
+            out.write(gap + markdown(pivot))
+            gap = "\n\n"
         for rows in store.groups(run_id):
             out.write(gap + group_table(rows, "github"))
             note, gap = note or scope_note(rows), "\n\n"
@@ -79,7 +87,11 @@ def check_writable(path: Path) -> None:
 
 
 def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
-    """Write a run in one of the styles of `WRITERS`. Raises UsageError."""
+    """Write a run in one of the styles of `WRITERS`; LaTeX to a file an operation besides. Raises UsageError."""
+    if style == "latex":
+        with writing(path):
+            write_latex_files(store, run_id, path)
+        return
     write_text(path, lambda out: WRITERS[style](store, run_id, out))
 
 

@@ -49,6 +49,20 @@ def interval(low: float | None, high: float | None, write: Callable[[float], str
     return f"[{write(low)}, {write(high)}]"
 
 
+def rounded(middle: float, low: float | None, high: float | None) -> tuple[str, str]:
+    """Write a number and its interval to the places that the interval's half-width, of two digits at most, justifies.
+
+    The interval is empty where an end is not known; the number then has three significant digits.
+    """
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or high <= low:
+        return digits(middle), ""
+    half = (high - low) / 2
+    exponent = math.floor(math.log10(half))
+    wanted = (1 if half / 10**exponent < 3.5 else 0) - exponent
+    places = max(0, min(wanted, decimals(middle) + 1))
+    return f"{middle:.{places}f}", f"[{low:.{places}f}, {high:.{places}f}]"
+
+
 def time(middle: float | None, low: float | None, high: float | None) -> str:
     """Write a time with its interval: `473 ms [466 ms, 488 ms]`."""
     return f"{seconds(middle)} {interval(low, high, seconds)}".rstrip()

@@ -1,167 +1,159 @@
-r"""Tables for papers: LaTeX with booktabs, a `tabular` for each operation of a suite, to be put into a `table`.
+r"""Tables for papers: LaTeX with booktabs, with captions and labels, each fit for a column of 85 mm in \scriptsize.
 
-In \footnotesize a table fits the 178 mm of a page; in \scriptsize with \tabcolsep at 3pt, short names also fit a
-column of 85 mm. A long suite is parted between problems, so that no part is longer than a page. What belongs in the
-caption stands in comments above.
+An operation with several problems is a pivot, problems x kernels; one with a single problem is a list of its kernels.
+A long table is a `longtable`, which has to stand outside of two columns; others are floats.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
 from typing import IO, NamedTuple
 
-from bench.plan.status import Status
-from bench.record.result import Result
 from bench.record.store import Store
-from bench.report.format import count, decimals, digits, interval, short, unit
+from bench.report.format import short
+from bench.report.latex_list import listed
+from bench.report.latex_text import MARKED, MICRO, NOISE, comment, escape, label, provenance, table, unused
+from bench.report.pivot import Cell, Line, Pivot, chunks, pivots
 
-#: Lines that leave room for a caption on a page.
-PAGE_LINES = 45
-MICRO = r"$\mu$"
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    # After the end of a line these two would be read as its options.
-    "[": "{[}",
-    "*": "{*}",
-} | {char: f"\\{char}" for char in "#$%&_{}"}
+PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
+COLUMN_MM = 85.0
+#: Lines of a float; a longer table is broken across pages.
+FLOAT_LINES = 40
+#: Widths in millimetres: of a letter or digit in \scriptsize and in \tiny, of punctuation in \tiny, between columns.
+LETTER_MM, WIDE_MM, TINY_MM, POINT_MM, GAP_MM, HEAD_MM = 1.45, 2.25, 1.22, 0.8, 2.12, 3.2
+_WORDS = "Median times in the unit of the line, the fastest in bold; below them their 95\\,\\% intervals."
 
 
-class Column(NamedTuple):
-    """A header, how its cells are aligned, and what they hold: a number, or a number and what stands right after it."""
+class Table(NamedTuple):
+    """A table of an operation as LaTeX."""
 
-    header: str
-    align: str
-    cells: Callable[[Result], Sequence[str]]
-
-    @property
-    def layout(self) -> str:
-        return "@{ }".join(self.align)
-
-    @property
-    def head(self) -> str:
-        return self.header if len(self.align) == 1 else f"\\multicolumn{{2}}{{c}}{{{self.header}}}"
+    op: str
+    text: str
 
 
 def write_latex(store: Store, run_id: str, out: IO[str]) -> None:
-    r"""Write a `tabular` for each operation of a suite; the preamble needs \usepackage{booktabs}."""
+    """Write all tables of a run."""
     with store.snapshot():
-        run = store.run(run_id)
-        out.write(f"% kernelmark run {comment(run.run_id)}; needs \\usepackage{{booktabs}}\n")
-        machine = ", ".join(str(run.machine[name]) for name in ("cpu", "gpu") if name in run.machine)
-        out.write(f"% {comment(machine)}\n" if machine else "")
+        out.write(_head(store, run_id))
         gap = ""
-        for suite, groups in _parts(store.groups(run_id)):
-            out.write(gap + _tabular(suite, groups))
-            gap = "\n\\bigskip\n\n"
+        for found in _tables(store, run_id):
+            out.write(gap + found.text)
+            gap = "\n"
         out.write("" if gap else "% no rows\n")
 
 
-def _parts(groups: Iterable[list[Result]]) -> Iterator[tuple[str, list[list[Result]]]]:
-    """Yield the groups of rows of each suite and operation, as many at a time as a page holds."""
-    for (suite, _), found in groupby(groups, key=lambda rows: (rows[0].suite, rows[0].op)):
-        part: list[list[Result]] = []
-        for rows in found:
-            if part and sum(len(other) + 1 for other in (*part, rows)) > PAGE_LINES:
-                yield suite, part
-                part = []
-            part.append(rows)
-        yield suite, part
+def write_latex_files(store: Store, run_id: str, path: Path) -> None:
+    """Write all tables of a run to `NAME.tex`, and those of each operation to `NAME-OPERATION.tex` beside it."""
+    with store.snapshot(), ExitStack() as stack:
+        head = _head(store, run_id)
+        files: dict[str, IO[str]] = {}
+
+        def file(target: Path) -> IO[str]:
+            opened = stack.enter_context(target.open("w", newline="", encoding="utf-8"))
+            opened.write(head)
+            return opened
+
+        whole = file(path)
+        for found in _tables(store, run_id):
+            if found.op not in files:
+                files[found.op] = file(path.with_name(f"{path.stem}-{label(found.op)}{path.suffix}"))
+            for out in (whole, files[found.op]):
+                out.write(found.text + "\n")
+        whole.write("" if files else "% no rows\n")
 
 
-def _tabular(suite: str, groups: list[list[Result]]) -> str:
-    rows = [r for group in groups for r in group]
-    columns = [column for column in _COLUMNS if any(any(column.cells(r)) for r in rows)] or [_VERDICT]
-    facts = list(map(_facts, groups))
-    shared = facts[0] if len(set(facts)) == 1 else ""
-    baselines = ", ".join(dict.fromkeys(r.baseline for r in rows if r.baseline))
-    lines = [
-        f"% suite {comment(suite)}" + (f"; {comment(shared)}" if shared else ""),
-        "% time: median with its 95 % interval" + (f"; speedup against {comment(baselines)}" if baselines else ""),
-        f"\\begin{{tabular}}{{@{{}}l{''.join(column.layout for column in columns)}@{{}}}}",
-        r"\toprule",
-        " & ".join(["kernel", *(column.head for column in columns)]) + r" \\",
-    ]
-    for group, fact in zip(groups, facts, strict=True):
-        lines += _group_lines(group, "" if shared else fact, columns)
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+def _head(store: Store, run_id: str) -> str:
+    run = store.run(run_id)
+    machine = ", ".join(str(run.machine[name]) for name in ("cpu", "gpu") if name in run.machine)
+    lines = [f"kernelmark run {comment(run.run_id)}; needs {PREAMBLE}", *([comment(machine)] if machine else [])]
+    return "".join(f"% {line}\n" for line in lines)
 
 
-def _group_lines(rows: list[Result], fact: str, columns: list[Column]) -> Iterator[str]:
-    """Yield the problem, then its kernels: fastest first, then those without a time."""
-    width = sum(len(column.align) for column in columns)
-    title = f"\\texttt{{{escape(rows[0].problem)}}}" + (f", {escape(fact)}" if fact else "")
-    several = len({r.threads for r in rows}) > 1
-    yield r"\midrule"
-    yield f"\\multicolumn{{{1 + width}}}{{@{{}}l@{{}}}}{{{title}}} \\\\"
-    for r in sorted(rows, key=lambda r: _time(r) or math.inf):
-        name = escape(short(r.kernel)) + (f" ({r.threads} thr.)" if several else "")
-        yield " & ".join([name, *_cells(r, columns, width)]) + r" \\"
+def _tables(store: Store, run_id: str) -> Iterator[Table]:
+    source = provenance(store.run(run_id))
+    used: set[str] = set()
+    for suite, op, groups in chunks(store.groups(run_id)):
+        found = pivots(suite, op, groups, store)
+        texts = chain.from_iterable(_panels(pivot, source, used) for pivot in found) if found else None
+        for text in texts if texts is not None else listed(suite, op, groups, source, used):
+            yield Table(op, text)
 
 
-def _cells(r: Result, columns: list[Column], width: int) -> Iterator[str]:
-    """Yield the cells after a kernel's name, or the status where there is no time."""
-    if _time(r) is not None:
-        yield from (cell for column in columns for cell in column.cells(r))
-    else:
-        yield f"\\multicolumn{{{width}}}{{l@{{}}}}{{{_verdict(r)}}}"
+def _panels(pivot: Pivot, source: str, used: set[str]) -> Iterator[str]:
+    """Yield a table for as many kernels at a time as a column has room for; those after the first refer to it."""
+    name, parts, first = f"{pivot.suite}-{pivot.op}", _parted(pivot), ""
+    title = f"{escape(pivot.title)}, suite {escape(pivot.suite)}"
+    for part in parts:
+        lines = [Line(line.label, line.unit, [line.cells[i] for i in part]) for line in pivot.lines]
+        shown = [line for line in lines if any(line.cells)]
+        which = f", kernels {part[0] + 1} to {part[-1] + 1} of {len(pivot.kernels)}" * (len(parts) > 1)
+        about = [rf"As in Table~\ref{{tab:{first}}}."] if first else [_WORDS, *_notes(shown), _setting(pivot), source]
+        key = unused(name, used)
+        first = first or key
+        heads = " & ".join(rf"\rotatebox{{90}}{{{escape(short(pivot.kernels[i]))}}}" for i in part)
+        body = [text for line in shown for text in _lines(line)]
+        caption = " ".join([f"{title}{which}.", *about, *(_notes(shown) if key != first else ())])
+        yield table("ll" + "r" * len(part), rf"problem & & {heads} \\", body, caption, key, FLOAT_LINES)
 
 
-def _verdict(r: Result) -> str:
-    return "right" if r.status == Status.OK else escape(r.status)
+def _setting(pivot: Pivot) -> str:
+    scope = f"in {pivot.processes} processes each" if pivot.processes > 1 else "in one process"
+    return f"{escape(pivot.setting.title)}, {scope}."
 
 
-def _facts(rows: list[Result]) -> str:
-    threads = max(r.threads for r in rows)
-    facts = (rows[0].mode, count(threads, "thread"), rows[0].isa)
-    return ", ".join(filter(None, facts))
+def _notes(lines: Sequence[Line]) -> Iterator[str]:
+    """Yield what the marks in a table mean."""
+    cells = [cell for line in lines for cell in line.cells if cell]
+    if any(cell.noisy for cell in cells):
+        yield NOISE
+    if any(cell.text == "--" for cell in cells):
+        yield "--: unsupported."
 
 
-def _time(r: Result) -> float | None:
-    """Return the median, or the mean, which may be all that is known of results from elsewhere."""
-    return r.time_s_median or r.time_s_mean
+def _lines(line: Line) -> Iterator[str]:
+    """Yield the times of a problem, and their intervals below, on the same page."""
+    unit = line.unit.replace("u", MICRO)
+    below = any(cell and cell.interval for cell in line.cells)
+    yield " & ".join([escape(line.label), unit, *map(_time, line.cells)]) + (r" \\*" if below else r" \\")
+    if below:
+        yield " & ".join(["", "", *map(_interval, line.cells)]).strip() + r" \\[1.5pt]"
 
 
-def _time_cells(r: Result) -> tuple[str, str]:
-    found = _time(r)
-    if found is None:
-        return "", ""
-    name, factor = unit(found)
-    low, high = (end and end / factor for end in (r.time_s_ci95_low, r.time_s_ci95_high))
-    after = "(mean)" if r.time_s_median is None else _interval(low, high, decimals(found / factor))
-    return f"{digits(found / factor)}\\,{name.replace('u', MICRO)}", after
+def _time(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    text = escape(cell.text) if cell.text[:1].isdigit() or cell.text == "--" else rf"{{\tiny {escape(cell.text)}}}"
+    return MARKED * cell.noisy + (rf"\textbf{{{text}}}" if cell.best else text)
 
 
-def _speedup_cells(r: Result) -> tuple[str, str]:
-    if r.speedup is None:
-        return "", "baseline" if r.kernel == r.baseline and _time(r) else ""
-    return digits(r.speedup), _interval(r.speedup_ci95_low, r.speedup_ci95_high, decimals(r.speedup))
+def _interval(cell: Cell | None) -> str:
+    return rf"{{\tiny {cell.interval}}}" if cell and cell.interval else ""
 
 
-def _interval(low: float | None, high: float | None, places: int) -> str:
-    return interval(low, high, lambda end: f"{end:.{places}f}")
+def _parted(pivot: Pivot) -> list[range]:
+    """Return the kernels, as many at a time as fit in a column beside the names of the problems."""
+    units = max(len(line.unit) for line in pivot.lines)
+    names = max(_wide(line.label) for line in pivot.lines)
+    room = COLUMN_MM - names - units * WIDE_MM - GAP_MM
+    parts, begin, taken = [], 0, 0.0
+    for i in range(len(pivot.kernels)):
+        width = GAP_MM + max(HEAD_MM, *(_cell_mm(line.cells[i]) for line in pivot.lines))
+        if i > begin and taken + width > room:
+            parts.append(range(begin, i))
+            begin, taken = i, 0.0
+        taken += width
+    return [*parts, range(begin, len(pivot.kernels))]
 
 
-_COLUMNS = (
-    Column(r"time [95\,\%]", "rl", _time_cells),
-    Column("GFLOP/s", "r", lambda r: (digits(r.gflop_per_s),)),
-    Column("GB/s", "r", lambda r: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
-    Column(r"speedup [95\,\%]", "rl", _speedup_cells),
-)
-#: The only column of a table without a single time.
-_VERDICT = Column("verdict", "l", lambda r: (_verdict(r),))
+def _cell_mm(cell: Cell | None) -> float:
+    if cell is None:
+        return 0.0
+    below = sum(TINY_MM if char.isalnum() else POINT_MM for char in cell.interval)
+    digit = cell.text[:1].isdigit()
+    own = _wide(cell.text) if digit else TINY_MM * len(cell.text)
+    return max(below, own * (1.16 if cell.best else 1.0) + 2 * cell.noisy)
 
 
-def escape(text: str) -> str:
-    r"""Return text escaped for LaTeX; what pdflatex has no glyph for is written as `\u4e2d`."""
-    return "".join(_SPECIAL.get(char, char) for char in comment(text))
-
-
-def comment(text: str) -> str:
-    """Return a text as printable ASCII on one line."""
-    plain = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
-    return plain.encode("ascii", "backslashreplace").decode()
+def _wide(text: str) -> float:
+    return sum(WIDE_MM if char in "mwMW" or char.isupper() else LETTER_MM for char in text)

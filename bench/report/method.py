@@ -7,6 +7,7 @@ from typing import Any
 
 from bench.plan.modes import Mode
 from bench.record.result import Result
+from bench.record.store import Run
 from bench.report.format import count, size
 from bench.report.noise import noise_of
 from bench.report.run_data import RunData
@@ -22,8 +23,7 @@ def paragraph(data: RunData) -> str:
 
 def _where(data: RunData) -> Iterator[str]:
     machine, environment = data.run.machine, data.run.environment
-    version = f"kernelmark {environment.get('kernelmark', '')}".strip()
-    yield f"The measurements were taken with {version}{_commit(data.run.git_commit)} on {_machine(machine)}."
+    yield f"The measurements were taken with {software(data.run)} on {_machine(machine)}."
     names = [f"{name} {found}" for name, found in environment.get("versions", {}).items()]
     builds = environment.get("blas", [])
     if names:
@@ -31,6 +31,12 @@ def _where(data: RunData) -> Iterator[str]:
     variables = environment.get("variables", {})
     if variables:
         yield "Set in the environment: " + ", ".join(f"{key}={value}" for key, value in variables.items()) + "."
+
+
+def software(run: Run) -> str:
+    """Return version and commit as captions name them: `kernelmark 0.1.0 (commit c0ffee123456)`."""
+    version = f"kernelmark {run.environment.get('kernelmark', '')}".strip()
+    return version + _commit(run.git_commit)
 
 
 def _commit(found: str) -> str:

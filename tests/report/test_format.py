@@ -5,7 +5,7 @@ import math
 import pytest
 
 from bench.record.result import Result
-from bench.report.format import count, digits, factor, pace, rate, seconds, short, size, spread, time
+from bench.report.format import count, digits, factor, pace, rate, rounded, seconds, short, size, spread, time
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,18 @@ def test_a_kernel_from_elsewhere_without_an_operation_keeps_its_name():
 )
 def test_a_pace_says_how_much_longer_or_how_much_faster(speed, words):
     assert pace(speed) == words
+
+
+@pytest.mark.parametrize(
+    ("numbers", "texts"),
+    [
+        ((473.21, 466.1, 488.3), ("473", "[466, 488]")),
+        ((12.34, 8.1, 40.2), ("12", "[8, 40]")),
+        ((1.4444, 1.4438, 1.4452), ("1.444", "[1.444, 1.445]")),
+        ((8692.0, 8534.0, 9813.0), ("8692", "[8534, 9813]")),
+        ((12.34, None, 13.0), ("12.3", "")),
+        ((12.34, 12.0, float("inf")), ("12.3", "")),
+    ],
+)
+def test_an_interval_is_rounded_to_what_its_width_justifies(numbers, texts):
+    assert rounded(*numbers) == texts

@@ -1,0 +1,219 @@
+"""Problems x kernels: the times of an operation as one table, in one unit a line, for papers and for Markdown."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from bench.plan.status import Status
+from bench.record.reader import Reader
+from bench.record.result import Result
+from bench.report.contest import Contest, Setting, comparable, contests, is_timed, time_of
+from bench.report.format import digits, rounded, row_time, short, unit
+from bench.report.noise import MARK, is_noisy
+
+#: Problems of one pivot; a longer suite has several, so that a run of any length is written as it is read.
+MOST_PROBLEMS = 200
+#: What a cell shows in the place of a time.
+_STATUS = {Status.UNSUPPORTED.value: "--", Status.OK.value: "right"}
+
+
+class Cell(NamedTuple):
+    """A time as it is printed, with its interval, or a word in its place; best: the fastest of the line."""
+
+    text: str
+    interval: str = ""
+    best: bool = False
+    noisy: bool = False
+
+
+class Line(NamedTuple):
+    """A problem, the unit of its times, and a cell for each kernel; None where a kernel has no row."""
+
+    label: str
+    unit: str
+    cells: list[Cell | None]
+
+
+class Pivot(NamedTuple):
+    """Times of the kernels of one operation in one setting; shared: what the ids of all problems have in common."""
+
+    suite: str
+    op: str
+    shared: str
+    setting: Setting
+    kernels: list[str]
+    lines: list[Line]
+    processes: int
+
+    @property
+    def title(self) -> str:
+        """Return `gemm, k512 f32 NT`."""
+        return f"{self.op}, {self.shared}" if self.shared else self.op
+
+    @property
+    def noisy(self) -> bool:
+        """Whether any cell is marked."""
+        return any(cell.noisy for line in self.lines for cell in line.cells if cell)
+
+
+def chunks(groups: Iterable[list[Result]]) -> Iterator[tuple[str, str, list[list[Result]]]]:
+    """Yield suite, operation and the groups of rows of each, `MOST_PROBLEMS` groups at a time."""
+    for (suite, op), found in groupby(groups, key=lambda rows: (rows[0].suite, rows[0].op)):
+        part: list[list[Result]] = []
+        for rows in found:
+            part.append(rows)
+            if len(part) == MOST_PROBLEMS:
+                yield suite, op, part
+                part = []
+        if part:
+            yield suite, op, part
+
+
+def all_pivots(store: Reader, run_id: str) -> Iterator[Pivot]:
+    """Yield the pivots of a run, in its order."""
+    for suite, op, groups in chunks(store.groups(run_id)):
+        yield from pivots(suite, op, groups, store)
+
+
+def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader) -> list[Pivot]:
+    """Return a pivot for each setting of the rows of one operation; none where they have one problem or no time."""
+    rows = [r for group in groups for r in group]
+    if len({r.problem for r in rows}) < 2:
+        return []
+    by_setting: dict[Setting, dict[str, Contest]] = defaultdict(dict)
+    for contest in contests(rows, store):
+        by_setting[contest.setting][contest.problem] = contest
+    return [
+        _pivot(suite, op, setting, {p: found[p] for p in problems if p in found}, own)
+        for setting, found in by_setting.items()
+        for problems, own in _connected([r for r in rows if _belongs(r, setting, found)])
+    ]
+
+
+def _connected(rows: list[Result]) -> Iterator[tuple[list[str], list[Result]]]:
+    """Yield problems, in their order, that have kernels in common, with their rows: out of place is not in place."""
+    kernels: dict[str, set[str]] = defaultdict(set)
+    for r in rows:
+        kernels[r.problem].add(r.kernel)
+    while kernels:
+        first = next(iter(kernels))
+        reached, before = set(kernels[first]), set[str]()
+        while reached != before:
+            before = set(reached)
+            reached.update(*(own for own in kernels.values() if own & reached))
+        problems = [problem for problem, own in kernels.items() if own & reached]
+        yield problems, [r for r in rows if r.problem in problems]
+        for problem in problems:
+            del kernels[problem]
+
+
+def _pivot(suite: str, op: str, setting: Setting, timed: dict[str, Contest], rows: list[Result]) -> Pivot:
+    failed = {(r.problem, r.kernel): r for r in rows if r.time_s_median is None}
+    problems = list(dict.fromkeys(r.problem for r in rows))
+    kernels = _ranked(timed.values(), failed.values())
+    shared, labels = labelled(problems)
+    lines = [
+        _line(label, timed.get(problem), [failed.get((problem, kernel)) for kernel in kernels], kernels)
+        for label, problem in zip(labels, problems, strict=True)
+    ]
+    processes = min((r.processes for c in timed.values() for r in c.ranked), default=1)
+    return Pivot(suite, op, shared, setting, kernels, lines, processes)
+
+
+def _belongs(r: Result, setting: Setting, timed: dict[str, Contest]) -> bool:
+    """Whether a row stands in this setting, or would if it had a time."""
+    if is_timed(r):
+        return r.problem in timed and any(r is own for own in timed[r.problem].ranked)
+    own = (setting.device, setting.mode, setting.isa, setting.precision)
+    return (r.device, r.mode, r.isa, comparable(r)) == own and r.threads in (setting.threads, 1)
+
+
+def _ranked(timed: Iterable[Contest], failed: Iterable[Result]) -> list[str]:
+    """Return the kernels: those with the most times first, of these the fastest on average."""
+    slowdowns: dict[str, list[float]] = defaultdict(list)
+    for c in timed:
+        best = time_of(c.fastest).median
+        for r in c.ranked:
+            slowdowns[r.kernel].append(math.log((r.time_s_median or best) / best))
+    ranked = sorted(slowdowns, key=lambda kernel: (-len(slowdowns[kernel]), _mean(slowdowns[kernel])))
+    return list(dict.fromkeys([*ranked, *(r.kernel for r in failed)]))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _line(label: str, contest: Contest | None, failed: Sequence[Result | None], kernels: Sequence[str]) -> Line:
+    if contest is None:
+        return Line(label, "", [_word(r) for r in failed])
+    name, factor = unit(time_of(contest.fastest).median)
+    own = {r.kernel: r for r in contest.ranked}
+    cells = [
+        _cell(own[kernel], factor, own[kernel] is contest.fastest) if kernel in own else _word(other)
+        for kernel, other in zip(kernels, failed, strict=True)
+    ]
+    return Line(label, name, cells)
+
+
+def _cell(r: Result, factor: float, best: bool) -> Cell:
+    middle, low, high = row_time(r)
+    text, interval = rounded((middle or 0.0) / factor, *(None if end is None else end / factor for end in (low, high)))
+    return Cell(text, interval, best, is_noisy(r))
+
+
+def _word(r: Result | None) -> Cell | None:
+    """Return what stands for a row without a median: its mean with the unit, or its status."""
+    if r is None:
+        return None
+    if r.status == Status.OK and r.time_s_mean:
+        name, factor = unit(r.time_s_mean)
+        return Cell(f"{digits(r.time_s_mean / factor)} {name}", "mean")
+    return Cell(_STATUS.get(r.status, r.status))
+
+
+def labelled(problems: Sequence[str]) -> tuple[str, list[str]]:
+    """Return what the ids of these problems share, and what each has of its own: `k512 f32`, `m64n64 NT`."""
+    parts = [_tokens(problem) for problem in problems]
+    shared = [token for token in parts[0] if all(token in tokens for tokens in parts)]
+    labels = [_joined([token for token in tokens if token not in shared]) for tokens in parts]
+    if not all(labels):
+        labels = [problem.split("/", 1)[1].replace("/", " ") for problem in problems]
+        return "", labels
+    return _joined(shared), labels
+
+
+#: A size of an id as (0, `m64`), any other part as (its place, `NT`).
+Token = tuple[int, str]
+
+
+def _tokens(problem: str) -> list[Token]:
+    _, sizes, *others = problem.split("/")
+    return [(0, size) for size in re.findall(r"[a-z]+[^a-z]*(?:x[^a-z]+)?", sizes)] + list(enumerate(others, 1))
+
+
+def _joined(tokens: Iterable[Token]) -> str:
+    found = list(tokens)
+    sizes = "".join(text for place, text in found if place == 0)
+    return " ".join(filter(None, (sizes, *(text for place, text in found if place))))
+
+
+def markdown(pivot: Pivot) -> str:
+    """Return the pivot as a table in GitHub's Markdown, with what it shows above."""
+    scope = f", {pivot.processes} processes each" if pivot.processes > 1 else ""
+    title = f"**{pivot.title}** (suite {pivot.suite}; {pivot.setting.title}{scope}): median times and 95 % intervals"
+    heads = ["problem", "", *map(short, pivot.kernels)]
+    rows = [[line.label, line.unit, *map(_shown, line.cells)] for line in pivot.lines]
+    rule = "|".join([":---", ":---", *["---:"] * len(pivot.kernels)])
+    drawn = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
+    note = f"\n\n{MARK} disturbed while it was measured" if pivot.noisy else ""
+    return "\n".join([f"{title}\n", drawn[0], f"|{rule}|", *drawn[1:]]) + note
+
+
+def _shown(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    text = f"**{cell.text}**" if cell.best else cell.text
+    return f"{MARK * cell.noisy}{text} {cell.interval}".rstrip()
