@@ -1,0 +1,158 @@
+"""A published report: a folder `reports/<machine>-<date>/` that reads well where repositories are browsed.
+
+`make publish` and `make gpu` write it by the same functions, from the runs in a store. A file is text that is made when
+it is asked for, so that one that cannot be made harms no other.
+"""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.plan.errors import UsageError
+from bench.plan.modes import TIMED
+from bench.plan.registry import Registry
+from bench.plan.status import AGAINST
+from bench.record.result import COLUMNS, Result
+from bench.record.store import Store
+from bench.report.anonymity import Mask, hashed, mask
+from bench.report.export import writing
+from bench.report.figures import Drawn, draw, kinds
+from bench.report.noise import Noise, noise_of
+from bench.report.pivot import all_pivots, markdown
+from bench.report.publish_readme import Publication, Readme
+from bench.report.publish_summary import summary
+from bench.report.run_data import RunData
+from bench.report.tables import ceiling_table, run_table, status_line
+
+README, RESULTS, ENVIRONMENT, TABLES, CLAIMS, FIGURES = (
+    "README.md", "results.csv", "environment.json", "tables.md", "claims.csv", "figures",
+)  # fmt: skip
+#: What every published report holds; `claims.csv` is written by who judges the claims.
+FILES = {
+    README: "the question, the answer, figures, claims, how it was measured and what was noisy",
+    RESULTS: "every row of every run; docs/columns.md explains the columns",
+    ENVIRONMENT: "the machine, its libraries, the runs, and the numbers that the index of reports shows",
+    TABLES: "problems x kernels, then a table for each problem",
+    CLAIMS: "each number of each founding claim, with its verdict",
+    FIGURES: "the figures as SVG",
+}
+#: Columns that name a machine by themselves.
+_NAMES = {"host": "host", "device_uuid": "uuid"}
+
+
+def folder_name(machine: str, date: str) -> str:
+    """Return `amd-epyc-2-cpus-2026-01-31`."""
+    slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(\w+\)", "", machine).lower()).strip("-")
+    return f"{slug}-{date}"
+
+
+def noise(store: Store, runs: Mapping[str, str]) -> Noise:
+    """Return how noisy these runs are."""
+    return noise_of(result for run in runs.values() for result, _ in store.results(run))
+
+
+class Report:
+    """The files of a report, from the runs in a store; runs: what each was for, and its id."""
+
+    def __init__(self, store: Store, about: Publication) -> None:
+        self._store, self._about = store, about
+        rows = [r for run in about.runs.values() for r, _ in store.results(run)]
+        self._mask: Mask = str if about.identify else mask({r.host for r in rows if r.host})
+        timed = [run for run in about.runs.values() if any(r.run_id == run and r.time_s_median for r in rows)]
+        counts = {run: sum(r.run_id == run and r.time_s_median is not None for r in rows) for run in timed}
+        #: The run that the first lines speak of: the one with the most times.
+        self.main = RunData(store, max(counts, key=lambda run: counts[run])) if counts else None
+
+    def texts(self) -> Mapping[str, Callable[[], str]]:
+        """Return what makes each file but the README, which is made last, of what lies in the folder then."""
+        files = {RESULTS: self._rows, ENVIRONMENT: self._environment, TABLES: self._tables}
+        return {name: lambda make=make: self._mask(make()) for name, make in files.items()}  # type: ignore[misc]
+
+    def readme(self, folder: Path, drawn: Sequence[Drawn] = ()) -> str:
+        """Return the README; the claims are read from the file of claims, if it is there."""
+        claims = folder / CLAIMS
+        found = claims.read_text(encoding="utf-8") if claims.is_file() else ""
+        files = {name: text for name, text in FILES.items() if name == README or (folder / name).exists()}
+        return self._mask(Readme(self._store, self._about, self.main, drawn, found, files).text())
+
+    def draw(self, folder: Path, registry: Registry) -> list[Drawn]:
+        """Draw the figures of the main run as SVG."""
+        if self.main is None:
+            return []
+        figures = folder / FIGURES
+        figures.mkdir(parents=True, exist_ok=True)
+        drawn = list(draw(kinds(self.main, registry), figures))
+        for path in figures.iterdir():
+            if path.suffix != ".svg" or path.stem not in {figure.name for figure in drawn}:
+                path.unlink()
+        return drawn
+
+    def _rows(self) -> str:
+        """Return the rows of all runs, with the dimensions that occur in any."""
+        runs = self._about.runs.values()
+        others = dict.fromkeys(name for run in runs for name in self._store.dimensions(run) if name not in COLUMNS)
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([*COLUMNS, *others])
+        for run in runs:
+            for values, dims, _ in self._store.records(run):
+                writer.writerow([*map(self._named, COLUMNS, values), *(dims.get(name) for name in others)])
+        return out.getvalue()
+
+    def _named(self, column: str, value: Any) -> Any:
+        kind = _NAMES.get(column)
+        return hashed(kind, value) if kind and value and not self._about.identify else value
+
+    def _environment(self) -> str:
+        facts: dict[str, Any] = {"runs": dict(self._about.runs)}
+        if self._about.runs:
+            run = self._store.run(list(self._about.runs.values())[-1])
+            facts |= {"machine": run.machine, "environment": run.environment, "git_commit": run.git_commit}
+        if self.main:
+            facts["report"] = msgspec.to_builtins(summary(self._store, self._about, self.main))
+        return json.dumps(facts, indent=2) + "\n"
+
+    def _tables(self) -> str:
+        parts = [f"# {self._about.title}, {self._about.date}"]
+        parts.append(
+            "Verified against float64 before and after timing. An interval holds for one process where the title of "
+            "its table names no number of processes."
+        )
+        for what, run in self._about.runs.items():
+            rows = [result for result, _ in self._store.results(run)]
+            parts += [f"## {what}", status_line(self._store.statuses(run)), *self._paragraphs(run, rows)]
+        return "\n\n".join(filter(None, parts)) + "\n"
+
+    def _paragraphs(self, run: str, rows: list[Result]) -> Iterator[str]:
+        """Yield the tables of timed rows and their ceilings; of rows that are verified alone, those that went wrong."""
+        if rows and rows[0].mode in TIMED:
+            yield from map(markdown, all_pivots(self._store, run))
+            yield run_table(rows, "github")
+            yield ceiling_table(self._store.ceilings(run), "github")
+        else:
+            yield "\n".join(f"- {r.status}: {r.kernel} on {r.problem}: {r.reason}" for r in rows if r.status in AGAINST)
+
+
+def write(folder: Path, report: Report, registry: Registry) -> None:
+    """Write all files but the claims, which have to lie there by now. Raises UsageError."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, make in report.texts().items():
+            (folder / name).write_text(make(), encoding="utf-8")
+        drawn = report.draw(folder, registry)
+        (folder / README).write_text(report.readme(folder, drawn), encoding="utf-8")
+
+
+def refuse_noise(found: Noise, anyway: bool) -> None:
+    """Raise UsageError for noisy runs that are not to be published anyway."""
+    if found.noisy and not anyway:
+        raise UsageError(
+            f"publish: {found.sentence}; expected quiet runs: measure again in a quiet hour (--fresh), or publish them "
+            "with that on top (--noisy-anyway)"
+        )

@@ -1,0 +1,151 @@
+"""The first page of a published report, in GitHub's Markdown."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from tabulate import tabulate
+
+from bench.record.store import Store
+from bench.report import findings, method
+from bench.report.figures import Drawn
+from bench.report.format import count, row_time, seconds, short, spread
+from bench.report.founding import QUESTION, answers
+from bench.report.networks import network_table
+from bench.report.noise import is_noisy, noise_of
+from bench.report.run_data import RunData
+
+MOST_NOISY, MOST_FOUND = 20, 3
+
+
+class Price(msgspec.Struct, frozen=True):
+    """What an hour of a device costs, from where, and what the device is declared to take; none of it is measured."""
+
+    per_hour: float
+    currency: str
+    words: str
+    watts: float | None = None
+
+
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
+    """What is published: the machine, the runs (what each was for, and its id), and whether names stay as they are.
+
+    command: what made it. sections: headings and text that a README has besides. anyway: it is noisy, and is published
+    all the same.
+    """
+
+    title: str
+    date: str
+    runs: Mapping[str, str]
+    command: str
+    sections: Sequence[tuple[str, str]] = ()
+    price: Price | None = None
+    identify: bool = False
+    anyway: bool = False
+
+
+class Readme:
+    """The page of one report; claims: the text of the file of claims; files: those that are there, with their words."""
+
+    def __init__(
+        self,
+        store: Store,
+        about: Publication,
+        data: RunData | None,
+        drawn: Sequence[Drawn],
+        claims: str,
+        files: Mapping[str, str],
+    ) -> None:
+        self._store, self._about, self._data = store, about, data
+        self._drawn, self._claims, self._files = drawn, claims, files
+
+    def text(self) -> str:
+        """Return the page, the answer first."""
+        parts = [f"# {self._about.title}, {self._about.date}", *self._answer(), *self._figures()]
+        parts += [*self._fastest(), *self._networks(), *self._judged(), *self._measured(), *self._quality()]
+        for heading, text in self._about.sections:
+            parts += [f"## {heading}", text]
+        parts += ["## Files", "\n".join(f"- [{name}]({name}): {text}" for name, text in self._files.items())]
+        return "\n\n".join(filter(None, parts)) + "\n"
+
+    def _answer(self) -> Iterator[str]:
+        if self._data is None:
+            yield "Nothing has been timed yet."
+            return
+        if sentence := noise_of(self._data.rows).sentence:
+            anyway = " It is published anyway." if self._about.anyway else ""
+            yield f"> **{sentence}.**{anyway} Numbers of such cases carry the mark `~` in the tables."
+        question = QUESTION if answers(self._data) else "Who is fastest?"
+        yield f"**{question}** {findings.verdict(self._data)}"
+        yield "\n".join(f"- {sentence}" for sentence in findings.sentences(self._data))
+
+    def _figures(self) -> Iterator[str]:
+        if self._drawn:
+            yield "## Figures"
+        for figure in self._drawn:
+            yield f'<img src="figures/{figure.name}.svg" alt="{figure.title}" width="560">'
+            yield f"*{figure.title}.* {figure.caption}"
+
+    def _fastest(self) -> Iterator[str]:
+        if self._data and self._data.contests:
+            found, problems = findings.fastest(self._data)
+            which = f"The {len(found)} problems that take longest, of {problems}." if len(found) < problems else ""
+            heads = ("problem", "fastest", "time", "rate", "of the roofline", "lead")
+            rows = [(f.problem, f.kernel, f.time, f.rate, f.roofline, f.lead) for f in found]
+            yield f"## Fastest kernels\n\n{which} [tables.md](tables.md) has all.".replace("\n\n ", "\n\n")
+            yield tabulate(rows, heads, tablefmt="github", disable_numparse=True)
+
+    def _networks(self) -> Iterator[str]:
+        if self._data and (layers := self._store.layers(self._data.run_id)):
+            yield "## Whole networks: seconds a batch"
+            yield network_table(layers, self._store.layer_results(self._data.run_id), "github").replace(
+                "\n|", "\n\n|", 1
+            )
+
+    def _judged(self) -> Iterator[str]:
+        """Yield the claims that have a number, and how many verdicts there are of each kind."""
+        found: dict[str, dict[str, str]] = {row["id"]: row for row in csv.DictReader(io.StringIO(self._claims))}
+        if not found:
+            return
+        counts = Counter(row["verdict"] for row in found.values())
+        yield "## Founding claims"
+        yield (
+            f"{count(len(found), 'claim')}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()) + "."
+        )
+        rows = [(row["verdict"], row["words"], _first(row["said"])) for row in found.values() if row["ratio"]]
+        if rows:
+            yield tabulate(rows, ("verdict", "claim", "found"), tablefmt="github", disable_numparse=True)
+
+    def _measured(self) -> Iterator[str]:
+        yield f"## How it was measured\n\n`{self._about.command}` made this report."
+        if self._data:
+            yield method.paragraph(self._data)
+
+    def _quality(self) -> Iterator[str]:
+        if self._data is None:
+            return
+        noisy = [r for r in self._data.rows if is_noisy(r)]
+        yield "## What was noisy"
+        if noisy:
+            yield f"{noise_of(self._data.rows).sentence}." + (
+                f" The first {MOST_NOISY}:" if len(noisy) > MOST_NOISY else ""
+            )
+            heads = ("problem", "kernel", "time", "95 %", "disturbed")
+            cells = [
+                (r.problem, short(r.kernel), seconds(r.time_s_median), spread(*row_time(r)), noise_of([r]).cause)
+                for r in noisy[:MOST_NOISY]
+            ]
+            yield tabulate(cells, heads, tablefmt="github", disable_numparse=True)
+        else:
+            yield "Nothing: no case was disturbed during a tenth of its sampling or more."
+        if failed := findings.failures(self._data.rows):
+            yield "## What has no result\n\n" + "\n".join(f"- {line}" for line in failed)
+
+
+def _first(text: str) -> str:
+    """Return the first of the answers to a claim, in a cell."""
+    found = text.split("; ")
+    more = f"; {len(found) - MOST_FOUND} more in [claims.csv](claims.csv)" if len(found) > MOST_FOUND else ""
+    return "; ".join(found[:MOST_FOUND]).replace("|", "\\|") + more

@@ -1,0 +1,79 @@
+"""What the index of published reports knows of one: its answer, its noise, and seconds a batch of whole networks."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from bench.record.reader import Layer
+from bench.record.result import Result
+from bench.record.store import Store
+from bench.report.contest import by_setting, is_timed
+from bench.report.findings import verdict
+from bench.report.founding import answers
+from bench.report.networks import total
+from bench.report.noise import noise_of
+from bench.report.publish_readme import Price, Publication
+from bench.report.run_data import RunData
+
+
+class Network(msgspec.Struct, frozen=True):
+    """Seconds that a batch of a network takes by the fastest kernel of each layer, its interval, and joules."""
+
+    network: str
+    part: str
+    setting: str
+    seconds: float
+    low: float | None = None
+    high: float | None = None
+    joules: float | None = None
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """A report as a line of the index; founding: whether the answer is that to the founding question."""
+
+    title: str
+    date: str
+    answer: str
+    founding: bool
+    noise: str
+    price: Price | None = None
+    networks: tuple[Network, ...] = ()
+
+
+def summary(store: Store, about: Publication, data: RunData) -> Summary:
+    """Return the summary of a report, from its main run."""
+    layers, rows = store.layers(data.run_id), list(store.layer_results(data.run_id))
+    return Summary(
+        about.title,
+        about.date,
+        verdict(data),
+        bool(answers(data)),
+        noise_of(data.rows).sentence,
+        about.price,
+        tuple(networks(layers, rows, about.price)),
+    )
+
+
+def networks(layers: Sequence[Layer], rows: Sequence[Result], price: Price | None) -> Iterator[Network]:
+    """Yield the passes of each network in each setting, where every layer has a time."""
+    for network in dict.fromkeys(layer.network for layer in layers):
+        own = [layer for layer in layers if layer.network == network]
+        for setting, found in by_setting(r for r in rows if is_timed(r)).items():
+            best: dict[str, list[Result]] = defaultdict(list)
+            for r in found:
+                best[r.problem].append(r)
+            fastest = {p: min(each, key=lambda r: r.time_s_median or 0.0) for p, each in best.items()}
+            for part in ("forward", "forward + backward"):
+                chosen = [(layer.count, fastest.get(layer.problem)) for layer in own if layer.part in part.split(" + ")]
+                parts = {layer.part for layer in own}
+                if parts.issuperset(part.split(" + ")) and (seconds := total(chosen)):
+                    yield Network(network, part, setting.title, *seconds, _joules(chosen, seconds.median, price))
+
+
+def _joules(layers: Sequence[tuple[int, Result | None]], seconds: float, price: Price | None) -> float | None:
+    """Return the energy of a batch: measured, else its time at the watts that the prices declare, else None."""
+    found = [count * r.energy_j for count, r in layers if r and r.energy_j]
+    if len(found) == len(layers):
+        return sum(found)
+    return seconds * price.watts if price and price.watts else None
