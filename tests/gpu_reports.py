@@ -51,7 +51,7 @@ def _begun(script: Path, out: Path, deadline_s: float, env: dict[str, str]) -> "
 def end(process: "subprocess.Popen[str]", out: Path, deadline_s: float = DEADLINE_S) -> Report:
     """Wait for a report, no longer than its deadline and the start of Python, and read it."""
     process.communicate(timeout=deadline_s + 30)
-    (folder,) = out.iterdir()
+    (folder,) = (path for path in out.iterdir() if path.is_dir())
     return Report(process.returncode, folder, stages(folder))
 
 
@@ -63,7 +63,8 @@ def report(out: Path, fault: str, deadline_s: float = DEADLINE_S, **variables: s
 
 def stages(folder: Path) -> dict[str, tuple[str, str]]:
     """Return the state and the text of each stage."""
-    lines = [line.split("|")[1:-1] for line in (folder / "README.md").read_text().splitlines() if line.startswith("|")]
+    section = (folder / "README.md").read_text().partition("## Stages\n")[2].partition("\n## ")[0]
+    lines = [line.split("|")[1:-1] for line in section.splitlines() if line.startswith("|")]
     return {name.strip(): (state.strip(), text.strip()) for name, state, _, text in lines[2:]}
 
 

@@ -7,7 +7,6 @@ check failed, 1 if not, 2 if there is no GPU, 143 after SIGTERM.
 
 import argparse
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,8 @@ import msgspec
 
 import gpu_stages
 from bench.measure.timing import now
+from bench.report.publish import folder_name
+from bench.report.publish_readme import Publication
 from bench.run.watched import Lost, answers
 from gpu_folder import Folder, Outcome, against, publish
 from gpu_task import Question, Settings
@@ -42,13 +43,13 @@ def main(words: Sequence[str] = ()) -> int:
         print(f"make gpu: {name['failed']}", file=sys.stderr)
         return 2
     device = name.get("done") or "unknown device"
-    slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
     date = f"{datetime.now(UTC):%Y-%m-%d}"
-    folder = Folder(Path(asked.out, f"{slug}-{date}").absolute())
+    folder = Folder(Path(asked.out, folder_name(device, date)).absolute())
     print(f"make gpu: {folder.path}", flush=True)
     if "lost" in name:
         report.outcomes.append(Outcome("device", "failed", name["lost"]))
-    report.run(folder, msgspec.structs.replace(settings, folder=str(folder.path)), f"{device}, {date}")
+    about = Publication(title=device, date=date, runs={}, command="make gpu", identify=asked.identify)
+    report.run(folder, msgspec.structs.replace(settings, folder=str(folder.path)), about)
     done = all(outcome.state == "done" for outcome in report.outcomes) and not against(folder)
     return 128 + signal.SIGTERM if report.stopped else 0 if done else 1
 
@@ -60,6 +61,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda", help="what is measured")
     parser.add_argument("--suites", default="founding,seed", help="what is timed; the first also in several processes")
     parser.add_argument("--plugin", action="append", default=[], metavar="FILE.py", help="more kernels")
+    parser.add_argument("--identify", action="store_true", help="keep host names, user names and UUIDs")
     return parser.parse_args(words)
 
 
@@ -77,12 +79,12 @@ class Report:
         """Begin no further stage, and end the present one."""
         self.stopped = True
 
-    def run(self, folder: Folder, settings: Settings, title: str) -> None:
+    def run(self, folder: Folder, settings: Settings, about: Publication) -> None:
         """Run all stages, and publish before the first and after each."""
         names = list(gpu_stages.STAGES)
         for i, name in enumerate(names):
             left = [Outcome(later, "not begun") for later in names[i:]]
-            publish(folder, title, [*self.outcomes, *left])
+            publish(folder, about, [*self.outcomes, *left])
             if self.stopped or now() >= self._until_s:
                 why = "SIGTERM" if self.stopped else "the deadline"
                 self.outcomes += [Outcome(later, "not begun", f"{why} came first") for later in names[i:]]
@@ -93,7 +95,7 @@ class Report:
             ((key, text),) = found.items()
             self.outcomes.append(Outcome(name, state[key], text, now() - began))
             print(f"make gpu: {name}: {text}", flush=True)
-        publish(folder, title, self.outcomes)
+        publish(folder, about, self.outcomes, last=True)
 
     def ask(self, stage: str, settings: Settings, limit_s: float) -> dict[str, str]:
         """What a stage came to: `done`, `failed` with the exception, or `lost` with how its process ended."""

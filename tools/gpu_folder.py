@@ -4,23 +4,22 @@ Every file is written again after each stage, from what the store holds then, so
 leaves a report of what it measured.
 """
 
-import csv
 import json
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
 
 import msgspec
 from tabulate import tabulate
 
 from bench.plan.errors import UsageError
-from bench.plan.modes import TIMED
 from bench.plan.status import AGAINST
-from bench.record.result import COLUMNS, Result
 from bench.record.store import Store
-from bench.report.export import write_text
-from bench.report.tables import ceiling_table, run_table, summary
+from bench.report.figures import Drawn
+from bench.report.publish import README, Report
+from bench.report.publish_index import write_index
+from bench.report.publish_readme import Publication, Readme
 
 STORE, RUNS, LEFT_OUT = "results.db", "runs.json", "left_out.json"
 
@@ -64,76 +63,43 @@ class Folder:
         new.rename(self.path / name)
 
 
-def publish(folder: Folder, title: str, outcomes: list[Outcome]) -> None:
-    """Write README.md, results.csv, environment.json and tables.md; one that cannot be written harms no other."""
-    _guarded(lambda: folder.write("README.md", _readme(folder, title, outcomes)))
+def publish(folder: Folder, about: Publication, outcomes: list[Outcome], last: bool = False) -> None:
+    """Write the files of a published report; one that cannot be written harms no other. Figures come last."""
+    about = msgspec.structs.replace(about, runs=folder.read(RUNS), sections=list(_sections(folder, outcomes)))
     if not (folder.path / STORE).exists():
+        _guarded(lambda: folder.write(README, Readme(None, about, None, (), "", {}).text()))
         return
     store = folder.store()
     try:
-        _guarded(lambda: write_text(folder.path / "results.csv", lambda out: _rows(store, out)))
-        _guarded(lambda: folder.write("environment.json", _environment(folder, store)))
-        _guarded(lambda: folder.write("tables.md", _tables(folder, store, title)))
+        report = Report(store, about)
+        for name, make in report.texts().items():
+            _guarded(lambda name=name, make=make: folder.write(name, make()))  # type: ignore[misc]
+        drawn: list[Drawn] = []
+        if last and find_spec("matplotlib"):
+            _guarded(lambda: drawn.extend(report.draw(folder.path, None)))
+        _guarded(lambda: folder.write(README, report.readme(folder.path, drawn)))
     finally:
         store.close()
+    if last:
+        _guarded(lambda: write_index(folder.path.parent))
 
 
-def _guarded(write: Callable[[], None]) -> None:
+def _guarded(write: Callable[[], object]) -> None:
     try:
         write()
     except (OSError, UsageError) as error:  # a full disk, say
         print(f"make gpu: {error}", file=sys.stderr)
 
 
-def _readme(folder: Folder, title: str, outcomes: list[Outcome]) -> str:
+def _sections(folder: Folder, outcomes: list[Outcome]) -> Iterator[tuple[str, str]]:
+    """Yield what only a report of a GPU has: its stages, each saved when it ended, and kernels that were left out."""
     lines = [(one.stage, one.state, f"{one.seconds:.0f} s", one.text.replace("|", "\\|")) for one in outcomes]
-    left_out = [f"- {kernel}: {reason}" for kernel, reason in folder.read(LEFT_OUT).items()]
-    parts = [
-        f"# {title}",
-        "Measured by `make gpu`, in stages, each saved when it ended.",
-        tabulate(lines, ("stage", "state", "time", "what it came to"), tablefmt="github", disable_numparse=True),
-        *(["Kernels left out, since they took two workers along:\n\n" + "\n".join(left_out)] if left_out else []),
-        "Rows are in results.csv and tables.md, the machine in environment.json, every sample in results.db.",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _rows(store: Store, out: IO[str]) -> None:
-    """Write the rows of all runs, with the dimensions that occur in any."""
-    runs = store.run_ids()
-    others = dict.fromkeys(name for run in runs for name in store.dimensions(run) if name not in COLUMNS)
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*COLUMNS, *others])
-    for run in runs:
-        for values, dims, _ in store.records(run):
-            writer.writerow([*values, *(dims.get(name) for name in others)])
-
-
-def _environment(folder: Folder, store: Store) -> str:
-    runs = store.run_ids()
-    facts: dict[str, object] = {"runs": folder.read(RUNS)}
-    if runs:
-        run = store.run(runs[-1])
-        facts |= {"machine": run.machine, "environment": run.environment, "git_commit": run.git_commit}
-    return json.dumps(facts, indent=2) + "\n"
-
-
-def _tables(folder: Folder, store: Store, title: str) -> str:
-    parts = [f"# {title}", "Verified against float64 before and after timing. An interval holds for one process where"]
-    parts[-1] += " the title of its table names no number of processes."
-    for stage, run in folder.read(RUNS).items():
-        rows = [result for result, _ in store.results(run)]
-        parts += [f"## {stage}", summary(rows), *_paragraphs(store, run, rows)]
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _paragraphs(store: Store, run: str, rows: list[Result]) -> Iterator[str]:
-    """Yield the tables of timed rows and their ceilings; of rows that are verified alone, those that went wrong."""
-    if rows and rows[0].mode in TIMED:
-        yield run_table(rows, "github")
-        yield ceiling_table(store.ceilings(run), "github")
-    else:
-        yield "\n".join(f"- {r.status}: {r.kernel} on {r.problem}: {r.reason}" for r in rows if r.status in AGAINST)
+    heads = ("stage", "state", "time", "what it came to")
+    yield "Stages", tabulate(lines, heads, tablefmt="github", disable_numparse=True)
+    if left_out := folder.read(LEFT_OUT):
+        listed = "\n".join(f"- {kernel}: {reason}" for kernel, reason in left_out.items())
+        yield "Kernels left out, since they took two workers along", listed
+    yield "Every sample", f"[{STORE}]({STORE}) holds them; `kernelmark show --db {STORE}` reads it."
 
 
 def against(folder: Folder) -> int:

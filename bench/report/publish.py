@@ -81,7 +81,7 @@ class Report:
         files = {name: text for name, text in FILES.items() if name == README or (folder / name).exists()}
         return self._mask(Readme(self._store, self._about, self.main, drawn, found, files).text())
 
-    def draw(self, folder: Path, registry: Registry) -> list[Drawn]:
+    def draw(self, folder: Path, registry: Registry | None) -> list[Drawn]:
         """Draw the figures of the main run as SVG."""
         if self.main is None:
             return []

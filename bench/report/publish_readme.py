@@ -51,7 +51,7 @@ class Readme:
 
     def __init__(
         self,
-        store: Store,
+        store: Store | None,
         about: Publication,
         data: RunData | None,
         drawn: Sequence[Drawn],
@@ -98,7 +98,7 @@ class Readme:
             yield tabulate(rows, heads, tablefmt="github", disable_numparse=True)
 
     def _networks(self) -> Iterator[str]:
-        if self._data and (layers := self._store.layers(self._data.run_id)):
+        if self._store and self._data and (layers := self._store.layers(self._data.run_id)):
             yield "## Whole networks: seconds a batch"
             yield network_table(layers, self._store.layer_results(self._data.run_id), "github").replace(
                 "\n|", "\n\n|", 1
