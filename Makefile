@@ -1,6 +1,7 @@
 # make bench   measure what this machine has; tables, a verdict, and a page in reports/local/
 # make test    the short test suite      make test-all   every test        make lint    ruff, mypy, import-linter
 # make bars    the figures that the project promises, measured      make gpu    a report of an NVIDIA GPU
+# make publish   measure this machine for 45 minutes and publish a report in reports/<machine>-<date>/
 # make mutants   what the emulator does not notice when cuda/ is broken on purpose
 # make mutants-table   choose the emulator's cases for make test anew, where kernels or mutants have changed
 # make conformance   what is called of the packages of a GPU, bound to these packages; no GPU is needed
@@ -13,8 +14,9 @@ BENCH_SUITES ?= founding smoke
 BENCH_ARGS ?= --kernels '!gemm/scipy.*'
 TEST_ARGS ?=
 MUTANTS_ARGS ?=
+PUBLISH_ARGS ?=
 
-.PHONY: bench test test-all lint bars gpu honest mutants mutants-table conformance ladder clean
+.PHONY: bench test test-all lint bars publish gpu honest mutants mutants-table conformance ladder clean
 
 .venv/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -43,6 +45,10 @@ lint: .venv/.installed
 
 bars: .venv/.installed
 	$(BIN)/python tools/bars.py
+
+# Keeps what it measures in out/publish/, so that it goes on where it was stopped. A noisy run is refused.
+publish: .venv/.installed
+	PYTHONPATH=.:tools $(BIN)/python tools/publish.py $(PUBLISH_ARGS)
 
 # Judges right results of thousands of drawn problems: none may be called wrong.
 honest: .venv/.installed

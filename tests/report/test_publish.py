@@ -1,0 +1,170 @@
+"""Published reports: what lies in their folder, what the first page says, whom it names, and the index over all."""
+
+import csv
+import io
+import json
+import re
+import socket
+
+import pytest
+
+from bench.record.reader import Layer
+from bench.report.anonymity import mask
+from bench.report.publish import CLAIMS, FIGURES, FILES, README, Report, folder_name, noise, refuse_noise, write
+from bench.report.publish_index import write_index
+from bench.report.publish_readme import Price, Publication
+from report_rows import begin, fail, put, varied
+
+DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
+UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
+JUDGED = 'id,verdict,words,said,ratio\na,refuted,"op_T, it is said",0.9x,0.9\nb,depends,c,,\n'
+NOTICE = "> **NOISY: 1 of 1 cases was disturbed (others took 0.98 CPUs).** It is published anyway."
+PRICE = Price(0.5, "USD", "0.5 USD an hour")
+
+
+def about(**values):
+    known = {"title": "Some CPU, 2 CPUs", "date": "2026-01-31", "runs": {"mine": "r1"}, "command": "make publish"}
+    return Publication(**{**known, "price": PRICE, **values})
+
+
+@pytest.fixture
+def published(store, tmp_path):
+    """Publish what the store holds, and give the folder."""
+
+    def of(**values):
+        folder = tmp_path / "reports" / folder_name("Some CPU, 2 CPUs", "2026-01-31")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / CLAIMS).write_text(
+            'id,verdict,words,said,ratio\na,refuted,"op_T, it is said",0.9x,0.9\nb,depends,c,,\n'
+        )
+        write(folder, Report(store, about(**values)), None)
+        return folder
+
+    return of
+
+
+def network(store):
+    begin(store)
+    for part, problem in (("forward", "gemm/m8n8k8/f32/NT"), ("backward", "gemm/m8n8k8/f32/NN")):
+        put(store, problem, "gemm/a.b", taken=[2e-3] * 20)
+        put(store, problem, "gemm/a.slow", taken=[3e-3] * 20)
+        store.add_layer("r1", Layer("net", problem, part, 3))
+
+
+@pytest.mark.long
+def test_a_report_with_all_kinds_of_figures_reads_from_the_answer_to_the_files(store, published):
+    varied(store)
+    folder = published()
+    assert folder.name == "some-cpu-2-cpus-2026-01-31"
+    assert {path.name for path in folder.iterdir()} == set(FILES)
+    assert {path.suffix for path in (folder / FIGURES).iterdir()} == {".svg"}
+    text = (folder / README).read_text()
+    order = ("# Some CPU, 2 CPUs, 2026-01-31", "**Who is fastest?** Fastest: ", "## Figures", '<img src="figures/')
+    order += ("## Fastest kernels", "## Founding claims", "2 claims: 1 refuted, 1 depends.", "## How it was measured")
+    order += ("## What was noisy", "Nothing: no case was disturbed", "## What has no result", "## Files")
+    places = [text.find(part) for part in order]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert "| refuted | op_T, it is said | 0.9x |" in re.sub(" +", " ", text)
+    shown = re.findall(r'src="([^"]+)"|\]\(([^)]+)\)', text)
+    assert len(shown) > len(FILES)
+    assert [name for pair in shown for name in pair if name and not (folder / name).exists()] == []
+
+
+def test_figures_of_an_earlier_report_are_removed(store, published):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b", samples=0)
+    (published() / FIGURES / "old.svg").write_text("<svg/>")
+    assert not (published() / FIGURES / "old.svg").exists()
+
+
+def test_a_noisy_run_is_refused_in_one_line_unless_asked_for_and_then_begins_with_that(store, published, complaint):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b", disturbed=DISTURBED)
+    found = noise(store, {"mine": "r1"})
+    text = complaint(lambda: refuse_noise(found, anyway=False))
+    assert text.startswith("publish: NOISY: 1 of 1 cases was disturbed (others took 0.98 CPUs)")
+    assert "--noisy-anyway" in text
+    refuse_noise(found, anyway=True)
+    lines = (published(anyway=True) / README).read_text().splitlines()
+    assert lines[2].startswith(
+        "> **NOISY: 1 of 1 cases was disturbed (others took 0.98 CPUs).** It is published anyway."
+    )
+
+
+def test_a_quiet_run_is_not_refused(store):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b")
+    refuse_noise(noise(store, {"mine": "r1"}), anyway=False)
+
+
+def whole(folder):
+    return "".join(path.read_text() for path in folder.rglob("*") if path.suffix in (".md", ".json", ".csv"))
+
+
+@pytest.mark.parametrize("identify", [False, True])
+def test_hosts_users_and_uuids_are_hashed_unless_they_are_asked_for(store, published, identify):
+    begin(store, command="kernelmark run /home/jane/mine.toml --db /home/jane/x.db")
+    reason = f"{UUID} is not {socket.gethostname()}.local of /home/jane/kernels"
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b", host="bignode7", device_uuid=UUID)
+    fail(store, "gemm/m8n8k8/f32/NN", "gemm/a.bad", status="failed", host="bignode7")
+    with store._db as db:
+        db.execute("UPDATE result SET reason = ? WHERE status = 'failed'", (reason,))
+    text = whole(published(identify=identify))
+    for name in ("bignode7", "/home/jane", UUID[4:]):
+        assert (name in text) == identify
+    if not identify:
+        (row,) = [
+            row
+            for row in csv.DictReader(io.StringIO((published() / "results.csv").read_text()))
+            if row["samples"] != "0"
+        ]
+        assert re.fullmatch(r"host-[0-9a-f]{8}", row["host"])
+        assert re.fullmatch(r"uuid-[0-9a-f]{8}", row["device_uuid"])
+
+
+def test_a_name_is_hashed_as_a_whole_word_and_always_to_the_same():
+    hide = mask(["node"])
+    assert hide("node: nodes of node") == f"{hide('node')}: nodes of {hide('node')}"
+    assert hide("node").startswith("host-")
+    assert mask(["cpu"])("cpu") == "cpu"
+
+
+def test_the_index_answers_for_each_machine_and_prices_its_networks(store, published):
+    network(store)
+    index = write_index(published().parent).read_text()
+    assert "[Some CPU, 2 CPUs](some-cpu-2-cpus-2026-01-31/README.md)" in index
+    assert "The founding product was not measured." in index
+    cells = [[cell.strip() for cell in line.split("|")] for line in index.splitlines() if "| net " in line]
+    cells = [row for row in cells if row[2] == "net"]
+    assert [(row[3], row[4].split(" [")[0], row[5]) for row in cells] == [
+        ("forward", "6.00 ms", "1200000 per USD"),
+        ("forward + backward", "12.0 ms", "600000 per USD"),
+    ]
+    assert "- Some CPU, 2 CPUs: 0.5 USD an hour" in index
+
+
+@pytest.mark.parametrize(("energy", "watts", "joules"), [(0.5, 100.0, 3.0), (None, 100.0, 1.2), (None, None, None)])
+def test_energy_is_measured_or_that_of_the_declared_watts_or_unknown(store, published, energy, watts, joules):
+    begin(store)
+    for part, problem in (("forward", "gemm/m8n8k8/f32/NT"), ("backward", "gemm/m8n8k8/f32/NN")):
+        put(store, problem, "gemm/a.b", taken=[2e-3] * 20, energy_j=energy)
+        store.add_layer("r1", Layer("net", problem, part, 3))
+    folder = published(price=Price(0.5, "USD", "words", watts))
+    found = json.loads((folder / "environment.json").read_text())["report"]["networks"]
+    assert found[1]["joules"] == pytest.approx(joules)
+
+
+def test_the_index_shows_the_latest_report_first_and_passes_over_what_is_no_report(store, published, tmp_path):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b")
+    later = published(date="2026-02-01").rename(tmp_path / "reports" / "later")
+    published()
+    (later.parent / "local").mkdir()
+    (later.parent / "local" / "environment.json").write_text("{}")
+    index = write_index(later.parent).read_text()
+    assert re.findall(r"\]\(([^/]+)/", index) == ["later", "some-cpu-2-cpus-2026-01-31"]
+
+
+def test_an_index_without_reports_says_how_to_make_one(tmp_path):
+    assert "`make publish`" in write_index(tmp_path / "reports").read_text()
