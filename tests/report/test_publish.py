@@ -13,7 +13,7 @@ from bench.report.anonymity import mask
 from bench.report.publish import CLAIMS, FIGURES, FILES, README, Report, folder_name, noise, refuse_noise, write
 from bench.report.publish_index import write_index
 from bench.report.publish_readme import Price, Publication
-from report_rows import begin, fail, put, varied
+from report_rows import begin, fail, put
 
 DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
 UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
@@ -28,10 +28,12 @@ def about(**values):
 
 
 @pytest.fixture
-def published(store, tmp_path):
-    """Publish what the store holds, and give the folder."""
+def published(store, tmp_path, monkeypatch):
+    """Publish what the store holds, without figures unless they are asked for, and give the folder."""
 
-    def of(**values):
+    def of(drawn=False, **values):
+        if not drawn:
+            monkeypatch.setattr(Report, "draw", lambda *_: [])
         folder = tmp_path / "reports" / folder_name("Some CPU, 2 CPUs", "2026-01-31")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CLAIMS).write_text(
@@ -52,9 +54,14 @@ def network(store):
 
 
 @pytest.mark.long
-def test_a_report_with_all_kinds_of_figures_reads_from_the_answer_to_the_files(store, published):
-    varied(store)
-    folder = published()
+def test_a_report_with_figures_reads_from_the_answer_to_the_files(store, published, tmp_path):
+    network(store)
+    fail(store, "gemm/m8n8k8/f32/NT", "gemm/a.bad")
+    old = tmp_path / "reports" / "some-cpu-2-cpus-2026-01-31" / FIGURES / "of-an-earlier-report.svg"
+    old.parent.mkdir(parents=True)
+    old.write_text("<svg/>")
+    folder = published(drawn=True)
+    assert not old.exists()
     assert folder.name == "some-cpu-2-cpus-2026-01-31"
     assert {path.name for path in folder.iterdir()} == set(FILES)
     assert {path.suffix for path in (folder / FIGURES).iterdir()} == {".svg"}
@@ -69,13 +76,6 @@ def test_a_report_with_all_kinds_of_figures_reads_from_the_answer_to_the_files(s
     shown = re.findall(r'src="([^"]+)"|\]\(([^)]+)\)', text)
     assert len(shown) > len(FILES)
     assert [name for pair in shown for name in pair if name and not (folder / name).exists()] == []
-
-
-def test_figures_of_an_earlier_report_are_removed(store, published):
-    begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b", samples=0)
-    (published() / FIGURES / "old.svg").write_text("<svg/>")
-    assert not (published() / FIGURES / "old.svg").exists()
 
 
 def test_a_noisy_run_is_refused_in_one_line_unless_asked_for_and_then_begins_with_that(store, published, complaint):
