@@ -8,7 +8,7 @@ from bench.record.store import Run
 from bench.report.method import software
 
 MICRO = r"$\mu$"
-#: Stands before the time of a noisy row, as `~` does elsewhere, and what a caption says of it.
+#: Stands before the time of a noisy row, as `~` does elsewhere, and what a caption has on it.
 MARKED = r"$\sim$"
 NOISE = r"$\sim$: the machine was disturbed during a tenth of the sampling or more."
 _SIZE = r"\scriptsize\setlength{\tabcolsep}{3pt}"

@@ -1,4 +1,4 @@
-"""What the index of published reports knows of one: its answer, its noise, and seconds a batch of whole networks."""
+"""What the index of published reports shows of one: its answer, its noise, and seconds a batch of whole networks."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

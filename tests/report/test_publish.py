@@ -17,7 +17,7 @@ from report_rows import begin, fail, put
 
 DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
 UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
-JUDGED = 'id,verdict,words,said,ratio\na,refuted,"op_T, it is said",0.9x,0.9\nb,depends,c,,\n'
+JUDGED = 'id,verdict,words,said,ratio\na,refuted,"op_T, they claim",0.9x,0.9\nb,depends,c,,\n'
 NOTICE = "> **NOISY: 1 of 1 cases was disturbed (others took 0.98 CPUs).** It is published anyway."
 PRICE = Price(0.5, "USD", "0.5 USD an hour")
 
@@ -37,7 +37,7 @@ def published(store, tmp_path, monkeypatch):
         folder = tmp_path / "reports" / folder_name("Some CPU, 2 CPUs", "2026-01-31")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CLAIMS).write_text(
-            'id,verdict,words,said,ratio\na,refuted,"op_T, it is said",0.9x,0.9\nb,depends,c,,\n'
+            'id,verdict,words,said,ratio\na,refuted,"op_T, they claim",0.9x,0.9\nb,depends,c,,\n'
         )
         write(folder, Report(store, about(**values)), None)
         return folder
@@ -72,7 +72,7 @@ def test_a_report_with_figures_reads_from_the_answer_to_the_files(store, publish
     places = [text.find(part) for part in order]
     assert -1 not in places
     assert places == sorted(places)
-    assert "| refuted | op_T, it is said | 0.9x |" in re.sub(" +", " ", text)
+    assert "| refuted | op_T, they claim | 0.9x |" in re.sub(" +", " ", text)
     shown = re.findall(r'src="([^"]+)"|\]\(([^)]+)\)', text)
     assert len(shown) > len(FILES)
     assert [name for pair in shown for name in pair if name and not (folder / name).exists()] == []

@@ -1,0 +1,50 @@
+"""Runs as LaTeX, and pdflatex."""
+
+import io
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from bench.record.result import Result
+from bench.record.store import Run
+from bench.report.latex import write_latex
+from latex_tables import DOCUMENT, EVERY, IDENTITY, KIND
+
+
+@pytest.fixture
+def latex(store):
+    """Adds rows, one a keyword set, and gives the LaTeX of the run."""
+    environment = {"kernelmark": "0.1.0"}
+    store.begin(Run("r", {"cpu": f"Some {EVERY}"}, "2026", ("s",), "", environment, "c0ffee1234567", {}))
+
+    def of(*found):
+        for i, values in enumerate(found):
+            known = {"suite": "s", "mode": "cold", "threads": 2, "status": "ok", "reason": ""}
+            known |= {"problem": "gemm/m8n9k7/f32/NT", "kernel": f"gemm/a.k{i}"}
+            store.add(Result(**{**IDENTITY, **KIND, **known, **values}), {}, [], None)
+        out = io.StringIO()
+        write_latex(store, "r", out)
+        return out.getvalue()
+
+    return of
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    """The log of a compiled page with the table on it. Without pdflatex a skip, in CI an error."""
+    if shutil.which("pdflatex") is None:
+        reason = "pdflatex is not there; apt-get install texlive-latex-base texlive-latex-recommended"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+
+    def of(table):
+        (tmp_path / "table.tex").write_text(table)
+        (tmp_path / "page.tex").write_text(DOCUMENT)
+        words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=60)
+        assert done.returncode == 0, done.stdout[-2000:]
+        assert (tmp_path / "page.pdf").is_file()
+        return done.stdout
+
+    return of
