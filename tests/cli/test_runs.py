@@ -61,7 +61,7 @@ def test_a_store_shrinks_when_a_run_is_removed_and_the_rest_keeps_its_order(call
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("--delete", "nobody"), "run 'nobody': is not a run of"),
+        (("--delete", "nothing"), "run 'nothing': is not a run of"),
         (("--delete", "2026"), "begins more than one run of"),
         (("--prune", "yesterday"), "is 'yesterday', expected an age such as 12h, 30d or 8w, or a past date"),
         (("--prune", "0d"), "is '0d', expected an age"),

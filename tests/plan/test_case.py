@@ -47,6 +47,13 @@ def test_several_globs_select_what_any_of_them_matches(registry):
     assert set(ids(registry, NT, "*.matmul", "*.sgemm")) == {"gemm/numpy.matmul", "gemm/scipy.sgemm"}
 
 
+def test_a_glob_after_an_exclamation_mark_leaves_out_what_it_matches(registry):
+    every, numpy = set(ids(registry, NT)), set(ids(registry, NT, "gemm/numpy.*"))
+    assert set(ids(registry, NT, "!gemm/numpy.*")) == every - numpy
+    assert ids(registry, NT, "gemm/numpy.*", "!*.tnn") == ["gemm/numpy.matmul"]
+    assert set(ids(registry, NT, of_suite=("!gemm/numpy.*",))) == every - numpy
+
+
 def test_the_suites_and_the_users_selection_both_hold(registry):
     assert ids(registry, NT, "*.matmul", "*.sgemm", of_suite=("gemm/scipy.*",)) == ["gemm/scipy.sgemm"]
 
@@ -156,14 +163,19 @@ def test_only_threaded_kernels_and_their_baseline_run_again_at_further_thread_co
 
 
 @pytest.mark.parametrize(
-    ("suites_own", "asked", "seconds"),
-    [("", None, 2.0), ("max_time = 0.5\n", None, 0.5), ("max_time = 0.5\n", 0.1, 0.1)],
+    ("suites_own", "sweeps_own", "asked", "seconds"),
+    [
+        ("", "", None, 2.0),
+        ("max_time = 0.5\n", "", None, 0.5),
+        ("max_time = 0.5\n", "max_time = 0.7\n", None, 0.7),
+        ("max_time = 0.5\n", "max_time = 0.7\n", 0.1, 0.1),
+    ],
 )
-def test_the_users_time_limit_goes_before_the_suites_and_that_before_two_seconds(
-    registry, tmp_path, suites_own, asked, seconds
+def test_the_users_time_limit_goes_before_the_sweeps_that_before_the_suites_and_that_before_two_seconds(
+    registry, tmp_path, suites_own, sweeps_own, asked, seconds
 ):
     path = tmp_path / "s.toml"
-    path.write_text(f"{suites_own}[[sweep]]\nop = 'copy'\ndtype = 'f32'\npoints = [[3, 5]]\ncount = 7\n")
+    path.write_text(f"{suites_own}[[sweep]]\nop = 'copy'\ndtype = 'f32'\npoints = [[3, 5]]\ncount = 7\n{sweeps_own}")
     (planned,) = jobs([load_suite(path, registry)], registry, Plan(devices=CPU, max_time_s=asked, rel_ci=0.05))
     assert planned.job.budget == Budget(seconds, 0.05)
     assert (planned.suite, planned.count) == ("s", 7)

@@ -3,61 +3,14 @@
 import msgspec
 import pytest
 
-from bench.measure.disturbance import disturbances
 from bench.measure.measurement import Measurement
-from bench.measure.stats import Interval
 from bench.plan.case import Budget, Job, Plan
 from bench.plan.modes import Mode
 from bench.plan.suites import find_suite
-from bench.run import ceilings
 from bench.run.pool import Workers
 from bench.run.session import Session, run_suites
+from ceiling_lab import GEMM, JOB, Lab, timed
 from kernelmark import kernel
-
-#: 2^31 flop on operands of 3 MB.
-GEMM = "gemm/m1024n1024k1024/f32/NN"
-JOB = Job(
-    (GEMM,), ("gemm/numpy.matmul", "gemm/scipy.sgemm"), Mode.COLD, (), 0, Budget(), 1, baseline="gemm/numpy.matmul"
-)
-
-
-class Lab:
-    """Ceilings over a worker whose microbenchmarks run at these rates, and what was kept and doubted."""
-
-    def __init__(self, monkeypatch, registry):
-        self.rates, self.width = {"fma": 1e11, "copy": 1e10}, 0.0
-        self.jobs, self.kept, self.doubts, self.now = [], [], [], 1000.0
-        self._registry = registry
-        monkeypatch.setattr(ceilings, "now", lambda: self.now)
-        self.ever = []
-        self.begin()
-
-    def begin(self):
-        """Begin another run on the same machine."""
-        doubt = lambda ceiling, reason: self.doubts.append((ceiling.kind, reason))  # noqa: E731
-        self.ceilings = ceilings.Ceilings(
-            self._registry, lambda *what: self.answer(*what), self.kept.append, doubt, self.highest
-        )
-
-    def answer(self, job, key):
-        self.jobs.append(job)
-        (problem,) = map(self._registry.problem, job.problems)
-        took = (problem.flop or problem.traffic_bytes) / self.rates[problem.op]
-        return [timed(name, took, width=self.width) for name in job.kernels]
-
-    def highest(self, need):
-        found = [ceiling for ceiling in (*self.ever, *self.kept) if ceiling.need == need]
-        return max(found, key=lambda ceiling: ceiling.best, default=None)
-
-    def apply(self, **took):
-        rows = [timed(f"gemm/{name.replace('_', '.')}", seconds) for name, seconds in took.items()]
-        self.ceilings.apply(JOB, rows)
-        return rows
-
-
-def timed(kernel, seconds, problem=GEMM, width=0.0):
-    interval = Interval(seconds, seconds * (1 - width / 2), seconds * (1 + width / 2))
-    return Measurement(kernel=kernel, problem=problem, numerics="fp32", samples=[seconds] * 6, interval=interval)
 
 
 @pytest.fixture
@@ -193,64 +146,3 @@ def test_a_ceiling_of_an_earlier_run_may_be_the_highest(lab):
     lab.begin()
     base, other = lab.apply(numpy_matmul=2**31 / 1.5e11, scipy_sgemm=2**31 / 3e11)
     assert (base.status, other.status) == ("ok", "ok")
-
-
-def later(lab, **rates):
-    """A row measured more than a minute later, on a machine with these rates."""
-    lab.now += 100
-    lab.rates |= rates
-    lab.jobs.clear()
-    (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
-    return row
-
-
-def test_a_ceiling_that_load_has_lowered_is_taken_twice_and_rows_stand_on_the_last_credible_one(lab):
-    lab.apply(numpy_matmul=2**31 / 5e10)
-    row = later(lab, fma=6e10)
-    assert len(lab.jobs) == 3
-    assert lab.doubts == [("fp32", "40 % below the best of this run")]
-    assert row.roofline.roofline_pct == pytest.approx(50)
-    assert row.disturbed == "the fp32 ceiling beside it is disturbed: 40 % below the best of this run"
-    assert disturbances(row.disturbed) == [("the fp32 ceiling beside it is disturbed", 100)]
-
-
-def test_a_ceiling_that_is_credible_at_the_second_look_disturbs_nothing(lab, monkeypatch):
-    lab.apply(numpy_matmul=2**31 / 5e10)
-    lab.now, answer = lab.now + 100, lab.answer
-    rates = iter((6e10, 1e11))
-
-    def recovering(job, key):
-        if job.problems[0].startswith("fma"):
-            lab.rates["fma"] = next(rates)
-        return answer(job, key)
-
-    lab.answer = recovering
-    (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
-    assert (row.disturbed, lab.doubts, list(rates)) == ("", [], [])
-
-
-def test_a_ceiling_with_a_wide_interval_is_taken_twice_and_marks_the_rows_on_it(lab):
-    lab.width = 0.2
-    (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
-    assert len(lab.jobs) == 4
-    assert [kind for kind, _ in lab.doubts] == ["fp32", "memory"]
-    assert row.disturbed.startswith("the fp32 ceiling beside it is disturbed: its interval is 20 % wide")
-
-
-def test_a_ceiling_of_fp32_below_that_of_fp64_is_taken_twice(lab, registry):
-    job = msgspec.structs.replace(JOB, problems=("gemm/m1024n1024k1024/f64/NN",))
-    row = timed("gemm/numpy.matmul", 2**31 / 5e10, job.problems[0])
-    row.numerics = "fp64"
-    lab.ceilings.apply(job, [row])
-    lab.rates["fma"] = 8e10
-    (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
-    assert [reason for _, reason in lab.doubts] == ["below that of fp64"]
-    assert row.roofline.roofline_pct == pytest.approx(100 * 5 / 8)
-
-
-def test_a_row_is_held_against_the_best_ceiling_of_the_run_and_not_against_a_lowered_one(lab):
-    lab.apply(numpy_matmul=2**31 / 5e10)
-    lab.now, lab.rates["fma"] = lab.now + 100, 6e10
-    base, fast = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 8e10)
-    assert (base.status, fast.status) == ("ok", "ok")
-    assert fast.roofline.roofline_pct == pytest.approx(80)
