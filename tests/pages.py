@@ -51,7 +51,7 @@ REPLACED = {
 }
 #: Options that a command is run with besides, unless it has them, by how it begins.
 BESIDES = {
-    "kernelmark run": ("--mode hot", "--max-time 0.01", "--no-ceilings", FEW),
+    "kernelmark run ": ("--mode hot", "--max-time 0.01", "--no-ceilings", FEW),
     "kernelmark verify": (FEW,),
     "kernelmark inspect": ("--kernels gemm/cuda.tiled",),
     "kernelmark watch": ("--once",),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from bench.cli import completion
 from bench.cli.options import db_option, plugin_option
 
 
@@ -45,7 +46,14 @@ def doctor(everything: bool, as_json: bool, db: Path | None) -> None:
 
 
 @click.command()
-@click.option("--kernels", default="*", metavar="GLOB", show_default=True, help="Only kernels whose whole id matches.")
+@click.option(
+    "--kernels",
+    default="*",
+    metavar="GLOB",
+    show_default=True,
+    shell_complete=completion.kernels,
+    help="Only kernels whose whole id matches.",
+)
 @click.option("--arch", "archs", metavar="sm_90a,..", help="Architectures. [default: all that kernels are built for]")
 @click.option("--format", "style", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
 @plugin_option
