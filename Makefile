@@ -5,6 +5,7 @@
 # make mutants   what the emulator does not notice when cuda/ is broken on purpose
 # make mutants-table   choose the emulator's cases for make test anew, where kernels or mutants have changed
 # make conformance   what is called of the packages of a GPU, bound to these packages; no GPU is needed
+# make pictures   the pictures of README.md, from the latest run and from watch
 # make ladder    docs/ladder.md: each rung with its resources, and its rates where a GPU's report is published
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ TEST_ARGS ?=
 MUTANTS_ARGS ?=
 PUBLISH_ARGS ?=
 
-.PHONY: bench test test-all lint bars publish gpu honest mutants mutants-table conformance ladder clean
+.PHONY: bench test test-all lint bars publish gpu honest mutants mutants-table conformance ladder pictures clean
 
 .venv/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -65,6 +66,9 @@ mutants-table: .venv/.installed
 # Builds an environment of 3 GB in build/conformance once. PyCUDA is taken from .whl/, where make gpu has its wheels.
 conformance: .venv/.installed
 	PYTHONPATH=.:tools $(BIN)/python tools/conformance.py
+
+pictures: .venv/.installed
+	PYTHONPATH=. $(BIN)/python tools/pictures.py $(PICTURES_ARGS)
 
 ladder: .venv/.installed
 	$(BIN)/python tools/ladder.py

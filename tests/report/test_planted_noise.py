@@ -1,0 +1,38 @@
+"""A run beside a busy process of the test's own: the noise is in plain sight wherever the run is shown."""
+
+import csv
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from bench.measure.cpu import cpu_count
+
+WORDS = ("run", "gemm/m256n256k256/f32/NT", "--kernels", "gemm/numpy.*", "--max-time", "0.3", "--fail-noisy")
+SPIN = "while True: pass"
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """As many processes as there are processors, none of which does anything but take time."""
+    others = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(cpu_count())]
+    yield
+    for other in others:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.long
+def test_planted_noise_shows_on_the_terminal_the_page_in_latex_and_in_csv(busy, kernelmark, tmp_path) -> None:
+    done = kernelmark(*WORDS, "--csv", "rows.csv", "--report", "page")
+    assert done.returncode == 1, done.stderr
+    assert "NOISY: " in done.stdout
+    assert "numpy.matmul  ~" in done.stdout
+    with (tmp_path / "rows.csv").open() as file:
+        assert all("others took" in row["disturbed"] for row in csv.DictReader(file))
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert 'class="badge noisy"' in page
+    latex = "".join(path.read_text() for path in (tmp_path / "page" / "tables").rglob("*.tex"))
+    assert r"$\sim$" in latex
+    assert "disturbed" in latex
