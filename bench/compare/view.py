@@ -8,8 +8,9 @@ from heapq import nlargest
 from typing import IO, Any, NamedTuple
 
 from bench.compare.cases import FASTER, REGRESSED, SAME, SLOWER, UNCLEAR, UNTIMED, Compared, Comparison
+from bench.compare.siblings import Siblings, siblings
 from bench.compare.stats import POWER
-from bench.report.format import count, interval, seconds
+from bench.report.format import count, interval, seconds, short
 from bench.report.layout import Column, paragraph, table
 
 #: Cases that the terminal is shown.
@@ -22,6 +23,14 @@ SHOWN = (
     Column("p (Holm)", "right", spare=1),
     Column("verdict"),
     Column("why", wraps=24),
+)
+PAIRS = (
+    Column("kernel"),
+    Column("sibling"),
+    Column("against", spare=1),
+    Column("speed in BASE"),
+    Column("speed in NEW"),
+    Column("NEW/BASE", wraps=18),
 )
 CASE_COLUMNS = (
     "case", "kernel", "problem", "mode", "threads", "isa",
@@ -79,8 +88,9 @@ def _badness(case: Compared) -> tuple[int, float]:
 
 
 def render(comparison: Comparison, found: Findings) -> str:
-    """Return the table, the statuses that changed, what only one run has, and the tally, as paragraphs."""
-    paragraphs = [_table(found), *map(_lines, (_statuses(found), [_smallest(comparison)]))]
+    """Return the table, pairs of siblings, statuses that changed, what one run alone has, and the tally."""
+    pairs = list(siblings(comparison.base, comparison.new))
+    paragraphs = [_table(found), _pairs(pairs), *map(_lines, (_statuses(found), [_smallest(comparison)]))]
     tally = _lines([_tally(comparison, found.verdicts)])
     return "\n\n".join(filter(None, (*paragraphs, tally)))
 
@@ -97,6 +107,16 @@ def _table(found: Findings) -> str:
     more = {verdict: found.verdicts[verdict] - shown[verdict] for verdict in _RANK}
     hidden = ", ".join(f"{number} {verdict}" for verdict, number in more.items() if number)
     return f"{drawn}\nand {hidden} more; --csv FILE has all" if hidden else drawn
+
+
+def _pairs(pairs: Sequence[Siblings]) -> str:
+    """Return the siblings that were measured in turn in both runs, those that changed most first."""
+    shown = sorted(pairs, key=lambda pair: -abs(math.log(pair.change.median)))[:LISTED]
+    cells = [
+        (short(pair.one.kernel), pair.one.problem, pair.other.problem, str(pair.base), str(pair.new), pair.change.words)
+        for pair in shown
+    ]
+    return table(PAIRS, cells, titled=True) if cells else ""
 
 
 def _cells(case: Compared) -> Sequence[str]:

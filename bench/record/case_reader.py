@@ -25,6 +25,16 @@ class CaseReader(Query):
         ((*values, dims),) = self._rows(query, run_id=run_id, case=case)
         return result_of(values), json.loads(dims)
 
+    def sibling_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
+        """The pairs of cases that are one kernel's on two problems, timed in one job; by the order of their rows."""
+        query = """
+            SELECT one."case", other."case" FROM result AS one JOIN result AS other
+            USING (run_id, job, kernel, mode, threads, isa)
+            WHERE run_id = :run_id AND job != '' AND one.result_id < other.result_id AND one.problem != other.problem
+            AND one.time_s_median IS NOT NULL AND other.time_s_median IS NOT NULL
+            ORDER BY one.result_id, other.result_id LIMIT :limit"""
+        return [(one, other) for one, other in self._rows(query, run_id=run_id, limit=limit)]
+
     def samples(self, run_id: str, case: str) -> list[float]:
         """The samples of a case, seconds a call, in the order in which they were taken."""
         return doubles(self._blob("sample_blob", run_id, case)).tolist()
