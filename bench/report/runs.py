@@ -95,7 +95,7 @@ def runs_table(runs: Iterable[RunSummary]) -> str:
         (
             run.run_id,
             run.name,
-            ", ".join(run.suites),
+            _few(run.suites),
             run.started_at[:16].replace("T", " "),
             run.cases,
             f"{run.noisy} of {run.timed}" if run.noisy else "",
@@ -104,6 +104,11 @@ def runs_table(runs: Iterable[RunSummary]) -> str:
         for run in runs
     ]
     return table(COLUMNS, cells, titled=True) if cells else "no runs"
+
+
+def _few(suites: Sequence[str]) -> str:
+    """Return `smoke, seed and 3 more`: a line a run must fit a screen."""
+    return ", ".join(suites) if len(suites) < 4 else f"{', '.join(suites[:2])} and {len(suites) - 2} more"
 
 
 def removed_line(runs: Sequence[RunSummary]) -> str:

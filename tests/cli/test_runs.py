@@ -23,6 +23,13 @@ def test_runs_are_listed_newest_first_with_name_cases_and_noise(called, two_runs
     assert old == "20260101-old base s 2026-01-01 10:00 2 of 2 1 of 2 d"
 
 
+def test_of_many_suites_two_are_listed(called, store):
+    begin(store, "r", suites=("a", "b", "c", "d"))
+    path = str(store.path)
+    store.close()
+    assert "a, b and 2 more " in called("runs", "--db", path).out
+
+
 @pytest.mark.parametrize(
     ("words", "left"),
     [
@@ -61,7 +68,7 @@ def test_a_store_shrinks_when_a_run_is_removed_and_the_rest_keeps_its_order(call
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("--delete", "nothing"), "run 'nothing': is not a run of"),
+        (("--delete", "unheard-of"), "run 'unheard-of': is not a run of"),
         (("--delete", "2026"), "begins more than one run of"),
         (("--prune", "yesterday"), "is 'yesterday', expected an age such as 12h, 30d or 8w, or a past date"),
         (("--prune", "0d"), "is '0d', expected an age"),

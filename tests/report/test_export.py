@@ -84,6 +84,8 @@ def test_json_holds_the_run_and_its_rows_with_their_samples(written):
     found = strict(written("json"))
     assert found["run"] == {
         "run_id": "r",
+        "name": "",
+        "planned": None,
         "started_at": "2026",
         "finished_at": None,
         "command": "kernelmark run s",
