@@ -16,6 +16,8 @@ from bench.plan.errors import Unsupported, UsageError
 from bench.plan.registry import Registry
 from bench.record.store import Store
 
+#: The width of tables in tests, in characters.
+WIDE = "250"
 Finished = subprocess.CompletedProcess[str]
 
 
@@ -29,8 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables have one width, whatever terminal the tests run in, and wrap and leave out nothing."""
-    monkeypatch.setenv("COLUMNS", "250")
+    """Tables have one width, whatever terminal the tests run in, and leave out nothing."""
+    monkeypatch.setenv("COLUMNS", WIDE)
 
 
 @pytest.fixture
@@ -93,7 +95,7 @@ def python_in() -> Callable[..., Finished]:
         env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
         return subprocess.run(
             [sys.executable, *words],
-            env={**env, "XDG_DATA_HOME": str(folder / "data"), **variables},
+            env={**env, "COLUMNS": WIDE, "XDG_DATA_HOME": str(folder / "data"), **variables},
             cwd=folder,
             capture_output=True,
             text=True,

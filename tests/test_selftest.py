@@ -178,7 +178,7 @@ def test_the_quick_look_names_what_it_leaves_out(fake):
     fake(Finding("durations: x", "1", "2", True))
     done = CliRunner().invoke(selftest, ["--quick"])
     assert done.exit_code == 0
-    assert done.output.splitlines()[-1] == "left out: wrong, cold, coverage, spread, aa, planted"
+    assert done.output.splitlines()[-1] == "not run: wrong, cold, coverage, spread, aa, planted"
     assert checks.chosen(None, quick=True) == ("durations", "clocks", "adversaries", "ratio")
     assert checks.chosen(None, quick=False) == checks.NAMES
 
@@ -216,11 +216,13 @@ def test_adversaries_and_another_choice_exclude_each_other(words, named, refused
     assert said == f"kernelmark: --adversaries {named}: each chooses the checks; take one"
 
 
-def test_the_table_has_a_line_a_finding_and_marks_what_misses_its_bound():
-    lines = table([Finding("a: b", "long " * 50, "c", False), Finding("d", "e", "f", None)]).splitlines()
+def test_the_table_has_a_row_a_finding_wraps_its_reason_and_marks_what_misses_its_bound(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    reason, other = Finding("a: b", "long " * 50, "c", False), Finding("d", "e", "f", None)
+    lines = table([reason, other]).splitlines()
     assert lines[2].endswith("NO")
-    assert lines[2].count("long") == 13
-    assert lines[3].split() == ["d", "e", "f", "-"]
+    assert sum(line.count("long") for line in lines) == 50
+    assert lines[-1].split() == ["d", "e", "f", "-"]
 
 
 def test_the_command_list_loads_no_compiler():
