@@ -8,7 +8,7 @@ import pytest
 from bench.report.figures import draw, kinds, style
 from bench.report.figures.plan import file_name, kind
 from bench.report.run_data import RunData
-from report_rows import begin, ceilings, fail, many, put, varied
+from report_rows import begin, ceilings, fail, put, varied
 
 pytest.importorskip("matplotlib")
 
@@ -26,7 +26,8 @@ def test_a_run_with_everything_has_every_kind_of_figure(store):
     found = planned(store)
     assert all(each.figures for each in found.values())
     assert list(found) == [
-        "Speedup",
+        "Speed-up",
+        "Problems x kernels",
         "Roofline",
         "Rate over size",
         "Layouts x kernels",
@@ -79,12 +80,13 @@ def test_figures_are_the_same_bytes_for_the_same_data(drawn):
 
 
 @pytest.mark.long
-def test_each_figure_is_svg_and_pdf_and_85_mm_wide(drawn):
+def test_each_figure_is_svg_and_pdf_and_one_or_two_columns_wide(drawn):
     figures, (folder, _), _ = drawn
     for figure in figures:
         assert (folder / f"{figure.name}.pdf").read_bytes().startswith(b"%PDF")
         width = float(re.search(r'<svg[^>]* width="([\d.]+)pt"', figure.svg).group(1))
-        assert width == pytest.approx(85 / 25.4 * 72, abs=0.01)
+        columns = 178 if figure.name.startswith("problems-") else 85
+        assert width == pytest.approx(columns / 25.4 * 72, abs=0.01)
 
 
 @pytest.mark.long
@@ -192,7 +194,16 @@ def test_a_ceiling_that_does_not_hold_draws_no_roof(store):
     assert not planned(store)["Roofline"].figures
 
 
-def test_bars_of_many_rows_become_one_a_kernel(store):
-    many(store, 300)
-    (figure,) = planned(store)["Speedup"].figures
-    assert "Geometric means over 30 problems" in figure.caption
+def test_each_operation_has_a_roofline_of_its_own(store):
+    begin(store)
+    ceilings(store)
+    for op, rest in (("gemm", "m8n8k8/f32/NN"), ("conv", "n1c8h16w16k8r1s1/f32/nchw/fprop")):
+        put(store, f"{op}/{rest}", f"{op}/some.k")
+    assert len(planned(store)["Roofline"].figures) == 2
+
+
+def test_an_svg_follows_the_readers_colour_scheme(drawn):
+    figures, _, _ = drawn
+    for figure in figures:
+        assert "@media (prefers-color-scheme: dark)" in figure.svg
+        assert "fill: #ffffff" not in figure.svg.partition("</style>")[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.plan.registry import Registry
-from bench.report.figures import crossover, layouts, rates, roofline, samples, speedups, style, threads
+from bench.report.figures import crossover, heat, layouts, rates, roofline, samples, speedups, style, threads
 from bench.report.figures.plan import Kind
 from bench.report.run_data import RunData
 
@@ -24,7 +24,8 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
     """Return every kind of figure, with what was left out and why. The registry finds the suites of the run."""
     looks = style.looks(r.kernel for r in data.timed)
     return [
-        speedups.speedups(data, looks),
+        speedups.speedups(data),
+        heat.heat_maps(data),
         roofline.rooflines(data, looks),
         rates.rates(data, looks),
         layouts.layout_maps(data),

@@ -89,7 +89,7 @@ def _figure(m: Map) -> Figure:
         file_name("crossover", storage, *of_setting(first.setting)),
         f"Crossover: convolution over {_axis_name(m)}, {storage}",
         f"{first.setting.title}. {_changes(m)} Times over that of the fastest, which is marked; darker is slower, and "
-        "white cells have no time.",
+        "empty cells have no time.",
         partial(_draw, m),
     )
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bench.report.contest import Contest
 from bench.report.figures.plan import Figure, Kind, file_name, kind
-from bench.report.figures.style import panel
+from bench.report.figures.style import INK, panel
 from bench.report.format import digits, short
+from bench.report.noise import MARK, is_noisy
 from bench.report.run_data import RunData, sizes, work
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Map(NamedTuple):
     layouts: list[str]
     kernels: list[str]
     rates: dict[tuple[str, str], float]
+    noisy: set[tuple[str, str]]
 
 
 def layout_maps(data: RunData) -> Kind:
@@ -44,7 +46,8 @@ def _map(contests: list[Contest]) -> Map:
     for (kernel, _), rate in rates.items():
         by_kernel[kernel].append(rate)
     kernels = sorted(by_kernel, key=lambda k: -geometric_mean(by_kernel[k]))[:MOST_KERNELS]
-    return Map(contests, sorted({layout for _, layout in rates}), kernels, rates)
+    noisy = {(r.kernel, r.layout) for c in contests for r in c.ranked if is_noisy(r)}
+    return Map(contests, sorted({layout for _, layout in rates}), kernels, rates, noisy)
 
 
 def _figure(m: Map) -> Figure:
@@ -56,7 +59,8 @@ def _figure(m: Map) -> Figure:
         file_name("layouts", first.problem.replace(f"/{first.fastest.layout}", "", 1), first.setting.device,
                   f"t{first.setting.threads}", first.setting.mode, first.setting.isa),
         f"Layouts x kernels: gemm {size}",
-        f"{first.setting.title}. GFLOP/s; op_A(A) op_B(B), row-major. A dash: no time in this layout.{shown}",
+        f"{first.setting.title}. GFLOP/s; op_A(A) op_B(B), row-major. A dash: no time in this layout. ~: measured "
+        f"under noise.{shown}",
         partial(_draw, m),
     )  # fmt: skip
 
@@ -70,8 +74,11 @@ def _draw(m: Map) -> "Drawing":
     middle = np.nanmax(values) / 2
     for (i, j), value in np.ndenumerate(values):
         known = bool(np.isfinite(value))
-        colour = "white" if known and value < middle else "black"
-        axes.text(j, i, digits(value) if known else "-", ha="center", va="center", color=colour, fontsize=6.5)
+        colour = "white" if known and value < middle else "black" if known else INK
+        mark = MARK * ((m.kernels[i], m.layouts[j]) in m.noisy)
+        axes.text(
+            j, i, f"{mark}{digits(value)}" if known else "-", ha="center", va="center", color=colour, fontsize=6.5
+        )
     axes.set_xticks(range(len(m.layouts)), m.layouts)
     axes.set_yticks(range(len(m.kernels)), [short(kernel) for kernel in m.kernels])
     axes.tick_params(length=0)

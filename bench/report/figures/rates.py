@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from bench.record.result import Result
 from bench.report.contest import Contest
 from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from bench.report.figures.style import GREY, Label, Look, label_right, log_ticks, panel, ticks
+from bench.report.figures.style import GREY, Label, Look, label_right, log_ticks, mark_points, panel, ticks
 from bench.report.format import digits, short
+from bench.report.noise import is_noisy
 from bench.report.run_data import RunData, ends, numbers, sizes, variant, work
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _figure(lines: Lines, looks: dict[str, Look]) -> Figure:
     return Figure(
         file_name("rate", first.op, variant(first.problem), *of_setting(first.setting)),
         f"{'Bandwidth' if lines.moves else 'Rate'} over size: {first.op} {variant(first.problem)}",
-        f"{first.setting.title}. Medians with their 95 % intervals.{shown}",
+        f"{first.setting.title}. Whiskers: the 95 % interval. Hollow: measured under noise.{shown}",
         partial(_draw, lines, looks),
     )
 
@@ -96,8 +97,9 @@ def _draw(lines: Lines, looks: dict[str, Look]) -> "Drawing":
         xs, ys = [p[0] for p in points], [p[1] for p in points]
         below, above = [p[2] for p in points], [p[3] for p in points]
         look = looks[kernel]
-        axes.errorbar(xs, ys, yerr=[below, above], color=look.colour, marker=look.marker, elinewidth=0.6,
+        axes.errorbar(xs, ys, yerr=[below, above], color=look.colour, elinewidth=0.6,
                       linestyle="-" if lines.one_dimensional else "")  # fmt: skip
+        mark_points(axes, xs, ys, look, [is_noisy(r) for _, r in found])
         labels.append(Label(xs[-1], ys[-1], short(kernel), look))
     axes.set(xscale="log", yscale="log", xlabel=_size_name(lines), ylabel="GB/s" if lines.moves else "GFLOP/s")
     _ceiling(axes, lines)

@@ -11,41 +11,44 @@ from bench.measure.ceiling import Ceiling
 from bench.measure.roofline import UNITS
 from bench.record.result import Result
 from bench.report.figures.plan import Figure, Kind, file_name, kind
-from bench.report.figures.style import Label, Look, label_right, log_ticks, panel
+from bench.report.figures.style import INK, Label, Look, label_right, log_ticks, panel
 from bench.report.format import count, digits, short
+from bench.report.noise import is_noisy
 from bench.report.run_data import RunData, flop_and_bytes, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-MOST, MOST_LABELS, MOST_POINTS = 4, 12, 1500
+TITLE = "Roofline"
+MOST, MOST_LABELS, MOST_POINTS = 8, 12, 1500
 
 
 class Roof(NamedTuple):
-    """Two ceilings and the rows below them: (flop/byte, flop/s, row)."""
+    """Two ceilings and the rows of an operation below them: (flop/byte, flop/s, row)."""
 
+    op: str
     compute: Ceiling
     memory: Ceiling
     points: list[tuple[float, float, Result]]
 
 
 def rooflines(data: RunData, looks: dict[str, Look]) -> Kind:
-    """Return a figure for each device, number of threads and arithmetic, those with the most rows first."""
+    """Return a figure for each operation, device, number of threads and arithmetic, those with the most rows first."""
     roofs = sorted(_roofs(data), key=lambda roof: -len(roof.points))
     figures = [
         Figure(
-            file_name("roofline", roof.compute.device, f"t{roof.compute.threads}", roof.compute.kind),
-            f"Roofline, {_where(roof)}",
+            file_name("roofline", roof.op, roof.compute.device, f"t{roof.compute.threads}", roof.compute.kind),
+            f"Roofline of {roof.op}, {_where(roof)}",
             "Executed operations over compulsory traffic, and executed operations a second. The lines are the highest "
             f"ceilings that {short(roof.compute.kernel)} and {short(roof.memory.kernel)} reached here; bandwidth is "
             "that of memory, so operands that stay in a cache may lie above the slope. "
-            "Large marks: the best of each kernel.",
+            "Large marks: the best of each kernel; hollow: measured under noise.",
             partial(_draw, roof, looks),
         )
         for roof in roofs
     ]
-    return kind("Roofline", figures, "no row with operations has a ceiling of arithmetic and one of memory", MOST)
+    return kind(TITLE, figures, "no row with operations has a ceiling of arithmetic and one of memory", MOST)
 
 
 def _where(roof: Roof) -> str:
@@ -54,19 +57,19 @@ def _where(roof: Roof) -> str:
 
 
 def _roofs(data: RunData) -> list[Roof]:
-    rows: dict[tuple[str, int, str], list[tuple[float, float, Result]]] = defaultdict(list)
+    rows: dict[tuple[str, str, int, str], list[tuple[float, float, Result]]] = defaultdict(list)
     for r in data.timed:
         flop, traffic = flop_and_bytes(r)
         if flop and traffic and r.time_s_median:
-            rows[r.device, r.threads, UNITS.get(r.numerics, r.numerics)].append(
+            rows[r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)].append(
                 (flop / traffic, flop / r.time_s_median, r)
             )
     roofs = []
-    for (device, threads, numerics), points in rows.items():
+    for (op, device, threads, numerics), points in rows.items():
         compute = _ceiling(data, device, threads, numerics)
         memory = _ceiling(data, device, threads, "memory")
         if compute and memory:
-            roofs.append(Roof(compute, memory, points))
+            roofs.append(Roof(op, compute, memory, points))
     return roofs
 
 
@@ -95,7 +98,7 @@ def _draw(roof: Roof, looks: dict[str, Look]) -> "Drawing":
 
 def _draw_ceilings(axes: "Axes", roof: Roof, low: float, ridge: float, high: float) -> None:
     top, slope = roof.compute.rate * 1e-9, roof.memory.rate * 1e-9
-    axes.plot([low, ridge, high], [low * slope, top, top], color="black")
+    axes.plot([low, ridge, high], [low * slope, top, top], color=INK)
     texts = (
         (ridge, top, f"{digits(top)} GFLOP/s", "left"),
         (ridge * 0.6, ridge * 0.6 * slope, f"{digits(slope)} GB/s", "right"),
@@ -125,8 +128,9 @@ def _place(axes: "Axes", roof: Roof, looks: dict[str, Look]) -> None:
             markeredgewidth=0,
             rasterized=len(roof.points) > MOST_POINTS,
         )
-        x, y, _ = best[kernel]
-        axes.plot([x], [y * 1e-9], look.marker, color=look.colour, markersize=4.5, markeredgecolor="white")
+        x, y, row = best[kernel]
+        fill = "none" if is_noisy(row) else look.colour
+        axes.plot([x], [y * 1e-9], look.marker, color=look.colour, markersize=4.5, markerfacecolor=fill)
     shown = sorted(best, key=lambda kernel: -best[kernel][1])[:MOST_LABELS]
     labels = [Label(best[k][0], best[k][1] * 1e-9, short(k), looks[k]) for k in shown]
     label_right(axes, labels)

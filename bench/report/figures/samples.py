@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from bench.report.contest import Contest
 from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from bench.report.figures.style import Look, panel, ratio_ticks, ticks
+from bench.report.figures.style import INK, Look, panel, ratio_ticks, ticks
 from bench.report.format import seconds, short
+from bench.report.noise import marked
 from bench.report.run_data import RunData, ends, work
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def _figure(data: RunData, c: Contest, looks: dict[str, Look]) -> Figure:
         file_name("samples", c.op, *of_setting(c.setting)),
         f"Distribution of samples: {c.problem}",
         f"{c.setting.title}. Each point a sample over the median of its kernel, none left out, from the first (above) "
-        f"to the last (below); black: the 95 % interval of the median.{shown}",
+        f"to the last (below). Whiskers: the 95 % interval of the median. ~: measured under noise.{shown}",
         partial(_draw, data, c, looks),
     )
 
@@ -55,11 +56,11 @@ def _draw(data: RunData, c: Contest, looks: dict[str, Look]) -> "Drawing":
         axes.plot(values, heights, look.marker, color=look.colour, markersize=2, alpha=0.5, markeredgewidth=0,
                   rasterized=len(values) > 1000)  # fmt: skip
         interval = [end / median for end in ends(median, r.time_s_ci95_low, r.time_s_ci95_high)]
-        axes.plot(interval, [y + 0.32] * 2, "|-", color="black", linewidth=0.9, markersize=3)
-        axes.plot([1, 1], [y - 0.38, y + 0.38], color="black", linewidth=0.8)
+        axes.plot(interval, [y + 0.32] * 2, "|-", color=INK, linewidth=0.9, markersize=3)
+        axes.plot([1, 1], [y - 0.38, y + 0.38], color=INK, linewidth=0.8)
         low, high = min(low, *values, *interval), max(high, *values, *interval)
     axes.set_xlim(low / 1.01, high * 1.01)
-    axes.set_yticks(range(len(rows)), [f"{short(r.kernel)}\n{seconds(r.time_s_median)}" for r in rows])
+    axes.set_yticks(range(len(rows)), [f"{short(r.kernel)}\n{marked(seconds(r.time_s_median), r)}" for r in rows])
     axes.set_ylim(len(rows) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)

@@ -1,4 +1,4 @@
-"""Speedups over the baseline as bars from 1, with their intervals."""
+"""Speed-ups over a baseline as dots with their intervals: a lane a row, or a lane a kernel where those are too many."""
 
 import math
 from collections import Counter, defaultdict
@@ -6,120 +6,199 @@ from functools import partial
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.record.result import Result
-from bench.report.contest import Contest, speedup_of
+from bench.report.contest import Ratio, Setting, speedup_of
 from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from bench.report.figures.style import Look, panel, ratio_ticks, ticks
+from bench.report.figures.style import GREY, INK, SIDES, panel, ratio_ticks, ticks
 from bench.report.format import factor, short
+from bench.report.noise import MARK, is_noisy
 from bench.report.run_data import RunData, ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-MOST, MOST_BARS, MOST_KERNELS = 8, 26, 14
+TITLE = "Speed-up"
+MOST, MOST_LANES, MOST_KERNELS, MOST_DOTS = 8, 14, 12, 48
+WHISKERS = "Grey: a tie (the interval includes 1). Hollow, ~: measured under noise. Whiskers: the 95 % interval."
 
 
-class Bar(NamedTuple):
-    """A speedup, or the geometric mean of several with the smallest and the largest."""
+class Dot(NamedTuple):
+    """The speed-up of a row."""
 
+    problem: str
     kernel: str
+    ratio: Ratio
+    noisy: bool
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Return the ends of the whisker; both are the median where no interval is known."""
+        return ends(*self.ratio[:3])
+
+
+class Lane(NamedTuple):
+    """Dots on one line: those of a row below the head of its problem, or those of a kernel, with their mean."""
+
+    head: str
     name: str
-    middle: float
-    low: float
-    high: float
+    dots: list[Dot]
+    mean: float | None
+
+    @property
+    def middle(self) -> float:
+        """Return the speed-up that a lane is ranked by."""
+        return self.dots[0].ratio.median if self.mean is None else self.mean
+
+    @property
+    def text(self) -> str:
+        """Return the number of the lane in words."""
+        if self.mean is not None:
+            return f"mean {factor(self.mean)}"
+        return f"{MARK * self.dots[0].noisy}{self.dots[0].ratio}"
 
 
-def speedups(data: RunData, looks: dict[str, Look]) -> Kind:
-    """Return a figure for each operation and setting: a bar a row, or a bar a kernel where that would be too many."""
-    found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
-    for contest in data.contests:
-        if _compared(contest):
-            found[contest.op, contest.setting].append(contest)
-    figures = [_figure(contests, looks) for contests in _spread(list(found.values()))]
-    return kind("Speedup", figures, "no row has a speedup: no kernel was measured in turn with a baseline", MOST)
+class Plot(NamedTuple):
+    """Lanes of one operation in one setting against one baseline, the fastest of each problem first."""
+
+    op: str
+    setting: Setting
+    baseline: str
+    lanes: list[Lane]
+    note: str
+
+    @property
+    def dots(self) -> list[Dot]:
+        return [dot for lane in self.lanes for dot in lane.dots]
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Return the ends of the axis, with 1 inside; whiskers that reach twice as far as any dot are cut."""
+        medians, spans = [1.0, *(dot.ratio.median for dot in self.dots)], [dot.span for dot in self.dots]
+        low = max(min(low for low, _ in spans), min(medians) / 2)
+        high = min(max(high for _, high in spans), max(medians) * 2)
+        return min(1.0, low) / 1.06, max(1.0, high) * 1.06
+
+    @property
+    def caption(self) -> str:
+        """Return the setting, the legend, and what was left out."""
+        low, high = self.range
+        cut = any(dot.span[0] < low or dot.span[1] > high for dot in self.dots)
+        return " ".join(
+            filter(None, (f"{self.setting.title}.", WHISKERS, "Long ones are cut at the edge." * cut, self.note))
+        )
 
 
-def _spread(settings: list[list[Contest]]) -> list[list[Contest]]:
-    """Return the setting with the most problems of each operation first, then the second of each, and so on."""
+def plots(data: RunData) -> list[Plot]:
+    """Return a plot for each operation, setting and baseline: the first of each operation, then the second of each."""
+    found: dict[tuple[str, Setting, str], list[Dot]] = defaultdict(list)
+    for c in data.contests:
+        for r in c.ranked:
+            if 0 < (r.speedup or 0.0) < math.inf:
+                found[c.op, c.setting, r.baseline].append(Dot(c.problem, r.kernel, speedup_of(r), is_noisy(r)))
     rank: Counter[str] = Counter()
     keyed = []
-    for contests in sorted(settings, key=len, reverse=True):
-        keyed.append((rank[contests[0].op], contests))
-        rank[contests[0].op] += 1
-    return [contests for _, contests in sorted(keyed, key=lambda pair: pair[0])]
+    for key, dots in sorted(found.items(), key=lambda item: -len(item[1])):
+        keyed.append((rank[key[0]], Plot(*key, *_lanes(dots))))
+        rank[key[0]] += 1
+    return [plot for _, plot in sorted(keyed, key=lambda pair: pair[0])]
 
 
-def _figure(contests: list[Contest], looks: dict[str, Look]) -> Figure:
-    first = contests[0]
-    bases = sorted({r.baseline for c in contests for r in _compared(c)})
-    against = f"Speedup over {' or '.join(bases)}"
-    groups = {c.problem: sorted(map(_bar, _compared(c)), key=lambda bar: -bar.middle) for c in contests}
-    if sum(map(len, groups.values())) + len(groups) <= MOST_BARS:
-        what = "Bars begin at 1 and end at the median of the ratios of samples taken in turn; whiskers: 95 % interval."
-    else:
-        groups, total = {"": _by_kernel(contests)}, len({r.kernel for c in contests for r in _compared(c)})
-        what = f"Geometric means over {len(contests)} problems; whiskers: the smallest and the largest."
-        what += f" The {MOST_KERNELS} fastest of {total} kernels." * (total > MOST_KERNELS)
+def _lanes(dots: list[Dot]) -> tuple[list[Lane], str]:
+    problems: dict[str, list[Dot]] = defaultdict(list)
+    for dot in dots:
+        problems[dot.problem].append(dot)
+    if len(dots) + len(problems) <= MOST_LANES:
+        return [
+            Lane(problem, short(dot.kernel), [dot], None)
+            for problem, own in problems.items()
+            for dot in sorted(own, key=lambda dot: -dot.ratio.median)
+        ], ""
+    return _by_kernel(dots, len(problems))
+
+
+def _by_kernel(dots: list[Dot], problems: int) -> tuple[list[Lane], str]:
+    kernels: dict[str, list[Dot]] = defaultdict(list)
+    for dot in dots:
+        kernels[dot.kernel].append(dot)
+    lanes = [
+        Lane("", f"{short(kernel)} ({len(own)})", _thinned(own), geometric_mean(dot.ratio.median for dot in own))
+        for kernel, own in kernels.items()
+    ]
+    lanes = sorted(lanes, key=lambda lane: -lane.middle)[:MOST_KERNELS]
+    notes = [f"A dot for each of {problems} problems; the vertical stroke is their geometric mean."]
+    notes += [f"The {MOST_KERNELS} fastest of {len(kernels)} kernels."] * (len(kernels) > MOST_KERNELS)
+    most = max(map(len, kernels.values()))
+    notes += [f"At most {MOST_DOTS} dots of a kernel are shown, evenly over the problems."] * (most > MOST_DOTS)
+    return lanes, " ".join(notes)
+
+
+def _thinned(dots: list[Dot]) -> list[Dot]:
+    count = min(len(dots), MOST_DOTS)
+    return [dots[i * len(dots) // count] for i in range(count)]
+
+
+def speedups(data: RunData) -> Kind:
+    """Return a figure for each plot."""
+    figures = [_figure(plot) for plot in plots(data)]
+    return kind(TITLE, figures, "no row has a speed-up: no kernel was measured in turn with a baseline", MOST)
+
+
+def _figure(plot: Plot) -> Figure:
     return Figure(
-        file_name("speedup", first.op, *of_setting(first.setting)),
-        f"Speedup: {first.op}, {first.setting.precision}",
-        f"{first.setting.title}. {against}. {what}",
-        partial(_draw, groups, looks, against),
+        file_name("speedup", plot.op, *of_setting(plot.setting), "over", short(plot.baseline)),
+        f"Speed-up over {plot.baseline}",
+        plot.caption,
+        partial(_draw, plot),
     )
 
 
-def _compared(c: Contest) -> list[Result]:
-    return [r for r in c.ranked if 0 < (r.speedup or 0.0) < math.inf]
-
-
-def _bar(r: Result) -> Bar:
-    ratio = speedup_of(r)
-    return Bar(r.kernel, short(r.kernel), ratio.median, *ends(*ratio[:3]))
-
-
-def _by_kernel(contests: list[Contest]) -> list[Bar]:
-    found: dict[str, list[float]] = defaultdict(list)
-    for contest in contests:
-        for r in _compared(contest):
-            found[r.kernel].append(r.speedup or 0.0)
-    bars = [
-        Bar(kernel, f"{short(kernel)} ({len(values)})", geometric_mean(values), min(values), max(values))
-        for kernel, values in found.items()
-    ]
-    return sorted(bars, key=lambda bar: -bar.middle)[:MOST_KERNELS]
-
-
-def _draw(groups: dict[str, list[Bar]], looks: dict[str, Look], label: str) -> "Drawing":
-    lines: list[Bar | str] = [line for head, bars in groups.items() for line in ([head] if head else []) + list(bars)]
-    figure, axes = panel(12 + 4.1 * len(lines))
-    bars = [line for line in lines if isinstance(line, Bar)]
-    low, high = min(1.0, *(bar.low for bar in bars)) / 1.1, max(1.0, *(bar.high for bar in bars)) * 1.1
+def _draw(plot: Plot) -> "Drawing":
+    lines: list[Lane | str] = []
+    for lane in plot.lanes:
+        if lane.head and lane.head not in lines:
+            lines.append(lane.head)
+        lines.append(lane)
+    figure, axes = panel(12 + 4.4 * len(lines))
+    low, high = plot.range
     axes.set_xscale("log")
-    axes.set_xlim(low, high * (high / low) ** 0.16)
+    axes.set_xlim(low, high)
+    axes.axvline(1, color=INK, linewidth=0.8)
     for y, line in enumerate(lines):
-        if isinstance(line, Bar):
-            _draw_bar(axes, y, line, looks[line.kernel])
+        if isinstance(line, Lane):
+            _draw_number(axes, y, line)
         else:
-            axes.text(0, y, line, transform=axes.get_yaxis_transform(), va="center", fontsize=6.5, weight="bold")
-    names = [(y, line.name) for y, line in enumerate(lines) if isinstance(line, Bar)]
+            axes.text(0, y, short(line), transform=axes.get_yaxis_transform(), va="center", fontsize=6.5, weight="bold")
+    _draw_dots(axes, [(y, line) for y, line in enumerate(lines) if isinstance(line, Lane)])
+    names = [(y, line.name) for y, line in enumerate(lines) if isinstance(line, Lane)]
     axes.set_yticks([y for y, _ in names], [name for _, name in names])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.spines["left"].set_visible(False)
     ticks(axes.xaxis, ratio_ticks(low, high))
     axes.grid(axis="x")
-    axes.set_xlabel(label if len(label) < 60 else "Speedup over the baseline")
+    axes.set_xlabel(f"speed over {short(plot.baseline)}")
     return figure
 
 
-def _draw_bar(axes: "Axes", y: int, bar: Bar, look: Look) -> None:
-    axes.barh(
-        y, bar.middle - 1, left=1, height=0.66, color=look.colour, alpha=0.55, hatch=look.hatch, edgecolor="white"
-    )
-    axes.errorbar([bar.middle], [y], xerr=[[bar.middle - bar.low], [bar.high - bar.middle]], color="black",
-                  elinewidth=0.8, capsize=1.6, capthick=0.8)  # fmt: skip
-    axes.plot([1, 1], [y - 0.5, y + 0.5], color="black", linewidth=0.8)
-    right = max(bar.high, 1.0)
-    axes.annotate(factor(bar.middle), (right, y), xytext=(2.5, 0), textcoords="offset points", va="center",
-                  fontsize=6.5)  # fmt: skip
+def _draw_number(axes: "Axes", y: int, lane: Lane) -> None:
+    noisy = lane.mean is None and lane.dots[0].noisy
+    axes.annotate(f"{MARK * noisy}{factor(lane.middle)}", (1.01, y), xycoords=axes.get_yaxis_transform(), va="center",
+                  fontsize=6.5, annotation_clip=False)  # fmt: skip
+    if lane.mean is not None:
+        axes.plot([lane.mean] * 2, [y - 0.4, y + 0.4], color=INK, linewidth=1.2)
+
+
+def _draw_dots(axes: "Axes", lanes: list[tuple[int, Lane]]) -> None:
+    """Draw the dots of all lanes, those that look alike at once: a plot of its own for each would take seconds."""
+    alike: dict[tuple[str, bool, bool], list[tuple[float, Dot]]] = defaultdict(list)
+    for y, lane in lanes:
+        alone, count = lane.mean is None, len(lane.dots)
+        for i, dot in enumerate(lane.dots):
+            height = y + (0.0 if alone else 0.6 * ((i + 0.5) / count - 0.5))
+            alike[SIDES.get(dot.ratio.side, GREY), dot.noisy, alone].append((height, dot))
+    for (colour, noisy, alone), dots in alike.items():
+        heights, spans = [height for height, _ in dots], [dot.span for _, dot in dots]
+        width, alpha = (0.9, 1.0) if alone else (0.6, 0.5)
+        axes.hlines(heights, *zip(*spans, strict=True), color=colour, linewidth=width, alpha=alpha)
+        axes.plot([dot.ratio.median for _, dot in dots], heights, "o", color=colour,
+                  markerfacecolor="none" if noisy else colour, markersize=3)  # fmt: skip

@@ -11,13 +11,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MM = 1 / 25.4
-#: One column of a journal.
-WIDTH = 85 * MM
+#: One column of a journal, and both.
+WIDTH, FULL_WIDTH = 85 * MM, 178 * MM
 #: Okabe and Ito, "Color universal design", 2008, without its yellow, which print on white loses.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+INK, GREY, GRID = "#1a1a1a", "#6e6e6e", "#d8d8d8"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
+#: What is certainly faster or slower; ties are grey.
+SIDES = {"faster": COLOURS[0], "slower": COLOURS[1]}
+#: What replaces these where the reader's scheme is dark; the rest is legible on both papers.
+DARK = {INK: "#e8e8e8", GREY: "#a9b0b6", GRID: "#3a4046", "#0072b2": "#3fa2e6", "#d55e00": "#ff8242"}
 MARKERS = ("o", "s", "^", "D", "v", "p", "<", "h", ">")
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++")
-GREY = "#767676"
 RC: dict[Any, Any] = {
     "font.size": 7,
     "font.family": "DejaVu Sans",
@@ -35,7 +39,8 @@ RC: dict[Any, Any] = {
     "patch.linewidth": 0.5,
     "hatch.linewidth": 0.5,
     "grid.linewidth": 0.4,
-    "grid.color": "#d8d8d8",
+    "grid.color": GRID,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
     "axes.axisbelow": True,
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.h_pad": 0.02,
@@ -43,7 +48,7 @@ RC: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "svg.fonttype": "path",
     "svg.hashsalt": "kernelmark",
-    "savefig.facecolor": "white",
+    "savefig.transparent": True,
     "figure.dpi": 200,
 }
 _SUPERSCRIPT = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
@@ -66,11 +71,11 @@ def looks(kernels: Iterable[str]) -> dict[str, Look]:
     }
 
 
-def panel(height_mm: float) -> "tuple[Figure, Axes]":
-    """Return an empty figure of one column with one plot in it."""
+def panel(height_mm: float, width: float = WIDTH) -> "tuple[Figure, Axes]":
+    """Return an empty figure of one column, or of another width in inches, with one plot in it."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, height_mm * MM))
+    figure = Figure(figsize=(width, height_mm * MM))
     return figure, figure.subplots()
 
 
@@ -101,6 +106,14 @@ def _label(axes: "Axes", label: Label, height: float) -> None:
     axes.plot([1.05], [height], label.look.marker, color=label.look.colour, transform=axes.transAxes, clip_on=False)
     axes.annotate(label.text, (1.075, height), xycoords=axes.transAxes, va="center", fontsize=6.5,
                   annotation_clip=False)  # fmt: skip
+
+
+def mark_points(axes: "Axes", xs: Sequence[float], ys: Sequence[float], look: Look, noisy: Sequence[bool]) -> None:
+    """Draw the marks of a line; those that were measured under noise are hollow."""
+    for hollow in (False, True):
+        points = [(x, y) for x, y, is_noisy in zip(xs, ys, noisy, strict=True) if is_noisy == hollow]
+        fill = "none" if hollow else look.colour
+        axes.plot([x for x, _ in points], [y for _, y in points], look.marker, color=look.colour, markerfacecolor=fill)
 
 
 def spread_apart(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
@@ -163,7 +176,20 @@ def round_ticks(low: float, high: float) -> list[float]:
 
 
 def save(figure: "Figure", stem: Path) -> str:
-    """Write `STEM.svg` and `STEM.pdf`, and return the SVG."""
+    """Write `STEM.svg`, which follows the reader's colour scheme, and `STEM.pdf`; return the SVG."""
     for kind, undated in _UNDATED.items():
         figure.savefig(stem.with_suffix(f".{kind}"), metadata=undated)
-    return stem.with_suffix(".svg").read_text(encoding="utf-8")
+    file = stem.with_suffix(".svg")
+    head, tag, body = file.read_text(encoding="utf-8").partition("<defs>")
+    svg = f"{head}<style>{_dark_rules()}</style>\n {tag}{body}"
+    file.write_text(svg, encoding="utf-8")
+    return svg
+
+
+def _dark_rules() -> str:
+    rules = (
+        f'[style*="{part}: {light}"]{{{part}:{dark}!important}}'
+        for light, dark in DARK.items()
+        for part in ("fill", "stroke")
+    )
+    return f"@media (prefers-color-scheme: dark){{{''.join(rules)}}}"

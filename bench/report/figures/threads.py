@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from bench.record.result import Result
 from bench.report.contest import Ratio, time_of
 from bench.report.figures.plan import Figure, Kind, file_name, kind
-from bench.report.figures.style import GREY, Label, Look, label_right, panel, ticks
+from bench.report.figures.style import GREY, Label, Look, label_right, mark_points, panel, ticks
 from bench.report.format import count, short
+from bench.report.noise import is_noisy
 from bench.report.run_data import RunData, ends, work
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ def _figure(op: str, problem: str, mode: str, isa: str, scaling: Scaling, looks:
     return Figure(
         file_name("threads", op, mode, isa),
         f"Thread scaling: {problem}",
-        f"{scaling[best[0]][0].device_name}, {mode}. Time on the fewest threads over time; thread counts are not "
-        "measured in turn, so whiskers are the quotients of both 95 % intervals. Grey: as many times faster as there "
-        f"are threads.{shown}",
+        f"{scaling[best[0]][0].device_name}, {mode}. Time on the fewest threads over time. Whiskers: the 95 % "
+        "interval, formed from both times, since thread counts are not measured in turn. Dashed: as many times faster "
+        f"as there are threads. Hollow: measured under noise.{shown}",
         partial(_draw, {k: scaling[k] for k in best}, looks),
     )
 
@@ -67,7 +68,8 @@ def _draw(scaling: Scaling, looks: dict[str, Look]) -> "Drawing":
         errors = [[y - low for y, (low, _) in zip(ys, bars, strict=True)]]
         errors += [[high - y for y, (_, high) in zip(ys, bars, strict=True)]]
         look = looks[kernel]
-        axes.errorbar(xs, ys, yerr=errors, color=look.colour, marker=look.marker, elinewidth=0.6)
+        axes.errorbar(xs, ys, yerr=errors, color=look.colour, elinewidth=0.6)
+        mark_points(axes, xs, ys, look, [is_noisy(r) for r in rows])
         labels.append(Label(xs[-1], ys[-1], short(kernel), look))
     counts = sorted({r.threads for rows in scaling.values() for r in rows})
     axes.plot(counts, [count / counts[0] for count in counts], color=GREY, linestyle="--", linewidth=0.8, zorder=0)

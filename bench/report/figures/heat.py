@@ -1,0 +1,116 @@
+"""Heat map of an operation: problems x kernels, each time over that of the fastest."""
+
+from collections import defaultdict
+from functools import partial
+from statistics import geometric_mean
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.record.result import Result
+from bench.report.contest import Contest, Setting
+from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
+from bench.report.figures.style import FULL_WIDTH, INK, panel
+from bench.report.format import digits, seconds, short
+from bench.report.noise import marked
+from bench.report.run_data import RunData
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+TITLE = "Problems x kernels"
+MOST, MOST_PROBLEMS, MOST_KERNELS, LEAST_PROBLEMS = 8, 24, 10, 2
+#: From here on a cell is as dark as it gets.
+SLOWEST = 8.0
+
+
+class Map(NamedTuple):
+    """The contests of an operation in one setting, the order of their kernels, and how many of both there are."""
+
+    op: str
+    setting: Setting
+    contests: list[Contest]
+    kernels: list[str]
+    note: str
+
+    def cell(self, c: Contest, kernel: str) -> "Cell | None":
+        """Return what stands at the crossing of a problem and a kernel; None where there is no time."""
+        r = c.of(kernel)
+        return None if r is None else _cell(c, r)
+
+
+class Cell(NamedTuple):
+    """A time over that of the fastest; the fastest shows its time."""
+
+    slowdown: float
+    text: str
+    wins: bool
+
+
+def _cell(c: Contest, r: Result) -> Cell:
+    wins, slowdown = r is c.fastest, c.slowdown(r)
+    return Cell(slowdown, marked(seconds(r.time_s_median) if wins else f"{digits(slowdown)}x", r), wins)
+
+
+def maps(data: RunData) -> list[Map]:
+    """Return a map for each operation, setting and baseline with two problems or more, those with the most first."""
+    found: dict[tuple[str, Setting, str], list[Contest]] = defaultdict(list)
+    for c in data.contests:
+        found[c.op, c.setting, max(r.baseline for r in c.ranked)].append(c)
+    several = [_map(op, setting, own) for (op, setting, _), own in found.items() if len(own) >= LEAST_PROBLEMS]
+    return sorted((m for m in several if len(m.kernels) > 1), key=lambda m: -len(m.contests))
+
+
+def _map(op: str, setting: Setting, contests: list[Contest]) -> Map:
+    longest = sorted(contests, key=lambda c: -(c.fastest.time_s_median or 0.0))[:MOST_PROBLEMS]
+    shown = [c for c in contests if c in longest]
+    relative: dict[str, list[float]] = defaultdict(list)
+    for c in shown:
+        for r in c.ranked:
+            relative[r.kernel].append(c.slowdown(r))
+    kernels = sorted(relative, key=lambda kernel: (-len(relative[kernel]), geometric_mean(relative[kernel])))
+    notes = [f"The {len(shown)} of {len(contests)} problems that take longest."] * (len(shown) < len(contests))
+    notes += [f"{MOST_KERNELS} of {len(kernels)} kernels."] * (len(kernels) > MOST_KERNELS)
+    return Map(op, setting, shown, kernels[:MOST_KERNELS], " ".join(notes))
+
+
+def heat_maps(data: RunData) -> Kind:
+    """Return a figure for each map."""
+    lacking = f"no two kernels have times for {LEAST_PROBLEMS} problems of an operation"
+    return kind(TITLE, [_figure(m) for m in maps(data)], lacking, MOST)
+
+
+def caption(m: Map) -> str:
+    """Return what a cell holds, and in which setting."""
+    note = f" {m.note}" if m.note else ""
+    return (
+        f"{m.setting.title}. Outlined: the fastest, with its time; the others: their times over it, darker is slower. "
+        f"~: measured under noise; empty: no time.{note}"
+    )
+
+
+def _figure(m: Map) -> Figure:
+    name = file_name("problems", m.op, *of_setting(m.setting))
+    return Figure(name, f"Problems x kernels: {m.op}", caption(m), partial(_draw, m))
+
+
+def _draw(m: Map) -> "Drawing":
+    import numpy as np
+    from matplotlib.colors import LogNorm
+    from matplotlib.patches import Rectangle
+
+    figure, axes = panel(14 + 4.4 * len(m.contests), FULL_WIDTH)
+    cells = [[m.cell(c, kernel) for kernel in m.kernels] for c in m.contests]
+    values = np.array([[min(cell.slowdown, SLOWEST) if cell else np.nan for cell in row] for row in cells])
+    axes.imshow(values, cmap="Oranges", aspect="auto", norm=LogNorm(1, 2 * SLOWEST))
+    for i, row in enumerate(cells):
+        for j, cell in enumerate(row):
+            if cell:
+                axes.text(j, i, cell.text, ha="center", va="center", color="black", fontsize=6.5)
+            if cell and cell.wins:
+                box = (j - 0.46, i - 0.42)
+                axes.add_patch(Rectangle(box, 0.92, 0.84, fill=False, edgecolor="#000000", linewidth=1))
+    axes.set_xticks(range(len(m.kernels)), [short(kernel).replace(".", ".\n", 1) for kernel in m.kernels])
+    axes.xaxis.tick_top()
+    axes.set_yticks(range(len(m.contests)), [short(c.problem) for c in m.contests])
+    axes.tick_params(length=0, colors=INK)
+    axes.spines[:].set_visible(False)
+    return figure
