@@ -5,15 +5,16 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from bench.plan.status import Status
+from bench.plan.status import AGAINST, Status
 from bench.record.result import Result
 from bench.report.contest import TIE, Contest, Ratio, speedup_of
 from bench.report.format import count, digits, factor, pace, rate, row_time, short, time
 from bench.report.founding import answers
+from bench.report.noise import marked
 from bench.report.run_data import RunData
 from bench.report.tables import summary
 
-MOST_FASTEST, MOST_REASONS, MOST_OPERATIONS = 12, 6, 4
+MOST_FASTEST, MOST_OPERATIONS = 12, 4
 
 
 class Fastest(NamedTuple):
@@ -40,7 +41,16 @@ class Winner(NamedTuple):
     @property
     def who(self) -> str:
         """Return the kernel, if it wins most of the contests, or else that none does."""
-        return short(self.kernel) if 2 * self.wins > len(self.contests) else "no single kernel"
+        return short(self.kernel) if self._leads else "no single kernel"
+
+    @property
+    def share(self) -> str:
+        """Return how many of the contests that is."""
+        return f"{self.wins}" if self._leads else f"at most {self.wins}"
+
+    @property
+    def _leads(self) -> bool:
+        return 2 * self.wins > len(self.contests)
 
 
 def verdict(data: RunData) -> str:
@@ -55,28 +65,27 @@ def verdict(data: RunData) -> str:
         return "There is no verdict: no problem has the times of two kernels."
     if len(found) == 1:
         return _of_one(found[0])
-    shown = [f"{w.who} for {w.op} ({w.wins} of {len(w.contests)})" for w in found[:MOST_OPERATIONS]]
+    shown = [f"{w.who} for {w.op} ({w.share} of {len(w.contests)})" for w in found[:MOST_OPERATIONS]]
     more = f"; {count(len(found) - len(shown), 'more operation')} below" if len(found) > len(shown) else ""
     return f"Fastest: {', '.join(shown)}{more}. {_how_sure(found)}"
 
 
 def winners(data: RunData) -> list[Winner]:
     """Return the winner of each operation that has contenders, those with the most contests first."""
-    by_op: dict[str, list[Contest]] = defaultdict(list)
-    for c in data.contests:
-        if len(c.ranked) > 1:
-            by_op[c.op].append(c)
+    by_op: dict[str, list[tuple[Contest, Ratio]]] = defaultdict(list)
+    for c, lead in data.leads:
+        by_op[c.op].append((c, lead))
     return sorted((_winner(op, found) for op, found in by_op.items()), key=lambda winner: -len(winner.contests))
 
 
-def _winner(op: str, contests: list[Contest]) -> Winner:
-    ((kernel, wins),) = Counter(c.fastest.kernel for c in contests).most_common(1)
-    return Winner(op, kernel, wins, contests, [lead for c in contests if (lead := c.lead)])
+def _winner(op: str, found: list[tuple[Contest, Ratio]]) -> Winner:
+    ((kernel, wins),) = Counter(c.fastest.kernel for c, _ in found).most_common(1)
+    return Winner(op, kernel, wins, [c for c, _ in found], [lead for _, lead in found])
 
 
 def _of_one(w: Winner) -> str:
     if len(w.contests) > 1:
-        return f"Fastest: {w.who}, on {w.wins} of {of_contests(w.contests)}. {_how_sure([w])}"
+        return f"Fastest: {w.who}, on {w.share} of {of_contests(w.contests)}. {_how_sure([w])}"
     (c,), (lead,) = w.contests, w.leads
     after = short(c.ranked[1].kernel)
     if lead.side == TIE:
@@ -137,18 +146,30 @@ def _fastest(c: Contest) -> Fastest:
     r, ratio = c.fastest, c.lead
     lead = ", ".join([f"{ratio} over {short(c.ranked[1].kernel)}", *ratio.remarks]) if ratio else ""
     roofline = f"{digits(r.roofline_pct)} %" if r.roofline_pct else ""
-    return Fastest(c.problem, c.setting.title, short(r.kernel), time(*row_time(r)), rate(r), roofline, lead)
+    return Fastest(c.problem, c.setting.title, short(r.kernel), marked(time(*row_time(r)), r), rate(r), roofline, lead)
 
 
-def failures(rows: Sequence[Result]) -> list[str]:
-    """Return what has no result and why, the most frequent first."""
-    reasons = Counter((r.status, r.kernel, r.reason) for r in rows if r.status != Status.OK)
-    lines = [
-        f"{number} {status}: {kernel}: {reason or 'no reason was recorded'}"
-        for (status, kernel, reason), number in reasons.most_common(MOST_REASONS)
+class Refusal(NamedTuple):
+    """Rows that have no result for one reason, and their kernels; against: whether a check failed."""
+
+    status: str
+    reason: str
+    rows: int
+    kernels: list[str]
+    against: bool
+
+
+def refusals(rows: Sequence[Result]) -> list[Refusal]:
+    """Return what has no result, by its reason: where a check failed first, then the most frequent."""
+    kernels: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for r in rows:
+        if r.status != Status.OK:
+            kernels[r.status, r.reason or "no reason was recorded"].append(r.kernel)
+    found = [
+        Refusal(status, reason, len(own), sorted(set(own)), status in AGAINST)
+        for (status, reason), own in kernels.items()
     ]
-    rest = len(reasons) - len(lines)
-    return lines + ([f"{rest} more reasons in the table below"] if rest > 0 else [])
+    return sorted(found, key=lambda each: (not each.against, -each.rows))
 
 
 def tally(rows: Sequence[Result]) -> str:

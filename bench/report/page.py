@@ -2,19 +2,23 @@
 
 import base64
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.record.store import Store
-from bench.report import findings, founding, method
+from bench.report import findings, founding, headline, method
 from bench.report.export import write_file, writing
-from bench.report.figures import Drawn, draw, kinds
+from bench.report.figures import Drawn, draw, heat, kinds, roofline, speedups
 from bench.report.figures.plan import Kind
+from bench.report.noise import noise_of
 from bench.report.page_data import page_data
+from bench.report.page_figures import dot_plot, heat_map
 from bench.report.run_data import RunData
 from bench.report.tables import ceiling_table
 
@@ -23,7 +27,11 @@ TEMPLATES = Path(__file__).parent / "templates"
 CAPTIONS = "captions.json"
 #: One scope, in this order.
 SCRIPTS = ("columns.js", "detail.js", "table.js")
+#: Where a line may break in an id.
+_PIECES = re.compile(r"(?<=[/@=])(?=\w)|(?<=[a-z]\.)(?=\w{12})")
 TABLES = {"csv": "results.csv", "markdown": "results.md", "latex": "results.tex"}
+
+_Figure = TypeVar("_Figure")
 
 
 class Statement(NamedTuple):
@@ -67,7 +75,9 @@ def _write_page(data: RunData, claims: Statements | None, folder: Path, registry
     text = method.paragraph(data)
     (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
     (folder / "method.txt").write_text(text + "\n", encoding="utf-8")
-    (folder / "index.html").write_text(_page(data, claims, planned, drawn, text, environment), encoding="utf-8")
+    parts = _figures(data, planned, drawn) | {"claims": claims, "method": text, "environment": environment}
+    page = _page(data, registry, parts)
+    (folder / "index.html").write_text(page, encoding="utf-8")
 
 
 def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
@@ -81,14 +91,42 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
     captions.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def _page(
-    data: RunData,
-    claims: Statements | None,
-    planned: Sequence[Kind],
-    drawn: Sequence[Drawn],
-    text: str,
-    environment: str,
-) -> str:
+def _figures(data: RunData, planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
+    """Return the figures of the page: those that it lays out itself, rooflines, the others, and what was not drawn.
+
+    Of dot plots, heat maps and rooflines the first of each operation stands in the open; the others are folded.
+    """
+    files = iter(drawn)
+    by_kind = {kind.title: list(islice(files, len(kind.figures))) for kind in planned}
+    plots = zip(map(dot_plot, speedups.plots(data)), by_kind.pop(speedups.TITLE), strict=False)
+    maps = zip(map(heat_map, heat.maps(data)), by_kind.pop(heat.TITLE), strict=False)
+    first_plots, more_plots = _first(plots, lambda pair: pair[0].title)
+    first_maps, more_maps = _first(maps, lambda pair: pair[0].title)
+    rooflines, others = _first(by_kind.pop(roofline.TITLE), lambda each: each.title.partition(",")[0])
+    return {
+        "plots": first_plots,
+        "more_plots": more_plots,
+        "maps": first_maps,
+        "more_maps": more_maps,
+        "rooflines": rooflines,
+        "others": [*others, *(each for found in by_kind.values() for each in found)],
+        "omitted": [(kind.title, kind.omitted) for kind in planned if kind.omitted],
+    }
+
+
+def _first(figures: Iterable[_Figure], title: Callable[[_Figure], str]) -> tuple[list[_Figure], list[_Figure]]:
+    """Return the first figure of each title, and the others."""
+    first: dict[str, _Figure] = {}
+    more = []
+    for figure in figures:
+        if title(figure) in first:
+            more.append(figure)
+        else:
+            first[title(figure)] = figure
+    return list(first.values()), more
+
+
+def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -98,28 +136,28 @@ def _page(
     jinja = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    jinja.filters |= {"breakable": lambda text: Markup("<wbr>").join(_PIECES.split(text)), "inline": _inline}
     fastest, problems = findings.fastest(data)
     page: str = jinja.get_template("page.html").render(
         data=data,
+        title=headline.title(data, registry),
         devices=", ".join(data.run.machine[key] for key in ("cpu", "gpu") if key in data.run.machine),
-        question=founding.QUESTION,
+        date=headline.date(data),
+        noise=noise_of(data.timed),
         verdict=findings.verdict(data),
+        numbers=headline.numbers(data),
         answers=founding.answers(data),
         sentences=findings.sentences(data),
         fastest=fastest,
         problems=problems,
         tally=findings.tally(data.rows),
-        failures=findings.failures(data.rows),
-        figures=[(figure, _inline(figure.svg)) for figure in drawn],
-        omitted=[(kind.title, kind.omitted) for kind in planned if kind.omitted],
-        claims=claims,
-        method=text,
-        environment=environment,
+        refusals=findings.refusals(data.rows),
         ceilings=Markup(ceiling_table(data.all_ceilings, "html")) if data.all_ceilings else "",
         tables=TABLES,
         css=raw("page.css"),
         js=Markup().join(raw(name) for name in SCRIPTS),
         json=Markup(script_json(page_data(data))),
+        **parts,
     )
     return page
 

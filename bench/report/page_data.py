@@ -9,6 +9,7 @@ import numpy as np
 
 from bench.plan.dtypes import Array
 from bench.record.result import COLUMNS, Result, finite
+from bench.report.noise import is_noisy
 from bench.report.run_data import RunData
 
 #: Above these the page carries quantiles of the samples in the place of the samples.
@@ -30,6 +31,7 @@ def page_data(data: RunData) -> dict[str, Any]:
     return {
         "count": len(rows),
         "columns": {name: column(name, [getattr(r, name) for r in rows]) for name in COLUMNS if name not in _LEFT_OUT},
+        "noisy": column("noisy", [int(is_noisy(r)) for r in rows]),
         "levels": None if whole else LEVELS,
         "low": _floats([float(found.min()) if len(found) else math.nan for found in kept]),
         "high": _floats([float(found.max()) if len(found) else math.nan for found in kept]),

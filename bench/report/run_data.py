@@ -11,7 +11,7 @@ import msgspec
 
 from bench.record.result import Result
 from bench.record.store import Store
-from bench.report.contest import Contest, contests, is_timed
+from bench.report.contest import Contest, Ratio, contests, is_timed
 
 Dims = dict[str, Any]
 _TEXTS = tuple(f.name for f in msgspec.structs.fields(Result) if f.type is str and f.name != "started_at")
@@ -44,6 +44,11 @@ class RunData:
     def contests(self) -> list[Contest]:
         """Return a contest for each problem in each setting, in the order of the rows."""
         return contests(self.timed, self._store)
+
+    @cached_property
+    def leads(self) -> list[tuple[Contest, Ratio]]:
+        """Return the contests of two kernels or more, each with the lead of its fastest over the next."""
+        return [(c, lead) for c in self.contests if (lead := c.lead)]
 
     def samples(self, r: Result) -> list[float]:
         """Return the samples of a row in seconds a call, in the order in which they were taken."""

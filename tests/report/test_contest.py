@@ -8,7 +8,7 @@ import pytest
 from bench.claims import claims_rows, views
 from bench.measure.measurement import Part
 from bench.plan.suites import load_suite
-from bench.report import findings
+from bench.report import findings, founding
 from bench.report.contest import Ratio, by_setting, contests, faster
 from bench.report.crossover import render, write_csv
 from bench.report.run_data import RunData
@@ -93,20 +93,18 @@ def test_the_page_says_which_lead_was_not_measured_in_turn(drifted):
 
 
 def test_the_page_advises_nothing_by_drift(drifted):
-    answers = findings.answers(RunData(drifted, "r1"))
-    assert [answer.advice.rpartition(": ")[2] for answer in answers] == [
-        "no transposition first is certain to be faster."
-    ] * 2
-    assert ["not measured in turn" in answer.evidence[2] for answer in answers] == [False, True]
+    answers = founding.answers(RunData(drifted, "r1"))
+    assert all("Don't transpose first: no gain is certain, " in answer.words for answer in answers)
+    assert ["not measured in turn" in answer.evidence[2] for answer in answers] == [True, False]
 
 
 def test_what_is_faster_beyond_its_interval_is_advised_with_the_remark(store):
     begin(store)
     add(store, "gemm/numpy.matmul", "first", 3.0, threads=2)
     add(store, "gemm/openblas.tnn", "second", threads=1)
-    (answer,) = findings.answers(RunData(store, "r1"))
-    assert "pays: openblas.tnn has 3x" in answer.advice
-    assert answer.advice.endswith("the speed of op_T, not measured in turn.")
+    (answer,) = founding.answers(RunData(store, "r1"))
+    assert "Transpose B out of place first: it is 3x as fast as OP_T, 3x [" in answer.words
+    assert answer.words.endswith("], not measured in turn.")
 
 
 def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
@@ -127,14 +125,14 @@ def test_siblings_are_free_of_drift_within_a_job_and_left_open_between_jobs(stor
         add(store, kernel, "first")
     for kernel in ("gemm/numpy.matmul", "gemm/scipy.sgemm"):
         add(store, kernel, "first" if in_turn else "second", 0.98 if in_turn else 1.078, NN)
-    (page,) = findings.answers(RunData(store, "r1"))
+    (page,) = founding.answers(RunData(store, "r1"))
     (claim,) = claims_rows(store, ["r1"], registry, only=("op-t-slower",))
     if in_turn:
-        assert page.advice.startswith("Yes: op_N has 1.02x [1.02, 1.02] its speed. ")
+        assert page.words.startswith("OP_T is 2 % slower than OP_N here, 0.98x [0.98, 0.98]. ")
         assert (claim.verdict, claim.findings[0].in_turn, claim.notes) == ("confirmed", True, ())
     else:
-        assert page.advice.startswith("No difference from op_N is certain. ")
-        assert "not measured in turn" in page.evidence[1]
+        assert page.words.startswith("Whether OP_T is slower here is open: it has 1.08x [")
+        assert "not measured in turn" in page.words
         assert (claim.verdict, claim.findings[0].in_turn) == ("depends", False)
 
 

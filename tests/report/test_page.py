@@ -6,8 +6,9 @@ import re
 import pytest
 
 from bench.plan.status import Status
-from bench.report import founding
+from bench.report import findings, founding
 from bench.report.page import script_json, write_report
+from bench.report.run_data import RunData
 from report_rows import begin, fail, put, varied
 
 pytest.importorskip("matplotlib")
@@ -15,7 +16,8 @@ pytest.importorskip("jinja2")
 
 
 def report(store, folder, **options):
-    return write_report(store, "r1", folder, **options).read_text(encoding="utf-8")
+    """Return the page, without the places where lines may break."""
+    return write_report(store, "r1", folder, **options).read_text(encoding="utf-8").replace("<wbr>", "")
 
 
 def files(folder):
@@ -149,7 +151,7 @@ def test_the_command_judges_the_claims_on_the_page_and_in_tables(store, tmp_path
     for layout, median in (("NT", 2e-3), ("NN", 1e-3)):
         put(store, f"gemm/m1024n2048k26752/f32/{layout}", "gemm/scipy.sgemm", median)
     command("--db", store.path, "--out", tmp_path)
-    page = (tmp_path / "index.html").read_text()
+    page = (tmp_path / "index.html").read_text().replace("<wbr>", "")
     assert "1 confirmed, 1 refuted" in page
     assert "<strong>confirmed</strong>: op_T is slower than op_N" in page
     assert {path.name for path in (tmp_path / "tables").glob("claims.*")} == {"claims.csv", "claims.md"}
@@ -186,3 +188,45 @@ def test_a_missing_package_is_named_with_its_remedy(store, tmp_path, monkeypatch
 def test_nothing_heavy_is_loaded_before_a_figure_is_drawn(python_in, tmp_path):
     code = "import sys, bench.cli.report, bench.report.page; print({'matplotlib', 'jinja2'} & set(sys.modules))"
     assert python_in(tmp_path, "-c", code).stdout.strip() == "set()"
+
+
+def test_the_head_names_the_suite_the_machine_the_date_and_whether_it_was_quiet(store, tmp_path):
+    begin(store)
+    put(store, "copy/m8n8/f32", "copy/some.base")
+    page = report(store, tmp_path)
+    assert "<h1>mine</h1>" in page
+    assert "<span>Some CPU</span> &middot; <span>1 January 2026, 10:00 UTC</span>" in page
+    assert '<span class="badge clean">clean</span>' in page
+    assert "NOISY" not in page
+
+
+def test_a_noisy_run_has_its_badge_and_what_it_means_above_the_verdict(store, tmp_path):
+    begin(store)
+    disturbed = "others took 0.98 CPUs during 100 % of the sampling"
+    put(store, "copy/m8n8/f32", "copy/some.base", disturbed=disturbed)
+    head = report(store, tmp_path).partition('class="verdict"')[0]
+    assert '<span class="badge noisy">noisy</span>' in head
+    assert "NOISY: 1 of 1 cases was disturbed (others took 0.98 CPUs). Rows marked ~ may be slower" in head
+
+
+def test_the_title_of_a_known_suite_stands_on_top(store, tmp_path, registry):
+    begin(store, suites=("smoke",))
+    assert "<h1>Smoke: every CPU kernel on small shapes</h1>" in report(store, tmp_path, registry=registry)
+
+
+def test_the_verdict_of_the_page_is_that_of_the_run(store, tmp_path):
+    begin(store)
+    for name, median in (("a", 1e-3), ("b", 2e-3)):
+        put(store, "copy/m8n8/f32", f"copy/some.{name}", taken=[median] * 6)
+    assert findings.verdict(RunData(store, "r1")) in report(store, tmp_path)
+
+
+def test_what_has_no_result_is_grouped_by_its_reason_and_only_failed_checks_stand_out(store, tmp_path):
+    begin(store)
+    for n in (1, 2):
+        fail(store, f"copy/m{n}n8/f32", f"copy/some.k{n}", "unsupported", reason="no f16 path")
+    fail(store, "copy/m3n8/f32", "copy/some.bad")
+    page = report(store, tmp_path)
+    assert '<p class="refusal">2 unsupported: copy/some.k1, copy/some.k2: ' in page
+    assert '<p class="bad">1 wrong: copy/some.bad: c[0] is NaN</p>' in page
+    assert "A check failed." in page

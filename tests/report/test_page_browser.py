@@ -56,7 +56,9 @@ def opened(browser, pages):
         size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         browser.get(pages[name])
-        return Page(browser)
+        page = Page(browser)
+        page.run("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+        return page
 
     yield of
     assert browser.get_log("browser") == []
@@ -173,7 +175,7 @@ def test_everything_can_be_done_by_keyboard(opened):
     for _ in range(40):
         page.press("\ue004")
         seen.append(page.focused)
-        if 'class="open"' in seen[-1]:
+        if seen[-1].startswith('<button type="button" class="open"'):
             break
     assert any('id="clear"' in each for each in seen)
     assert any(">time</button>" in each for each in seen)

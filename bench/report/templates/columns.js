@@ -25,7 +25,7 @@ function column(found) {
 }
 
 const columns = Object.fromEntries(Object.entries(data.columns).map(([name, found]) => [name, column(found)]));
-const lengths = column(data.lengths), low = column(data.low), high = column(data.high);
+const noisy = column(data.noisy), lengths = column(data.lengths), low = column(data.low), high = column(data.high);
 const codes = new Uint16Array(bytes(data.samples));
 const starts = new Uint32Array(data.count + 1);
 for (let i = 0; i < data.count; i++) starts[i + 1] = starts[i] + lengths.at(i);
@@ -39,6 +39,7 @@ function seconds(value) {
   const scaled = value / factor;
   return (scaled >= 100 ? scaled.toFixed(0) : scaled.toPrecision(3)) + " " + unit;
 }
+const time = (i) => (noisy.at(i) ? "~" : "") + seconds(columns.time_s_median.at(i));
 function spread(i) {
   const [middle, from, to] = ["time_s_median", "time_s_ci95_low", "time_s_ci95_high"].map((name) => columns[name].at(i));
   if (empty(middle) || empty(from) || empty(to)) return "";
@@ -72,8 +73,8 @@ function element(name, attributes = {}, ...children) {
   made.append(...children);
   return made;
 }
-// An id may break after a slash.
-const breakable = (text) => text.split(/(?<=[/.])/).flatMap((part) => [part, element("wbr")]);
+// An id may break after these.
+const breakable = (text) => text.split(/(?<=[/@=,])|(?<=[a-z]\.)(?=[a-z])/).flatMap((part) => [part, element("wbr")]);
 function shape(name, attributes, text = "") {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);

@@ -10,15 +10,18 @@ function detail(i) {
   const cell = element("td", { colspan: SHOWN.length });
   if (columns.reason.at(i)) cell.append(element("p", { class: columns.status.at(i) === "ok" ? "" : "bad" }, columns.status.at(i) + ": " + columns.reason.at(i)));
   const rates = [["95 %", spread(i)], ["GFLOP/s", digits(columns.gflop_per_s.at(i))], ["GB/s", digits(columns.gbyte_per_s.at(i))],
-    ["of the ceiling", empty(columns.roofline_pct.at(i)) ? "" : digits(columns.roofline_pct.at(i)) + " %"], ["speedup", ratio(i)]];
+    ["of the roofline", empty(columns.roofline_pct.at(i)) ? "" : digits(columns.roofline_pct.at(i)) + " %"], ["speedup", ratio(i)]];
   const facts = PROVENANCE.map((name) => [name, columns[name].at(i)]).filter(([, value]) => !empty(value)).map(([name, value]) => [name, plain(value)]);
   const list = element("dl");
   for (const [name, value] of [...rates.filter(([, value]) => value), ...facts]) list.append(element("div", {}, element("dt", {}, name), element("dd", {}, value)));
   if (lengths.at(i)) cell.append(drawing(i));
-  if (command(i)) cell.append(element("p", {}, "Again: ", element("code", {}, command(i)), " ", copier(command(i))));
+  if (command(i)) cell.append(element("p", {}, "Again: ", element("code", {}, ...command(i).split(/(?<= )/).flatMap(word)), " ", copier(command(i))));
   cell.append(list);
   return element("tr", { class: "detail" }, cell);
 }
+
+// A line breaks before an option, never after its hyphens.
+const word = (text) => text.startsWith("-") ? [element("span", { class: "option" }, text.trimEnd()), " "] : breakable(text);
 
 function copier(text) {
   const button = element("button", { type: "button", class: "copy" }, "Copy");

@@ -4,7 +4,7 @@ const FILTERS = [["op", true], ["problem", false], ["kernel", false], ["device",
 const SHOWN = [
   ["problem", "problem", null, ""],
   ["kernel", "kernel", null, ""],
-  ["time", "time_s_median", (i) => seconds(columns.time_s_median.at(i)), "number"],
+  ["time", "time_s_median", time, "number"],
   ["95 %", null, spread, "number spare"],
   ["GFLOP/s", "gflop_per_s", (i) => digits(columns.gflop_per_s.at(i)), "number spare"],
   ["GB/s", "gbyte_per_s", (i) => digits(columns.gbyte_per_s.at(i)), "number spare"],
@@ -124,6 +124,13 @@ function update() {
   render();
 }
 
+// A link to what is folded unfolds it.
+for (const link of document.querySelectorAll("a[href^='#']")) {
+  link.addEventListener("click", () => {
+    const fold = document.querySelector(link.getAttribute("href")).closest("details");
+    if (fold) fold.open = true;
+  });
+}
 document.getElementById("previous").addEventListener("click", () => { state.page--; render(); });
 document.getElementById("next").addEventListener("click", () => { state.page++; render(); });
 header();
