@@ -77,6 +77,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if ours and not config.getoption("benchmark_only", False) else None
 
 
+#: Options of pytest-benchmark that shape its table or need it, and their defaults: another value asks for the table.
+_ASKING: dict[str, Any] = {
+    "benchmark_columns": None,
+    "benchmark_sort": "min",
+    "benchmark_group_by": "group",
+    "benchmark_name": "normal",
+    "benchmark_time_unit": None,
+    "benchmark_compare": [],
+    "benchmark_compare_fail": None,
+    "benchmark_histogram": [],
+    "benchmark_cprofile": None,
+    "benchmark_verbose": False,
+}
 _BRIDGE = pytest.StashKey["Bridge"]()
 _REFUSED = pytest.StashKey[UsageError]()
 
@@ -110,6 +123,33 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         items = [item for item in session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
         params = [item.callspec.params.get("km_case") for item in items]
         session.config.stash[_BRIDGE].select([case for case in params if isinstance(case, Case)])
+        _leave_histograms_out(session.config)
+
+
+_NOTE = pytest.StashKey[str]()
+
+
+def _leave_histograms_out(config: pytest.Config) -> None:
+    """Draw no histograms where the package for them is missing: pytest-benchmark would end in a traceback."""
+    from bench.measure.machine import module_missing
+
+    if config.getoption("benchmark_histogram") and (reason := module_missing("pygal")):
+        config.stash[_NOTE] = f"--benchmark-histogram: {reason}"
+        config.option.benchmark_histogram = []
+        benchmarks: Any = config.pluginmanager.get_plugin("pytest-benchmark")
+        benchmarks.histogram = False
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_benchmark_group_stats(config: pytest.Config) -> Any:
+    """Leave kernelmark's cases out of pytest-benchmark's table, unless an option asks for it: the summary has them."""
+    groups = yield
+    if any(config.getoption(name) != default for name, default in _ASKING.items()):
+        return groups
+    others = [
+        (name, [one for one in some if str(one["options"]["timer"]) != repr(VIRTUAL_CLOCK)]) for name, some in groups
+    ]
+    return [(name, some) for name, some in others if some]
 
 
 @pytest.fixture
@@ -129,6 +169,7 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
         samples = iter(found)
         benchmark.group = f"{result.problem} {result.mode}"
         benchmark.extra_info.update(msgspec.to_builtins(result))
+        benchmark.params = case.params  # pytest-benchmark would write the case itself into its JSON, as Python shows it
         benchmark.pedantic(lambda: VIRTUAL_CLOCK.advance(next(samples)), rounds=len(found))
 
     return measure
@@ -136,15 +177,14 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the table with GFLOP/s and speedup, for which pytest-benchmark's own has no columns."""
+    """Print the tables with GFLOP/s and speedup, for which pytest-benchmark's own has no columns."""
     bridge = config.stash.get(_BRIDGE, None)
     if bridge is None or bridge.opened is None:
         return
-    from bench.report.pages import run_page
-
-    store, session = bridge.opened
-    terminalreporter.section(f"kernelmark run {session.run_id}")
-    terminalreporter.write_line("\n\n".join(filter(None, run_page(store, session.run_id, 1))))
+    terminalreporter.section(f"kernelmark run {bridge.opened.session.run_id}")
+    terminalreporter.write_line("\n\n".join(bridge.summary()))
+    if note := config.stash.get(_NOTE, ""):
+        terminalreporter.write_line(f"\n{note}")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

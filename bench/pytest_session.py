@@ -1,6 +1,8 @@
 """The run that a pytest session makes: its cases, and what each of them found."""
 
-from collections.abc import Iterator
+import math
+import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
@@ -16,12 +18,16 @@ from bench.plan.suites import find_suite
 from bench.record.result import Result
 from bench.record.store import Store, default_store
 from bench.report.export import check_writable, write_file
+from bench.report.format import count
+from bench.report.pages import run_page
 from bench.run.asked import plan_asked
 from bench.run.pool import Workers
 from bench.run.progress import Progress
 from bench.run.session import Session, run_passes
 
 DEFAULT_SUITES = ("smoke", "founding")
+#: Lines of tables at the end of a session and the columns of a line; `kernelmark show` has the rest.
+LINES, COLUMNS = 60, 120
 #: Problems, thread count and instruction set: what contenders share.
 Group = tuple[tuple[str, ...], int, str]
 
@@ -43,6 +49,13 @@ class Case(msgspec.Struct, frozen=True):
         job = self.planned.job
         problem = self.problem.partition("/")[2]
         return f"{self.kernel}|{problem}|t{job.threads}" + (f"|{job.isa}" if job.isa else "")
+
+    @property
+    def params(self) -> dict[str, str | int]:
+        """What pytest-benchmark's JSON has as `params`, and `--benchmark-group-by=param:kernel` groups by."""
+        job = self.planned.job
+        suite, problem, kernel = self.planned.suite, self.problem, self.kernel
+        return {"suite": suite, "problem": problem, "kernel": kernel, "threads": job.threads, "isa": job.isa}
 
 
 class Opened(NamedTuple):
@@ -81,10 +94,15 @@ class Bridge:
                     yield case
 
     def select(self, cases: list[Case]) -> None:
-        """Which contenders are left after `-k`, `--deselect` and the like."""
+        """Keep the contenders that are left after `-k`, `--deselect` and the like, and the baselines of their problems.
+
+        A baseline that was deselected has no item, but the others' speedups need it.
+        """
         left: dict[Group, set[Entrant]] = {}
         for case in cases:
-            left.setdefault(case.group, set()).add(Entrant(case.problem, case.kernel))
+            baseline = Entrant(case.problem, case.planned.job.baseline_of(case.problem) or "")
+            needed = {Entrant(case.problem, case.kernel), baseline} & set(case.planned.job.entrants)
+            left.setdefault(case.group, set()).update(needed)
             self._planned.setdefault(case.group, case.planned)
         for group, entrants in left.items():
             planned = self._planned[group]
@@ -130,6 +148,33 @@ class Bridge:
             if self._csv is not None:
                 write_file(self.opened.store, self.opened.session.run_id, "csv", self._csv)
 
+    def summary(self) -> Iterator[str]:
+        """Yield the paragraphs of the run, as `show` prints them, as far as they fit; and the command for the rest."""
+        if self.opened is not None:
+            run_id = self.opened.session.run_id
+            show = f"kernelmark show {run_id}" + (f" --db {shlex.quote(self._db)}" if self._db else "")
+            yield from fitting(list(filter(None, run_page(self.opened.store, run_id, 1))), show)
+
     def close(self) -> None:
         """Give the store back."""
         self._storing.close()
+
+
+def fitting(paragraphs: Sequence[str], show: str) -> Iterator[str]:
+    """Yield the paragraphs that fit into LINES lines, the first at least in part, then the command, then the last."""
+    *tables, status = paragraphs
+    left = LINES
+    for number, table in enumerate(tables):
+        lines = table.splitlines()
+        left -= sum(_height(line) for line in lines) + 1
+        if left < 0:
+            if number == 0:
+                yield "\n".join(line[:COLUMNS] for line in lines[: LINES - 1])
+            yield f"and {count(len(tables) - max(number, 1), 'more table')}; all rows: `{show}`"
+            break
+        yield table
+    yield status
+
+
+def _height(line: str) -> int:
+    return max(1, math.ceil(len(line) / COLUMNS))

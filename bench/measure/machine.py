@@ -30,6 +30,7 @@ EXTRAS = {
     "pycuda.driver": "pycuda",
     "torch": "torch",
     "cudnn": "cudnn",
+    "pygal": "histogram",
 }
 
 

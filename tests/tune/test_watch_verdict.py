@@ -32,7 +32,7 @@ def test_the_same_report_in_several_tiles_problems_and_schedules_is_one_bug(case
     assert text == [
         "FAIL: 1 report (3 problems x 3 schedules, 2 tiles)",
         "a.cu:7: out-of-bounds: out-of-bounds on smem; block (0, 0, 0) thread (1, 0, 0), 3 times",
-        "  seen in 2 of 3 problems: gemm/m5n5k7/f32/NT, gemm/m9n5k7/f32/NT",
+        "  seen in 2 of 3 problems: gemm/m5n5k7/f32/NT gemm/m9n5k7/f32/NT",
         "  with T=32; T=16, in all schedules",
         "  FAIL  T=32  3 problems, the tile of this problem",
         "  FAIL  T=16  1 problem",

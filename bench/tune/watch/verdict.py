@@ -102,7 +102,7 @@ def _where(bug: Bug, tested: Sequence[Case]) -> str:
     with_tiles = f"with {'; '.join(tiles)}, " if tiles else ""
     schedules = "all schedules" if len(orders) == len(ORDERS) else f"schedule {' and '.join(orders)}"
     return (
-        f"  seen in {len(problems)} of {every} problems: {', '.join(problems[:NAMED])}{more}\n"
+        f"  seen in {len(problems)} of {every} problems: {' '.join(problems[:NAMED])}{more}\n"
         f"  {with_tiles}in {schedules}"
     )
 

@@ -1,0 +1,15 @@
+"""Benchmarks by pytest in a process of their own: what is asked for, and how the items ended."""
+
+NT = "gemm/m8n8k8/f32/NT"
+BENCH = ("-m", "pytest", "--pyargs", "bench", "-p", "no:cacheprovider", "-q", "-rA", "--tb=short")
+ONLY = (*BENCH, "--benchmark-only", "--km-max-time", "0.02", "--km-db", "results.db")
+
+
+def outcomes(done):
+    """The outcome of each kernel's item."""
+    found = {}
+    for line in done.stdout.splitlines():
+        outcome, _, rest = line.partition(" ")
+        if outcome in ("PASSED", "FAILED") and "[" in rest:
+            found[rest.partition("[")[2].partition("|")[0]] = outcome
+    return found

@@ -1,0 +1,89 @@
+"""What a session of pytest prints at its end: kernelmark's tables, and pytest-benchmark's where it is asked for."""
+
+import pytest
+
+from bench.pytest_session import COLUMNS, LINES, fitting
+from bench.record.store import Store
+from benched import NT, ONLY, outcomes
+
+
+@pytest.fixture
+def bench(python_in, tmp_path):
+    """Benchmarks by pytest in this test's folder."""
+    return lambda *words: python_in(tmp_path, *ONLY, "--km-mode", "hot", *words)
+
+
+def test_k_selects_contenders_and_their_baseline_is_measured_without_an_item(bench, tmp_path):
+    done = bench("--km-suite", NT, "--km-no-ceilings", "-k", "scipy.sgemm and not colmajor")
+    assert (done.returncode, outcomes(done)) == (0, {"gemm/scipy.sgemm": "PASSED"})
+    store = Store(tmp_path / "results.db")
+    rows = {row.kernel: row for row, _ in store.results(store.run_ids()[-1])}
+    store.close()
+    assert rows.keys() == {"gemm/numpy.matmul", "gemm/scipy.sgemm"}
+    assert rows["gemm/scipy.sgemm"].speedup > 0
+
+
+OWN = """
+def test_mine(benchmark):
+    benchmark(sum, [1])
+"""
+#: A plug-in of pytest for a session without the package that draws histograms.
+WITHOUT_PYGAL = "import sys\nsys.modules['pygal'] = None\n"
+
+
+def test_without_pygal_histograms_are_refused_in_a_line_and_only_foreign_benchmarks_are_in_the_other_table(
+    bench, tmp_path
+):
+    (tmp_path / "test_own.py").write_text(OWN)
+    (tmp_path / "no_pygal.py").write_text(WITHOUT_PYGAL)
+    selection = ("--km-suite", NT, "--km-kernels", "gemm/numpy.matmul", "--km-no-ceilings")
+    done = bench("-p", "no_pygal", "test_own.py", *selection, "--benchmark-histogram", "--benchmark-autosave")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "pygal" in line]
+    assert line == "--benchmark-histogram: pygal is not installed; pip install 'kernelmark[histogram]'"
+    theirs, ours = done.stdout.split("kernelmark run ")
+    assert "test_mine" in theirs
+    assert "test_kernel" not in theirs.partition("Rounds")[2]
+    assert "numpy.matmul" in ours
+    assert "Saved benchmark data in" in done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_histograms_are_drawn_beside_the_table_that_they_belong_to(bench, tmp_path):
+    pytest.importorskip("pygal")
+    selection = ("--km-suite", NT, "--km-kernels", "gemm/numpy.matmul", "--km-no-ceilings")
+    done = bench(*selection, "--benchmark-histogram=out/h", "--benchmark-group-by=param:kernel")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["h-kernel=gemm_numpy.matmul.svg"]
+    assert "Rounds" in done.stdout
+
+
+@pytest.mark.long
+def test_a_long_session_ends_in_a_screen_of_tables_and_the_command_for_the_rest(bench, tmp_path, kernelmark_in):
+    (tmp_path / "s.toml").write_text("[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = {linear = [1, 30, 1]}\nn = 5\n")
+    done = bench("--km-suite", "s.toml", "--km-kernels", "copy/numpy.*", "--km-no-ceilings")
+    summary = done.stdout.partition("kernelmark run ")[2].splitlines()
+    (pointer,) = [line for line in summary if "kernelmark show" in line]
+    assert summary.index(pointer) <= LINES + 1
+    shown = kernelmark_in(tmp_path, *pointer.split("`")[1].split()[1:])
+    assert "copy/m30n5/f32 " in shown.stdout
+
+
+TABLE = "\n".join(["title", *(f"row {i}" for i in range(18))])
+
+
+@pytest.mark.parametrize(
+    ("tables", "shown"),
+    [
+        ([], []),
+        ([TABLE] * 3, [TABLE] * 3),
+        ([TABLE] * 4, [TABLE] * 3 + ["and 1 more table; all rows: `show`"]),
+        (["x\n" * 59 + "y", "z"], ["x\n" * 58 + "x", "and 1 more table; all rows: `show`"]),
+        (["w" * (COLUMNS + 1) + "\nx"] * 15 + ["z"], None),
+    ],
+)
+def test_tables_are_shown_as_far_as_they_fit_into_sixty_lines_of_120_columns(tables, shown):
+    found = list(fitting([*tables, "4 rows: 4 ok"], "show"))
+    assert found[-1] == "4 rows: 4 ok"
+    assert shown is None or found[:-1] == shown
+    assert shown is not None or found[-2] == "and 1 more table; all rows: `show`"
