@@ -81,7 +81,8 @@ def as_svg(text: str) -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}">\n'
-        "<style>text { font: 13px ui-monospace, 'DejaVu Sans Mono', monospace; fill: #e6edf3; white-space: pre }</style>\n"
+        "<style>text { font: 13px ui-monospace, 'DejaVu Sans Mono', monospace; "
+        "fill: #e6edf3; white-space: pre }</style>\n"
         f'<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n{body}\n</svg>\n'
     )
 

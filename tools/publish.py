@@ -32,11 +32,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("founding", "smoke", "filter-sweep", "alexnet", "transposition")
 PROCESSES, SPREAD_S = 5, 60.0
 # The suites have 523 cases on the CPU: founding 19, smoke 199, filter-sweep 105, alexnet 124, transposition 76. At this
-# limit a process takes MEASURED_S for them on two cores: 523 x 0.2 s = 105 s of sampling at most; what six samples of
-# the long cases take beyond it (the founding product: half a second a call); set-up, references, verification. Five
-# processes take five times that. They follow each other at once, since each takes longer than the minute that has to
-# lie between two.
-MAX_TIME_S = 0.2
+# limit sampling takes 523 x 0.1 s = 52 s, and about 150 s more where six samples take longer (the founding product:
+# half a second a call). Set-up, references and two verifications take as long again: a process takes seven minutes on
+# two cores, and five processes 35. They follow each other at once: each takes longer than the minute between them.
+MAX_TIME_S = 0.1
 #: Measuring ends then, whatever slowed it; a minute is left for figures, tables and claims.
 LIMIT_S = 44 * 60.0
 
@@ -111,7 +110,7 @@ def _unfinished(db: Path) -> str | None:
             return ""
         latest = store.run(runs[-1])
         counted = sum(store.statuses(latest.run_id).values())
-        return None if latest.planned is not None and counted >= latest.planned else latest.run_id
+        return None if latest.planned is None or counted >= latest.planned else latest.run_id
     finally:
         store.close()
 

@@ -16,7 +16,7 @@ SPIN = "while True: pass"
 
 @pytest.fixture
 def busy() -> Iterator[None]:
-    """As many processes as there are processors, none of which does anything but take time."""
+    """Processes that do nothing but take time, one for each processor."""
     others = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(cpu_count())]
     yield
     for other in others:

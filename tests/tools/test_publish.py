@@ -1,0 +1,79 @@
+"""`make publish`: what is measured again, what is refused, and what stands in the end; the files that docs promise."""
+
+import re
+
+import pytest
+
+import bench
+from bench.plan.errors import UsageError
+from bench.report.publish import FILES, Report
+from pages import DOCS, ROOT
+from report_rows import begin, put
+from scripts import TOOLS, script
+
+DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
+TINY = ("--suites", "copy/m31n33/f32,copy/m33n31/f32", "--processes", "1", "--max-time", "0.01")
+
+
+@pytest.fixture
+def publish():
+    return script("publish")
+
+
+@pytest.fixture
+def asked(publish, tmp_path):
+    return lambda *words: publish._options(["--out", str(tmp_path / "reports"), *words])
+
+
+@pytest.mark.parametrize(("planned", "goes_on"), [(2, "r1"), (1, None)])
+def test_a_run_that_was_cut_off_goes_on_and_one_that_is_done_is_not_measured_again(publish, store, planned, goes_on):
+    begin(store, planned=planned)
+    put(store, "copy/m8n8/f32", "copy/a.b")
+    assert publish._unfinished(store.path) == goes_on
+
+
+def test_without_a_run_all_is_measured(publish, store, tmp_path):
+    assert publish._unfinished(store.path) == ""
+    assert publish._unfinished(tmp_path / "none.db") == ""
+
+
+def test_a_noisy_run_is_refused_before_anything_is_written(publish, store, asked, tmp_path):
+    begin(store)
+    put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
+    with pytest.raises(UsageError, match="publish: NOISY: 1 of 1 cases"):
+        publish.publish(store, asked(), "Some CPU", tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_noisy_run_is_published_if_asked_for_with_that_on_top(publish, store, asked, tmp_path, monkeypatch):
+    monkeypatch.setattr(Report, "draw", lambda *_: [])
+    begin(store)
+    put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
+    folder = publish.publish(store, asked("--noisy-anyway"), "Some CPU", tmp_path / "report")
+    assert (folder / "README.md").read_text().splitlines()[2].startswith("> **NOISY: 1 of 1 cases")
+
+
+@pytest.mark.long
+def test_a_tiny_report_is_measured_published_and_indexed(tmp_path, python_in):
+    words = (str(TOOLS / "publish.py"), "--out", str(tmp_path / "reports"), "--db", str(tmp_path / "x.db"), *TINY)
+    done = python_in(ROOT, *words, "--noisy-anyway", PYTHONPATH=f"{ROOT}:{TOOLS}")
+    assert done.returncode == 0, done.stderr
+    (folder,) = (path for path in (tmp_path / "reports").iterdir() if path.is_dir())
+    assert {path.name for path in folder.iterdir()} == set(FILES)
+    assert f"]({folder.name}/README.md)" in (tmp_path / "reports" / "README.md").read_text()
+
+
+def test_docs_promise_the_files_that_a_report_has():
+    rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", (DOCS / "index.md").read_text(), re.MULTILINE)
+    assert dict(rows) == FILES
+
+
+def test_figures_on_the_page_are_those_in_its_folder_and_small():
+    most = script("figures").MOST_BYTES
+    shown = set(re.findall(r"\(figures/([^)]+)\)", (DOCS / "figures.md").read_text()))
+    assert shown == {path.name for path in (DOCS / "figures").iterdir()}
+    assert [path.name for path in (DOCS / "figures").iterdir() if path.stat().st_size > most] == []
+
+
+def test_the_citation_names_this_version():
+    assert f"\nversion: {bench.__version__}\n" in (ROOT / "CITATION.cff").read_text()

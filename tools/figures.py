@@ -1,0 +1,149 @@
+"""Draws docs/figures.md: each kind of figure of a report at the width of a print column, and the commands for it.
+
+`python tools/figures.py` measures for it; with --db FILE, and the runs of an earlier call in it, it only draws.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.plan.discovery import discover
+from bench.record.store import Store
+from bench.report.figures import draw, kinds
+from bench.report.figures.plan import Kind, file_name
+from bench.report.format import count
+from bench.report.method import software
+from bench.report.noise import noise_of
+from bench.report.run_data import RunData
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+FOLDER = "figures"
+MOST_BYTES = 60_000
+#: The runs that together have the data for every kind of figure. The first is that of the tutorial, with its file.
+QUESTION = "question.toml"
+RUNS = (
+    QUESTION,
+    "gemm/m256n512k512/f32/NN gemm/m256n512k512/f32/NT gemm/m256n512k512/f32/TN gemm/m256n512k512/f32/TT --threads 1,2",
+    "filter-sweep",
+    "transposition",
+)
+HEAD = r"""# Figures
+
+`kernelmark report --out out/report` draws what a run has the data for, as SVG and PDF in `out/report/figures/`. Here is
+one figure of each kind at print size: a column of 85 mm, letters of 7 points. `python tools/figures.py` measures and
+draws this page.
+
+Tables for a paper come with them. `out/report/tables/results.tex` holds problems x kernels of each operation, with
+captions, labels, intervals and the mark of noisy cells. `results-gemm.tex` and its like hold one operation each, for
+`\input`. `kernelmark export --format latex -o table.tex` writes the same. They need
+`\usepackage{booktabs,graphicx,longtable}`, and fit a column in `\scriptsize`.
+"""
+
+
+class Shown(NamedTuple):
+    """A figure on the page: the kind, the file, its words, and the run that it was drawn from."""
+
+    title: str
+    name: str
+    caption: str
+    words: str
+
+
+def main(words: Sequence[str] = ()) -> int:
+    """Measure what the store lacks, and draw the page."""
+    parser = argparse.ArgumentParser(description="Draw docs/figures.md.")
+    parser.add_argument("--db", type=Path, help="store that keeps what is measured; one of its own if left out")
+    parser.add_argument("--max-time", default="0.1", help="seconds a case")
+    asked = parser.parse_args(words)
+    with tempfile.TemporaryDirectory() as folder:
+        db = asked.db or Path(folder, "figures.db")
+        tutorial = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+        text = tutorial.partition(f"`{QUESTION}`:\n\n```toml\n")[2].partition("```")[0]
+        Path(folder, QUESTION).write_text(text, encoding="utf-8")
+        for run in RUNS:
+            _measure(db.absolute(), Path(folder), run, asked.max_time)
+        store = Store(db, create=False)
+        try:
+            shown, note = _drawn(store)
+        finally:
+            store.close()
+    (DOCS / "figures.md").write_text("\n".join([HEAD, note, *map(_section, shown)]), encoding="utf-8")
+    return 0
+
+
+def _measure(db: Path, folder: Path, run: str, max_time: str) -> None:
+    if run in _known(db):
+        return
+    command = [sys.executable, "-c", "from bench.cli import main; main()", "run", *run.split(), "--db", str(db)]
+    command += ["--device", "cpu", "--max-time", max_time]
+    status = subprocess.run(command, cwd=folder, check=False).returncode
+    if status not in (0, 1):
+        sys.exit(status)
+
+
+def _known(db: Path) -> dict[str, str]:
+    """Return the latest run of a store for each of RUNS that is there, by the suites that it was asked for."""
+    if not db.is_file():
+        return {}
+    store = Store(db, create=False)
+    try:
+        found = {store.run(run).suites: run for run in store.run_ids()}
+    finally:
+        store.close()
+    return {run: found[suites] for run in RUNS if (suites := _suites(run)) in found}
+
+
+def _suites(run: str) -> tuple[str, ...]:
+    return tuple(word.removesuffix(".toml") for word in run.partition(" --")[0].split())
+
+
+def _drawn(store: Store) -> tuple[list[Shown], str]:
+    """Draw the first figure of each kind that is small enough, and return them with a line on their origin."""
+    target = DOCS / FOLDER
+    target.mkdir(exist_ok=True)
+    shown: dict[str, Shown] = {}
+    datas = [(words, RunData(store, run)) for words, run in _known(store.path).items()]
+    for words, data in datas:
+        for kind in kinds(data, discover()):
+            name = file_name(kind.title if shown else QUESTION.removesuffix(".toml"))
+            if kind.title not in shown and (caption := _first(kind, target / f"{name}.svg")):
+                shown[kind.title] = Shown(kind.title, name, caption, words)
+    for path in target.iterdir():
+        if path.name not in {f"{figure.name}.svg" for figure in shown.values()}:
+            path.unlink()
+    rows = [r for _, data in datas for r in data.rows]
+    sentence = noise_of(rows).sentence
+    machine = datas[0][1].run.machine
+    note = f"{software(datas[0][1].run)}, {machine.get('cpu')}, {count(machine.get('cpus_usable', 1), 'CPU')}."
+    return list(shown.values()), note + (f" {sentence}.\n" if sentence else "\n")
+
+
+def _first(kind: Kind, path: Path) -> str:
+    """Draw the first figure of a kind that is small enough, and return its words; nothing where none is."""
+    with tempfile.TemporaryDirectory() as folder:
+        for figure in draw([kind], Path(folder)):
+            if len(figure.svg.encode()) <= MOST_BYTES:
+                path.write_text(figure.svg, encoding="utf-8")
+                return f"{figure.title}. {figure.caption}"
+    return ""
+
+
+def _section(shown: Shown) -> str:
+    lines = [f"## {shown.title}", "", f"![{shown.title}]({FOLDER}/{shown.name}.svg)", "", shown.caption, ""]
+    return "\n".join([*lines, *_commands(shown.words), ""])
+
+
+def _commands(words: str) -> Iterator[str]:
+    if words == QUESTION:
+        yield "The [tutorial](tutorial.md) makes it, in its sections 3 and 7."
+        return
+    yield f"    kernelmark run {words}"
+    yield "    kernelmark report --out out/report"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
