@@ -4,6 +4,7 @@
 """
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -118,7 +119,8 @@ def _drawn(store: Store) -> tuple[list[Shown], str]:
     rows = [r for _, data in datas for r in data.rows]
     sentence = noise_of(rows).sentence
     machine = datas[0][1].run.machine
-    note = f"{software(datas[0][1].run)}, {machine.get('cpu')}, {count(machine.get('cpus_usable', 1), 'CPU')}."
+    where = f"{machine.get('cpu')}, {count(machine.get('cpus_usable', 1), 'CPU')}"
+    note = f"Measured on {where}, with {software(datas[0][1].run)}."
     return list(shown.values()), note + (f" {sentence}.\n" if sentence else "\n")
 
 
@@ -126,10 +128,19 @@ def _first(kind: Kind, path: Path) -> str:
     """Draw the first figure of a kind that is small enough, and return its words; nothing where none is."""
     with tempfile.TemporaryDirectory() as folder:
         for figure in draw([kind], Path(folder)):
-            if len(figure.svg.encode()) <= MOST_BYTES:
-                path.write_text(figure.svg, encoding="utf-8")
+            svg = slim(figure.svg)
+            if len(svg.encode()) <= MOST_BYTES:
+                path.write_text(svg, encoding="utf-8")
                 return f"{figure.title}. {figure.caption}"
     return ""
+
+
+def slim(svg: str) -> str:
+    """Return an SVG without what is not seen: parts of a thousandth of a point, indents, names of groups and glyphs."""
+    svg = re.sub(r"(\d\.\d{3})\d+", r"\1", svg)
+    svg = re.sub(r"\s*\n\s*", "\n", svg)
+    svg = re.sub(r'<g id="([^"]+)">', lambda found: found[0] if f"#{found[1]}" in svg else "<g>", svg)
+    return svg.replace("DejaVuSans-Bold-", "b").replace("DejaVuSans-", "n")
 
 
 def _section(shown: Shown) -> str:

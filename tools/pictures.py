@@ -1,6 +1,6 @@
 """The pictures of README.md, from real output: the page of a run in Chromium, and `watch` finding a race.
 
-    make pictures      takes the latest run of the default store; PICTURES_ARGS="--db FILE" takes another store
+make pictures      takes the latest run of the default store; PICTURES_ARGS="--db FILE" takes another store
 """
 
 import argparse

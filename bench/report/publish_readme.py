@@ -2,8 +2,10 @@
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 
 import msgspec
 from tabulate import tabulate
@@ -17,7 +19,7 @@ from bench.report.networks import network_table
 from bench.report.noise import is_noisy, noise_of
 from bench.report.run_data import RunData
 
-MOST_NOISY, MOST_FOUND = 20, 3
+MOST_NOISY, MOST_FOUND, MOST_FIGURES = 20, 3, 3
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -82,11 +84,21 @@ class Readme:
         yield "\n".join(f"- {sentence}" for sentence in findings.sentences(self._data))
 
     def _figures(self) -> Iterator[str]:
+        """Yield the first figures of each kind, and links to the others."""
         if self._drawn:
             yield "## Figures"
+        shown: Counter[str] = Counter()
+        others = []
         for figure in self._drawn:
-            yield f'<img src="figures/{figure.name}.svg" alt="{figure.title}" width="560">'
+            kind = re.split("[:,]", figure.title)[0]
+            shown[kind] += 1
+            if shown[kind] > MOST_FIGURES:
+                others.append(f"[{figure.title}](figures/{figure.name}.svg)")
+                continue
+            yield f'<img src="figures/{figure.name}.svg" alt="{escape(figure.title)}" width="560">'
             yield f"*{figure.title}.* {figure.caption}"
+        if others:
+            yield f"More: {'; '.join(others)}."
 
     def _fastest(self) -> Iterator[str]:
         if self._data and self._data.contests:
@@ -146,6 +158,6 @@ class Readme:
 
 def _first(text: str) -> str:
     """Return the first of the answers to a claim, in a cell."""
-    found = text.split("; ")
+    found = [" ".join(one.split()) for one in text.split("; ")]
     more = f"; {len(found) - MOST_FOUND} more in [claims.csv](claims.csv)" if len(found) > MOST_FOUND else ""
     return "; ".join(found[:MOST_FOUND]).replace("|", "\\|") + more
