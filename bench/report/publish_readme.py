@@ -152,8 +152,11 @@ class Readme:
             yield tabulate(cells, heads, tablefmt="github", disable_numparse=True)
         else:
             yield "Nothing: no case was disturbed during a tenth of its sampling or more."
-        if failed := findings.failures(self._data.rows):
-            yield "## What has no result\n\n" + "\n".join(f"- {line}" for line in failed)
+        if refused := findings.refusals(self._data.rows):
+            yield "## What has no result\n\n" + "\n".join(
+                f"- {one.status}: {count(one.rows, 'case')} of {', '.join(one.kernels)}: {one.reason}"
+                for one in refused
+            )
 
 
 def _first(text: str) -> str:
