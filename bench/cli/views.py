@@ -44,6 +44,7 @@ def show(
     run_id: str | None, by: str, page: int, row: str | None, selection: Any, json_to: IO[str] | None, db: Path | None
 ) -> None:
     """The tables of a run; the latest if RUN is left out."""
+    from bench.report.layout import paragraph
     from bench.report.networks import network_table
     from bench.report.row import row_page
     from bench.report.run_json import write_run
@@ -64,7 +65,7 @@ def show(
     else:
         click.echo("\n" + network_table(store.layers(found), list(store.layer_results(found))))
     if summary.partial:
-        click.echo(f"\n{summary.partial}")
+        click.echo("\n" + paragraph(summary.partial, rest=""))
 
 
 def _check_view(by: str, page: int, row: str | None, json_to: IO[str] | None) -> None:
@@ -230,7 +231,7 @@ def compare(
 ) -> None:
     """Which cases of run NEW are slower or faster than in run BASE, judged by the medians of their processes.
 
-    Needs runs of several processes (`run --processes 5`): one does not show what the next would find.
+    Needs runs of several processes (`run --processes 5`): one process cannot show run-to-run variation.
     """
     from bench.compare.runs import compare_runs
     from bench.record.store import Store, default_store

@@ -44,6 +44,7 @@ NOISE = "others took 0.98 CPUs during 100 % of the sampling"
 TILE = '{"BM":128,"BN":256,"BK":8,"WM":64,"WN":64,"TM":8,"TN":16,"STAGES":4}'
 #: Commands, each with a text that it prints.
 COMMANDS = {
+    ("runs",): "the new run",
     ("show", "new"): "NOISY",
     ("show", "new", "--by", "network"): "NOISY",
     ("show", "new", "--row", "tf32_wrong"): "reason",
@@ -58,9 +59,9 @@ COMMANDS = {
     ("inspect",): "sm_90a",
     ("selftest", "--quick"): "adversaries",
 }
-#: What has no table (of `run` and `verify` the tables are those of `show`; a test below runs one).
+#: What has no table, or is run below (`run`, `verify`), or has tests of its own (`watch`).
 WITHOUT = {"export", "import", "report", "run", "verify", "watch"}
-IN_STORE = {"show", "compare", "crossover", "claims", "doctor"}
+IN_STORE = {"runs", "show", "compare", "crossover", "claims", "doctor"}
 
 
 def words_of(text: str) -> set[str]:
@@ -70,7 +71,7 @@ def words_of(text: str) -> set[str]:
 
 def fill(store: Store, run_id: str, factor: float) -> None:
     """A run with a row of each kind: noisy, baseline, bounded, in place by name only, without a time."""
-    begin(store, run_id)
+    begin(store, run_id, name=f"the {run_id} run of this test", suites=("long-name-of-a-suite", "another"), planned=199)
     baseline = {"baseline": KERNELS[1], "roofline_pct": 41.234, "bound_by": "memory", "ceiling_gbyte_per_s": 61.1}
     gain = {"speedup": 1.23456, "speedup_ci95_low": 0.0123456, "speedup_ci95_high": 12.3456, "scratch_bytes": 219_000}
     for r in (3, 5):
@@ -137,3 +138,14 @@ def test_no_table_is_wider_than_the_terminal_and_no_word_is_broken(shown, words)
 
 def test_every_command_that_has_a_table_is_tried():
     assert {words[0] for words in COMMANDS} | WITHOUT == set(cli.commands)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_what_measures_prints_no_line_that_is_wider_than_the_terminal(kernelmark, command):
+    problems = "gemm/m33n31k17/f32/NT", "transpose/m512n512/f32/in"
+    limits = ("--max-time", "0.01", "--no-ceilings") if command == "run" else ()
+    done = kernelmark(command, *problems, "--threads", "1", *limits, COLUMNS="80")
+    assert done.returncode == 0, done.stderr
+    lines = (done.stdout + done.stderr).splitlines()
+    assert [line for line in lines if len(line) > 80 and len(line.split()) > 1] == []
