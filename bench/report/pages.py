@@ -42,7 +42,7 @@ def run_end(store: Store, run_id: str) -> Iterator[str]:
         yield scope_note(data.rows)
         yield ceiling_table(data.all_ceilings)
         yield paragraph(noise_of(data.rows).sentence, rest="")
-        if data.timed:
+        if any(len(contest.ranked) > 1 for contest in data.contests):
             yield paragraph(f"Verdict: {verdict(data)}", rest="")
     yield paragraph(status_line(tally), rest="")
 
