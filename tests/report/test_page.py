@@ -46,6 +46,7 @@ def test_a_report_has_page_figures_tables_method_and_environment(store, tmp_path
         "tables/results.csv",
         "tables/results.md",
         "tables/results.tex",
+        "tables/results-gemm.tex",
     }
     environment = json.loads((tmp_path / "out" / "environment.json").read_text())
     assert environment["machine"]["cpu"] == "Some CPU"
