@@ -109,7 +109,7 @@ def test_verify_prints_json_alone_and_all_else_on_standard_error(kernelmark):
     assert (found["run"]["name"], found["run"]["cases_done"], found["run"]["cases_planned"]) == ("one", 1, 1)
     assert [row["status"] for row in found["results"]] == ["ok"]
     assert f"run {found['run']['run_id']}\n" in done.stderr
-    assert "right: gemm/numpy.matmul" in done.stderr
+    assert "gemm/numpy.matmul (largest error" in done.stderr
 
 
 @pytest.mark.long
