@@ -9,6 +9,8 @@ import pytest
 from bench.cli import main
 from compared_runs import LOOSE, STEADY, add, begin
 
+DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
+
 
 class Called(NamedTuple):
     """What a command printed, and its exit status."""
@@ -42,8 +44,8 @@ def two_runs(store):
     begin(store, "20260101-old", name="base", started_at="2026-01-01T10:00:00+00:00", planned=2)
     begin(store, "20260201-new", started_at="2026-02-01T10:00:00+00:00", planned=3)
     for run_id in store.run_ids():
-        add(store, run_id, "m3n5/f32", STEADY, disturbed="others took 0.98 CPUs during 60 % of the sampling")
+        add(store, run_id, "m3n5/f32", STEADY, disturbed=DISTURBED)
     add(store, "20260101-old", "m9n5/f32", LOOSE)
-    add(store, "20260201-new", "m9n5/f32", status="wrong")
+    add(store, "20260201-new", "m9n5/f32", status="wrong", disturbed=DISTURBED)
     store.close()
     return str(store.path)

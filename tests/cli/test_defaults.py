@@ -45,6 +45,9 @@ def test_the_nearest_file_counts_alone_and_a_project_without_our_table_is_none(t
     (tmp_path / "kernelmark.toml").write_text("seed = 1\n")
     (tmp_path / "project" / "deep").mkdir(parents=True)
     (tmp_path / "project" / "pyproject.toml").write_text("[tool.other]\nname = 'kernelmark'\n")
+    (tmp_path / "pyproject.toml").write_text("[tool is no TOML, and no concern of ours\n")
+    assert default_map(cli.commands, tmp_path / "project")["run"] == {"seed": "1"}
+    (tmp_path / "project" / "pyproject.toml").write_text("[neither is this\n")
     assert default_map(cli.commands, tmp_path / "project")["run"] == {"seed": "1"}
     (tmp_path / "project" / "deep" / "kernelmark.toml").write_text("mode = 'hot'\n")
     assert default_map(cli.commands, tmp_path / "project" / "deep")["run"] == {"mode": "hot"}

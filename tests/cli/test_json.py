@@ -80,6 +80,17 @@ def test_rows_have_all_columns_and_what_is_no_number_is_null(called, store):
     assert (row["gflop_per_s"], row["roofline_pct"]) == (None, None)
 
 
+def test_a_ratio_of_rows_that_were_not_measured_in_turn_is_marked_so(called, store):
+    begin(store, "r")
+    add(store, "r", "m3n5/f32", times(1))
+    add(store, "r", "m3n5/f32", times(2), kernel="copy/a.slow")
+    path = str(store.path)
+    store.close()
+    (row,) = valid(called("crossover", "copy/m3n5/f32", "r", "--json", "--db", path).out, "crossover")["rows"]
+    assert (row["fastest"], row["runner_up"], row["ratio_in_turn"]) == ("copy/a.b", "copy/a.slow", False)
+    assert (row["fft"], row["fft_speedup"], row["from"]) == ("", None, "")
+
+
 def test_a_comparison_without_a_ratio_is_valid_and_has_null_in_its_place(called, two_runs):
     found = valid(called("compare", "base", "20260201-new", "--json", "--db", two_runs).out, "compare")
     m9 = next(case for case in found["cases"] if "m9" in case["case"])

@@ -34,10 +34,10 @@ def test_the_latest_run_is_found_without_an_id_and_any_by_its_beginning(begun):
 
 
 def test_a_run_is_found_by_its_name_and_by_what_a_single_id_or_name_begins_with(begun):
-    for run_id, name in (("20260101-a", "base"), ("20260102-b", "base2"), ("20260103-c", "")):
+    for run_id, name in (("20260101-a", "base2"), ("20260102-b", "base"), ("20260103-c", "")):
         begun.begin(msgspec.structs.replace(RUN, run_id=run_id, name=name))
     asked = ("base", "base2", "20260103", "20260102-b")
-    assert [begun.find_run(text)["run_id"][-1] for text in asked] == ["a", "b", "c", "b"]
+    assert [begun.find_run(text)["run_id"][-1] for text in asked] == ["b", "a", "c", "b"]
 
 
 def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, complaint):

@@ -14,7 +14,7 @@ from bench.measure.ceiling import Ceiling, Excess
 from bench.measure.measurement import Evidence
 from bench.measure.stats import Interval, Ratio
 from bench.plan.errors import UsageError
-from bench.record.store import Run, Store
+from bench.record.store import Layer, Run, Store
 from stored import RUN, result
 
 
@@ -202,3 +202,24 @@ def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
     begun.doubt_ceiling("r1", two, "surpassed")
     assert begun.ceilings("r1") == [(one, ""), (two, "surpassed")]
     assert begun.ceilings("r2") == []
+
+
+def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(begun):
+    limit = Ceiling("cpu", 2, "fp32", "fma/n1k1/f32", "fma/a.b", "d", 2.0, 1.0, 3.0, 4.0, "t1")
+    begun.begin(msgspec.structs.replace(RUN, run_id="r2", machine={"cpu": "other"}))
+    for run_id in begun.run_ids():
+        row = result(run_id=run_id, baseline="gemm/numpy.matmul", speedup=2.0)
+        begun.add(row, {}, [1.0], Ratio(2.0, 1.5, 2.5, "paired", 1.9), evidence=Evidence([1.0], None))
+        begun.add_ceiling(run_id, limit)
+        begun.add_layer(run_id, Layer("net", row.problem, "forward", 1))
+        begun.set_aside(run_id, 0, 1, [])
+
+    def rows():
+        with sqlite3.connect(begun.path) as db:
+            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            return {db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
+
+    assert rows() == {2}
+    begun.remove(["r1"])
+    assert rows() == {1}
+    assert [r.run_id for r, _ in begun.results("r2")] == ["r2"]
