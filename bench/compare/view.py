@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import nlargest
 from typing import IO, Any, NamedTuple
 
-from bench.compare.cases import FASTER, REGRESSED, SAME, SLOWER, UNCLEAR, UNTIMED, Compared, Comparison
+from bench.compare.cases import FASTER, REGRESSED, REMEDY, SAME, SLOWER, UNCLEAR, UNTIMED, Compared, Comparison
 from bench.compare.siblings import Siblings, siblings
 from bench.compare.stats import POWER
 from bench.report.format import count, interval, seconds, short
@@ -90,7 +90,9 @@ def _badness(case: Compared) -> tuple[int, float]:
 def render(comparison: Comparison, found: Findings) -> str:
     """Return the table, pairs of siblings, statuses that changed, what one run alone has, and the tally."""
     pairs = list(siblings(comparison.base, comparison.new))
-    paragraphs = [_table(found), _pairs(pairs), *map(_lines, (_statuses(found), [_smallest(comparison)]))]
+    untested = f"{count(comparison.alone, 'case')} cannot be tested; {REMEDY}" if comparison.alone else ""
+    notes = _statuses(found), [_smallest(comparison), untested]
+    paragraphs = [_table(found), _pairs(pairs), *map(_lines, notes)]
     tally = _lines([_tally(comparison, found.verdicts)])
     return "\n\n".join(filter(None, (*paragraphs, tally)))
 

@@ -7,6 +7,7 @@ from bench.emulator.sweep import Case, Finding
 from bench.emulator.worker import ORDERS
 from bench.plan.kernel import Tile
 from bench.report.format import count
+from bench.report.layout import paragraph
 from bench.tune.watch.emulator import Emulated
 
 #: More reports would fill the screen without being of use.
@@ -80,7 +81,8 @@ def verdict(found: Emulated) -> str:
         parts += [f"and {count(len(reports) - SHOWN, 'more report')}"] if len(reports) > SHOWN else []
     else:
         parts = [f"PASS: no races or memory errors ({_extent(found)})"]
-    return "\n".join([*parts, *_tiles(found)])
+    lines = [line for part in (*parts, *_tiles(found)) for line in part.split("\n")]
+    return "\n".join(paragraph(line) for line in lines)
 
 
 def _extent(found: Emulated) -> str:
