@@ -41,15 +41,16 @@ class Winner(NamedTuple):
     @property
     def who(self) -> str:
         """Return the kernel, if it wins most of the contests, or else that none does."""
-        return short(self.kernel) if self._leads else "no single kernel"
+        return short(self.kernel) if self.leads_most else "no single kernel"
 
     @property
     def share(self) -> str:
         """Return how many of the contests that is."""
-        return f"{self.wins}" if self._leads else f"at most {self.wins}"
+        return f"{self.wins}" if self.leads_most else f"at most {self.wins}"
 
     @property
-    def _leads(self) -> bool:
+    def leads_most(self) -> bool:
+        """Whether it wins most of the contests."""
         return 2 * self.wins > len(self.contests)
 
 
@@ -65,7 +66,8 @@ def verdict(data: RunData) -> str:
         return "There is no verdict: no problem has the times of two kernels."
     if len(found) == 1:
         return _of_one(found[0])
-    shown = [f"{w.who} for {w.op} ({w.share} of {len(w.contests)})" for w in found[:MOST_OPERATIONS]]
+    first = sorted(found[:MOST_OPERATIONS], key=lambda w: not w.leads_most)
+    shown = [f"{w.who} for {w.op} ({w.share} of {len(w.contests)})" for w in first]
     more = f"; {count(len(found) - len(shown), 'more operation')} below" if len(found) > len(shown) else ""
     return f"Fastest: {', '.join(shown)}{more}. {_how_sure(found)}"
 

@@ -69,8 +69,9 @@ def time(middle: float | None, low: float | None, high: float | None) -> str:
 
 
 def factor(middle: float, low: float | None = None, high: float | None = None) -> str:
-    """Write a ratio with its interval: `1.4x [1.3, 1.5]`."""
-    return f"{middle:.3g}x {interval(low, high, '{:.3g}'.format)}".rstrip()
+    """Write a ratio with its interval: `1.4x [1.3, 1.5]`; one that rounds to 1 as `1.00x`, as it was measured."""
+    text = f"{middle:.3g}"
+    return f"{'1.00' if text == '1' else text}x {interval(low, high, '{:.3g}'.format)}".rstrip()
 
 
 def spread(middle: float | None, low: float | None, high: float | None) -> str:

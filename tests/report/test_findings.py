@@ -55,7 +55,7 @@ def test_the_verdict_on_several_operations_names_the_fastest_of_each(store):
     for n, times in ((1, (1e-3, 2e-3)), (2, (2e-3, 1e-3))):
         put_times(store, f"transpose/m{n}n8/f32/out", a=times[0], b=times[1])
     assert verdict(store).startswith(
-        "Fastest: no single kernel for transpose (at most 1 of 2), some.a for copy (1 of 1). "
+        "Fastest: some.a for copy (1 of 1), no single kernel for transpose (at most 1 of 2). "
     )
 
 

@@ -44,6 +44,7 @@ def test_an_interval_stands_in_brackets_where_it_is_known():
     assert time(12.34e-3, 12e-3, 0.999) == "12.3 ms [12.0 ms, 999 ms]"
     assert time(12.34e-3, None, 13e-3) == "12.3 ms"
     assert factor(1.2345, 1.2, 1300.0) == "1.23x [1.2, 1.3e+03]"
+    assert factor(0.9996, 0.97, 1.03) == "1.00x [0.97, 1.03]"
     assert factor(2.0, math.nan, math.nan) == "2x"
 
 

@@ -42,7 +42,7 @@ def test_op_t_that_ties_with_op_n_is_not_slower(store):
     product(store, matmul=1e-3, tnn=2e-3)
     product(store, NN, matmul=1e-3)
     assert answer(store).words == (
-        "OP_T is not slower here: 1x [1, 1] (tie). Don't transpose first: it costs 100 % out of place."
+        "OP_T is not slower here: 1.00x [1, 1] (tie). Don't transpose first: it costs 100 % out of place."
     )
 
 

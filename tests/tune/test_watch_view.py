@@ -42,7 +42,7 @@ def test_the_present_version_is_set_against_each_other_one_with_an_interval(regi
     assert table[2].split() == ["version", "2", "1.00", "ms", "+0.0", "+0.0", "%", "2.00"]
     assert table[3].endswith(" 2x [2, 2] faster")
     assert table[4].endswith(" 0.5x [0.5, 0.5] slower")
-    assert table[5].endswith(" 1x [1, 1] tie")
+    assert table[5].endswith(" 1.00x [1, 1] tie")
     assert table[-1] == "unsupported: e: no such thing"
 
 
