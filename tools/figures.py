@@ -131,7 +131,7 @@ def _first(kind: Kind, path: Path) -> str:
             svg = slim(figure.svg)
             if len(svg.encode()) <= MOST_BYTES:
                 path.write_text(svg, encoding="utf-8")
-                return f"{figure.title}. {figure.caption}"
+                return f"{figure.title}\n\n{figure.caption}"
     return ""
 
 

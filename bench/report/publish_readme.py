@@ -19,7 +19,7 @@ from bench.report.networks import network_table
 from bench.report.noise import is_noisy, noise_of
 from bench.report.run_data import RunData
 
-MOST_NOISY, MOST_FOUND, MOST_FIGURES = 20, 3, 3
+MOST_NOISY, MOST_FOUND, MOST_FIGURES, MOST_KERNELS = 20, 3, 3, 4
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -153,10 +153,14 @@ class Readme:
         else:
             yield "Nothing: no case was disturbed during a tenth of its sampling or more."
         if refused := findings.refusals(self._data.rows):
-            yield "## What has no result\n\n" + "\n".join(
-                f"- {one.status}: {count(one.rows, 'case')} of {', '.join(one.kernels)}: {one.reason}"
-                for one in refused
-            )
+            told = [(count(one.rows, f"{one.status} case"), one.reason, _kernels(one.kernels)) for one in refused]
+            lines = [f"- {cases}: {reason} ({kernels})" for cases, reason, kernels in told]
+            yield "## What has no result\n\n" + "\n".join(lines)
+
+
+def _kernels(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_KERNELS} more" if len(names) > MOST_KERNELS else ""
+    return ", ".join(names[:MOST_KERNELS]) + more
 
 
 def _first(text: str) -> str:
