@@ -19,7 +19,7 @@ from bench.record.result import Result
 from bench.record.store import Store, default_store
 from bench.report.export import check_writable, write_file
 from bench.report.format import count
-from bench.report.pages import run_page
+from bench.report.pages import run_end, run_page
 from bench.run.asked import plan_asked
 from bench.run.pool import Workers
 from bench.run.progress import Progress
@@ -149,32 +149,28 @@ class Bridge:
                 write_file(self.opened.store, self.opened.session.run_id, "csv", self._csv)
 
     def summary(self) -> Iterator[str]:
-        """Yield the paragraphs of the run, as `show` prints them, as far as they fit; and the command for the rest."""
+        """Yield the run's tables as far as they fit, the command for the rest, and what holds for all of them."""
         if self.opened is not None:
-            run_id = self.opened.session.run_id
+            store, run_id = self.opened.store, self.opened.session.run_id
+            page, end = (list(filter(None, part)) for part in (run_page(store, run_id), run_end(store, run_id)))
             show = f"kernelmark show {run_id}" + (f" --db {shlex.quote(self._db)}" if self._db else "")
-            yield from fitting(list(filter(None, run_page(self.opened.store, run_id, 1))), show)
+            yield from fitting(page[: -len(end)], show)
+            yield from end
 
     def close(self) -> None:
         """Give the store back."""
         self._storing.close()
 
 
-def fitting(paragraphs: Sequence[str], show: str) -> Iterator[str]:
-    """Yield the paragraphs that fit into LINES lines, the first at least in part, then the command, then the last."""
-    *tables, status = paragraphs
+def fitting(tables: Sequence[str], show: str) -> Iterator[str]:
+    """Yield the tables that fit into LINES lines, the first at least in part, and the command for the others."""
     left = LINES
     for number, table in enumerate(tables):
         lines = table.splitlines()
-        left -= sum(_height(line) for line in lines) + 1
+        left -= sum(max(1, math.ceil(len(line) / COLUMNS)) for line in lines) + 1
         if left < 0:
             if number == 0:
                 yield "\n".join(line[:COLUMNS] for line in lines[: LINES - 1])
-            yield f"and {count(len(tables) - max(number, 1), 'more table')}; all rows: `{show}`"
-            break
+            yield f"and {count(len(tables) - number, 'more table')}; all rows: `{show}`"
+            return
         yield table
-    yield status
-
-
-def _height(line: str) -> int:
-    return max(1, math.ceil(len(line) / COLUMNS))
