@@ -10,6 +10,7 @@ import pytest
 from bench.record.result import Result
 from bench.record.store import Run
 from bench.report.export import WRITERS
+from bench.report.pivot import MOST_PROBLEMS
 
 #: The contract of DESIGN.md, word for word, and the columns that were added since.
 CONTRACT = (
@@ -121,6 +122,18 @@ def test_a_run_without_rows_can_be_exported(store, style):
     out = io.StringIO()
     WRITERS[style](store, "r", out)
     assert out.getvalue().endswith("\n")
+
+
+@pytest.mark.parametrize(("problems", "pivots"), [(2, 1), (1, 0), (MOST_PROBLEMS + 1, 0)])
+def test_markdown_begins_with_problems_x_kernels_where_these_are_a_few(store, problems, pivots):
+    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
+    for m in range(1, problems + 1):
+        values = {**IDENTITY, **KIND, **GEMM, "problem": f"gemm/m{m}n1k1/f32/NT", "status": "ok", "reason": ""}
+        store.add(Result(**values, kernel="gemm/a.b", time_s_median=1e-3), {}, [], None)
+    out = io.StringIO()
+    WRITERS["markdown"](store, "r", out)
+    assert out.getvalue().count("**gemm, n1k1 f32 NT**") == pivots
+    assert out.getvalue().startswith("**gemm" if pivots else "gemm/m1n1k1/f32/NT")
 
 
 def test_markdown_notes_once_that_intervals_are_within_one_process(store):

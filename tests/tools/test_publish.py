@@ -75,5 +75,12 @@ def test_figures_on_the_page_are_those_in_its_folder_and_small():
     assert [path.name for path in (DOCS / "figures").iterdir() if path.stat().st_size > most] == []
 
 
+def test_a_slim_figure_keeps_its_references():
+    glyph = '<path id="DejaVuSans-6f" d="M 1.23456 2 "/>'
+    svg = f'<g id="axes_1">\n  <g id="used">\n   {glyph}\n <use href="#DejaVuSans-6f"/>#used'
+    slim = '<g>\n<g id="used">\n<path id="n6f" d="M 1.234 2 "/>\n<use href="#n6f"/>#used'
+    assert script("figures").slim(svg) == slim
+
+
 def test_the_citation_names_this_version():
     assert f"\nversion: {bench.__version__}\n" in (ROOT / "CITATION.cff").read_text()
