@@ -10,6 +10,7 @@ from tabulate import tabulate
 from bench.report.export import writing
 from bench.report.format import digits, time
 from bench.report.founding import QUESTION
+from bench.report.noise import MARK
 from bench.report.publish_summary import Network, Summary
 
 HOUR_S = 3600
@@ -73,7 +74,10 @@ def _text(found: Sequence[Entry]) -> str:
         prices = {f"- {e.summary.title}: {e.summary.price.words}" for e in found if e.summary.price}
         if prices:
             parts += ["Prices, which are declared and not measured:", "\n".join(sorted(prices))]
-        parts.append("Energy is that of the device's own counter, where it has one; a dash: unknown.")
+        parts.append(
+            "Energy is that of the device's own counter, where it has one; a dash: unknown. "
+            f"{MARK}: a layer was measured while the machine was disturbed."
+        )
     return "\n\n".join(parts) + "\n"
 
 
@@ -83,8 +87,9 @@ def _answer(summary: Summary) -> str:
 
 def _hardware(entry: Entry) -> Iterator[Sequence[str]]:
     for network in entry.summary.networks:
-        taken = time(network.seconds, network.low, network.high)
-        title = f"{entry.link}: {network.setting}"
+        taken = MARK * network.noisy + time(network.seconds, network.low, network.high)
+        device, _, rest = network.setting.partition(", ")
+        title = f"{entry.link}: {rest if entry.summary.title.startswith(device) else network.setting}"
         yield title, network.network, network.part, taken, _per_money(network, entry.summary), _per_energy(network)
 
 

@@ -19,6 +19,8 @@ from bench.report.networks import network_table
 from bench.report.noise import is_noisy, noise_of
 from bench.report.run_data import RunData
 
+#: Pixels of a figure of one column and of the widest, and points of that column.
+COLUMN, WIDEST, COLUMN_PT = 560, 960, 85 / 25.4 * 72
 MOST_NOISY, MOST_FOUND, MOST_FIGURES, MOST_KERNELS = 20, 3, 3, 4
 
 
@@ -90,12 +92,12 @@ class Readme:
         shown: Counter[str] = Counter()
         others = []
         for figure in self._drawn:
-            kind = re.split("[:,]", figure.title)[0]
+            kind = re.split("[:,]| over ", figure.title)[0]
             shown[kind] += 1
             if shown[kind] > MOST_FIGURES:
                 others.append(f"[{figure.title}](figures/{figure.name}.svg)")
                 continue
-            yield f'<img src="figures/{figure.name}.svg" alt="{escape(figure.title)}" width="560">'
+            yield f'<img src="figures/{figure.name}.svg" alt="{escape(figure.title)}" width="{_width(figure.svg)}">'
             yield f"*{figure.title}.* {figure.caption}"
         if others:
             yield f"More: {'; '.join(others)}."
@@ -156,6 +158,12 @@ class Readme:
             told = [(count(one.rows, f"{one.status} case"), one.reason, _kernels(one.kernels)) for one in refused]
             lines = [f"- {cases}: {reason} ({kernels})" for cases, reason, kernels in told]
             yield "## What has no result\n\n" + "\n".join(lines)
+
+
+def _width(svg: str) -> int:
+    """Return the pixels of a figure on the page, in proportion to its width on paper."""
+    found = re.search(r'width="([\d.]+)pt"', svg)
+    return min(WIDEST, round(COLUMN * float(found[1]) / COLUMN_PT)) if found else COLUMN
 
 
 def _kernels(names: Sequence[str]) -> str:

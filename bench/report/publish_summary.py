@@ -12,13 +12,16 @@ from bench.report.contest import by_setting, is_timed
 from bench.report.findings import verdict
 from bench.report.founding import answers
 from bench.report.networks import total
-from bench.report.noise import noise_of
+from bench.report.noise import is_noisy, noise_of
 from bench.report.publish_readme import Price, Publication
 from bench.report.run_data import RunData
 
 
 class Network(msgspec.Struct, frozen=True):
-    """Seconds that a batch of a network takes by the fastest kernel of each layer, its interval, and joules."""
+    """Seconds that a batch of a network takes by the fastest kernel of each layer, its interval, and joules.
+
+    noisy: whether the row of any layer is.
+    """
 
     network: str
     part: str
@@ -27,6 +30,7 @@ class Network(msgspec.Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     joules: float | None = None
+    noisy: bool = False
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -68,7 +72,9 @@ def networks(layers: Sequence[Layer], rows: Sequence[Result], price: Price | Non
                 chosen = [(layer.count, fastest.get(layer.problem)) for layer in own if layer.part in part.split(" + ")]
                 parts = {layer.part for layer in own}
                 if parts.issuperset(part.split(" + ")) and (seconds := total(chosen)):
-                    yield Network(network, part, setting.title, *seconds, _joules(chosen, seconds.median, price))
+                    joules = _joules(chosen, seconds.median, price)
+                    noisy = any(is_noisy(r) for _, r in chosen if r)
+                    yield Network(network, part, setting.title, *seconds, joules, noisy)
 
 
 def _joules(layers: Sequence[tuple[int, Result | None]], seconds: float, price: Price | None) -> float | None:

@@ -159,6 +159,15 @@ def test_energy_is_measured_in_all_layers_or_that_of_the_declared_watts(store, p
     assert found[1]["joules"] == (joules and pytest.approx(joules))
 
 
+def test_a_network_with_a_noisy_layer_is_marked_in_the_index(store, published):
+    network(store)
+    put(store, "gemm/m8n8k8/f32/TT", "gemm/a.b", taken=[1e-3] * 20, disturbed=DISTURBED)
+    store.add_layer("r1", Layer("other", "gemm/m8n8k8/f32/TT", "forward", 1))
+    lines = write_index(published().parent).read_text().splitlines()
+    assert [("| ~1.00 ms" in line, "~6.00 ms" in line) for line in lines if "| other " in line] == [(True, False)]
+    assert not any("~6.00 ms" in line for line in lines)
+
+
 def test_the_index_shows_the_latest_report_first_and_passes_over_what_is_no_report(store, published, tmp_path):
     begin(store)
     put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b")
