@@ -89,15 +89,20 @@ class Plot(NamedTuple):
 
 
 def plots(data: RunData) -> list[Plot]:
-    """Return a plot for each operation, setting and baseline: the first of each operation, then the second of each."""
+    """Return a plot for each operation, setting and baseline: the first of each operation, then the second of each.
+
+    What takes longest comes first: in a run of many small problems and a large one, that is what was asked about.
+    """
+    longest_s: dict[str, float] = defaultdict(float)
     found: dict[tuple[str, Setting, str], list[Dot]] = defaultdict(list)
     for c in data.contests:
+        longest_s[c.op] = max(longest_s[c.op], c.fastest.time_s_median or 0.0)
         for r in c.ranked:
             if 0 < (r.speedup or 0.0) < math.inf:
                 found[c.op, c.setting, r.baseline].append(Dot(c.problem, r.kernel, speedup_of(r), is_noisy(r)))
     rank: Counter[str] = Counter()
     keyed = []
-    for key, dots in sorted(found.items(), key=lambda item: -len(item[1])):
+    for key, dots in sorted(found.items(), key=lambda item: (-longest_s[item[0][0]], -len(item[1]))):
         keyed.append((rank[key[0]], Plot(*key, *_lanes(dots))))
         rank[key[0]] += 1
     return [plot for _, plot in sorted(keyed, key=lambda pair: pair[0])]
