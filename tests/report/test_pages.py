@@ -34,9 +34,16 @@ def shown(store, page=1):
 
 
 def test_a_page_or_less_is_shown_whole(filled):
-    *tables, note, verdict, tally = shown(filled(3))
+    *tables, note, tally = shown(filled(3))
     assert [table.split()[0] for table in tables] == [f"copy/m{m}n1/f32" for m in range(3)]
     assert note.startswith("one process cannot show")
+    assert tally == "3 rows: 3 ok"
+
+
+def test_the_verdict_stands_below_the_tables_where_two_kernels_have_times(filled):
+    store = filled(2)
+    store.add(row(0, kernel="copy/a.other"), {}, [], None)
+    *_, verdict, tally = shown(store)
     assert verdict.startswith("Verdict: ")
     assert tally == "3 rows: 3 ok"
 
@@ -50,7 +57,7 @@ def test_a_page_or_less_is_shown_whole(filled):
     ],
 )
 def test_more_is_shown_by_the_page_with_what_all_rows_come_to(filled, page, problems, where):
-    *tables, said, totals, _, _, tally = shown(filled(7), page)
+    *tables, said, totals, _, tally = shown(filled(7), page)
     assert [table.split()[0] for table in tables] == [f"copy/m{m}n1/f32" for m in problems]
     assert said.startswith(where)
     assert totals.splitlines()[-1].split() == ["copy/a.b", "7", "7"]
