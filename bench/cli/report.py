@@ -35,15 +35,15 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
         store.close()
 
 
-def write_folder(store: Any, run_id: str, out: Path, registry: Any) -> Path:
-    """Write the page of a run with all that belongs to it, and return the page."""
+def write_folder(store: Any, run_id: str, out: Path, registry: Any, pdf: bool = True) -> Path:
+    """Write the page of a run with all that belongs to it, and return the page; pdf: whether figures are PDF too."""
     from bench.claims import claims_rows
     from bench.claims.views import statements, write_files
     from bench.report.page import write_report
 
     with store.snapshot():
         answers = claims_rows(store, [run_id], registry)
-    page = write_report(store, run_id, out, registry, statements(answers))
+    page = write_report(store, run_id, out, registry, statements(answers), pdf)
     write_files(out / "tables", answers, f"run {run_id}")
     return page
 

@@ -41,7 +41,7 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     "report_to",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write the page of the run here, as `report` does.",
+    help="Write the page of the run here, as `report` does, without PDFs of its figures.",
 )
 @click.option("--fail-noisy", is_flag=True, help="Exit with 1 if other load disturbed a case.")
 def run(
@@ -120,7 +120,7 @@ def _write(store: Any, run_id: str, registry: Any, wanted: Wanted) -> bool:
     if wanted.csv is not None:
         write_file(store, run_id, "csv", wanted.csv)
     if wanted.report is not None:
-        click.echo(f"\npage: {write_folder(store, run_id, wanted.report, registry)}")
+        click.echo(f"\npage: {write_folder(store, run_id, wanted.report, registry, pdf=False)}")
     return wanted.fail_noisy and summary_of(store, run_id).noisy > 0
 
 

@@ -51,9 +51,17 @@ class Statements(NamedTuple):
 
 
 def write_report(
-    store: Store, run_id: str, folder: Path, registry: Registry | None = None, claims: Statements | None = None
+    store: Store,
+    run_id: str,
+    folder: Path,
+    registry: Registry | None = None,
+    claims: Statements | None = None,
+    pdf: bool = True,
 ) -> Path:
-    """Write everything below `folder` and return the page. The same bytes for the same data. Raises UsageError."""
+    """Write everything below `folder`, figures as SVG and, if wanted, as PDF too, and return the page.
+
+    The same data give the same bytes. Raises UsageError.
+    """
     for module in ("jinja2", "matplotlib"):
         if find_spec(module) is None:
             raise UsageError(f"report: {module} is not installed; pip install 'kernelmark[report]'")
@@ -61,15 +69,15 @@ def write_report(
         for part in ("figures", "tables"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         with store.snapshot():
-            _write_page(RunData(store, run_id), claims, folder, registry)
+            _write_page(RunData(store, run_id), claims, folder, registry, pdf)
         for style, name in TABLES.items():
             write_file(store, run_id, style, folder / "tables" / name)
     return folder / "index.html"
 
 
-def _write_page(data: RunData, claims: Statements | None, folder: Path, registry: Registry | None) -> None:
+def _write_page(data: RunData, claims: Statements | None, folder: Path, registry: Registry | None, pdf: bool) -> None:
     planned = kinds(data, registry)
-    drawn = list(draw(planned, folder / "figures"))
+    drawn = list(draw(planned, folder / "figures", pdf))
     _forget(folder / "figures", drawn)
     environment = json.dumps(data.facts, indent=2, sort_keys=True)
     text = method.paragraph(data)

@@ -18,6 +18,7 @@ class Drawn(NamedTuple):
     title: str
     caption: str
     svg: str
+    pdf: bool = True
 
 
 def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
@@ -35,8 +36,8 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
     ]
 
 
-def draw(kinds: Sequence[Kind], folder: Path) -> Iterator[Drawn]:
-    """Write each figure as `NAME.svg` and `NAME.pdf`; the same bytes for the same data."""
+def draw(kinds: Sequence[Kind], folder: Path, pdf: bool = True) -> Iterator[Drawn]:
+    """Write each figure as `NAME.svg` and, if wanted, `NAME.pdf`; the same bytes for the same data."""
     from matplotlib import rc_context
 
     names: Counter[str] = Counter()
@@ -44,5 +45,5 @@ def draw(kinds: Sequence[Kind], folder: Path) -> Iterator[Drawn]:
         names[figure.name] += 1
         name = figure.name + (f"-{names[figure.name]}" if names[figure.name] > 1 else "")
         with rc_context(style.RC):
-            svg = style.save(figure.draw(), folder / name)
-        yield Drawn(name, figure.title, figure.caption, svg)
+            svg = style.save(figure.draw(), folder / name, pdf)
+        yield Drawn(name, figure.title, figure.caption, svg, pdf)

@@ -52,7 +52,6 @@ RC: dict[Any, Any] = {
     "figure.dpi": 200,
 }
 _SUPERSCRIPT = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
-_UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 class Look(NamedTuple):
@@ -175,11 +174,16 @@ def round_ticks(low: float, high: float) -> list[float]:
     return inside
 
 
-def save(figure: "Figure", stem: Path) -> str:
-    """Write `STEM.svg`, which follows the reader's colour scheme, and `STEM.pdf`; return the SVG."""
-    for kind, undated in _UNDATED.items():
-        figure.savefig(stem.with_suffix(f".{kind}"), metadata=undated)
-    file = stem.with_suffix(".svg")
+def save(figure: "Figure", stem: Path, pdf: bool) -> str:
+    """Write `STEM.svg`, which follows the reader's colour scheme, and `STEM.pdf` if wanted; return the SVG.
+
+    A PDF takes several times as long, since it holds the part of the font that it needs; one of an earlier figure goes.
+    """
+    file, other = stem.with_suffix(".svg"), stem.with_suffix(".pdf")
+    figure.savefig(file, metadata={"Date": None})
+    other.unlink(missing_ok=True)
+    if pdf:
+        figure.savefig(other, metadata={"CreationDate": None})
     head, tag, body = file.read_text(encoding="utf-8").partition("<defs>")
     svg = f"{head}<style>{_dark_rules()}</style>\n {tag}{body}"
     file.write_text(svg, encoding="utf-8")
