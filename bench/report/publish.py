@@ -87,9 +87,9 @@ class Report:
             return []
         figures = folder / FIGURES
         figures.mkdir(parents=True, exist_ok=True)
-        drawn = list(draw(kinds(self.main, registry), figures))
+        drawn = list(draw(kinds(self.main, registry), figures, pdf=False))
         for path in figures.iterdir():
-            if path.suffix != ".svg" or path.stem not in {figure.name for figure in drawn}:
+            if path.stem not in {figure.name for figure in drawn}:
                 path.unlink()
         return drawn
 
