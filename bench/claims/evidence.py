@@ -6,8 +6,9 @@ from math import inf
 from typing import Any
 
 from bench.claims.catalog import Experiment
-from bench.claims.problems import Layered, chosen, entries, grouped, matches, plan
+from bench.claims.problems import Layered, chosen, entries, grouped, plan
 from bench.plan.case import PlannedJob, case_of, jobs
+from bench.plan.globs import matches
 from bench.plan.modes import Mode
 from bench.plan.registry import Registry
 from bench.plan.status import Status

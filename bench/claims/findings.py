@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from bench.claims.catalog import Comparison
 from bench.claims.evidence import Evidence
-from bench.claims.problems import batch_of, matches
+from bench.claims.problems import batch_of
+from bench.plan.globs import matches
 from bench.plan.operation import Problem
 from bench.plan.status import Status
 from bench.record.result import Result

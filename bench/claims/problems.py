@@ -1,7 +1,6 @@
 """The problems of an experiment, and what of it this machine can measure."""
 
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -91,11 +90,6 @@ def batch_axis(problem: Problem) -> str:
 def batch_of(problem: Problem) -> int:
     """Return how many images a problem holds, where it is a layer's."""
     return int(getattr(problem, batch_axis(problem), 1))
-
-
-def matches(name: str, globs: tuple[str, ...]) -> bool:
-    """Whether one of the globs fits; every name does where there are none."""
-    return not globs or any(fnmatchcase(name, glob) for glob in globs)
 
 
 def thread_counts(experiment: Experiment) -> tuple[int, ...]:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from bench.claims.catalog import Claim, Comparison, Experiment
 from bench.claims.evidence import Evidence
 from bench.claims.findings import Finding
-from bench.claims.problems import matches
 from bench.claims.verdict import ANSWERS, Found
+from bench.plan.globs import matches
 from bench.record.result import Result
 from bench.report.contest import APART
 

@@ -1,12 +1,12 @@
 """From a suite to jobs: which kernels contend on which problem, in which mode, on how many threads."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from itertools import product
 from typing import NamedTuple, Self
 
 import msgspec
 
+from bench.plan.globs import matches
 from bench.plan.kernel import Kernel
 from bench.plan.modes import Mode
 from bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
@@ -214,19 +214,11 @@ def contenders(entry: Entry, registry: Registry, devices: tuple[str, ...], globs
     for kernel in registry.kernels.values():
         if kernel.op != entry.problem.op:
             continue
-        if not (_matches(kernel.id, entry.kernels) and _matches(kernel.id, globs)):
+        if not (matches(kernel.id, entry.kernels) and matches(kernel.id, globs)):
             continue
         if kernel.id in globs or (kernel.device in devices and kernel.outside(entry.problem) is None):
             chosen.append(kernel)
     return chosen
-
-
-def _matches(kernel: str, globs: tuple[str, ...]) -> bool:
-    """Whether any of the globs matches, or there is none; and none of those that begin with `!` and leave out."""
-    wanted, unwanted = [g for g in globs if g[:1] != "!"], [g[1:] for g in globs if g[:1] == "!"]
-    if any(fnmatchcase(kernel, glob) for glob in unwanted):
-        return False
-    return not wanted or any(fnmatchcase(kernel, glob) for glob in wanted)
 
 
 def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iterator[tuple[int, list[Kernel]]]:
