@@ -117,7 +117,7 @@ def test_every_mode_is_explained_and_one_that_a_row_can_have():
 
 
 def test_every_exit_code_is_explained():
-    codes = (options.OK, options.AGAINST, options.USAGE, options.INTERRUPTED)
+    codes = (options.OK, options.AGAINST, options.USAGE, options.DEFECT, options.INTERRUPTED)
     assert [int(row[0]) for row in table("statuses.md", "code", "meaning")] == list(codes)
 
 

@@ -145,7 +145,7 @@ def read_table(path: Path, kind: type[Any], remedy: str = "") -> Any:
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), kind)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: is not TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}{remedy}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: is not TOML: {error}") from None

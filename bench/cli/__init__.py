@@ -9,11 +9,11 @@ import click
 
 from bench.cli import claims, importing, overview, report, run, runs, selftest, views, watch
 from bench.cli.defaults import default_map
-from bench.cli.options import INTERRUPTED, OK, USAGE
-from bench.plan.errors import Unsupported, UsageError
+from bench.cli.ending import Commands, status_of
+from bench.plan.errors import UsageError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="kernelmark")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
@@ -28,18 +28,8 @@ for module in (overview, run, runs, views, report, claims, importing, watch, sel
 
 
 def main() -> None:
-    """Entry point: every complaint is one line on standard error and exit status 2."""
-    try:
-        cli.main(standalone_mode=False, default_map=_defaults())
-    except (UsageError, Unsupported) as error:
-        _complain(str(error))
-    except click.ClickException as error:
-        _complain(error.format_message().replace("\n", " "))
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone, as `| head` does
-        sys.exit(OK)
+    """Entry point: every complaint is one line on standard error, with an exit status of its own."""
+    sys.exit(status_of(lambda: cli.main(standalone_mode=False, default_map=_defaults())))
 
 
 def _defaults() -> dict[str, dict[str, Any]]:
@@ -50,8 +40,3 @@ def _defaults() -> dict[str, dict[str, Any]]:
         if "_KERNELMARK_COMPLETE" in os.environ:
             return {}
         raise
-
-
-def _complain(text: str) -> None:
-    click.echo(f"kernelmark: {text}", err=True)
-    sys.exit(USAGE)

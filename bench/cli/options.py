@@ -15,7 +15,7 @@ from bench.plan.options import PLUGIN, Option
 from bench.plan.status import Status
 from bench.record.selection import Selection
 
-OK, AGAINST, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, AGAINST, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def db_option(function: Callable[..., Any]) -> Callable[..., Any]:

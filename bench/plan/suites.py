@@ -76,7 +76,7 @@ def load_suite(path: Path, registry: Registry) -> Suite:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: is not TOML: {error}") from None
     known_keys(table, _SUITE_KEYS, str(path))
     for key in ("title", "source"):

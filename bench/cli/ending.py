@@ -1,0 +1,111 @@
+"""How the command ends where something goes wrong: one line on standard error, and the exit status that fits."""
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+import bench
+from bench.cli.options import DEFECT, INTERRUPTED, OK, USAGE
+from bench.plan.errors import Unsupported, UsageError
+
+#: The longest line on standard error.
+MOST = 300
+
+
+class ReaderGone(Exception):
+    """Whoever read standard output has ended, as `| head` does."""
+
+
+class Commands(click.Group):
+    """A group of commands that leaves a broken pipe to its caller: click would exit with 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
+
+
+def status_of(work: Callable[[], object]) -> int:
+    """Do the work of a command and return the exit status. No exception gets past it, whatever it is."""
+    try:
+        return _done(work)
+    except (UsageError, Unsupported) as error:
+        return _complain(_words(error), USAGE)
+    except click.ClickException as error:
+        return _complain(error.format_message(), USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except (ReaderGone, BrokenPipeError):
+        _discard_output()
+        return OK
+    except OSError as error:
+        _discard_output()
+        return _complain(f"{error.filename or 'standard output'}: {error.strerror or _words(error)}", USAGE)
+    except Exception as error:
+        return _defect(error)
+
+
+def _done(work: Callable[[], object]) -> int:
+    status: int | str | None = OK
+    try:
+        work()
+    except SystemExit as ending:
+        status = ending.code
+    if sys.stdout is not None:
+        sys.stdout.flush()  # a disk that is full shows here
+    return status if isinstance(status, int) else OK if status is None else USAGE
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line that fits a screen: control characters escaped, the middle of a long one left out."""
+    line = "".join(c if c.isprintable() else " " if c in "\n\t" else repr(c)[1:-1] for c in text)
+    return line if len(line) <= MOST else f"{line[: MOST - 100]} ... {line[-95:]}"
+
+
+def _complain(text: str, status: int) -> int:
+    if sys.stderr is not None:
+        click.echo(one_line(f"kernelmark: {text}"), err=True)
+    return status
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error) or "no message"
+    except Exception:  # a plug-in's exceptions may fail at anything
+        return "a message that cannot be formed"
+
+
+def _defect(error: Exception) -> int:
+    """Report a defect of kernelmark's own, with its traceback in a file."""
+    what = f"{type(error).__name__}: {_words(error)}"[: MOST // 3]
+    return _complain(f"defect: {what}; a report of it, for the authors, is {_saved(error)}", DEFECT)
+
+
+def _saved(error: Exception) -> str:
+    """Write what the authors need to know to a file of its own, and return its name."""
+    text = (
+        f"kernelmark {bench.__version__}, Python {sys.version}\n{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n"
+        f"{sys.argv}\n\n{''.join(traceback.format_exception(error))}"
+    )
+    try:
+        fd, name = tempfile.mkstemp(".txt", "kernelmark-defect-")
+        os.close(fd)
+        Path(name).write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as full:
+        return f"not written ({full.strerror})"
+    return name
+
+
+def _discard_output() -> None:
+    """Send what is still to be written nowhere: the interpreter would complain of it at its end."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)

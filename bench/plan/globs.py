@@ -1,0 +1,12 @@
+"""Names selected by globs, the same way wherever kernels or problems are chosen."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+
+def matches(name: str, globs: Sequence[str]) -> bool:
+    """Whether a whole name matches any glob, or there is none; never one that a glob after `!` leaves out."""
+    wanted, unwanted = [g for g in globs if g[:1] != "!"], [g[1:] for g in globs if g[:1] == "!"]
+    if any(fnmatchcase(name, glob) for glob in unwanted):
+        return False
+    return not wanted or any(fnmatchcase(name, glob) for glob in wanted)

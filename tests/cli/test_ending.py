@@ -1,0 +1,91 @@
+"""How the command ends where something goes wrong, as a shell sees it: one line, and the exit status that fits."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.cli.ending import MOST, one_line
+
+MAIN = "from bench.cli import main; main()"
+#: The command, with a part of it that fails as no part should.
+BROKEN = "from bench.cli import listing, main\ndef fails(*_):\n    raise {}\nlisting.kernels = fails\nmain()"
+NESTED = f"a = {'[' * 3000}{']' * 3000}"
+HUGE = "9" * 5000
+
+
+def called(code: str, *words: str, folder: Path, **options):
+    variables = os.environ | {"XDG_DATA_HOME": str(folder), "TMPDIR": str(folder)}
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=folder, env=variables, text=True, stderr=subprocess.PIPE, **options
+    )
+
+
+@pytest.mark.parametrize("error", ["KeyError('x' * 5000)", "RecursionError('deep')", "type('Bad', (Exception,), {'__str__': lambda self: 1 / 0})()"])  # fmt: skip # noqa: E501
+def test_a_defect_exits_3_in_one_line_that_names_a_file_with_the_traceback(tmp_path, error) -> None:
+    done = called(BROKEN.format(error), "list", folder=tmp_path, stdout=subprocess.PIPE)
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (3, "")
+    assert line.startswith("kernelmark: defect: ")
+    assert len(line) <= MOST
+    report = Path(re.findall(r"\S+$", line)[0]).read_text()
+    assert "Traceback" in report
+    assert "in fails" in report
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "nested.toml"), "nested.toml: is not TOML: "),
+        (("run", "huge.toml"), "huge.toml: is not TOML: "),
+        (("show", "r" * 60_000), "kernelmark: run 'rrr"),
+        (("run", "s" * 300 + ".toml"), "cannot be read: File name too long"),
+        (("run", "gemm/m8n8k8/f32/NT", "--seed", HUGE), "--seed"),
+        (("run", "one\ntwo\x1b[31m"), r"one\ntwo\x1b[31m"),
+    ],
+    ids=["nested", "digits", "long", "name", "seed", "control"],
+)
+def test_bad_input_exits_2_in_one_line_of_at_most_300_characters(tmp_path, words, said) -> None:
+    (tmp_path / "nested.toml").write_text(NESTED)
+    (tmp_path / "huge.toml").write_text(f"a = {HUGE}")
+    if words[0] == "show":  # which needs a store with a run
+        quick = ("copy/m4n4/f32", "--max-time", "0.01", "--no-ceilings")
+        called(MAIN, "run", *quick, folder=tmp_path, stdout=subprocess.DEVNULL)
+    done = called(MAIN, *words, folder=tmp_path, stdout=subprocess.PIPE)
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in line
+    assert len(line) <= MOST
+    assert line.isprintable()
+
+
+def test_a_reader_that_has_gone_is_no_failure(tmp_path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = called(MAIN, "list", "--json", folder=tmp_path, stdout=write)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_output_that_cannot_be_written_exits_2_in_one_line(tmp_path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = called(MAIN, "list", folder=tmp_path, stdout=full)
+    assert (done.returncode, done.stderr) == (2, "kernelmark: standard output: No space left on device\n")
+
+
+def test_a_closed_standard_output_is_no_traceback(tmp_path) -> None:
+    words = " ".join(f"'{word}'" for word in (sys.executable, "-c", MAIN, "list"))
+    done = subprocess.run(["sh", "-c", f"{words} >&-"], cwd=tmp_path, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 2)
+
+
+def test_the_middle_of_a_long_line_is_left_out_and_its_ends_stay() -> None:
+    line = one_line("a" * 500 + " remedy")
+    assert len(line) <= MOST
+    assert line.startswith("aaa")
+    assert line.endswith(" remedy")
+    assert one_line("short") == "short"
