@@ -185,7 +185,7 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
         (("--km-suite", NT, "--km-device", "tpu"), "'tpu'"),
         (("--km-timeout", "0"), "--km-timeout: is '0', expected a number above 0"),
         (("--km-max-time", "-1"), "--km-max-time: is '-1', expected a number above 0"),
-        (("--km-processes", "0"), "--km-processes: is '0', expected an integer above 0"),
+        (("--km-processes", "0"), "--km-processes: is '0', expected an integer from 1 to 1000"),
         (("--km-threads", "1,x"), "--km-threads: is '1,x', expected integers above 0, separated by commas"),
         (("--km-isa", "sse9"), "kernelmark: --km-isa sse9: unknown"),
         (("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1"),

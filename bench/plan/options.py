@@ -66,8 +66,8 @@ def _integers(text: str) -> tuple[int, ...]:
 
 _above_zero = _checked("a number above 0", float, lambda value: 0 < value < math.inf)
 _not_negative = _checked("a number, 0 or more", float, lambda value: 0 <= value < math.inf)
-_count = _checked("an integer above 0", int, lambda value: value > 0)
-_natural = _checked("an integer, 0 or more", int, lambda value: value >= 0)
+_processes = _checked("an integer from 1 to 1000", int, lambda value: 1 <= value <= 1000)
+_seed = _checked("an integer from 0 to 9223372036854775807", int, lambda value: 0 <= value < 2**63)  # what the store holds
 _counts = _checked("integers above 0, separated by commas", _integers, lambda values: min(values) > 0)
 
 PLUGIN = Option(
@@ -97,7 +97,7 @@ OPTIONS = (
         unset="what the libraries choose",
         metavar="SET,..",
     ),
-    Option("seed", "seed", "Seed of the operands.", 0, parse=_natural, metavar="N"),
+    Option("seed", "seed", "Seed of the operands.", 0, parse=_seed, metavar="N"),
     Option(
         "timeout",
         "timeout_s",
@@ -141,7 +141,7 @@ OPTIONS = (
         "processes",
         "Fresh processes a case; from 2 on the intervals hold for the next process too, 5 are for publishing.",
         1,
-        parse=_count,
+        parse=_processes,
         metavar="N",
         times=True,
     ),

@@ -8,6 +8,7 @@ from bench.measure.cpu import cpu_count
 from bench.measure.devices import choose_devices
 from bench.measure.isa import choose_isas
 from bench.plan.case import Plan
+from bench.plan.errors import UsageError
 from bench.plan.modes import Mode
 from bench.plan.suites import full_name
 
@@ -17,6 +18,9 @@ def plan_asked(suites: Sequence[str], asked: Mapping[str, Any], prefix: str = "-
 
     prefix: what the user typed before an option's name. Raises UsageError for what this machine does not have.
     """
+    if asked["threads"] and max(asked["threads"]) > cpu_count():
+        found = f"{prefix}threads {max(asked['threads'])}: is more than the CPUs that may be used here"
+        raise UsageError(f"{found}; expected at most {cpu_count()}, since threads on one CPU wait for each other")
     here = {
         "devices": choose_devices(asked["devices"], f"{prefix}device"),
         "kernels": tuple(asked["kernels"]),

@@ -44,9 +44,10 @@ def test_a_defect_exits_3_in_one_line_that_names_a_file_with_the_traceback(tmp_p
         (("show", "r" * 60_000), "kernelmark: run 'rrr"),
         (("run", "s" * 300 + ".toml"), "cannot be read: File name too long"),
         (("run", "gemm/m8n8k8/f32/NT", "--seed", HUGE), "--seed"),
+        (("run", "copy/m8n8/f32", "--threads", str(2**64)), "is more than the CPUs that may be used here"),
         (("run", "one\ntwo\x1b[31m"), r"one\ntwo\x1b[31m"),
     ],
-    ids=["nested", "digits", "long", "name", "seed", "control"],
+    ids=["nested", "digits", "long", "name", "seed", "threads", "control"],
 )
 def test_bad_input_exits_2_in_one_line_of_at_most_300_characters(tmp_path, words, said) -> None:
     (tmp_path / "nested.toml").write_text(NESTED)

@@ -52,14 +52,16 @@ def test_a_text_becomes_the_value_of_the_field(name: str, text: str, value: obje
         ("threads", "0", "integers above 0, separated by commas"),
         ("threads", "1,", "integers above 0, separated by commas"),
         ("threads", "", "integers above 0, separated by commas"),
-        ("seed", "-1", "an integer, 0 or more"),
+        ("seed", "-1", "an integer from 0 to 9223372036854775807"),
+        ("seed", str(2**63), "an integer from 0 to 9223372036854775807"),
+        ("processes", "1" + "0" * 20, "an integer from 1 to 1000"),
         ("timeout", "0", "a number above 0"),
         ("max-time", "inf", "a number above 0"),
         ("max-time", "soon", "a number above 0"),
         ("rel-ci", "nan", "a number, 0 or more"),
         ("spread", "-1", "a number, 0 or more"),
         ("spread", "inf", "a number, 0 or more"),
-        ("processes", "1.5", "an integer above 0"),
+        ("processes", "1.5", "an integer from 1 to 1000"),
     ],
 )
 def test_what_an_option_cannot_take_is_refused_with_what_it_can(name: str, text: str, expected: str) -> None:
