@@ -47,6 +47,7 @@ REPLACED = {
     "kernelmark run seed --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
     "kernelmark run --resume RUN": "kernelmark run --help",
     "kernelmark compare BASE NEW --fail-slower 2%": "kernelmark compare --help",
+    "kernelmark import FILE": "kernelmark import --help",
     "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
 }
 #: Options that a command is run with besides, unless it has them, by how it begins.

@@ -128,6 +128,7 @@ def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[
             if (
                 kernel.op == problem.op
                 and kernel.device == "cpu"
+                and kernel.is_ours
                 and not (unavailable(kernel) or kernel.refuses(problem))
             ):
                 try:

@@ -67,7 +67,7 @@ def _integers(text: str) -> tuple[int, ...]:
 _above_zero = _checked("a number above 0", float, lambda value: 0 < value < math.inf)
 _not_negative = _checked("a number, 0 or more", float, lambda value: 0 <= value < math.inf)
 _processes = _checked("an integer from 1 to 1000", int, lambda value: 1 <= value <= 1000)
-_seed = _checked("an integer from 0 to 9223372036854775807", int, lambda value: 0 <= value < 2**63)  # what the store holds
+_seed = _checked("an integer from 0 to 9223372036854775807", int, lambda value: 0 <= value < 2**63)
 _counts = _checked("integers above 0, separated by commas", _integers, lambda values: min(values) > 0)
 
 PLUGIN = Option(

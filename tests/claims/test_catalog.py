@@ -3,8 +3,9 @@
 import pytest
 
 from bench.claims.catalog import FOLDER, Catalog, catalog, claims, experiment, read_table
-from bench.claims.problems import batch_of, chosen, entries, grouped, matches, plan
+from bench.claims.problems import batch_of, chosen, entries, grouped, plan
 from bench.plan.case import jobs
+from bench.plan.globs import matches
 
 #: Every clause of the founding texts, by the beginning of its words.
 CLAUSES = (

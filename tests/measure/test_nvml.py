@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.measure import nvml
-from bench.measure.monitor import disturbance
+from bench.measure.disturbance import disturbance
 
 
 class FakeNvml:
