@@ -27,15 +27,15 @@ STYLES = {"0": "", "1": "font-weight:bold", "31": "fill:#ff7b72", "32": "fill:#7
 _CODE = re.compile(r"\033\[([0-9;]*)m")
 
 
-def page(db: str | None, target: Path) -> None:
-    """Write the first screen of the page of the latest run as PNG."""
+def page(which: list[str], target: Path) -> None:
+    """Write the first screen of the page of a run as PNG; which: words for `report`."""
     from PIL import Image
 
     from browser import chromium
 
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-c", "from bench.cli import main; main()", "report", "--out", folder]
-        subprocess.run([*words, *(["--db", db] if db else [])], cwd=ROOT, check=True)
+        subprocess.run([*words, *which], cwd=ROOT, check=True)
         shot = Path(folder) / "page.png"
         with chromium() as driver:
             driver.set_window_size(WIDTH, HEIGHT)
@@ -94,19 +94,21 @@ def _spans(line: str) -> str:
     for codes, text in zip(rest[::2], rest[1::2], strict=True):
         for code in codes.split(";"):
             styles = ";".join(filter(None, (styles, STYLES[code]))) if code not in ("", "0") else ""
-        spans.append(f'<tspan style="{styles}">{html.escape(text)}</tspan>' if styles else html.escape(text))
+        if text:
+            spans.append(f'<tspan style="{styles}">{html.escape(text)}</tspan>' if styles else html.escape(text))
     return "".join(spans)
 
 
 def main() -> None:
     """Draw both."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--db", help="the store; its latest run is shown")
+    parser.add_argument("run", nargs="*", help="the run to show [default: the latest]")
+    parser.add_argument("--db", help="the store")
     asked = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     sys.path.insert(0, str(ROOT / "tests"))
     (FOLDER / "watch.svg").write_text(as_svg(watched()), encoding="utf-8")
-    page(asked.db, FOLDER / "page.png")
+    page([*asked.run, *(["--db", asked.db] if asked.db else [])], FOLDER / "page.png")
     print(*sorted(path.relative_to(ROOT) for path in FOLDER.iterdir()), sep="\n")
 
 
