@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from bench.measure.lock import exclusive
-from bench.plan.case import Entrant, PlannedJob, case_of, jobs
+from bench.plan.case import Entrant, PlannedJob, case_count, case_of, jobs
 from bench.plan.discovery import discover
 from bench.plan.options import OPTIONS
 from bench.plan.suites import find_suite
@@ -19,7 +19,7 @@ from bench.record.result import Result
 from bench.record.store import Store, default_store
 from bench.report.export import check_writable, write_file
 from bench.report.format import count
-from bench.report.pages import run_end, run_page
+from bench.report.pages import run_end, run_tables
 from bench.run.asked import plan_asked
 from bench.run.pool import Workers
 from bench.run.progress import Progress
@@ -131,14 +131,11 @@ class Bridge:
             store = self._storing.enter_context(closing(Store(Path(self._db) if self._db else default_store())))
             self._measuring.enter_context(exclusive(self._plan.devices, self._plan.share_gpu))
             workers = self._measuring.enter_context(Workers())
-            session = Session(store, self._suites, self._plan, workers.run, planned=self._selected())
+            session = Session(
+                store, self._suites, self._plan, workers.run, planned=case_count(self._planned.values(), self.registry)
+            )
             self.opened = Opened(store, session)
         return self.opened
-
-    def _selected(self) -> int:
-        """Count the rows that the selected cases come to."""
-        chosen = [(planned.job, *entrant) for planned in self._planned.values() for entrant in planned.job.entrants]
-        return len({case_of(job, problem, self.registry.kernels[kernel]) for job, problem, kernel in chosen})
 
     def finish(self) -> None:
         """End the workers, note the end of the run and write its CSV file."""
@@ -152,10 +149,9 @@ class Bridge:
         """Yield the run's tables as far as they fit, the command for the rest, and what holds for all of them."""
         if self.opened is not None:
             store, run_id = self.opened.store, self.opened.session.run_id
-            page, end = (list(filter(None, part)) for part in (run_page(store, run_id), run_end(store, run_id)))
             show = f"kernelmark show {run_id}" + (f" --db {shlex.quote(self._db)}" if self._db else "")
-            yield from fitting(page[: -len(end)], show)
-            yield from end
+            yield from fitting(list(run_tables(store, run_id)), show)
+            yield from filter(None, run_end(store, run_id))
 
     def close(self) -> None:
         """Give the store back."""

@@ -144,7 +144,7 @@ def _price(prices: Any) -> Price | None:
     if found is None:
         return None
     words = f"{found.per_hour:g} {prices.currency} an hour ({prices.date}; {found.terms})"
-    return Price(found.per_hour, prices.currency, words, found.watts)
+    return Price(found.per_hour, prices.currency, words)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """How the command ends where something goes wrong: one line on standard error, and the exit status that fits."""
 
+import errno
 import os
 import sys
 import tempfile
@@ -17,6 +18,8 @@ from bench.plan.errors import Unsupported, UsageError
 
 #: The longest line on standard error.
 MOST = 300
+#: What a write to standard output fails with; the error names no file then.
+_OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
 
 
 class ReaderGone(Exception):
@@ -47,8 +50,10 @@ def status_of(work: Callable[[], object]) -> int:
         _discard_output()
         return OK
     except OSError as error:
+        if error.filename is None and error.errno not in _OF_OUTPUT:
+            return _defect(error)
         _discard_output()
-        return _complain(f"{error.filename or 'standard output'}: {error.strerror or _words(error)}", USAGE)
+        return _complain(f"{error.filename or 'standard output'}: {error.strerror}", USAGE)
     except Exception as error:
         return _defect(error)
 
@@ -61,7 +66,9 @@ def _done(work: Callable[[], object]) -> int:
         status = ending.code
     if sys.stdout is not None:
         sys.stdout.flush()  # a disk that is full shows here
-    return status if isinstance(status, int) else OK if status is None else USAGE
+    if isinstance(status, str):  # a plug-in's words
+        raise UsageError(status)
+    return status or OK
 
 
 def one_line(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -39,18 +39,15 @@ class Display(Progress):
     they are not wanted yet, since a run that goes on has some of them already.
     """
 
-    def __init__(self, jobs: Iterable[PlannedJob], processes: int, registry: Registry, style: str | None) -> None:
+    def __init__(self, jobs: Sequence[PlannedJob], processes: int, registry: Registry, style: str | None) -> None:
         self._problems = [planned.job.problems for planned in jobs]
         self._registry, self._style, self._processes = registry, style, processes
-        self._total = self._done = 0
-        self._total_s = self._done_s = 0.0
-        for planned in jobs:
-            self._total += len(planned.job.entrants)
-            self._total_s += _least_s(planned) * processes
+        self._total, self._done = sum(len(planned.job.entrants) for planned in jobs), 0
+        self._total_s, self._done_s = processes * sum(map(_least_s, jobs)), 0.0
         self._began_s, self._number, self._process = now(), 0, 1
         self._rows: list[Result] = []
         self._tables = 0
-        self._glimpsed = self._waiting = False
+        self._waiting = False
         self._terminal = sys.stderr.isatty()
 
     def __enter__(self) -> Self:
@@ -67,7 +64,7 @@ class Display(Progress):
     def begins(self, planned: PlannedJob, process: int) -> None:
         if process != self._process:
             self._process, self._done, self._number = process, 0, 0
-        self._glimpsed = self._waiting = False
+        self._waiting = False
         self._show(f"{self._where}: {planned.job.problems[0]}")
         if not self._terminal:
             click.echo(f"[{self._where}] {' and '.join(planned.job.problems)}", err=True)
@@ -90,10 +87,7 @@ class Display(Progress):
             self._print_tables()
 
     def glimpses(self, found: list[Glimpse]) -> None:
-        """Print what a long job has, once."""
-        if not self._glimpsed:
-            self._glimpsed = True
-            self._write(_provisional(found, self._registry), err=True)
+        self._write(_provisional(found, self._registry), err=True)
 
     @property
     def _where(self) -> str:
@@ -113,8 +107,6 @@ class Display(Progress):
         tables = len({(r.problem, r.mode, r.isa) for r in self._rows})
         if tables and self._tables < PAGE and self._style is not None:
             self._write("\n" + run_table(self._rows, self._style), err=False)
-            if self._tables + tables >= PAGE:
-                self._write("\nlater tables: `kernelmark show --page 2`, once the run is done", err=False)
         self._tables += tables
         self._rows = []
 

@@ -90,12 +90,11 @@ def _measure(
         chosen = [find_suite(name, registry) for name in plan.suites]
         if wanted.csv is not None:
             check_writable(wanted.csv)
-        planned = case_count(chosen, registry, plan)
+        expanded = list(jobs(chosen, registry, plan))
+        planned = case_count(expanded, registry)
         if not planned:
             raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
-        display = Display(
-            list(jobs(chosen, registry, plan)), plan.processes, registry, None if resume else table_style()
-        )
+        display = Display(expanded, plan.processes, registry, None if resume else table_style())
         with exclusive(plan.devices, plan.share_gpu), Workers(display) as workers:
             session = Session(store, chosen, plan, workers.run, resume, name=name, planned=planned)
             click.echo(f"run {session.run_id}")

@@ -1,6 +1,6 @@
 """From a suite to jobs: which kernels contend on which problem, in which mode, on how many threads."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple, Self
 
@@ -154,11 +154,11 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                 yield PlannedJob(job, key, suite.name, first.count, first.part, first.network)
 
 
-def case_count(suites: list[Suite], registry: Registry, plan: Plan) -> int:
-    """Count the rows that the suites come to: cases that sweeps have in common are measured once."""
+def case_count(planned_jobs: Iterable[PlannedJob], registry: Registry) -> int:
+    """Count the rows that jobs come to: cases that sweeps have in common are measured once."""
     cases = {
         hash(case_of(planned.job, problem, registry.kernels[kernel]))
-        for planned in jobs(suites, registry, plan)
+        for planned in planned_jobs
         for problem, kernel in planned.job.entrants
     }
     return len(cases)

@@ -51,7 +51,7 @@ def marked(time: str, r: Result) -> str:
 
 
 def noise_of(rows: Iterable[Result]) -> Noise:
-    """Return how noisy these rows are, the first row of each case."""
+    """Return how noisy these rows are."""
     timed = [r for r in rows if r.time_s_median is not None]
     noisy = [r for r in timed if is_noisy(r)]
     causes = [one for r in noisy for one in disturbances(r.disturbed)]

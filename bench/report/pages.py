@@ -20,31 +20,40 @@ MOST_JUDGED = 5000
 def run_page(store: Store, run_id: str, page: int = 1, style: str = "simple") -> Iterator[str]:
     """Yield the paragraphs that `show` prints. Raises UsageError for a page that is not there."""
     with store.snapshot():
-        pages = max(1, ceil(store.group_count(run_id) / PAGE))
-        if not 1 <= page <= pages:
-            raise UsageError(f"page {page}: run {run_id} has {pages}; --page 1 shows the first")
-        rows = list(store.groups(run_id, PAGE, (page - 1) * PAGE))
-        yield from (group_table(group, style) for group in rows)
-        if pages > 1:
-            yield paragraph(_where(run_id, page, pages), rest="")
-            yield totals_table(store.kernel_totals(run_id))
-        yield from run_end(store, run_id)
+        yield from run_tables(store, run_id, page, style)
+        yield from run_end(store, run_id, page)
 
 
-def run_end(store: Store, run_id: str) -> Iterator[str]:
-    """Yield the paragraphs that `run` prints after its tables: what holds for all of them, and the verdict."""
-    tally = store.statuses(run_id)
-    if tally.total() > MOST_JUDGED:
+def run_tables(store: Store, run_id: str, page: int = 1, style: str = "simple") -> Iterator[str]:
+    """Yield the tables of a page. Raises UsageError for a page that is not there."""
+    pages = _pages(store, run_id)
+    if not 1 <= page <= pages:
+        raise UsageError(f"page {page}: run {run_id} has {pages}; --page 1 shows the first")
+    yield from (group_table(group, style) for group in store.groups(run_id, PAGE, (page - 1) * PAGE))
+
+
+def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
+    """Yield the paragraphs below a page of tables: what holds for the whole run, and its verdict."""
+    pages, tally = _pages(store, run_id), store.statuses(run_id)
+    if pages > 1:
+        yield paragraph(_where(run_id, page, pages), rest="")
+        yield totals_table(store.kernel_totals(run_id))
+    data = RunData(store, run_id) if tally.total() <= MOST_JUDGED else None
+    if data:
+        yield scope_note(data.rows)
+    yield ceiling_table(store.ceilings(run_id))
+    if data is None:
         text = f"{tally.total()} rows have no verdict here; `kernelmark report {run_id} --out DIR` writes one"
         yield paragraph(text, rest="")
     else:
-        data = RunData(store, run_id)
-        yield scope_note(data.rows)
-        yield ceiling_table(data.all_ceilings)
         yield paragraph(noise_of(data.rows).sentence, rest="")
         if any(len(contest.ranked) > 1 for contest in data.contests):
             yield paragraph(f"Verdict: {verdict(data)}", rest="")
     yield paragraph(status_line(tally), rest="")
+
+
+def _pages(store: Store, run_id: str) -> int:
+    return max(1, ceil(store.group_count(run_id) / PAGE))
 
 
 def _where(run_id: str, page: int, pages: int) -> str:

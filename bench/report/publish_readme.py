@@ -25,12 +25,11 @@ MOST_NOISY, MOST_FOUND, MOST_FIGURES, MOST_KERNELS = 20, 3, 3, 4
 
 
 class Price(msgspec.Struct, frozen=True):
-    """What an hour of a device costs, from where, and what the device is declared to take; none of it is measured."""
+    """What an hour of a device costs, and from where; a declaration, not a measurement."""
 
     per_hour: float
     currency: str
     words: str
-    watts: float | None = None
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):

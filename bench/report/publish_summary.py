@@ -55,11 +55,11 @@ def summary(store: Store, about: Publication, data: RunData) -> Summary:
         bool(answers(data)),
         noise_of(data.rows).sentence,
         about.price,
-        tuple(networks(layers, rows, about.price)),
+        tuple(networks(layers, rows)),
     )
 
 
-def networks(layers: Sequence[Layer], rows: Sequence[Result], price: Price | None) -> Iterator[Network]:
+def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Network]:
     """Yield the passes of each network in each setting, where every layer has a time."""
     for network in dict.fromkeys(layer.network for layer in layers):
         own = [layer for layer in layers if layer.network == network]
@@ -72,14 +72,12 @@ def networks(layers: Sequence[Layer], rows: Sequence[Result], price: Price | Non
                 chosen = [(layer.count, fastest.get(layer.problem)) for layer in own if layer.part in part.split(" + ")]
                 parts = {layer.part for layer in own}
                 if parts.issuperset(part.split(" + ")) and (seconds := total(chosen)):
-                    joules = _joules(chosen, seconds.median, price)
+                    joules = _joules(chosen)
                     noisy = any(is_noisy(r) for _, r in chosen if r)
                     yield Network(network, part, setting.title, *seconds, joules, noisy)
 
 
-def _joules(layers: Sequence[tuple[int, Result | None]], seconds: float, price: Price | None) -> float | None:
-    """Return the energy of a batch: measured, else its time at the watts that the prices declare, else None."""
+def _joules(layers: Sequence[tuple[int, Result | None]]) -> float | None:
+    """Return the energy of a batch where it was measured of every layer; declared watts are no measurement."""
     found = [count * r.energy_j for count, r in layers if r and r.energy_j]
-    if len(found) == len(layers):
-        return sum(found)
-    return seconds * price.watts if price and price.watts else None
+    return sum(found) if len(found) == len(layers) else None

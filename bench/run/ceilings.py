@@ -89,9 +89,9 @@ class Ceilings:
     def _place(self, row: Measurement, job: Job, problem: Problem) -> None:
         found = place(row, problem, self._bounds(job, problem, row, self._holding))
         row.roofline = found if found and found.roofline_pct <= 100 * SLACK else None
-        for need in self._needs(job, problem, row) if row.roofline else ():
-            bounds = (need.kind == "memory") == (row.roofline is not None and row.roofline.bound_by == "memory")
-            if bounds and (doubt := self._known[need].doubt):
+        for need in self._needs(job, problem, row):
+            bound_by = "memory" if need.kind == "memory" else "compute"
+            if row.roofline and row.roofline.bound_by == bound_by and (doubt := self._known[need].doubt):
                 row.note(low_ceiling(need.kind, doubt))
 
     def _stale(self, job: Job, problem: Problem, rows: list[Measurement]) -> list[Need]:

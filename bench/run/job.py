@@ -29,7 +29,7 @@ from bench.run.stock import Stock, stocks
 
 #: Called with what the contenders of a long job have so far.
 Show = Callable[[list[Glimpse]], None]
-#: Seconds of sampling after which a job shows what it has, and between two such looks.
+#: Seconds of sampling after which a job shows what it has, once: each time wakes the parent beside what is timed.
 SHOW_S = 5.0
 #: Calls on fresh operands that have to take too long before a kernel is mistrusted.
 LOOKS = 5
@@ -210,17 +210,17 @@ class _Looks:
     """The contenders that are being sampled, and what is shown of them."""
 
     def __init__(self, running: Mapping[str, Contender], show: Show) -> None:
-        self._running, self._show, self._shown_s = running, show, now()
+        self._running, self._show, self._began_s, self._shown = running, show, now(), False
 
     def fail(self, name: str, error: BaseException) -> None:
         self._running[name].fail(error)
 
     def look(self) -> None:
-        """Show what each has, if the last look is long past."""
-        if now() - self._shown_s >= SHOW_S:
+        """Show what each has, once the job has lasted for long."""
+        if not self._shown and now() - self._began_s >= SHOW_S:
+            self._shown = True
             found = [(c, c.series.samples) for c in self._running.values() if c.live and c.series]
             self._show([Glimpse(c.report.entrant, len(samples), median(samples)) for c, samples in found if samples])
-            self._shown_s = now()
 
 
 def _conclude(job: Job, contenders: list[Contender]) -> None:

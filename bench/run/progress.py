@@ -23,7 +23,7 @@ class Progress:
         """A contender is being called; noticed a few times a second, for as long as it lasts."""
 
     def glimpses(self, found: list[Glimpse]) -> None:
-        """The contenders of a long job have taken some samples."""
+        """The contenders of a long job have taken their first samples."""
 
     def ends(self, planned: PlannedJob, process: int) -> None:
         """A job has ended in this process; if that was the last one, its rows are in the store."""

@@ -82,10 +82,9 @@ def test_a_pipe_gets_a_line_for_each_job_with_its_place_the_time_left_and_its_pr
     assert errs == f"[0 of 4 cases, about 10 s left] {NT} and {NN}\n"
 
 
-def test_the_first_times_of_a_long_job_are_printed_once_and_called_provisional(measured):
+def test_the_first_times_of_a_long_job_are_called_provisional(measured):
     def during(display):
         display.glimpses([Glimpse(Entrant(NT, "gemm/a.b"), 2, 2e-3), Glimpse(Entrant(NT, "gemm/a.c"), 2, 1e-3)])
-        display.glimpses([Glimpse(Entrant(NT, "gemm/a.b"), 9, 3e-3)])
 
     outs, errs = measured(planned(NT), during=during)
     lines = errs.splitlines()
@@ -101,7 +100,6 @@ def test_no_more_than_a_hundred_tables_are_printed(measured, monkeypatch):
     monkeypatch.setattr("bench.cli.progress.PAGE", 2)
     outs, _ = measured(planned(NT), planned(NN), planned("gemm/m9n8k8/f32/NN"))
     assert list(map(tables, outs)) == [[NT], [NN], []]
-    assert "later tables: `kernelmark show --page 2`, once the run is done" in outs[1]
 
 
 def test_a_terminal_has_one_line_of_progress_that_is_gone_at_the_end(tmp_path: Path) -> None:

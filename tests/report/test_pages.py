@@ -2,10 +2,13 @@
 
 import pytest
 
+from bench.measure.ceiling import Ceiling
 from bench.record.result import Result
 from bench.record.store import Run
 from bench.report import pages
-from bench.report.pages import run_page
+from bench.report.pages import run_end, run_page
+
+CEILING = Ceiling("cpu", 1, "fp32", "fma/n1/f32", "fma/a.b", "d", 1e9, 0.9e9, 1.1e9, 1.1e9, "2026")
 
 
 def row(m, **values):
@@ -77,3 +80,19 @@ def test_a_page_that_is_not_there_is_refused_in_one_line(filled, complaint):
 
 def test_a_run_without_rows_says_so(filled):
     assert shown(filled(0)) == ["no rows"]
+
+
+def test_a_run_of_several_pages_ends_with_what_all_rows_come_to_and_where_the_tables_are(filled):
+    where, totals, *_, tally = filter(None, run_end(filled(7), "r"))
+    assert where.startswith("page 1 of 3; the next: `kernelmark show r --page 2`.")
+    assert totals.splitlines()[-1].split() == ["copy/a.b", "7", "7"]
+    assert tally == "7 rows: 7 ok"
+
+
+def test_a_run_with_too_many_rows_for_a_verdict_keeps_its_ceilings(filled, monkeypatch):
+    monkeypatch.setattr(pages, "MOST_JUDGED", 1)
+    store = filled(2)
+    store.add_ceiling("r", CEILING)
+    text = "\n".join(run_end(store, "r"))
+    assert "fma/a.b" in text
+    assert "2 rows have no verdict here; `kernelmark report r --out DIR` writes one" in text

@@ -145,16 +145,16 @@ def test_the_index_answers_for_each_machine_and_prices_its_networks(store, publi
 
 
 @pytest.mark.parametrize(
-    ("energies", "watts", "joules"),
-    [((0.5, 0.5), 100.0, 3.0), ((0.5, None), 100.0, 1.2), ((None, None), 100.0, 1.2), ((0.5, None), None, None)],
+    ("energies", "joules"),
+    [((0.5, 0.5), 3.0), ((0.5, None), None), ((None, None), None)],
 )
-def test_energy_is_measured_in_all_layers_or_that_of_the_declared_watts(store, published, energies, watts, joules):
+def test_energy_is_shown_only_where_it_was_measured_of_every_layer(store, published, energies, joules):
     begin(store)
     layers = (("forward", "gemm/m8n8k8/f32/NT"), ("backward", "gemm/m8n8k8/f32/NN"))
     for (part, problem), energy in zip(layers, energies, strict=True):
         put(store, problem, "gemm/a.b", taken=[2e-3] * 20, energy_j=energy)
         store.add_layer("r1", Layer("net", problem, part, 3))
-    folder = published(price=Price(0.5, "USD", "words", watts))
+    folder = published(price=PRICE)
     found = json.loads((folder / "environment.json").read_text())["report"]["networks"]
     assert found[1]["joules"] == (joules and pytest.approx(joules))
 
