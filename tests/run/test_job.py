@@ -14,6 +14,7 @@ from bench.measure.measurement import Measurement
 from bench.measure.operands import Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.modes import Mode
+from bench.run import job as jobs
 from bench.run.job import run_job
 
 ADVERSARIES = str(Path(__file__).parents[1].joinpath("adversaries.py"))
@@ -207,3 +208,16 @@ def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path: Pat
     )
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert out.stdout == "RuntimeError: 1 1\n"
+
+
+def test_a_job_that_lasts_shows_once_what_each_contender_has(monkeypatch):
+    kernels, shown = ("copy/numpy.copyto", "copy/numba.streaming"), []
+    job = Job(("copy/m9n11/f32",), kernels, Mode.HOT, (), 0, Budget(max_time_s=0.5, rel_ci=0.0), 1, kernels[0])
+    run_job(job, show=shown.append)
+    assert shown == []
+    monkeypatch.setattr(jobs, "SHOW_S", 0.0)
+    rows = run_job(job, show=shown.append)
+    ((first, second),) = shown
+    assert [first.entrant, second.entrant] == [row.entrant for row in rows]
+    assert 0 < first.samples < len(rows[0].samples)
+    assert first.median_s > 0
