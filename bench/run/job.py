@@ -216,11 +216,14 @@ class _Looks:
         self._running[name].fail(error)
 
     def look(self) -> None:
-        """Show what each has, once the job has lasted for long."""
-        if not self._shown and now() - self._began_s >= SHOW_S:
+        """Show what each has, once the job has lasted for long and something has been kept."""
+        if self._shown or now() - self._began_s < SHOW_S:
+            return
+        found = [(c, c.series.samples) for c in self._running.values() if c.live and c.series]
+        glimpses = [Glimpse(c.report.entrant, len(samples), median(samples)) for c, samples in found if samples]
+        if glimpses:  # a first window that was disturbed leaves none
             self._shown = True
-            found = [(c, c.series.samples) for c in self._running.values() if c.live and c.series]
-            self._show([Glimpse(c.report.entrant, len(samples), median(samples)) for c, samples in found if samples])
+            self._show(glimpses)
 
 
 def _conclude(job: Job, contenders: list[Contender]) -> None:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from bench.measure import memory
+from bench.measure.device import Window
 from bench.measure.devices import get_device
 from bench.measure.measurement import Measurement
+from bench.measure.monitor import CpuMonitor
 from bench.measure.operands import Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.modes import Mode
@@ -210,12 +212,15 @@ def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path: Pat
     assert out.stdout == "RuntimeError: 1 1\n"
 
 
-def test_a_job_that_lasts_shows_once_what_each_contender_has(monkeypatch):
+@pytest.mark.parametrize("disturbed", [0, 1], ids=["quiet", "disturbed at first"])
+def test_a_job_that_lasts_shows_once_what_each_contender_has(monkeypatch, disturbed):
     kernels, shown = ("copy/numpy.copyto", "copy/numba.streaming"), []
     job = Job(("copy/m9n11/f32",), kernels, Mode.HOT, (), 0, Budget(max_time_s=0.5, rel_ci=0.0), 1, kernels[0])
     run_job(job, show=shown.append)
     assert shown == []
     monkeypatch.setattr(jobs, "SHOW_S", 0.0)
+    causes = iter([{}, *[{"others": 1.0}] * disturbed])  # the first look is before the first window
+    monkeypatch.setattr(CpuMonitor, "look", lambda _: Window(0.1, causes=next(causes, {})))
     rows = run_job(job, show=shown.append)
     ((first, second),) = shown
     assert [first.entrant, second.entrant] == [row.entrant for row in rows]
