@@ -126,7 +126,7 @@ def publish(store: Store, asked: argparse.Namespace, machine: str, folder: Path)
         date=store.run(next(iter(runs.values()))).started_at[: len("2026-01-01")],
         runs=runs,
         command="make publish",
-        price=_price(prices),
+        price=_price(prices) if asked.prices else None,  # the example is of another machine
         identify=asked.identify,
         anyway=bool(found.noisy),
     )

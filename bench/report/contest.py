@@ -17,6 +17,8 @@ from bench.report import format as fmt
 
 #: The remark on a ratio whose interval includes 1, and on one between rows of two jobs.
 TIE, APART = "tie", "not measured in turn"
+#: The end of names of kernels that read the buffers as column-major, and how that is named.
+_COLMAJOR, _COLUMN_MAJOR = "_colmajor", "column-major"
 
 
 class Ratio(NamedTuple):
@@ -95,7 +97,10 @@ def speedup_of(r: Result) -> Ratio:
 
 
 class Setting(NamedTuple):
-    """The conditions that kernels must share to be compared."""
+    """The conditions that kernels must share to be compared.
+
+    order: empty, or `column-major` for kernels that read the same buffers so, and therefore compute another product.
+    """
 
     device: str
     device_name: str
@@ -103,6 +108,7 @@ class Setting(NamedTuple):
     mode: str
     precision: str
     isa: str
+    order: str = ""
 
     @property
     def machine(self) -> str:
@@ -111,14 +117,19 @@ class Setting(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Return device, threads, mode and precision in words."""
+        """Return device, threads, mode, precision and order in words."""
         threads = fmt.count(self.threads, "thread") if self.device == "cpu" else ""
-        return ", ".join(filter(None, (self.machine, threads, self.mode, self.precision)))
+        return ", ".join(filter(None, (self.machine, threads, self.mode, self.precision, self.order)))
 
 
 def comparable(r: Result) -> str:
     """Return the class in which a row can be compared; storage types that are not ours stand for themselves."""
     return precision(r.dtype, r.numerics) if split_dtype(r.dtype)[0] in DTYPES else r.dtype
+
+
+def order(r: Result) -> str:
+    """Return `column-major` for a kernel that reads the buffers so, else nothing."""
+    return _COLUMN_MAJOR if r.kernel.endswith(_COLMAJOR) else ""
 
 
 def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
@@ -129,7 +140,7 @@ def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
     """
     alike: dict[Setting, list[Result]] = {}
     for r in rows:
-        key = Setting(r.device, r.device_name, 0, r.mode, comparable(r), r.isa)
+        key = Setting(r.device, r.device_name, 0, r.mode, comparable(r), r.isa, order(r))
         alike.setdefault(key, []).append(r)
     found = {}
     for key, own in alike.items():

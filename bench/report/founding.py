@@ -10,8 +10,8 @@ from bench.report.run_data import RunData
 QUESTION = "Is op_T slower, and what should I do about it?"
 #: C = A x B^T of the founding text: A 1024x26752, B 2048x26752.
 SIZES = {"m": 1024, "n": 2048, "k": 26752}
-#: Parts of the names of kernels that transpose B first (gemm/cublas.tnn_geam) or read buffers as column-major.
-OUT_OF_PLACE, IN_PLACE, COLUMN_MAJOR = ".tnn", ".inplace", "_colmajor"
+#: Parts of the names of kernels that transpose B first (gemm/cublas.tnn_geam).
+OUT_OF_PLACE, IN_PLACE = ".tnn", ".inplace"
 #: A tie counts as not slower only if the interval excludes less than this share of op_N's speed.
 LEAST_SPEED = 0.95
 
@@ -122,12 +122,9 @@ def _with(c: Contest, *marks: str) -> list[Result]:
 
 
 def _handing_on(c: Contest) -> Result | None:
-    """Return the kernel that hands op_T on: the baseline, on which those that transpose build, or the fastest.
-
-    One that reads the buffers as column-major computes another product, and stands for op_T only if no other does.
-    """
+    """Return the kernel that hands op_T on: the baseline, on which those that transpose build, or the fastest."""
     handing = [r for r in c.ranked if r not in _with(c, OUT_OF_PLACE, IN_PLACE)]
-    return min(handing, key=lambda r: (r.kernel != r.baseline, COLUMN_MAJOR in r.kernel, r.time_s_median), default=None)
+    return min(handing, key=lambda r: (r.kernel != r.baseline, r.time_s_median), default=None)
 
 
 def _answer(data: RunData, c: Contest, op_t: Result) -> Answer:

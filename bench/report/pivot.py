@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bench.plan.status import Status
 from bench.record.reader import Reader
 from bench.record.result import Result
-from bench.report.contest import Contest, Setting, comparable, contests, is_timed, time_of
+from bench.report.contest import Contest, Setting, comparable, contests, is_timed, order, time_of
 from bench.report.format import digits, rounded, row_time, short, unit
 from bench.report.noise import MARK, is_noisy
 
@@ -127,8 +127,8 @@ def _belongs(r: Result, setting: Setting, timed: dict[str, Contest]) -> bool:
     """Whether a row stands in this setting, or would if it had a time."""
     if is_timed(r):
         return r.problem in timed and any(r is own for own in timed[r.problem].ranked)
-    own = (setting.device, setting.mode, setting.isa, setting.precision)
-    return (r.device, r.mode, r.isa, comparable(r)) == own and r.threads in (setting.threads, 1)
+    own = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
+    return (r.device, r.mode, r.isa, comparable(r), order(r)) == own and r.threads in (setting.threads, 1)
 
 
 def _ranked(timed: Iterable[Contest], failed: Iterable[Result]) -> list[str]:

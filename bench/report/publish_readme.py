@@ -91,7 +91,7 @@ class Readme:
         shown: Counter[str] = Counter()
         others = []
         for figure in self._drawn:
-            kind = re.split("[:,]| over ", figure.title)[0]
+            kind = re.split("[:,]| over | of ", figure.title)[0]
             shown[kind] += 1
             if shown[kind] > MOST_FIGURES:
                 others.append(f"[{figure.title}](figures/{figure.name}.svg)")

@@ -58,8 +58,8 @@ def test_where_problems_disagree_it_depends_and_says_where(put, verdict):
     found = verdict("op-t-slower")
     assert found.verdict == "depends"
     yes, no = found.said
-    assert yes.startswith("yes  scipy.sgemm: 2x [")
-    assert no.startswith("no  scipy.sgemm_colmajor: 0.5x [")
+    assert yes.startswith("yes  scipy.sgemm (CPU, 2 threads, cold, fp32): 2x [")
+    assert no.startswith("no  scipy.sgemm_colmajor (CPU, 2 threads, cold, fp32, column-major): 0.5x [")
 
 
 def test_kernels_of_one_job_are_compared_round_by_round(put, verdict):

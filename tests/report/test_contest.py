@@ -228,3 +228,12 @@ def test_mode_precision_device_and_instruction_set_are_settings_of_their_own(sto
         "Some CPU, sse, 1 thread, cold, fp32",
         "GPU, cold, fp32",
     ]
+
+
+def test_a_kernel_on_column_major_buffers_computes_another_product_and_contends_for_it(store):
+    begin(store)
+    rows = [put(store, NT, f"gemm/some.{name}", threads=1) for name in ("sgemm", "sgemm_colmajor", "other")]
+    assert [(c.setting.order, {r.kernel for r in c.ranked}) for c in contests(rows, store)] == [
+        ("", {"gemm/some.sgemm", "gemm/some.other"}),
+        ("column-major", {"gemm/some.sgemm_colmajor"}),
+    ]

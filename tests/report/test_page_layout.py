@@ -134,7 +134,7 @@ def opened(browser, address):
 @pytest.mark.parametrize(("width", "height"), [(1300, 1000), (375, 2 * 812)])
 def test_verdict_three_numbers_and_first_figure_stand_on_the_first_screens(opened, width, height):
     page = opened(width)
-    shown = ".noise, .verdict, .numbers > div, figure.dots:first-of-type"
+    shown = ".noise, .verdict, .numbers > div, section > figure.dots:first-of-type"
     ends = page.run(
         "return [...document.querySelectorAll(arguments[0])].map(e => e.getBoundingClientRect().bottom)", shown
     )

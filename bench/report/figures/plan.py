@@ -37,7 +37,7 @@ def kind(title: str, figures: list[Figure], lacking: str, most: int) -> Kind:
 
 def of_setting(setting: "Setting") -> tuple[str, ...]:
     """Return the words of a file's name for a setting."""
-    return setting.device, f"t{setting.threads}", setting.mode, setting.precision, setting.isa
+    return setting.device, f"t{setting.threads}", setting.mode, setting.precision, setting.isa, setting.order
 
 
 def file_name(*words: object) -> str:
