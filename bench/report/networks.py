@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bench.record.reader import Layer
 from bench.record.result import Result
-from bench.report.contest import Setting, by_setting, is_timed
+from bench.report.contest import Setting, by_setting, is_timed, order
 from bench.report.format import operation, row_time, time
 from bench.report.layout import Column, paragraph, table
 from bench.report.noise import noise_of
@@ -71,7 +71,7 @@ Times = dict[str, dict[str, Result]]  # by problem, by kernel
 def _by_setting(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Times]:
     wanted = {layer.problem for layer in layers}
     found: dict[Setting, Times] = {}
-    for setting, rows in by_setting(r for r in results if r.problem in wanted and is_timed(r)).items():
+    for setting, rows in by_setting(r for r in results if r.problem in wanted and is_timed(r) and not order(r)).items():
         found[setting] = defaultdict(dict)
         for r in rows:
             found[setting][r.problem][r.kernel] = r

@@ -8,7 +8,7 @@ import msgspec
 from bench.record.reader import Layer
 from bench.record.result import Result
 from bench.record.store import Store
-from bench.report.contest import by_setting, is_timed
+from bench.report.contest import by_setting, is_timed, order
 from bench.report.findings import verdict
 from bench.report.founding import answers
 from bench.report.networks import total
@@ -63,7 +63,7 @@ def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Networ
     """Yield the passes of each network in each setting, where every layer has a time."""
     for network in dict.fromkeys(layer.network for layer in layers):
         own = [layer for layer in layers if layer.network == network]
-        for setting, found in by_setting(r for r in rows if is_timed(r)).items():
+        for setting, found in by_setting(r for r in rows if is_timed(r) and not order(r)).items():
             best: dict[str, list[Result]] = defaultdict(list)
             for r in found:
                 best[r.problem].append(r)

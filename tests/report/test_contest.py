@@ -237,3 +237,11 @@ def test_a_kernel_on_column_major_buffers_computes_another_product_and_contends_
         ("", {"gemm/some.sgemm", "gemm/some.other"}),
         ("column-major", {"gemm/some.sgemm_colmajor"}),
     ]
+
+
+def test_a_kernel_on_column_major_buffers_wins_nothing_in_a_report_beside_others(store):
+    begin(store)
+    put(store, NT, "gemm/some.sgemm_colmajor", threads=1)
+    assert [c.fastest.kernel for c in RunData(store, "r1").contests] == ["gemm/some.sgemm_colmajor"]
+    put(store, NT, "gemm/some.sgemm", threads=1)
+    assert [c.fastest.kernel for c in RunData(store, "r1").contests] == ["gemm/some.sgemm"]
