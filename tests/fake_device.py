@@ -16,6 +16,7 @@ import numpy as np
 from bench.measure.cpu import Cpu
 from bench.measure.devices import DEVICES
 from bench.measure.monitor import Unwatched
+from bench.plan import declared
 from kernelmark import Launch, kernel
 
 STICKY = "cudaErrorIllegalAddress: an illegal memory access was encountered"
@@ -96,6 +97,7 @@ def trace() -> dict[str, Any]:
 
 FAKE = Fake()
 DEVICES["fake"] = lambda: FAKE
+declared.DEVICES.add("fake")
 
 
 def declare(name: str, act: Callable[[], None] = lambda: None) -> None:

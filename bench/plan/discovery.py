@@ -5,6 +5,7 @@ Below `kernels/<operation>/` every module is imported, in subfolders too, unless
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Iterable
@@ -17,6 +18,8 @@ from bench.plan.errors import UsageError
 from bench.plan.registry import REGISTRY, Registry
 
 ENTRY_POINTS = "kernelmark.kernels"
+#: Where a complaint about a declaration is formed, which is not where the declaration stands.
+_OWN = f"{Path(__file__).parents[1]}{os.sep}"
 _loaded: dict[Path, ModuleType] = {}
 
 
@@ -105,10 +108,14 @@ def load_plugin(path: Path) -> None:
 
 
 def _where(error: BaseException, path: Path | None = None) -> str:
-    """`file, line N: Type: message`, the line being the deepest one inside `path`."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if path is None or f.filename == str(path)]
+    """`file, line N: Type: message`, the line being the deepest one inside `path`, or that of a bad declaration."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, UsageError):
+        frames = [f for f in frames if not f.filename.startswith((_OWN, "<"))]
+    elif path is not None:
+        frames = [f for f in frames if f.filename == str(path)]
     line = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else f"{path}: " if path else ""
     text = str(error).split("\n")[0]
     return line + (text if isinstance(error, UsageError) else f"{type(error).__name__}: {text}")

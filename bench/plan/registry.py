@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from bench.plan.dtypes import NUMERICS
+from bench.plan.declared import check_op, check_operation, checked, name_of, shown
 from bench.plan.errors import UsageError, unknown
 from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.operation import Problem
@@ -37,17 +37,8 @@ class Registry:
         return self.operations[op]
 
     def add(self, kernel: Kernel) -> None:
-        problem_class = self.problem_class(kernel.op, f"kernel {kernel.id}")
         if kernel.id in self.kernels:
             raise UsageError(f"kernel {kernel.id} is registered twice; rename one of the two")
-        for axis, values in kernel.domain.items():
-            for value in values:
-                if complaint := problem_class.complaint(axis, value):
-                    raise UsageError(f"kernel {kernel.id}: {complaint}")
-        declared = kernel.numerics
-        for name in (declared,) if isinstance(declared, str) else (declared or {}).values():
-            if name not in NUMERICS:
-                raise UsageError(f"kernel {kernel.id}: numerics {name!r}; expected one of {', '.join(NUMERICS)}")
         self.kernels[kernel.id] = kernel
 
 
@@ -55,9 +46,10 @@ REGISTRY = Registry()
 
 
 def operation(name: str) -> Callable[[type[P]], type[P]]:
-    """Register a problem class as the operation `name`. Raises UsageError where the name is taken."""
+    """Register a problem class as the operation `name`. Raises UsageError where either cannot be one."""
 
     def register(cls: type[P]) -> type[P]:
+        check_operation(name, cls, {*Kernel.__dataclass_fields__, *CudaKernel.__dataclass_fields__})
         if name in REGISTRY.operations:
             raise UsageError(f"operation {name} is registered twice; rename one of the two")
         cls.op = name
@@ -77,22 +69,24 @@ def _declared(kind: type[K], op: str, function: F, options: dict[str, Any], **fi
     filled: fields that the decorator gives. An option that is empty is missing.
     """
     given = {**options, **filled}
-    subject = f"kernel {op}/{given['provider'] or '?'}.{options.get('name', function.__name__)}"
-    axes = {f"{axis}s": axis for axis in REGISTRY.problem_class(op, subject).axes()}
+    name = name_of(function, options)
+    subject = f"kernel {op}/{given['provider'] or '?'}.{name}"
+    problem_class = REGISTRY.problem_class(op, subject)
+    axes = {f"{axis}s": axis for axis in problem_class.axes()}
     fields = kind.__dataclass_fields__.keys() - _FILLED - filled.keys()
     for key, value in options.items():
         if key not in fields and key not in axes:
             raise UsageError(f"{subject}: {key} {unknown(key, {*fields, *axes})}")
         if key not in fields and not isinstance(value, tuple):
-            raise UsageError(f"{subject}: {key} is {value!r}, expected a tuple of values")
+            raise UsageError(f"{subject}: {key} is {shown(value)}, expected a tuple of values")
     if missing := [key for key, value in options.items() if value == ""]:
         raise UsageError(f"{subject}: {missing[0]} is missing, expected a string")
     domain = {axes[key]: value for key, value in options.items() if key not in fields}
     own = {key: value for key, value in given.items() if key in fields or key in filled}
     doc = (function.__doc__ or "").strip().split("\n")[0]
-    return kind(
-        **{"name": function.__name__, "label": doc, **own, "op": op, "domain": domain, "module": function.__module__}
-    )
+    module = getattr(function, "__module__", "")
+    found = {"name": name, "label": doc, **own, "op": op, "domain": domain, "module": module}
+    return checked(kind(**found), problem_class)
 
 
 def kernel(op: str, *, provider: str = "", device: str = "", **options: Any) -> Callable[[F], F]:
@@ -102,8 +96,9 @@ def kernel(op: str, *, provider: str = "", device: str = "", **options: Any) -> 
     values, since operands are redrawn afterwards. The function's name is the kernel's, the docstring's first line its
     label, unless `name` and `label` are given. Options are the fields of `Kernel`; any other keyword is an axis of the
     problem under its plural (`dtypes=("f32",)`, `layouts=("NN", "NT")`). Raises UsageError where the name is taken, a
-    keyword is unknown, or provider or device is missing.
+    keyword is unknown, provider or device is missing, or a value is none that a kernel can have.
     """
+    check_op(op, "kernel")
 
     def register(function: F) -> F:
         given = {"provider": provider, "device": device, **options}
@@ -118,8 +113,9 @@ def cuda_kernel(op: str, *, source: str = "", entry: str = "", **options: Any) -
 
     The plan is pure: it computes grids, blocks and arguments from the problem, the tile and the DeviceLimits, and
     touches no device. Options as for `kernel`, and those of `CudaKernel`. Raises UsageError where the name is taken, a
-    keyword is unknown, or source or entry is missing.
+    keyword is unknown, source or entry is missing, or a value is none that a kernel can have.
     """
+    check_op(op, "cuda_kernel")
 
     def register(function: F) -> F:
         given = {"modules": ("cupy", "cuda.core"), "source": source, "entry": entry, **options}

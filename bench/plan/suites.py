@@ -98,6 +98,7 @@ def _baseline(table: Any, registry: Registry, where: str) -> Mapping[str, str]:
     expect(isinstance(table, dict), f"{where}: is {table!r}, expected a table of operation = kernel id")
     for op, kernel in table.items():
         registry.problem_class(op, where)
-        known = isinstance(kernel, str) and kernel in registry.kernels
-        expect(known, f"{where}: {op} is {kernel!r}, which is no kernel; `kernelmark list --op {op}` names them")
+        known = registry.kernels.get(kernel) if isinstance(kernel, str) else None
+        found = f"{where}: {op} is {kernel!r}, which is no kernel"
+        expect(known is not None and known.op == op, f"{found} of {op}; `kernelmark list --op {op}` names them")
     return dict(table)

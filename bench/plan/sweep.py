@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 
 from bench.plan.errors import UsageError, unknown
-from bench.plan.operation import Problem
+from bench.plan.operation import SWEEP_KEYS, Problem
 from bench.plan.registry import Registry
 
 #: Sweeps of at most this many problems are expanded when they are read, to find a wrong one before anything runs.
 CHECKED_AT_ONCE = 1000
-_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together", "max_time"}
 #: What a network's layers are parts of. Its seconds a batch are summed over them, times their counts.
 PARTS = ("forward", "backward")
 
@@ -93,8 +92,8 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     expect(isinstance(table, dict), f"{where}: is {table!r}, expected a table")
     expect("op" in table, f"{where}: op is missing; expected one of {', '.join(sorted(registry.operations))}")
     problem_class = registry.problem_class(str(table["op"]), f"{where}, key 'op'")
-    known_keys(table, {*_KEYS, *problem_class.axes()}, where)
-    axes = {key: value for key, value in table.items() if key not in _KEYS}
+    known_keys(table, {*SWEEP_KEYS, *problem_class.axes()}, where)
+    axes = {key: value for key, value in table.items() if key not in SWEEP_KEYS}
     swept = {axis: _values(value, f"{where}, key '{axis}'") for axis, value in axes.items()}
     for axis, values in swept.items():
         _check(problem_class, axis, values, where)

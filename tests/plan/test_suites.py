@@ -180,6 +180,7 @@ def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
         ("baseline = 'gemm/numpy.matmul'\n" + GOOD, "baseline: is 'gemm/numpy.matmul', expected a table"),
         ("baseline = {gem = 'gemm/numpy.matmul'}\n" + GOOD, "'gem' is not an operation"),
         ("baseline = {gemm = 'gemm/numpy.matmull'}\n" + GOOD, "'gemm/numpy.matmull', which is no kernel"),
+        ("baseline = {gemm = 'copy/numpy.copyto'}\n" + GOOD, "'copy/numpy.copyto', which is no kernel of gemm"),
         ("baseline = {gemm = ['x']}\n" + GOOD, "gemm is ['x'], which is no kernel"),
     ],
 )

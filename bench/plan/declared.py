@@ -1,0 +1,168 @@
+"""Whether a declaration can hold: names, types and values of what the decorators are given, before it is used.
+
+A complaint names the operation or the kernel; the file and the line, which discovery knows, come before it.
+"""
+
+import re
+import typing
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar
+
+import msgspec
+
+from bench.plan.dtypes import DTYPES, NUMERICS
+from bench.plan.errors import UsageError
+from bench.plan.kernel import Kernel
+from bench.plan.operation import SWEEP_KEYS, Problem
+
+K = TypeVar("K", bound=Kernel)
+
+#: Where a kernel can run; the tests add a device that is a fake.
+DEVICES = {"cpu", "cuda"}
+ORDERS = ("C", "F")
+#: Ids stand in globs, in the names of files and in the cases of a run, which blanks, slashes and stars would split.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*", re.ASCII)
+_EXPECTED_NAME = "letters, digits, _, + and -"
+#: What an operation has to define: the base class only says what each is for.
+_METHODS = ("operands", "reference", "check", "flop")
+_WORDS = {str: "a string", bool: "True or False", int: "a whole number", NoneType: "None", Any: "anything"}
+
+
+def shown(value: object) -> str:
+    """Return a value as a complaint shows it: 60 characters at most, whatever its own representation does."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        text = f"an object of {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def check_op(op: object, decorator: str) -> None:
+    """Raise UsageError where a decorator was given no operation, as one without parentheses is."""
+    if not isinstance(op, str):
+        how = f'@{decorator}("gemm", ...) with the name of an operation'
+        raise UsageError(f"{decorator}: is given {shown(op)}, expected a string: {how}")
+
+
+def name_of(function: object, options: Mapping[str, Any]) -> Any:
+    """Return the name that a kernel is declared under: its own, or its function's; `?` for what has neither."""
+    return options.get("name", getattr(function, "__name__", "?"))
+
+
+def checked(kernel: K, problem_class: type[Problem]) -> K:
+    """Return the kernel as it is. Raises UsageError for an argument that no kernel can have."""
+    subject = f"kernel {kernel.op}/{kernel.provider or '?'}.{kernel.name}"
+    for name, hint in _hints(type(kernel)).items():
+        _require(_fits(getattr(kernel, name), hint), subject, name, getattr(kernel, name), _words(hint))
+    for name in ("provider", "name"):
+        text = getattr(kernel, name)
+        _require(bool(_NAME.fullmatch(text)), subject, name, text, _EXPECTED_NAME)
+    for name, choices in (("device", sorted(DEVICES)), ("order", ORDERS)):
+        value = getattr(kernel, name)
+        _require(value in choices, subject, name, value, f"one of {', '.join(choices)}")
+    for tunable, values in getattr(kernel, "tunables", {}).items():
+        _require(
+            bool(values) and tunable.isidentifier(), subject, f"tunable {tunable}", values, "a name and its values"
+        )
+    _check_numerics(kernel, subject)
+    _check_domain(kernel, problem_class, subject)
+    return kernel
+
+
+def _check_numerics(kernel: Kernel, subject: str) -> None:
+    declared = kernel.numerics or {}
+    by_storage = declared if isinstance(declared, Mapping) else {}
+    for storage in by_storage:
+        _require(storage in DTYPES, subject, "numerics", by_storage, f"storage types out of {', '.join(DTYPES)}")
+    for name in by_storage.values() or filter(None, [declared]):
+        _require(name in NUMERICS, subject, "numerics", name, f"one of {', '.join(NUMERICS)}")
+
+
+def _check_domain(kernel: Kernel, problem_class: type[Problem], subject: str) -> None:
+    for axis, values in kernel.domain.items():
+        _require(bool(values), subject, f"{axis}s", values, "at least one value; without the option there are all")
+        for value in values:
+            if complaint := problem_class.complaint(axis, value):
+                raise UsageError(f"{subject}: {complaint}")
+
+
+def check_operation(name: object, cls: object, options: set[str]) -> None:
+    """Raise UsageError where a class cannot be the operation `name`; `options` of kernels are no plurals of axes."""
+    subject = f"operation {name if isinstance(name, str) else shown(name)}"
+    _require(isinstance(name, str) and bool(_NAME.fullmatch(name)), subject, "its name", name, _EXPECTED_NAME)
+    right = isinstance(cls, type) and issubclass(cls, Problem)
+    _require(right, subject, "it", cls, "a class that has kernelmark.Problem as its base")
+    problem_class = typing.cast(type[Problem], cls)
+    config = problem_class.__struct_config__
+    _require(config.frozen, subject, "frozen", config.frozen, "True: class Mine(Problem, frozen=True, kw_only=True)")
+    axes = _axes(problem_class, subject)
+    for key in ("sizes", "suffixes"):
+        named = getattr(problem_class, key)
+        _require(_fits(named, tuple[str, ...]), subject, key, named, "a tuple of axes")
+        for axis in named:
+            _require(axis in axes, subject, key, named, f"axes of it: {', '.join(axes)}")
+    _require(bool(problem_class.sizes), subject, "sizes", problem_class.sizes, "a tuple with one axis or more")
+    taken = [axis for axis in axes if axis in SWEEP_KEYS or f"{axis}s" in options]
+    _require(not taken, subject, "an axis", ", ".join(taken), "another name: suites or kernels have this one already")
+    missing = [method for method in _METHODS if getattr(problem_class, method) is getattr(Problem, method)]
+    if missing:
+        raise UsageError(f"{subject}: {missing[0]} is missing; an operation defines {', '.join(_METHODS)}")
+
+
+def _axes(problem_class: type[Problem], subject: str) -> list[str]:
+    """Return the names of the axes, each of a type that values can be checked against."""
+    try:
+        axes = problem_class.axes()
+    except (NameError, TypeError) as error:
+        raise UsageError(f"{subject}: a type of its fields is not to be found: {error}") from None
+    for axis, kind in axes.items():
+        try:
+            msgspec.convert(None, kind)
+        except msgspec.ValidationError:
+            continue
+        except TypeError:
+            _require(False, subject, f"the type of {axis}", kind, "a number, a string or a Literal")
+    return list(axes)
+
+
+def _require(holds: bool, subject: str, name: str, found: object, expected: str) -> None:
+    if not holds:
+        raise UsageError(f"{subject}: {name} is {shown(found)}, expected {expected}")
+
+
+@cache
+def _hints(kind: type[Kernel]) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Return whether a value is of a declared type; True is no number."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (typing.Union, UnionType):
+        return any(_fits(value, one) for one in args)
+    if origin is Callable:
+        return callable(value)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(each, args[0]) for each in value)
+    if origin is Mapping:
+        entries = value.items() if isinstance(value, Mapping) else None
+        return entries is not None and all(_fits(key, args[0]) and _fits(each, args[1]) for key, each in entries)
+    return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
+
+
+def _words(hint: Any) -> str:
+    """Return a type in the words of a complaint: `a tuple, each a string`."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, UnionType):
+        return " or ".join(_words(one) for one in args)
+    if origin is Callable:
+        return "a function"
+    if origin is tuple:
+        return f"a tuple, each {_words(args[0])}"
+    if origin is Mapping:
+        return f"a dict, each key {_words(args[0])}, each value {_words(args[1])}"
+    return _WORDS.get(hint, str(hint))

@@ -1,0 +1,223 @@
+"""Declarations of kernels and operations: an argument that cannot be is refused where it stands, in one line."""
+
+from typing import ClassVar, Literal
+
+import pytest
+
+from bench.plan.declared import shown
+from bench.plan.discovery import load_plugin
+from kernelmark import Dim, Problem, cuda_kernel, kernel, operation
+
+OPTIONS = {"provider": "mine", "device": "cpu"}
+CUDA = {"source": "gemm/x.cu", "entry": "x"}
+
+
+def twin(problem, x):
+    return lambda: None
+
+
+BAD_ARGUMENTS = {
+    "an_unknown_device": ({"device": "tpu"}, "device is 'tpu', expected one of cpu, cuda"),
+    "a_device_that_is_no_string": ({"device": 1}, "device is 1, expected a string"),
+    "no_provider": ({"provider": None}, "provider is None, expected a string"),
+    "a_blank_in_the_provider": ({"provider": "my own"}, "provider is 'my own', expected letters, digits, _"),
+    "a_dot_in_the_provider": ({"provider": "my.own"}, "provider is 'my.own', expected letters"),
+    "a_slash_in_the_name": ({"name": "a/b"}, "name is 'a/b', expected letters"),
+    "a_star_in_the_name": ({"name": "a*"}, "name is 'a*', expected letters"),
+    "a_line_end_in_the_name": ({"name": "a\n"}, r"name is 'a\n', expected letters"),
+    "a_name_in_another_script": ({"name": "é"}, "name is 'é', expected letters"),
+    "a_name_that_is_no_string": ({"name": 3}, "name is 3, expected a string"),
+    "a_label_that_is_no_string": ({"label": b"x"}, "label is b'x', expected a string"),
+    "modules_as_a_string": ({"modules": "numpy"}, "modules is 'numpy', expected a tuple, each a string"),
+    "a_module_that_is_no_string": ({"modules": (1,)}, "modules is (1,), expected a tuple, each a string"),
+    "a_word_for_a_truth_value": ({"threaded": "yes"}, "threaded is 'yes', expected True or False"),
+    "a_number_for_a_truth_value": ({"synchronises": 1}, "synchronises is 1, expected True or False"),
+    "no_function": ({"supports": "even"}, "supports is 'even', expected a function or None"),
+    "operations_as_a_number": ({"executed": 12}, "executed is 12, expected a function or None"),
+    "an_unknown_order": ({"order": "fortran"}, "order is 'fortran', expected one of C, F"),
+    "numerics_of_no_kind": ({"numerics": 32}, "numerics is 32, expected a string or a dict"),
+    "unknown_numerics": ({"numerics": "fp33"}, "numerics is 'fp33', expected one of exact, fp64, fp32"),
+    "numerics_of_an_unknown_type": ({"numerics": {"f31": "fp32"}}, "expected storage types out of f64, f32"),
+    "an_axis_without_a_value": ({"dtypes": ()}, "dtypes is (), expected at least one value"),
+    "an_axis_in_a_list": ({"dtypes": ["f32"]}, "dtypes is ['f32'], expected a tuple of values"),
+    "a_size_that_is_none": ({"ms": (0,)}, "m is 0, expected"),
+    "an_unknown_axis": ({"places": ("in",)}, "places is unknown, expected one of"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+def test_a_bad_argument_of_a_kernel_is_named_with_what_is_expected(registry, complaint, case):
+    options, found = BAD_ARGUMENTS[case]
+    before = set(registry.kernels)
+    line = complaint(lambda: kernel("gemm", **{**OPTIONS, **options})(twin))
+    assert line.startswith("kernel gemm/")
+    assert found in line
+    assert set(registry.kernels) == before
+
+
+BAD_CUDA_ARGUMENTS = {
+    "a_source_that_is_no_string": ({"source": 1}, "source is 1, expected a string"),
+    "an_architecture_in_words": ({"min_arch": "sm_90"}, "min_arch is 'sm_90', expected a whole number"),
+    "architectures_as_a_string": ({"archs": "sm_90a"}, "archs is 'sm_90a', expected a tuple, each a string"),
+    "an_alignment_that_is_no_number": ({"alignment": True}, "alignment is True, expected a whole number"),
+    "tunables_in_a_list": ({"tunables": ["BM"]}, "tunables is ['BM'], expected a dict"),
+    "a_tunable_that_is_no_tuple": ({"tunables": {"BM": 64}}, "tunables is {'BM': 64}, expected a dict"),
+    "a_tunable_without_a_value": ({"tunables": {"BM": ()}}, "tunable BM is (), expected at least one value"),
+    "a_tunable_of_words": ({"tunables": {"BM": ("x",)}}, "each value a tuple, each a whole number or a function"),
+    "a_reason_that_is_no_string": ({"spills": None}, "spills is None, expected a string"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CUDA_ARGUMENTS)
+def test_a_bad_argument_of_a_cuda_kernel_is_named_with_what_is_expected(registry, complaint, case):
+    options, found = BAD_CUDA_ARGUMENTS[case]
+    line = complaint(lambda: cuda_kernel("gemm", **{**CUDA, **options})(lambda problem, tile, device: []))
+    assert line.startswith("kernel gemm/cuda.<lambda>: ")
+    assert found in line
+
+
+@pytest.mark.parametrize(("decorator", "name"), [(kernel, "kernel"), (cuda_kernel, "cuda_kernel")])
+def test_a_decorator_without_parentheses_is_refused_with_how_it_is_written(complaint, decorator, name):
+    line = complaint(lambda: decorator(twin))
+    assert line.startswith(f"{name}: is given <function twin")
+    assert f'@{name}("gemm", ...)' in line
+
+
+def test_what_is_no_function_is_no_kernel(registry, complaint):
+    line = complaint(lambda: kernel("gemm", **OPTIONS)(42))
+    assert line == "kernel gemm/mine.?: setup is 42, expected a function or None"
+
+
+class Whole(Problem, frozen=True, kw_only=True):
+    """An operation with everything that it needs."""
+
+    sizes: ClassVar[tuple[str, ...]] = ("m",)
+    m: Dim
+    dtype: Literal["f32"] = "f32"
+
+    def operands(self):
+        return ()
+
+    def reference(self, inputs, rng):
+        return None
+
+    def check(self, outputs, reference, numerics):
+        return None
+
+    @property
+    def flop(self):
+        return 0
+
+
+class Thawed(Whole, frozen=False, kw_only=True):
+    """An operation whose problems could change."""
+
+
+class Counted(Whole, frozen=True, kw_only=True):
+    """An operation with an axis that suites have a key for."""
+
+    count: int = 1
+
+
+class Modular(Whole, frozen=True, kw_only=True):
+    """An operation with an axis whose plural kernels have an option for."""
+
+    module: int = 1
+
+
+class Bare(Problem, frozen=True, kw_only=True):
+    """An operation without a method."""
+
+    sizes: ClassVar[tuple[str, ...]] = ("m",)
+    m: Dim
+
+
+def with_sizes(*names, key="sizes"):
+    return type("Sized", (Whole,), {"__module__": __name__, key: names})
+
+
+BAD_OPERATIONS = {
+    "a_function": ("mine", twin, "it is <function twin", "kernelmark.Problem as its base"),
+    "a_class_of_another_base": ("mine", dict, "it is <class 'dict'>", "kernelmark.Problem as its base"),
+    "a_name_that_is_no_string": (3, Whole, "operation 3: its name is 3", "letters, digits"),
+    "a_blank_in_the_name": ("my own", Whole, "its name is 'my own'", "letters, digits"),
+    "problems_that_can_change": ("mine", Thawed, "frozen is False", "frozen=True"),
+    "an_unknown_size": ("mine", with_sizes("m", "q"), "sizes is ('m', 'q')", "axes of it: "),
+    "an_unknown_suffix": ("mine", with_sizes("q", key="suffixes"), "suffixes is ('q',)", "axes of it: "),
+    "no_size": ("mine", with_sizes(), "sizes is ()", "one axis or more"),
+    "a_key_of_suites": ("mine", Counted, "an axis is 'count'", "another name"),
+    "an_option_of_kernels": ("mine", Modular, "an axis is 'module'", "another name"),
+    "a_missing_method": ("mine", Bare, "operands is missing", "operands, reference, check, flop"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_OPERATIONS)
+def test_what_cannot_be_an_operation_is_refused_with_what_is_expected(registry, complaint, case):
+    name, cls, found, expected = BAD_OPERATIONS[case]
+    before = set(registry.operations)
+    line = complaint(lambda: operation(name)(cls))
+    assert line.startswith("operation ")
+    assert found in line
+    assert expected in line
+    assert set(registry.operations) == before
+
+
+def test_a_whole_operation_is_registered(registry):
+    operation("mine")(with_sizes("m"))
+    assert registry.problem("mine/m3/f32").m == 3
+
+
+class Mute:
+    """An object that cannot be shown."""
+
+    def __repr__(self):
+        raise ValueError
+
+
+def test_a_value_is_shown_in_one_short_line_whatever_it_is():
+    assert shown(Mute()) == "an object of Mute"
+    assert shown("x" * 100) == f"'{'x' * 56}..."
+    assert "\n" not in shown({"a": "b\nc"})
+
+
+HEADER = "from kernelmark import kernel, operation\n\n"
+KERNEL = "@kernel('gemm', provider='mine', device={device})\ndef other(problem, x):\n    '''Another.'''\n"
+DECLARATIONS = {
+    "kernel": (HEADER + KERNEL.format(device="'tpu'"), 3, "kernel gemm/mine.other: device is 'tpu'"),
+    "second_kernel": (
+        HEADER + KERNEL.format(device="'cpu'") + KERNEL.replace("other", "more").format(device="None"),
+        6,
+        "kernel gemm/mine.more: device is None",
+    ),
+    "operation": (HEADER + "@operation('mine')\nclass Mine:\n    pass\n", 3, "operation mine: it is <class"),
+}
+
+
+@pytest.mark.parametrize("case", DECLARATIONS)
+def test_a_bad_declaration_in_a_plugin_is_named_with_its_line(registry, complaint, tmp_path, case):
+    text, number, found = DECLARATIONS[case]
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    line = complaint(lambda: load_plugin(path))
+    assert line.startswith(f"plugin {path}, line {number}: {found}")
+    assert "gemm/mine.other" not in registry.kernels
+
+
+def test_a_bad_declaration_in_a_module_of_a_plugin_is_named_with_that_modules_line(
+    registry, complaint, tmp_path, monkeypatch
+):
+    part = tmp_path / "part_of_mine.py"
+    part.write_text(HEADER + KERNEL.format(device="'tpu'"))
+    (tmp_path / "mine.py").write_text("\n\n\n\nimport part_of_mine\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    line = complaint(lambda: load_plugin(tmp_path / "mine.py"))
+    assert line.startswith(f"plugin {part}, line 3: kernel gemm/mine.other: device is 'tpu'")
+
+
+def test_a_bad_declaration_is_one_line_and_exit_status_2(tmp_path, refused):
+    path = tmp_path / "mine.py"
+    path.write_text(HEADER + KERNEL.format(device="'tpu'"))
+    line = refused("run", "gemm/m8n8k8/f32/NN", "--plugin", str(path))
+    assert line == (
+        f"kernelmark: plugin {path}, line 3: kernel gemm/mine.other: device is 'tpu', expected one of cpu, cuda"
+    )
