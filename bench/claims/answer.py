@@ -59,7 +59,7 @@ def claims_rows(
     known, paid, chosen = registry or discover(), prices or load_prices(None), claims(only)
     asked = {claim.experiment: experiment(claim) for claim in chosen}
     wanted = {layer.entry.problem.id for e in asked.values() for layer in entries(e, known)}
-    rows = [r for run_id in run_ids for r, _ in store.results(run_id) if r.problem in wanted]
+    rows = [r for run_id in run_ids for r in store.results_on(run_id, wanted)]
     found = {name: gather(store, known, e, rows, Mode.COLD if here else "") for name, e in asked.items()}
     return [answer(claim, asked[claim.experiment], found[claim.experiment], paid, here) for claim in chosen]
 

@@ -118,9 +118,9 @@ def crossover(
     from bench.report.crossover import render, write_csv
     from bench.report.crossover_json import write_json
     from bench.report.export import write_text
-    from bench.report.standings import find_run, standings
+    from bench.report.standings import find_run, listed, standings
 
-    suite, store = find_suite(suite_name, discover(plugins)), Store(db or default_store(), create=False)
+    suite, store = listed(find_suite(suite_name, discover(plugins))), Store(db or default_store(), create=False)
     if any(selection):
         store.select(selection)
     chosen = find_run(suite, store, run_id)

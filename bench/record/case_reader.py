@@ -41,10 +41,12 @@ class CaseReader(Query):
 
     def by_process(self, run_id: str, case: str) -> list[list[float]]:
         """The samples of each process that a case was measured in."""
-        samples, groups, start = self.samples(run_id, case), [], 0
-        for part in self.parts(run_id, case):
-            groups.append(samples[start : start + part.samples])
-            start += part.samples
+        query = 'SELECT sample_blob, part_blob FROM result WHERE run_id = :run_id AND "case" = :case'
+        (blob, part_blob) = next(self._rows(query, run_id=run_id, case=case), (b"", b""))
+        samples, groups, start = doubles(blob).tolist(), [], 0
+        for count in map(int, doubles(part_blob)[::2]):
+            groups.append(samples[start : start + count])
+            start += count
         return groups if groups and start == len(samples) else [samples]
 
     def parts(self, run_id: str, case: str) -> list[Part]:

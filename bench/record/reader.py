@@ -17,6 +17,7 @@ from bench.record.case_reader import CaseReader
 from bench.record.query import SELECTED, doubles, result_of
 from bench.record.result import Result
 from bench.record.run_reader import RunReader
+from bench.record.table import TableReader
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ class KernelTotal(NamedTuple):
     roofline_pct: float | None
 
 
-class Reader(CaseReader, RunReader):
+class Reader(CaseReader, RunReader, TableReader):
     """Queries over an open store. Raises UsageError where the file cannot be read."""
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:

@@ -1,7 +1,12 @@
-"""The tables of the store, and how those of older versions become them."""
+"""The tables of the store, how a row is put there, and how the tables of older versions become these."""
 
-from typing import get_type_hints
+import array
+import json
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, get_type_hints
 
+from bench.measure.measurement import Part
 from bench.record.result import COLUMNS, Result
 
 SCHEMA_VERSION = 6
@@ -92,6 +97,22 @@ ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
 {_CREATE_EVIDENCE}
 PRAGMA user_version = {SCHEMA_VERSION};
 """
+#: The columns of a row's own are those of a result, the run's id first.
+_OWN = tuple(name for name in COLUMNS if name != "run_id")
+_NAMES = ("run_id", "case", *_OWN, "dims", "sample_blob", "part_blob")
+INSERT = f"""INSERT INTO result ({", ".join(f'"{name}"' for name in _NAMES)}) VALUES ({", ".join("?" * len(_NAMES))})"""
+_own_values = attrgetter(*_OWN)
+
+
+def row_values(
+    run_id: str, result: Result, dims: dict[str, Any], samples: Sequence[float], parts: Sequence[Part]
+) -> tuple[Any, ...]:
+    """Return what `INSERT` takes."""
+    blobs = (samples, [value for part in parts for value in (part.samples, part.median_s)])
+    kept = (array.array("d", values).tobytes() for values in blobs)
+    return (run_id, result.case, *_own_values(result), json.dumps(dims), *kept)
+
+
 _RESULTS = "SELECT result_id FROM result WHERE run_id = ?"
 #: What removes a run, in this order.
 REMOVE = (

@@ -1,6 +1,5 @@
 """The store: SQLite in WAL mode, a commit a result."""
 
-import array
 import hashlib
 import json
 import os
@@ -18,8 +17,8 @@ from bench.measure.stats import Ratio
 from bench.plan.errors import UsageError
 from bench.record.reader import Layer as Layer
 from bench.record.reader import Reader
-from bench.record.result import COLUMNS, Result
-from bench.record.schema import CREATE, MIGRATE, REMOVE, SCHEMA_VERSION
+from bench.record.result import Result
+from bench.record.schema import CREATE, INSERT, MIGRATE, REMOVE, SCHEMA_VERSION, row_values
 
 
 def default_store() -> Path:
@@ -182,18 +181,8 @@ class Store(Reader):
 
         parts: the processes that the samples come from. evidence: what accuses a result that is mistrusted.
         """
-        values = {"run_id": result.run_id, "case": result.case, **{c: getattr(result, c) for c in COLUMNS}}
-        blobs = {
-            "sample_blob": array.array("d", samples).tobytes(),
-            "part_blob": array.array(
-                "d", [value for part in parts for value in (part.samples, part.median_s)]
-            ).tobytes(),
-        }
-        values |= {"dims": json.dumps(dims), **blobs}
-        names = ", ".join(f'"{name}"' for name in values)
-        marks = ", ".join("?" * len(values))
         with self._writing():
-            cursor = self._db.execute(f"INSERT INTO result ({names}) VALUES ({marks})", tuple(values.values()))
+            cursor = self._db.execute(INSERT, row_values(result.run_id, result, dims, samples, parts))
             if evidence:
                 found = msgspec.json.encode(evidence).decode()
                 self._db.execute("INSERT INTO evidence VALUES (?, ?)", (cursor.lastrowid, found))

@@ -6,6 +6,7 @@ rounds. Rows of two jobs were not: their ratio has the quotient of both interval
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
@@ -124,7 +125,12 @@ class Setting(NamedTuple):
 
 def comparable(r: Result) -> str:
     """Return the class in which a row can be compared; storage types that are not ours stand for themselves."""
-    return precision(r.dtype, r.numerics) if split_dtype(r.dtype)[0] in DTYPES else r.dtype
+    return _comparable(r.dtype, r.numerics)
+
+
+@lru_cache
+def _comparable(dtype: str, numerics: str) -> str:
+    return precision(dtype, numerics) if split_dtype(dtype)[0] in DTYPES else dtype
 
 
 def order(r: Result) -> str:
@@ -152,12 +158,13 @@ def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
 
 
 class Contest(NamedTuple):
-    """The timed kernels of one problem in one setting, fastest first."""
+    """The timed kernels of one problem in one setting, fastest first. known: the ratios that were asked for before."""
 
     problem: str
     setting: Setting
     ranked: list[Result]
     store: Reader
+    known: dict[tuple[str, str], Ratio]
 
     @property
     def op(self) -> str:
@@ -177,8 +184,11 @@ class Contest(NamedTuple):
         return next((r for r in self.ranked if r.kernel == kernel), None)
 
     def faster(self, one: Result, other: Result) -> Ratio:
-        """Return how many times faster `one` is than `other`."""
-        return faster(self.store, one, other)
+        """Return how many times faster `one` is than `other`, two rows of one run."""
+        pair = one.case, other.case
+        if pair not in self.known:
+            self.known[pair] = faster(self.store, one, other)
+        return self.known[pair]
 
     def slowdown(self, r: Result) -> float:
         """Return the time of a row over that of the fastest."""
@@ -196,7 +206,7 @@ def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
     for r in filter(is_timed, rows):
         problems.setdefault(r.problem, []).append(r)
     return [
-        Contest(problem, setting, sorted(found, key=lambda r: r.time_s_median or 0.0), store)
+        Contest(problem, setting, sorted(found, key=lambda r: r.time_s_median or 0.0), store, {})
         for problem, own in problems.items()
         for setting, found in by_setting(own).items()
     ]

@@ -13,6 +13,7 @@ from bench.plan.errors import UsageError
 from bench.record.query import doubles
 from bench.record.result import COLUMNS
 from bench.record.store import Store
+from bench.record.table import Table
 from bench.report.latex import write_latex, write_latex_files
 from bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown
 from bench.report.tables import ceiling_table, group_table, scope_note
@@ -28,6 +29,16 @@ def write_csv(store: Store, run_id: str, out: IO[str]) -> None:
         writer.writerow([*COLUMNS, *others])
         for values, dims, _ in store.records(run_id):
             writer.writerow([*values, *(dims.get(name) for name in others)])
+
+
+def write_table(table: Table, out: IO[str]) -> None:
+    """Write the CSV of a run whose rows have been read already."""
+    others = list(dict.fromkeys(name for dims in table.dims.values for name in dims if name not in COLUMNS))
+    known = [[dims.get(name) for dims in table.dims.values] for name in others]
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*COLUMNS, *others])
+    own = (map(values.__getitem__, table.dims.codes) for values in known)
+    writer.writerows(zip(*table.columns.values(), *own, strict=True))
 
 
 def write_json(store: Store, run_id: str, out: IO[str]) -> None:

@@ -1,6 +1,7 @@
 """Which rows were measured on a noisy machine: their mark, and what stands below tables and on top of pages."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from bench.measure.disturbance import disturbances
@@ -40,6 +41,7 @@ def is_noisy(r: Result) -> bool:
     return r.time_s_median is not None and was_noisy(r.disturbed)
 
 
+@lru_cache(maxsize=1024)
 def was_noisy(disturbed: str) -> bool:
     """Whether what a row's column `disturbed` holds makes a timed row a noisy one."""
     return any(one.share_pct >= LEAST_PCT for one in disturbances(disturbed))

@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.record.store import Store
 from bench.report import findings, founding, headline, method
-from bench.report.export import write_file, writing
+from bench.report.export import write_file, write_table, write_text, writing
 from bench.report.figures import Drawn, draw, heat, kinds, roofline, speedups
 from bench.report.figures.plan import Kind
 from bench.report.noise import noise_of
@@ -30,6 +30,10 @@ SCRIPTS = ("columns.js", "detail.js", "table.js")
 #: Where a line may break in an id.
 _PIECES = re.compile(r"(?<=[/@=])(?=\w)|(?<=[a-z]\.)(?=\w{12})")
 TABLES = {"csv": "results.csv", "markdown": "results.md", "latex": "results.tex"}
+#: Rows up to which a report has tables for people and for papers too.
+MOST_TABLED = 10_000
+#: Where the data of the page stand in it.
+_DATA = '<script type="application/json" id="data">'
 
 _Figure = TypeVar("_Figure")
 
@@ -69,13 +73,33 @@ def write_report(
         for part in ("figures", "tables"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         with store.snapshot():
-            _write_page(RunData(store, run_id), claims, folder, registry, pdf)
-        for style, name in TABLES.items():
-            write_file(store, run_id, style, folder / "tables" / name)
+            data = RunData(store, run_id)
+            tables = _write_tables(store, data, folder / "tables")
+            _write_page(data, claims, tables, folder, registry, pdf)
     return folder / "index.html"
 
 
-def _write_page(data: RunData, claims: Statements | None, folder: Path, registry: Registry | None, pdf: bool) -> None:
+def _write_tables(store: Store, data: RunData, folder: Path) -> list[str]:
+    """Write the rows in every style, or as CSV alone where nobody would read so many, and return the files' names."""
+    write_text(folder / TABLES["csv"], lambda out: write_table(data.table, out))
+    others = [style for style in TABLES if style != "csv"]
+    if len(data.rows) <= MOST_TABLED:
+        for style in others:
+            write_file(store, data.run_id, style, folder / TABLES[style])
+        return list(TABLES.values())
+    for path in (path for style in others for path in folder.glob(f"results*{Path(TABLES[style]).suffix}")):
+        path.unlink()  # an earlier report of fewer rows wrote it, and it would pass for a table of this run
+    return [TABLES["csv"]]
+
+
+def _write_page(
+    data: RunData,
+    claims: Statements | None,
+    tables: Sequence[str],
+    folder: Path,
+    registry: Registry | None,
+    pdf: bool,
+) -> None:
     planned = kinds(data, registry)
     drawn = list(draw(planned, folder / "figures", pdf))
     _forget(folder / "figures", drawn)
@@ -83,9 +107,12 @@ def _write_page(data: RunData, claims: Statements | None, folder: Path, registry
     text = method.paragraph(data)
     (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
     (folder / "method.txt").write_text(text + "\n", encoding="utf-8")
-    parts = _figures(data, planned, drawn) | {"claims": claims, "method": text, "environment": environment}
-    page = _page(data, registry, parts)
-    (folder / "index.html").write_text(page, encoding="utf-8")
+    parts = {"claims": claims, "method": text, "environment": environment, "tables": tables}
+    before, begin, after = _page(data, registry, _figures(data, planned, drawn) | parts).partition(_DATA)
+    with (folder / "index.html").open("w", encoding="utf-8") as out:
+        out.write(before + begin)
+        out.writelines(_json_pieces(page_data(data)))
+        out.write(after)
 
 
 def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
@@ -161,16 +188,23 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
         tally=findings.tally(data.rows),
         refusals=findings.refusals(data.rows),
         ceilings=Markup(ceiling_table(data.all_ceilings, "html")) if data.all_ceilings else "",
-        tables=TABLES,
         css=raw("page.css"),
         js=Markup().join(raw(name) for name in SCRIPTS),
-        json=Markup(script_json(page_data(data))),
         **parts,
     )
     return page
 
 
-def script_json(found: dict[str, Any]) -> str:
+def _json_pieces(found: dict[str, Any]) -> Iterator[str]:
+    """Yield the data of the page, a column at a time: all of them in one text would be in memory several times."""
+    rest = {key: value for key, value in found.items() if key != "columns"}
+    yield f'{script_json(rest)[:-1]},"columns":{{'
+    for i, (name, values) in enumerate(found["columns"].items()):
+        yield f"{',' * (i > 0)}{script_json(name)}:{script_json(values)}"
+    yield "}}"
+
+
+def script_json(found: Any) -> str:
     """Return JSON that can stand in a script element: no text of a row ends it or begins another."""
     return json.dumps(found, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026")
 

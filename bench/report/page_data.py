@@ -2,13 +2,16 @@
 
 import base64
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bench.plan.dtypes import Array
-from bench.record.result import COLUMNS, Result, finite
+from bench.record.result import finite
+from bench.record.table import Coded, Floats
 from bench.report.noise import is_noisy
 from bench.report.run_data import RunData
 
@@ -19,39 +22,77 @@ LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _LEFT_OUT = frozenset({"schema", "run_id", "time_s_min", "time_s_mean", "time_s_std"})
 _MINUTE = len("2026-01-01T00:00")
 _SCALE = 65535
+#: Rows whose quantiles are formed at once, and values up to which a column of numbers is a dictionary.
+_AT_ONCE, _FEW = 4096, 256
 
 
 def page_data(data: RunData) -> dict[str, Any]:
     """Return plain data for JSON; samples are codes of 16 bits between the fastest and the slowest of their row."""
     rows = data.rows
     whole = len(rows) <= MOST_ROWS and sum(r.samples for r in rows) <= MOST_SAMPLES
-    taken = [np.asarray(data.samples(r)) if r.time_s_median else np.empty(0) for r in rows] if whole else None
-    kept = taken if taken is not None else [_quantiles(data, r) for r in rows]
+    kept = _all(data.sample_blobs()) if whole else _quantiles(data.sample_blobs(), len(rows))
     plan = data.run.plan
     return {
         "count": len(rows),
-        "columns": {name: column(name, [getattr(r, name) for r in rows]) for name in COLUMNS if name not in _LEFT_OUT},
+        "columns": {name: _stored(name, found) for name, found in data.table.columns.items() if name not in _LEFT_OUT},
         "noisy": column("noisy", [int(is_noisy(r)) for r in rows]),
         "levels": None if whole else LEVELS,
-        "low": _floats([float(found.min()) if len(found) else math.nan for found in kept]),
-        "high": _floats([float(found.max()) if len(found) else math.nan for found in kept]),
-        "lengths": column("lengths", [len(found) for found in kept]),
-        "samples": _text(np.concatenate([_codes(found) for found in kept] or [np.empty(0, np.uint16)])),
+        "low": _floats(kept.low),
+        "high": _floats(kept.high),
+        "lengths": column("lengths", kept.lengths),
+        "samples": _text(kept.codes),
         "options": _options(plan) if plan else None,
     }
 
 
-def _quantiles(data: RunData, r: Result) -> Array:
-    samples = data.samples(r) if r.time_s_median else []
-    found: Array = np.quantile(samples, LEVELS) if samples else np.empty(0)
-    return found
+class _Kept(NamedTuple):
+    """What the page carries of the samples of each row: their ends, how many, and their codes one after the other."""
+
+    low: Sequence[float]
+    high: Sequence[float]
+    lengths: Sequence[int]
+    codes: Array
 
 
-def _codes(values: Array) -> Array:
-    if not len(values) or values.max() == values.min():
-        return np.zeros(len(values), np.uint16)
-    codes: Array = np.round((values - values.min()) / (values.max() - values.min()) * _SCALE).astype("<u2")
+def _all(blobs: Iterable[bytes]) -> _Kept:
+    taken = [np.frombuffer(blob) for blob in blobs]
+    low, high = ([float(end(found)) if len(found) else math.nan for found in taken] for end in (np.min, np.max))
+    codes = np.concatenate([_codes(found[None]) for found in taken] or [np.empty(0, np.uint16)])
+    return _Kept(low, high, [len(found) for found in taken], codes)
+
+
+def _quantiles(blobs: Iterable[bytes], count: int) -> _Kept:
+    """Return the quantiles of each row; those of many rows are formed at once, by their numbers of samples."""
+    found, left = np.full((count, len(LEVELS)), math.nan), iter(blobs)
+    for start in range(0, count, _AT_ONCE):
+        by_size: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+        for at, blob in enumerate(islice(left, _AT_ONCE), start):
+            by_size[len(blob)].append((at, blob))
+        for size, some in by_size.items():
+            if size:
+                samples = np.frombuffer(b"".join(blob for _, blob in some)).reshape(len(some), -1)
+                found[[at for at, _ in some]] = np.quantile(samples, LEVELS, axis=1).T
+    known = ~np.isnan(found[:, 0])
+    return _Kept(found[:, 0], found[:, -1], (known * len(LEVELS)).tolist(), _codes(found[known]))
+
+
+def _codes(rows: Array) -> Array:
+    """Return the samples of each row between its ends, one row after the other."""
+    low, high = (end(rows, axis=1, keepdims=True) if rows.size else rows for end in (np.min, np.max))
+    width = np.where(high > low, high - low, 1.0)
+    codes: Array = np.round((rows - low) / width * _SCALE).astype("<u2").ravel()
     return codes
+
+
+def _stored(name: str, found: Coded | Floats) -> dict[str, Any]:
+    """Return a column of the table, without going through its rows where they need not be changed."""
+    if isinstance(found, Coded) and name != "started_at":
+        if len(found.values) <= 1:
+            return {"constant": next(iter(found.values), None)}
+        return {"values": found.values, "bytes": found.codes.itemsize, "codes": _text(np.asarray(found.codes))}
+    if isinstance(found, Floats) and len(set(found.numbers[: 4 * _FEW])) > _FEW:
+        return _floats(found.numbers)
+    return column(name, list(found))
 
 
 def column(name: str, values: Sequence[Any]) -> dict[str, Any]:
@@ -62,7 +103,7 @@ def column(name: str, values: Sequence[Any]) -> dict[str, Any]:
     known = {value: i for i, value in enumerate(dict.fromkeys(values))}
     if len(known) <= 1:
         return {"constant": next(iter(known), None)}
-    if len(known) > 256 and all(value is None or isinstance(value, float) for value in known):
+    if len(known) > _FEW and all(value is None or isinstance(value, float) for value in known):
         return _floats([math.nan if value is None else value for value in values])
     kind = next(kind for kind in ("u1", "<u2", "<u4") if len(known) <= np.iinfo(kind).max + 1)
     codes = np.fromiter((known[value] for value in values), kind, len(values))

@@ -2,9 +2,9 @@
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import inf
-from sys import intern
 from typing import Any
 
 import msgspec
@@ -14,7 +14,6 @@ from bench.record.store import Store
 from bench.report.contest import Contest, Ratio, contests, is_timed
 
 Dims = dict[str, Any]
-_TEXTS = tuple(f.name for f in msgspec.structs.fields(Result) if f.type is str and f.name != "started_at")
 
 
 class RunData:
@@ -25,10 +24,13 @@ class RunData:
         self.run = store.run(run_id)
         self.run_id = self.run.run_id
         self.finished_at: str | None = store.find_run(self.run_id)["finished_at"]
-        found = list(store.results(self.run_id))
-        self.rows = [_interned(result) for result, _ in found]
-        self.dims: list[Dims] = [dims for _, dims in found]
+        self.table = store.table(self.run_id)
         self.all_ceilings = store.ceilings(self.run_id)
+
+    @property
+    def rows(self) -> Sequence[Result]:
+        """Return all rows, in the order in which they were recorded."""
+        return self.table.rows
 
     @cached_property
     def timed(self) -> list[Result]:
@@ -38,7 +40,7 @@ class RunData:
     @cached_property
     def dims_of(self) -> dict[str, Dims]:
         """Return the dimensions by problem."""
-        return {r.problem: dims for r, dims in zip(self.rows, self.dims, strict=True)}
+        return dict(zip(self.table.columns["problem"], self.table.dims, strict=True))
 
     @cached_property
     def contests(self) -> list[Contest]:
@@ -59,18 +61,15 @@ class RunData:
         """Return the samples of a row in seconds a call, in the order in which they were taken."""
         return self._store.samples(self.run_id, r.case)
 
+    def sample_blobs(self) -> Iterator[bytes]:
+        """Yield the samples of every row, as doubles; nothing for a row without a time."""
+        return self._store.sample_blobs(self.run_id)
+
     @property
     def facts(self) -> dict[str, Any]:
         """Return the run's plan, machine, environment and times as plain data."""
         found: dict[str, Any] = json.loads(msgspec.json.encode(self.run))
         return {**found, "finished_at": self.finished_at}
-
-
-def _interned(result: Result) -> Result:
-    """Share the texts of a row with those of other rows: a hundred thousand of them repeat few."""
-    for name in _TEXTS:
-        setattr(result, name, intern(getattr(result, name)))
-    return result
 
 
 def ends(middle: float, low: float | None, high: float | None) -> tuple[float, float]:

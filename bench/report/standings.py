@@ -1,13 +1,15 @@
 """Who wins where on the problems of a suite, and between which sizes another kernel certainly takes over."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import msgspec
+
 from bench.plan.errors import UsageError
 from bench.plan.suites import Suite
-from bench.plan.sweep import Sweep
+from bench.plan.sweep import Entry, Sweep
 from bench.record.result import Result
 from bench.record.store import Store
 from bench.report.contest import Contest, Ratio, Setting, contests, is_timed
@@ -34,6 +36,22 @@ class Change(NamedTuple):
 Line = list[tuple[Any, Contest]]
 
 
+class Listed(Sweep, frozen=True):
+    """A sweep whose problems have been made, for whoever goes through them several times."""
+
+    made: Sequence[list[Entry]] = ()
+
+    def groups(self) -> Iterator[list[Entry]]:
+        """The groups as they were made."""
+        return iter(self.made)
+
+
+def listed(suite: Suite) -> Suite:
+    """Return the suite with its problems made, once for all."""
+    own = (Listed(**msgspec.structs.asdict(sweep), made=list(sweep.groups())) for sweep in suite.sweeps)
+    return msgspec.structs.replace(suite, sweeps=tuple(own))
+
+
 class Kin(NamedTuple):
     """A kernel on two siblings; ratio: how many times faster it is on `one` than on `other`, the first of the group."""
 
@@ -47,13 +65,14 @@ def standings(suite: Suite, store: Store, run_id: str) -> list[Contest]:
     """Return the contests on the problems of a suite, in the order of the suite."""
     problems = dict.fromkeys(entry.problem.id for entry in suite.entries())
     order = {problem: place for place, problem in enumerate(problems)}
-    found = contests((r for r, _ in store.results(run_id) if r.problem in order), store)
+    found = contests((r for r in store.table(run_id).rows if r.problem in order), store)
     return sorted(map(_by_lead, found), key=lambda c: order[c.problem])
 
 
 def _by_lead(c: Contest) -> Contest:
     """Return the contest with its first two in the order that samples taken in turn give, where that is certain."""
-    if c.lead is None or c.lead.side != "slower":
+    lead = c.lead
+    if lead is None or lead.side != "slower":
         return c
     first, second, *others = c.ranked
     return c._replace(ranked=[second, first, *others])
@@ -86,7 +105,7 @@ def changes(suite: Suite, found: Sequence[Contest]) -> list[Change]:
 
 def _takeovers(axis: str, line: Line) -> list[Change]:
     """Return the takeovers along a line of sizes, each once: between neighbours, and beyond ties."""
-    certain = [i for i, (_, contest) in enumerate(line) if contest.lead and contest.lead.certain]
+    certain = [i for i, (_, contest) in enumerate(line) if (lead := contest.lead) and lead.certain]
     turns = sorted({*pairwise(range(len(line))), *pairwise(certain)})
     found = (change for turn in turns if (change := _takeover(axis, line, *turn)))
     return list({(change.here, change.there, change.old, change.new): change for change in found}.values())
@@ -116,10 +135,12 @@ def _nearest_certain(line: Iterable[tuple[Any, Contest]], one: str, other: str) 
 def siblings(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
     """Return each kernel on the problems of a group against itself on the first of them."""
     at = {(contest.problem, contest.setting): contest for contest in found}
+    settings = list(dict.fromkeys(contest.setting for contest in found))
     return [
         Kin(setting, row, first, contest.faster(row, first))
         for base, *others in ([entry.problem.id for entry in group] for group in suite.groups())
-        for setting in dict.fromkeys(contest.setting for contest in found)
+        if others
+        for setting in settings
         for contest in (at.get((other, setting)) for other in others)
         if contest is not None and (base, setting) in at
         for row in contest.ranked

@@ -4,20 +4,23 @@ import hashlib
 import json
 import shlex
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from bench.plan.errors import UsageError
 from bench.record.foreign import nvbench, own_csv, pytest_benchmark
 from bench.record.foreign.node import Node
-from bench.record.foreign.source import FindProblem, Source
+from bench.record.foreign.source import FindProblem, Row, Source
+from bench.record.schema import INSERT, row_values
 from bench.record.store import Run, Store
 
 #: What makes the id of a run that begins at this time.
 NewRunId = Callable[[datetime], str]
+#: Characters of a line that is looked at for what it begins with.
+_LONGEST_LINE = 65536
 EXPECTED = f"expected {pytest_benchmark.KIND}, {nvbench.KIND} or {own_csv.KIND}"
 
 
@@ -40,6 +43,11 @@ class Batch(Store):
         except sqlite3.Error as error:
             raise UsageError(f"{self.path}: cannot be written: {error}; nothing was imported") from None
 
+    def add_all(self, run_id: str, rows: Iterable[Row]) -> None:
+        """Add rows to a run."""
+        with self._writing():
+            self._db.executemany(INSERT, (row_values(run_id, r.result, r.dims, r.samples, r.parts) for r in rows))
+
     def commit(self) -> None:
         """Keep everything that was added. Raises UsageError for a full disk and the like."""
         with self._writing():
@@ -48,13 +56,13 @@ class Batch(Store):
 
 def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id: NewRunId) -> list[Imported]:
     """Make every file a run, one a device; all of them or none. Raises UsageError."""
-    files = [(path, data := _bytes(path), read(path, data, find)) for path in paths]
+    files = [(path, _digest(path), read(path, find)) for path in paths]
     store = Batch(db)
     try:
         known = _digests(store)
         imported = [
-            _add(store, path, hashlib.sha256(data).hexdigest(), source, known, new_run_id)
-            for path, data, sources in files
+            _add(store, path, digest, source, known, new_run_id)
+            for path, digest, sources in files
             for source in sources
         ]
         store.commit()
@@ -63,19 +71,29 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
     return imported
 
 
-def read(path: Path, data: bytes, find: FindProblem) -> list[Source]:
+def read(path: Path, find: FindProblem) -> list[Source]:
     """Return what a file holds. Raises UsageError for one that is none of the formats, or not sound."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: byte {error.start} is no UTF-8; {EXPECTED}") from None
-    if not text.strip():
-        raise UsageError(f"{path}: is empty; {EXPECTED}")
-    sources = _from_json(path, text, find) if text.lstrip()[0] in "{[" else _from_csv(path, text)
+    with _opened(path) as file:
+        try:
+            begin = _first_character(file)
+            if not begin:
+                raise UsageError(f"{path}: is empty; {EXPECTED}")
+            sources = _from_json(path, file.read(), find) if begin in "{[" else _from_csv(path, file)
+        except UnicodeDecodeError:
+            raise UsageError(f"{path}: byte {_first_wrong_byte(path)} is no UTF-8; {EXPECTED}") from None
     if not any(source.rows for source in sources):
         raise UsageError(f"{path}: {sources[0].kind} without a single row; there is nothing to import")
     _refuse_repeated(path, sources)
     return sources
+
+
+def _first_character(file: IO[str]) -> str:
+    """Return the first character that is no space, if any, and go back to where the file begins."""
+    found = ""
+    while not found and (line := file.readline(_LONGEST_LINE)):
+        found = line.strip()[:1]
+    file.seek(0)
+    return found
 
 
 def _from_json(path: Path, text: str, find: FindProblem) -> list[Source]:
@@ -94,11 +112,12 @@ def _from_json(path: Path, text: str, find: FindProblem) -> list[Source]:
     raise UsageError(f"{path}: is {found}; {EXPECTED}")
 
 
-def _from_csv(path: Path, text: str) -> list[Source]:
-    header = text.partition("\n")[0].strip()
+def _from_csv(path: Path, file: IO[str]) -> list[Source]:
+    header = file.readline(_LONGEST_LINE).strip()
     if not own_csv.recognise(header):
         raise UsageError(f"{path}: begins with {header[:60]!r}; {EXPECTED}")
-    return own_csv.read(text, str(path))
+    file.seek(0)
+    return own_csv.read(file, str(path))
 
 
 def _refuse_repeated(path: Path, sources: list[Source]) -> None:
@@ -110,11 +129,32 @@ def _refuse_repeated(path: Path, sources: list[Source]) -> None:
             seen.add(row.result.case)
 
 
-def _bytes(path: Path) -> bytes:
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    """Open a file as text that is read as it is needed. Raises UsageError."""
     try:
-        return path.read_bytes()
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield file
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _digest(path: Path) -> str:
+    """Return the digest of a file's bytes, by which it is known again. Raises UsageError."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _first_wrong_byte(path: Path) -> int:
+    """Return where the first byte stands that is no UTF-8."""
+    try:
+        path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return error.start
+    return 0
 
 
 def _digests(store: Store) -> dict[str, str]:
@@ -140,8 +180,6 @@ def _add(
         plan=plan,
     )
     store.begin(run)
-    for row in source.rows:
-        row.result.run_id = run_id
-        store.add(row.result, row.dims, row.samples, None, row.parts)
+    store.add_all(run_id, source.rows)
     store.finish(run_id, now.isoformat(timespec="seconds"))
     return Imported(run_id, path, len(source.rows), known.get(digest, ""))

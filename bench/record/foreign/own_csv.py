@@ -1,21 +1,48 @@
 """Our own CSV: the contract's columns, then dimensions. What is read gives the same rows again."""
 
 import csv
-import io
+import json
 import math
 import re
-import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import IO, Any, NamedTuple
+
+import msgspec
 
 from bench.plan.errors import UsageError
 from bench.record.foreign.own import HINTS, REQUIRED, unsound
 from bench.record.foreign.source import Row, Source
 from bench.record.result import COLUMNS, Result
+from bench.record.table import CHUNK, Builder, Table
 
 KIND = "kernelmark CSV"
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _INTEGER = re.compile(r"-?\d{1,19}")
+#: Of these `float` reads what `_NUMBER` takes, or nothing.
+_PLAIN = re.compile(r"[0-9.eE-]*")
+_DEFAULTS = {field.name: None if field.required else field.default for field in msgspec.structs.fields(Result)}
+
+
+class Record(NamedTuple):
+    """A line of the file: the number of the line that it ends on, and its fields."""
+
+    line: int
+    fields: list[str]
+
+
+class Rows(Sequence[Row]):
+    """The rows of a file, of which each is made when it is asked for."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return len(self._table.rows)
+
+    def __getitem__(self, at: Any) -> Any:
+        return Row(self._table.rows[at], self._table.dims.values[self._table.dims.codes[at]])
 
 
 def recognise(header: str) -> bool:
@@ -23,55 +50,70 @@ def recognise(header: str) -> bool:
     return len({"run_id", "kernel", "problem", "status", "time_s_median"} & set(header.split(","))) >= 3
 
 
-def read(text: str, file: str) -> list[Source]:
+def read(lines: IO[str], file: str) -> list[Source]:
     """Return one source with a row a line; the machine is taken from the rows' devices. Raises UsageError."""
+    reader = csv.reader(lines, strict=True)
+    builder = Builder()
     try:
-        rows = [_row(fields, f"{file}, line {line}") for line, fields in _records(text, file)]
+        parse = _parser(next(reader), file)
+        records = (Record(reader.line_num, fields) for fields in reader if fields)
+        while chunk := list(islice(records, CHUNK)):
+            builder.add(parse(chunk))
     except csv.Error as error:
         raise UsageError(f"{file}: cannot be read as CSV: {error}; expected what `kernelmark export` writes") from None
+    table = builder.table()
     names = {"cpu": "cpu", "gpu": "cuda"}
-    machine = {fact: _devices(rows, device) for fact, device in names.items()}
-    commits = {row.result.git_commit for row in rows}
+    pairs = set(zip(table.columns["device"], table.columns["device_name"], strict=True))
+    machine = {fact: ", ".join(sorted(name for own, name in pairs if own == device)) for fact, device in names.items()}
+    commits = set(table.columns["git_commit"])
     commit = commits.pop() if len(commits) == 1 else ""
-    return [Source(KIND, {fact: name for fact, name in machine.items() if name}, {}, commit, rows)]
+    return [Source(KIND, {fact: name for fact, name in machine.items() if name}, {}, commit, Rows(table))]
 
 
-def _devices(rows: list[Row], device: str) -> str:
-    return ", ".join(sorted({row.result.device_name for row in rows if row.result.device == device}))
-
-
-def _records(text: str, file: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Each record by the names of the header, and the line it ends on."""
-    # Not a StringIO, which takes four bytes a character.
-    reader = csv.reader(io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8", newline=""), strict=True)
-    header = next(reader)
+def _parser(header: list[str], file: str) -> Callable[[list[Record]], list[tuple[Any, ...]]]:
+    """Return what turns lines under this header into rows as the table takes them."""
     if missing := [name for name in REQUIRED if name not in header]:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise UsageError(f"{file}: has no column {', '.join(missing[:3])}{more}; every row of kernelmark has it")
     for name in header:
         if not name or "," in name or header.count(name) > 1:
             raise UsageError(f"{file}: column {name!r} is no name of its own; expected each column named once")
-    for fields in filter(None, reader):
-        if len(fields) != len(header):
-            where = f"{file}, line {reader.line_num}"
-            raise UsageError(f"{where}: {len(fields)} values, expected {len(header)}, as many as the first line names")
-        yield reader.line_num, dict(zip(header, fields, strict=True))
+    others = [name for name in header if name not in COLUMNS]
+
+    def parse(chunk: list[Record]) -> list[tuple[Any, ...]]:
+        for line, fields in chunk:
+            if len(fields) != len(header):
+                found = f"{len(fields)} values, expected {len(header)}, as many as the first line names"
+                raise UsageError(f"{file}, line {line}: {found}")
+        texts = dict(zip(header, zip(*(record.fields for record in chunk), strict=True), strict=True))
+        where = [f"{file}, line {record.line}" for record in chunk]
+        columns = [_values(name, texts.get(name), where) for name in COLUMNS]
+        for place, values in zip(where, zip(*columns, strict=True), strict=True):
+            _refuse_unsound(values, place)
+        dims = zip(*(texts[name] for name in others), strict=True) if others else ((),) * len(chunk)
+        names = tuple(others)
+        return list(zip(*columns, (_dims(names, own) for own in dims), strict=True))
+
+    return parse
 
 
-def _row(fields: dict[str, str], where: str) -> Row:
-    values: dict[str, Any] = {}
-    for name in COLUMNS:
-        text = fields.pop(name, "")
-        if HINTS[name] is str:
-            values[name] = sys.intern(text)  # the same few words in all rows
-        elif text:
-            values[name] = _number(text, name, where)
-        elif name in REQUIRED:
-            raise UsageError(f"{where}: {name} is empty; every row of kernelmark has it")
-    if complaint := unsound(values):
-        name, expected = complaint
-        raise UsageError(f"{where}: {name} is {values.get(name)!r}, expected {expected}")
-    return Row(Result(**{**values, "run_id": ""}), {name: _dimension(text) for name, text in fields.items() if text})
+def _values(name: str, texts: tuple[str, ...] | None, where: list[str]) -> Sequence[Any]:
+    """Return the values of a column, its default where the file has none. Raises UsageError."""
+    hint, default = HINTS[name], _DEFAULTS[name]
+    if texts is None or name == "run_id":
+        return ["" if hint is str else default] * len(where)
+    if hint is str:
+        return texts
+    if name in REQUIRED and "" in texts:
+        raise UsageError(f"{where[texts.index('')]}: {name} is empty; every row of kernelmark has it")
+    if hint not in (int, int | None) and _PLAIN.fullmatch("".join(texts)):
+        try:
+            numbers = [float(text) if text else default for text in texts]
+        except ValueError:  # which of them it is, is looked for below
+            numbers = [math.inf]
+        if math.inf not in numbers and -math.inf not in numbers:
+            return numbers
+    return [_number(text, name, place) if text else default for text, place in zip(texts, where, strict=True)]
 
 
 def _number(text: str, column: str, where: str) -> int | float:
@@ -81,6 +123,19 @@ def _number(text: str, column: str, where: str) -> int | float:
         expected = f"{'a whole' if whole else 'a finite'} number or nothing"
         raise UsageError(f"{where}: {column} is {text!r}, expected {expected}")
     return int(text) if whole else float(text)
+
+
+def _refuse_unsound(values: tuple[Any, ...], where: str) -> None:
+    known = {name: value for name, value in zip(COLUMNS, values, strict=True) if value is not None}
+    if complaint := unsound(known):
+        name, expected = complaint
+        raise UsageError(f"{where}: {name} is {known.get(name)!r}, expected {expected}")
+
+
+@lru_cache(maxsize=4096)
+def _dims(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
+    """Return the dimensions of a row as the store keeps them; rows of one problem stand together and share them."""
+    return json.dumps({name: _dimension(text) for name, text in zip(names, texts, strict=True) if text})
 
 
 def _dimension(text: str) -> int | float | str:

@@ -34,7 +34,7 @@ class Source(NamedTuple):
     machine: dict[str, Any]
     environment: dict[str, Any]
     git_commit: str
-    rows: list[Row]
+    rows: Sequence[Row]
 
 
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:

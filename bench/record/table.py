@@ -1,0 +1,149 @@
+"""The rows of a run in columns: a hundred thousand rows in tens of megabytes, where objects would take hundreds."""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from math import nan
+from typing import Any, cast, get_type_hints
+
+import msgspec
+
+from bench.plan.errors import UsageError
+from bench.record.query import SELECTED, Query, result_of
+from bench.record.result import COLUMNS, Result
+
+#: Rows that are turned into columns at a time.
+CHUNK = 1000
+_FLOATS = frozenset(name for name, hint in get_type_hints(Result).items() if hint == float | None)
+
+
+class Coded:
+    """A column of values that repeat: each value once, and a code for each row."""
+
+    def __init__(self) -> None:
+        self._index: defaultdict[Any, int] = defaultdict()
+        self._index.default_factory = self._index.__len__  # a new value has the next code
+        self.codes = array("I")
+        self.values: list[Any] = []
+
+    def extend(self, values: Iterable[Any]) -> None:
+        self.codes.extend(map(self._index.__getitem__, values))
+
+    def close(self) -> None:
+        """Let go of what only adding needs; codes take the bytes that they need."""
+        self.values = list(self._index)
+        self._index.clear()
+        kind = "B" if len(self.values) <= 2**8 else "H" if len(self.values) <= 2**16 else "I"
+        self.codes = array(kind, self.codes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.values.__getitem__, self.codes)
+
+    def getter(self) -> Callable[[Any], Any]:
+        """Return what gives a row its value."""
+        values, codes = self.values, self.codes
+        if len(values) == 1:
+            (only,) = values
+            return lambda row: only
+        return lambda row: values[codes[row.at]]
+
+
+class Floats:
+    """A column of numbers, most of them different; None is kept as NaN, which the store does not hold."""
+
+    def __init__(self) -> None:
+        self.numbers = array("d")
+
+    def extend(self, values: Iterable[Any]) -> None:
+        self.numbers.extend([nan if value is None else value for value in values])
+
+    def close(self) -> None:
+        """Nothing is left over from adding."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return (None if number != number else number for number in self.numbers)
+
+    def getter(self) -> Callable[[Any], Any]:
+        """Return what gives a row its value."""
+        numbers = self.numbers
+
+        def get(row: Any) -> float | None:
+            number = numbers[row.at]
+            return None if number != number else number
+
+        return get
+
+
+class Table:
+    """Rows by column. `rows` are as long as the table and have the attributes of a Result, but hold no value."""
+
+    def __init__(self, columns: dict[str, Coded | Floats], dims: Coded, count: int) -> None:
+        self.columns, self.dims = columns, dims
+        kind = _row_class(columns)
+        self.rows = cast(Sequence[Result], [kind(at) for at in range(count)])
+
+    def records(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the values of the columns of each row, in their order."""
+        return zip(*self.columns.values(), strict=True)
+
+
+class Builder:
+    """Turns rows into columns, as many at a time as are handed in."""
+
+    def __init__(self) -> None:
+        self._columns = {name: Floats() if name in _FLOATS else Coded() for name in COLUMNS}
+        self._dims, self._count = Coded(), 0
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Add rows: the values of the columns, and the text of the dimensions. Raises TypeError for a wrong type."""
+        for column, values in zip([*self._columns.values(), self._dims], zip(*rows, strict=True), strict=True):
+            column.extend(values)
+        self._count += len(rows)
+
+    def table(self) -> Table:
+        """Return what was added; nothing can be added after that. Raises ValueError for dimensions that are no JSON."""
+        for column in (*self._columns.values(), self._dims):
+            column.close()
+        self._dims.values = [msgspec.json.decode(text) for text in self._dims.values]
+        return Table(self._columns, self._dims, self._count)
+
+
+def _row_class(columns: dict[str, Coded | Floats]) -> Callable[[int], Any]:
+    """Return a class whose objects know their place alone, and look their values up in the columns."""
+
+    def begin(row: Any, at: int) -> None:
+        row.at = at
+
+    derived = {name: value for name, value in vars(Result).items() if isinstance(value, property)}
+    own = {name: property(column.getter()) for name, column in columns.items()}
+    return type("Row", (), {"__slots__": ("at",), "__init__": begin, **derived, **own})
+
+
+class TableReader(Query):
+    """Queries for all rows of a run at once."""
+
+    def table(self, run_id: str) -> Table:
+        """The rows of a run in the order in which they were recorded. Raises UsageError for values of wrong types."""
+        query = f"SELECT {SELECTED}, dims FROM result WHERE {{of_run}} ORDER BY result_id"
+        found, builder = self._of_run(run_id, query), Builder()
+        try:
+            while chunk := list(islice(found, CHUNK)):
+                builder.add(chunk)
+            return builder.table()
+        except (TypeError, ValueError, OverflowError) as error:
+            found_wrong = f"a row of run {run_id} holds what it cannot: {error}"
+            raise UsageError(f"{self.path}: cannot be read: {found_wrong}; --db names another file") from None
+
+    def sample_blobs(self, run_id: str) -> Iterator[bytes]:
+        """The samples of each row, as doubles, in the order of `table`; nothing where a row has no time."""
+        timed = "CASE WHEN time_s_median > 0 THEN sample_blob ELSE x'' END"
+        query = f"SELECT {timed} FROM result WHERE {{of_run}} ORDER BY result_id"
+        return (blob for (blob,) in self._of_run(run_id, query))
+
+    def results_on(self, run_id: str, problems: Iterable[str]) -> Iterator[Result]:
+        """The rows of a run that are of one of these problems, in the order in which they were recorded."""
+        wanted = msgspec.json.encode(list(problems)).decode()
+        among = "problem IN (SELECT value FROM json_each(:wanted))"
+        query = f"SELECT {SELECTED} FROM result WHERE {{of_run}} AND {among} ORDER BY result_id"
+        return map(result_of, self._of_run(run_id, query, wanted=wanted))
