@@ -14,6 +14,7 @@ from tabulate import tabulate
 from clock_bars import clock_bars
 from conv_bars import conv_bars
 from emulator_bars import emulator_bars
+from many_bars import many_bars
 from report_bars import report_bars
 from scale_bars import scale_bars
 from throughput_bars import throughput_bars
@@ -56,7 +57,17 @@ def bars() -> Iterator[Bar]:
     """Every bar, quick ones first."""
     yield list_answers()
     yield million_cases()
-    for others in (clock_bars, transpose_bars, conv_bars, emulator_bars, throughput_bars, scale_bars, report_bars):
+    measured = (
+        clock_bars,
+        transpose_bars,
+        conv_bars,
+        emulator_bars,
+        throughput_bars,
+        scale_bars,
+        many_bars,
+        report_bars,
+    )
+    for others in measured:
         yield from (Bar(*found) for found in others())
 
 

@@ -95,22 +95,22 @@ class Series:
 
         Returns the fastest call of all.
         """
-        began, launches = self.clock.now(), cycle(self._launches)
-        fastest, mhz = self._block(launches), monitor.clock_mhz()
+        began, launches, block_s = self.clock.now(), cycle(self._launches), min(BLOCK_S, limit_s)
+        fastest, mhz = self._block(launches, block_s), monitor.clock_mhz()
         while self.clock.now() - began < limit_s:
-            block, mhz_before, mhz = self._block(launches), mhz, monitor.clock_mhz()
+            block, mhz_before, mhz = self._block(launches, block_s), mhz, monitor.clock_mhz()
             settled = block >= (1 - SETTLED) * fastest and _steady(mhz_before, mhz)
             fastest = min(fastest, block)
             if settled:
                 break
         return fastest
 
-    def _block(self, launches: Iterator[Launch]) -> float:
-        """The fastest of the calls within a block."""
+    def _block(self, launches: Iterator[Launch], seconds: float) -> float:
+        """The fastest of the calls within a block of this length; there is at least one."""
         began, fastest = self.clock.now(), math.inf
         for launch in launches:
             fastest = min(fastest, self._time([launch], "warm-up"))
-            if self.clock.now() - began >= BLOCK_S:
+            if self.clock.now() - began >= seconds:
                 break
         return fastest
 

@@ -110,12 +110,22 @@ def make_result(
     """
     values: dict[str, Any] = {"layout": ""}  # which not every operation has
     for source in (kernel, problem, planned, planned.job, measured):
-        values |= {name: getattr(source, name) for name in COLUMNS if hasattr(source, name)}
+        values |= {name: getattr(source, name) for name in _shared(type(source), source)}
     values |= {"run_id": run_id, "kernel": kernel.id, "problem": problem.id, "git_commit": git_commit}
     values |= {"baseline": planned.job.baseline_of(problem.id) or "", "samples": 0, "interval": ""}
     if measured.status == Status.OK and measured.interval is not None:
         values |= _times(measured, problem, measured.interval)
     return Result(**{name: finite(value) for name, value in values.items()})
+
+
+_known: dict[type, tuple[str, ...]] = {}
+
+
+def _shared(kind: type, one: Any) -> tuple[str, ...]:
+    """Return the columns that objects of this kind have a value for; to ask each would take longer than to store it."""
+    if kind not in _known:
+        _known[kind] = tuple(name for name in COLUMNS if hasattr(one, name))
+    return _known[kind]
 
 
 def _times(measured: Measurement, problem: Problem, interval: Interval) -> dict[str, Any]:

@@ -74,6 +74,12 @@ def test_warming_up_ends_when_a_block_is_hardly_faster_than_the_one_before(fake_
     assert next(durations) == 99.0
 
 
+def test_warming_up_takes_no_more_than_its_share_of_a_short_limit(fake_time: FakeTime) -> None:
+    rig = Rig(fake_time, "copy/m3n4/f32", 1)
+    rig.series(seconds=60e-6).warm_up(0.0, max_time_s=1e-3)
+    assert len(rig.log) == 5
+
+
 def test_warming_up_goes_on_while_the_clock_still_moves(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     rig.series(seconds=12e-3).warm_up(0.0, monitor=Script(clocks=[1000, 2000, 3000, 3900, 3901, 3902]))

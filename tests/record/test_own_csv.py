@@ -4,6 +4,7 @@ import pytest
 
 from bench.record.foreign.importing import import_files
 from bench.record.result import COLUMNS
+from bench.record.table import Builder
 from bench.run.session import new_run_id
 from complaints import complaints
 
@@ -128,3 +129,26 @@ def test_a_blank_line_at_the_end_of_a_csv_is_no_row(tmp_path, imported):
     (tmp_path / "own.csv").write_text(",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n\n")
     ((_, rows),) = imported(tmp_path / "own.csv")
     assert len(rows) == 1
+
+
+def test_a_csv_is_read_some_lines_at_a_time_and_added_in_one_commit(tmp_path, imported, monkeypatch):
+    rows = [{**OWN, "problem": f"gemm/m{m}n1k1/f32/NN", "m": str(m)} for m in range(1, 8)]
+    path = tmp_path / "own.csv"
+    path.write_text("".join(",".join(line) + "\n" for line in ([*rows[0]], *(row.values() for row in rows))))
+    sizes, add = [], Builder.add
+    monkeypatch.setattr("bench.record.foreign.own_csv.CHUNK", 3)
+    monkeypatch.setattr(Builder, "add", lambda self, chunk: sizes.append(len(chunk)) or add(self, chunk))
+    monkeypatch.setattr("pathlib.Path.read_bytes", None)
+    ((_, found),) = imported(path)
+    assert sizes == [3, 3, 1]
+    assert [(r.problem, dims) for r, dims in found.values()] == [
+        (row["problem"], {"m": m}) for m, row in enumerate(rows, 1)
+    ]
+
+
+def test_a_wrong_number_far_down_is_named_with_its_line(tmp_path, complaint, find):
+    lines = [",".join(OWN), *(",".join({**OWN, "problem": f"p{i}"}.values()) for i in range(5))]
+    lines.append(",".join({**OWN, "time_s_median": "1-2"}.values()))
+    (tmp_path / "own.csv").write_text("\n".join(lines) + "\n")
+    line = complaint(lambda: import_files(tmp_path / "r.db", [tmp_path / "own.csv"], find, new_run_id))
+    assert line.endswith("line 7: time_s_median is '1-2', expected a finite number or nothing")

@@ -6,10 +6,11 @@ import io
 import pytest
 
 from bench.plan.suites import load_suite
+from bench.plan.sweep import Sweep
 from bench.record.result import Result
 from bench.record.store import Run
 from bench.report.crossover import COLUMNS, render, write_csv
-from bench.report.standings import changes, fft_speedup, find_run, standings
+from bench.report.standings import changes, fft_speedup, find_run, listed, standings
 
 SUITE = """
 [[sweep]]
@@ -198,3 +199,21 @@ def test_a_kernel_stands_once_at_each_thread_count_and_instruction_sets_stand_ap
     assert [r.time_s_median for r in one.ranked] == [2.0, 3.0]
     assert [r.time_s_median for r in two.ranked] == [1.0, 3.0]
     assert [r.time_s_median for r in sse.ranked] == [4.0]
+
+
+def test_the_ratio_of_two_rows_is_formed_once_however_often_it_is_asked_for(crossing, suite, store, monkeypatch):
+    asked, by_process = [], store.by_process
+    monkeypatch.setattr(store, "by_process", lambda run_id, case: asked.append(case) or by_process(run_id, case))
+    found = standings(suite, store, "r1")
+    render(suite, found)
+    write_csv(suite, "r1", found, io.StringIO())
+    assert len(asked) == len(set(asked)) == 6
+
+
+def test_a_suite_that_is_listed_makes_its_problems_once(crossing, suite, store, monkeypatch):
+    made, whole = [], listed(suite)
+    monkeypatch.setattr(Sweep, "_entry", lambda *words: made.append(words))
+    assert [entry.problem for entry in whole.entries()] == [entry.problem for entry in whole.entries()]
+    found = standings(whole, store, "r1")
+    assert render(whole, found).endswith("3 of 3 problems have a time")
+    assert made == []

@@ -8,6 +8,7 @@ import pytest
 from bench.plan.status import Status
 from bench.report import findings, founding
 from bench.report.page import script_json, write_report
+from bench.report.page_data import page_data
 from bench.report.run_data import RunData
 from report_rows import begin, fail, put, varied
 
@@ -231,3 +232,22 @@ def test_what_has_no_result_is_grouped_by_its_reason_and_only_failed_checks_stan
     assert '<p class="refusal">2 unsupported: copy/some.k1, copy/some.k2: ' in page
     assert '<p class="bad">1 wrong: copy/some.bad: c[0] is NaN</p>' in page
     assert "A check failed." in page
+
+
+def test_a_report_of_more_rows_than_anybody_reads_has_its_table_as_csv_alone(store, tmp_path, monkeypatch):
+    begin(store)
+    for n in (8, 16):
+        put(store, f"gemm/m{n}n8k8/f32/NN", "gemm/some.base")
+    assert "tables/results.tex" in report(store, tmp_path)
+    monkeypatch.setattr("bench.report.page.MOST_TABLED", 1)
+    page = report(store, tmp_path)
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {"results.csv"}
+    assert "tables/results.tex" not in page
+    assert "kernelmark export r1 --format latex" in page
+
+
+def test_the_data_of_a_page_are_written_a_column_at_a_time_and_read_back_whole(store, tmp_path):
+    varied(store)
+    page = report(store, tmp_path)
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert json.loads(text) == json.loads(json.dumps(page_data(RunData(store, "r1"))))

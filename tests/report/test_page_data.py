@@ -2,11 +2,12 @@
 
 import base64
 
+import numpy as np
 import pytest
 
 from bench.report.page_data import LEVELS, column, page_data
 from bench.report.run_data import RunData
-from report_rows import begin, many, put
+from report_rows import begin, fail, many, put
 
 
 def decoded(found, kind):
@@ -58,3 +59,50 @@ def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none
     assert page_data(RunData(store, "r1"))["options"] == "--max-time 0.5 --processes 5 --plugin 'a b.py'"
     begin(store, "r2", plan={})
     assert page_data(RunData(store, "r2"))["options"] is None
+
+
+def test_quantiles_of_many_rows_at_once_are_those_of_each_row(store, monkeypatch):
+    from bench.report import page_data as module
+
+    begin(store)
+    for i, count in enumerate((40, 7, 40, 1)):
+        put(
+            store,
+            f"gemm/m{i}n8k8/f32/NN",
+            "gemm/some.base",
+            taken=[1e-3 * (1 + (j * 7 % 11) / 50) for j in range(count)],
+        )
+    fail(store, "gemm/m9n9k9/f32/NN", "gemm/some.bad")
+    put(store, "gemm/m10n8k8/f32/NN", "gemm/some.base")
+    monkeypatch.setattr(module, "MOST_ROWS", 1)
+    monkeypatch.setattr(module, "_AT_ONCE", 4)
+    data = RunData(store, "r1")
+    found = page_data(data)
+    lengths, low, high = found["lengths"], decoded(found["low"]["floats"], "f"), decoded(found["high"]["floats"], "f")
+    assert [lengths["values"][code] for code in decoded(lengths["codes"], "B")] == [7, 7, 7, 7, 0, 7]
+    assert low[4] != low[4]
+    codes, timed = decoded(found["samples"], "H"), [i for i in range(6) if i != 4]
+    for place, i in enumerate(timed):
+        expected = np.quantile(data.samples(data.rows[i]), LEVELS)
+        own = codes[place * len(LEVELS) : (place + 1) * len(LEVELS)]
+        back = [low[i] + code / 65535 * (high[i] - low[i]) for code in own]
+        assert back == pytest.approx(list(expected), rel=1e-6)
+
+
+def test_the_data_of_a_page_take_as_many_statements_for_few_rows_as_for_many(store, monkeypatch):
+    from bench.report import page_data as module
+
+    monkeypatch.setattr(module, "MOST_ROWS", 10)
+    many(store, 500)
+    data, made = RunData(store, "r1"), []
+    store._db.set_trace_callback(made.append)
+    page_data(data)
+    store._db.set_trace_callback(None)
+    assert len(made) == 2
+
+
+def test_a_column_of_the_table_is_what_its_values_give(store):
+    many(store, 400)
+    data = RunData(store, "r1")
+    found = page_data(data)["columns"]
+    assert found == {name: column(name, [getattr(r, name) for r in data.rows]) for name in found}

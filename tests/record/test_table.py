@@ -1,0 +1,104 @@
+"""The rows of a run in columns: the same values as one by one, and what does not grow with their number."""
+
+import io
+from array import array
+
+import pytest
+
+from bench.record.result import COLUMNS
+from bench.record.table import Builder
+from bench.report.export import write_csv, write_table
+from report_rows import begin, many, put, varied
+
+
+def values_of(rows):
+    return [tuple(getattr(r, name) for name in COLUMNS) for r in rows]
+
+
+def test_a_table_has_the_values_of_every_row_and_its_dimensions(store):
+    varied(store)
+    table, found = store.table("r1"), list(store.results("r1"))
+    assert values_of(table.rows) == values_of(r for r, _ in found)
+    assert list(table.records()) == values_of(r for r, _ in found)
+    assert list(table.dims) == [dims for _, dims in found]
+    assert [r.case for r in table.rows] == [r.case for r, _ in found]
+
+
+def test_rows_of_more_than_one_chunk_are_in_their_order(store, monkeypatch):
+    monkeypatch.setattr("bench.record.table.CHUNK", 7)
+    many(store, 40)
+    assert values_of(store.table("r1").rows) == values_of(r for r, _ in store.results("r1"))
+
+
+@pytest.mark.parametrize(("values", "kind"), [(256, "B"), (257, "H"), (65537, "I")])
+def test_codes_take_the_bytes_that_their_values_need(values, kind):
+    builder = Builder()
+    builder.add([(*("x" for _ in COLUMNS[:3]), str(i), *(None for _ in COLUMNS[4:]), "{}") for i in range(values)])
+    column = builder.table().columns[COLUMNS[3]]
+    assert column.codes.typecode == kind
+    assert list(column) == [str(i) for i in range(values)]
+
+
+def test_a_run_without_rows_is_an_empty_table(store):
+    begin(store)
+    table = store.table("r1")
+    assert (list(table.rows), list(table.records()), list(table.dims)) == ([], [], [])
+
+
+def test_a_selection_holds_for_tables_too(store):
+    from bench.record.selection import Selection
+
+    varied(store)
+    store.select(Selection(op=("conv",)))
+    assert {r.op for r in store.table("r1").rows} == {"conv"}
+
+
+def test_a_value_of_a_wrong_type_is_named_in_one_line(store, complaint):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    store._db.execute("UPDATE result SET time_s_min = 'soon'")
+    line = complaint(lambda: store.table("r1"))
+    assert line.startswith(f"{store.path}: cannot be read: a row of run r1 holds what it cannot: ")
+
+
+def test_the_samples_of_all_rows_stand_in_the_order_of_the_table(store):
+    varied(store)
+    found = [array("d", blob).tolist() for blob in store.sample_blobs("r1")]
+    assert found == [store.samples("r1", r.case) if r.time_s_median else [] for r in store.table("r1").rows]
+
+
+def test_rows_on_some_problems_are_those_and_no_others(store):
+    varied(store)
+    problems = {"gemm/m16n16k16/f32/NN", "gemm/m64n64k64/f32/NT"}
+    wanted = [r for r, _ in store.results("r1") if r.problem in problems]
+    assert list(store.results_on("r1", problems)) == wanted
+    assert len(wanted) == 6
+
+
+def test_the_csv_of_a_table_has_the_bytes_of_the_csv_of_its_run(store):
+    varied(store)
+    from_store, from_table = io.StringIO(), io.StringIO()
+    write_csv(store, "r1", from_store)
+    write_table(store.table("r1"), from_table)
+    assert from_table.getvalue() == from_store.getvalue()
+
+
+@pytest.fixture
+def statements(store):
+    """How many statements a call makes of the store."""
+
+    def of(call):
+        made = []
+        store._db.set_trace_callback(made.append)
+        try:
+            call()
+        finally:
+            store._db.set_trace_callback(None)
+        return len(made)
+
+    return of
+
+
+def test_a_table_takes_as_many_statements_for_few_rows_as_for_many(store, statements):
+    many(store, 2000)
+    assert statements(lambda: store.table("r1")) == 2
