@@ -85,12 +85,13 @@ class OperandSet:
 
         A device is synchronised before its outputs are read; on the host a kernel may leave a thread at work.
         """
-        return [
-            Spot(name, logical(self.flat[name], operand, order), tuple(int(rng.integers(n)) for n in operand.shape))
-            for name, operand in self.specs.items()
-            if operand.role == "out" and isinstance(self.flat[name], np.ndarray)
-            for _ in range(SPOTS)
-        ]
+        found = []
+        for name, operand in self.specs.items():
+            if operand.role == "out" and isinstance(self.flat[name], np.ndarray):
+                array = logical(self.flat[name], operand, order)
+                places = rng.integers(operand.shape, size=(SPOTS, len(operand.shape)))
+                found += [Spot(name, array, tuple(place)) for place in places.tolist()]
+        return found
 
     def outputs(self, order: str) -> dict[str, Array]:
         """Return what a run has written, on the host."""
