@@ -111,8 +111,8 @@ class Session:
 
     def measure(self, number: int, planned: PlannedJob, registry: Registry) -> list[tuple[Result, Measurement]]:
         """Measure a job in the last of its processes and commit its rows; of a case that the run has, the row stays."""
-        rows = []
-        for measured in self._merged(number, planned):
+        rows, before = [], self._store.pending(self.run_id, number)
+        for measured in self._merged(before, planned):
             kernel, problem = registry.kernels[measured.kernel], registry.problem(measured.problem)
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if not self._store.has(self.run_id, result.case):
@@ -120,14 +120,14 @@ class Session:
                 self._store.add(result, problem.dims(), kept[0], measured.ratio, kept[1], measured.evidence)
                 self.tally[result.status] += 1
             rows.append((result, measured))
-        self._store.forget(self.run_id, number)
+        if before:
+            self._store.forget(self.run_id, number)
         return rows
 
-    def _merged(self, number: int, planned: PlannedJob) -> list[Measurement]:
+    def _merged(self, before: list[list[Measurement]], planned: PlannedJob) -> list[Measurement]:
         """Return what all processes have found, the last of them now, under the ceilings of now."""
-        found = self._store.pending(self.run_id, number)
-        if left := _still_good(planned, found):
-            found.append(self._ask(left, len(found) + 1))
+        left = _still_good(planned, before)
+        found = [*before, self._ask(left, len(before) + 1)] if left else before
         measured = merge(found, planned.job.baseline_of)
         if self._ceilings is not None:
             self._ceilings.apply(planned.job, measured)
