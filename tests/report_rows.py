@@ -3,6 +3,7 @@
 import json
 import random
 import sqlite3
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -143,4 +144,6 @@ def _like(known: dict[str, Any], i: int, kernels: int, rng: random.Random) -> di
         own |= {"speedup": ratio, "speedup_ci95_low": 0.95 * ratio, "speedup_ci95_high": 1.05 * ratio}
     more = {name: rng.uniform(1e-9, 1) for name in _MEASURED}
     more |= {"scratch_bytes": size * size * 4, "executed_flop": 2 * size**3 + i, "outliers": i % 5, "threads_used": 2}
-    return {**known, **floats, **more, **own}
+    scale = floats["time_s_median"] / known["time_s_median"]
+    blob = array("d", [scale * sample for sample in array("d", known["sample_blob"])]).tobytes()
+    return {**known, **floats, **more, **own, "sample_blob": blob}

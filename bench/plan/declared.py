@@ -46,6 +46,12 @@ def check_op(op: object, decorator: str) -> None:
         raise UsageError(f"{decorator}: is given {shown(op)}, expected a string: {how}")
 
 
+def subject_of(op: str, provider: object, name: object) -> str:
+    """Return what a complaint begins with: `kernel gemm/mine.twin`, on one line whatever the two are."""
+    words = (each if isinstance(each, str) and each.isprintable() else shown(each) for each in (provider or "?", name))
+    return f"kernel {op}/{'.'.join(words)}"
+
+
 def name_of(function: object, options: Mapping[str, Any]) -> Any:
     """Return the name that a kernel is declared under: its own, or its function's; `?` for what has neither."""
     return options.get("name", getattr(function, "__name__", "?"))
@@ -53,7 +59,7 @@ def name_of(function: object, options: Mapping[str, Any]) -> Any:
 
 def checked(kernel: K, problem_class: type[Problem]) -> K:
     """Return the kernel as it is. Raises UsageError for an argument that no kernel can have."""
-    subject = f"kernel {kernel.op}/{kernel.provider or '?'}.{kernel.name}"
+    subject = subject_of(kernel.op, kernel.provider, kernel.name)
     for name, hint in _hints(type(kernel)).items():
         _require(_fits(getattr(kernel, name), hint), subject, name, getattr(kernel, name), _words(hint))
     for name in ("provider", "name"):
@@ -63,9 +69,8 @@ def checked(kernel: K, problem_class: type[Problem]) -> K:
         value = getattr(kernel, name)
         _require(value in choices, subject, name, value, f"one of {', '.join(choices)}")
     for tunable, values in getattr(kernel, "tunables", {}).items():
-        _require(
-            bool(values) and tunable.isidentifier(), subject, f"tunable {tunable}", values, "a name and its values"
-        )
+        right = bool(values) and tunable.isidentifier()
+        _require(right, subject, f"tunable {tunable}", values, "at least one value, and an identifier for its name")
     _check_numerics(kernel, subject)
     _check_domain(kernel, problem_class, subject)
     return kernel

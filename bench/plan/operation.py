@@ -92,8 +92,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         for name, value in values.items():
             if complaint := cls.complaint(name, value):
                 raise UsageError(f"{subject}: {complaint}")
-        missing = [f.name for f in msgspec.structs.fields(cls) if f.required and f.name not in values]
-        if missing:
+        if missing := [name for name in cls.required() if name not in values]:
             raise UsageError(f"{subject}: {missing[0]} is missing; {cls.op} needs {', '.join(cls.axes())}")
         try:
             return cls(**{name: msgspec.convert(value, cls.axes()[name]) for name, value in values.items()})
@@ -105,6 +104,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def axes(cls) -> dict[str, Any]:
         """Names and types of the fields, which are the axes a suite may sweep."""
         return {field.name: field.type for field in msgspec.structs.fields(cls)}
+
+    @classmethod
+    @cache
+    def required(cls) -> tuple[str, ...]:
+        """Names of the fields without a default, without which there is no problem."""
+        return tuple(field.name for field in msgspec.structs.fields(cls) if field.required)
 
     @classmethod
     def complaint(cls, axis: str, value: Any) -> str | None:

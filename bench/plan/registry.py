@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from bench.plan.declared import check_op, check_operation, checked, name_of, shown
+from bench.plan.declared import check_op, check_operation, checked, name_of, shown, subject_of
 from bench.plan.errors import UsageError, unknown
 from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.operation import Problem
@@ -70,7 +70,7 @@ def _declared(kind: type[K], op: str, function: F, options: dict[str, Any], **fi
     """
     given = {**options, **filled}
     name = name_of(function, options)
-    subject = f"kernel {op}/{given['provider'] or '?'}.{name}"
+    subject = subject_of(op, given["provider"], name)
     problem_class = REGISTRY.problem_class(op, subject)
     axes = {f"{axis}s": axis for axis in problem_class.axes()}
     fields = kind.__dataclass_fields__.keys() - _FILLED - filled.keys()

@@ -98,7 +98,7 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     for axis, values in swept.items():
         _check(problem_class, axis, values, where)
     tied, points = _points(table, problem_class, where)
-    required = [f.name for f in msgspec.structs.fields(problem_class) if f.required]
+    required = problem_class.required()
     missing = [axis for axis in required if axis not in swept and axis not in tied]
     expect(not missing, f"{where}: {', '.join(missing)} is missing; {problem_class.op} needs {', '.join(required)}")
     twice = [axis for axis in tied if axis in swept]

@@ -1,6 +1,7 @@
 """What the store holds of one case: its row, its samples, the processes they come from, what accuses it."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -39,11 +40,11 @@ class CaseReader(Query):
         """The samples of a case, seconds a call, in the order in which they were taken."""
         return doubles(self._blob("sample_blob", run_id, case)).tolist()
 
-    def by_process(self, run_id: str, case: str) -> list[list[float]]:
+    def by_process(self, run_id: str, case: str) -> list[Sequence[float]]:
         """The samples of each process that a case was measured in."""
         query = 'SELECT sample_blob, part_blob FROM result WHERE run_id = :run_id AND "case" = :case'
         (blob, part_blob) = next(self._rows(query, run_id=run_id, case=case), (b"", b""))
-        samples, groups, start = doubles(blob).tolist(), [], 0
+        samples, groups, start = doubles(blob), list[Sequence[float]](), 0
         for count in map(int, doubles(part_blob)[::2]):
             groups.append(samples[start : start + count])
             start += count

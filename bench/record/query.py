@@ -48,7 +48,10 @@ class Query:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Everything that is read meanwhile shows the store as it stands now, though others write to it."""
+        """Everything that is read meanwhile shows the store as it stands now, or as it did when an outer one began."""
+        if self._db.in_transaction:
+            yield
+            return
         self._db.execute("BEGIN")
         try:
             yield

@@ -90,7 +90,7 @@ def _stored(name: str, found: Coded | Floats) -> dict[str, Any]:
         if len(found.values) <= 1:
             return {"constant": next(iter(found.values), None)}
         return {"values": found.values, "bytes": found.codes.itemsize, "codes": _text(np.asarray(found.codes))}
-    if isinstance(found, Floats) and len(set(found.numbers[: 4 * _FEW])) > _FEW:
+    if isinstance(found, Floats) and len({number for number in found.numbers[: 4 * _FEW] if number == number}) > _FEW:
         return _floats(found.numbers)
     return column(name, list(found))
 

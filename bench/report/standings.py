@@ -14,6 +14,9 @@ from bench.record.result import Result
 from bench.record.store import Store
 from bench.report.contest import Contest, Ratio, Setting, contests, is_timed
 
+#: Places of a line within which it has to be certain who was ahead before a takeover, and who is after it.
+REACH = 8
+
 
 class Change(NamedTuple):
     """Along an axis one kernel takes over from another: before, `old` is certainly faster; after, `new` is.
@@ -114,8 +117,8 @@ def _takeovers(axis: str, line: Line) -> list[Change]:
 def _takeover(axis: str, line: Line, i: int, k: int) -> Change | None:
     """Return how the winner changes between two places of a line; None unless that is certain on both sides."""
     old, new = (line[place][1].fastest.kernel for place in (i, k))
-    before = _nearest_certain(reversed(line[: i + 1]), old, new) if old != new else None
-    after = _nearest_certain(line[k:], new, old) if before else None
+    before = _nearest_certain(line[max(0, i + 1 - REACH) : i + 1][::-1], old, new) if old != new else None
+    after = _nearest_certain(line[k : k + REACH], new, old) if before else None
     if before is None or after is None:
         return None
     (here, earlier, lead), (there, later, gain) = before, after

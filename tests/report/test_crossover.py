@@ -9,6 +9,7 @@ from bench.plan.suites import load_suite
 from bench.plan.sweep import Sweep
 from bench.record.result import Result
 from bench.record.store import Run
+from bench.report import contest
 from bench.report.crossover import COLUMNS, render, write_csv
 from bench.report.standings import changes, fft_speedup, find_run, listed, standings
 
@@ -202,12 +203,12 @@ def test_a_kernel_stands_once_at_each_thread_count_and_instruction_sets_stand_ap
 
 
 def test_the_ratio_of_two_rows_is_formed_once_however_often_it_is_asked_for(crossing, suite, store, monkeypatch):
-    asked, by_process = [], store.by_process
-    monkeypatch.setattr(store, "by_process", lambda run_id, case: asked.append(case) or by_process(run_id, case))
+    formed, faster = [], contest.faster
+    monkeypatch.setattr(contest, "faster", lambda _, *rows: formed.append([r.case for r in rows]) or faster(_, *rows))
     found = standings(suite, store, "r1")
     render(suite, found)
     write_csv(suite, "r1", found, io.StringIO())
-    assert len(asked) == len(set(asked)) == 6
+    assert len(formed) == len(set(map(tuple, formed))) == 5
 
 
 def test_a_suite_that_is_listed_makes_its_problems_once(crossing, suite, store, monkeypatch):
