@@ -18,13 +18,15 @@ class Took(NamedTuple):
         return f"{self.wall_s:.1f} s ({self.cpu_s:.1f} s of processor time), {self.peak_bytes * 1e-6:.0f} MB"
 
 
-def took(command: Sequence[str]) -> Took:
-    """Run a command as a process, its output thrown away. Raises CalledProcessError.
+def took(command: Sequence[str], silent: bool = False) -> Took:
+    """Run a command as a process, its output thrown away, and what it complains of if `silent`.
+
+    Raises CalledProcessError.
 
     The system counts what the calling process held when it started the command to the command's peak.
     """
     start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL if silent else None) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
