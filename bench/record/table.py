@@ -64,6 +64,15 @@ class Floats:
     def __iter__(self) -> Iterator[Any]:
         return (None if number != number else number for number in self.numbers)
 
+    def texts(self) -> Iterator[str]:
+        """Yield the numbers as `repr` writes them, in a quarter of its time; nothing for None."""
+        for start in range(0, len(self.numbers), CHUNK):
+            numbers = self.numbers[start : start + CHUNK]
+            written = msgspec.json.encode(numbers.tolist()).decode()[1:-1].split(",")
+            for number, text in zip(numbers, written, strict=True):
+                # Beyond these sizes the two differ in when they write an exponent, and how.
+                yield text if 1e-4 <= number < 1e16 else "" if number != number else repr(number)
+
     def getter(self) -> Callable[[Any], Any]:
         """Return what gives a row its value."""
         numbers = self.numbers

@@ -13,7 +13,7 @@ from bench.plan.errors import UsageError
 from bench.record.query import doubles
 from bench.record.result import COLUMNS
 from bench.record.store import Store
-from bench.record.table import Table
+from bench.record.table import Floats, Table
 from bench.report.latex import write_latex, write_latex_files
 from bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown
 from bench.report.tables import ceiling_table, group_table, scope_note
@@ -38,7 +38,8 @@ def write_table(table: Table, out: IO[str]) -> None:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*COLUMNS, *others])
     own = (map(values.__getitem__, table.dims.codes) for values in known)
-    writer.writerows(zip(*table.columns.values(), *own, strict=True))
+    columns = (found.texts() if isinstance(found, Floats) else found for found in table.columns.values())
+    writer.writerows(zip(*columns, *own, strict=True))
 
 
 def write_json(store: Store, run_id: str, out: IO[str]) -> None:

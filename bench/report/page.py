@@ -17,7 +17,7 @@ from bench.report.export import write_file, write_table, write_text, writing
 from bench.report.figures import Drawn, draw, heat, kinds, roofline, speedups
 from bench.report.figures.plan import Kind
 from bench.report.noise import noise_of
-from bench.report.page_data import page_data
+from bench.report.page_data import page_columns, page_data
 from bench.report.page_figures import dot_plot, heat_map
 from bench.report.run_data import RunData
 from bench.report.tables import ceiling_table
@@ -111,7 +111,7 @@ def _write_page(
     before, begin, after = _page(data, registry, _figures(data, planned, drawn) | parts).partition(_DATA)
     with (folder / "index.html").open("w", encoding="utf-8") as out:
         out.write(before + begin)
-        out.writelines(_json_pieces(page_data(data)))
+        out.writelines(_json_pieces(page_data(data), page_columns(data)))
         out.write(after)
 
 
@@ -195,11 +195,10 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
     return page
 
 
-def _json_pieces(found: dict[str, Any]) -> Iterator[str]:
+def _json_pieces(found: dict[str, Any], columns: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     """Yield the data of the page, a column at a time: all of them in one text would be in memory several times."""
-    rest = {key: value for key, value in found.items() if key != "columns"}
-    yield f'{script_json(rest)[:-1]},"columns":{{'
-    for i, (name, values) in enumerate(found["columns"].items()):
+    yield f'{script_json(found)[:-1]},"columns":{{'
+    for i, (name, values) in enumerate(columns):
         yield f"{',' * (i > 0)}{script_json(name)}:{script_json(values)}"
     yield "}}"
 

@@ -3,7 +3,7 @@
 import base64
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -26,15 +26,21 @@ _SCALE = 65535
 _AT_ONCE, _FEW = 4096, 256
 
 
+def page_columns(data: RunData) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and the values of each column of the rows."""
+    for name, found in data.table.columns.items():
+        if name not in _LEFT_OUT:
+            yield name, _stored(name, found)
+
+
 def page_data(data: RunData) -> dict[str, Any]:
-    """Return plain data for JSON; samples are codes of 16 bits between the fastest and the slowest of their row."""
+    """Return plain data for JSON but for the columns; samples are codes of 16 bits between the ends of their row."""
     rows = data.rows
     whole = len(rows) <= MOST_ROWS and sum(r.samples for r in rows) <= MOST_SAMPLES
     kept = _all(data.sample_blobs()) if whole else _quantiles(data.sample_blobs(), len(rows))
     plan = data.run.plan
     return {
         "count": len(rows),
-        "columns": {name: _stored(name, found) for name, found in data.table.columns.items() if name not in _LEFT_OUT},
         "noisy": column("noisy", [int(is_noisy(r)) for r in rows]),
         "levels": None if whole else LEVELS,
         "low": _floats(kept.low),

@@ -1,12 +1,13 @@
 """The rows of a run in columns: the same values as one by one, and what does not grow with their number."""
 
 import io
+import random
 from array import array
 
 import pytest
 
 from bench.record.result import COLUMNS
-from bench.record.table import Builder
+from bench.record.table import Builder, Floats
 from bench.report.export import write_csv, write_table
 from report_rows import begin, many, put, varied
 
@@ -102,3 +103,12 @@ def statements(store):
 def test_a_table_takes_as_many_statements_for_few_rows_as_for_many(store, statements):
     many(store, 2000)
     assert statements(lambda: store.table("r1")) == 2
+
+
+def test_numbers_are_written_as_repr_writes_them():
+    rng = random.Random(0)
+    numbers = [rng.uniform(-1, 1) * 10.0 ** rng.randint(-12, 20) for _ in range(5000)]
+    numbers += [0.0, -0.0, 1.0, 1e-4, 0.00012, 9.99e-5, 1e15, 1e16, 1e17, 5e-324, 1.7e308, 0.1 + 0.2]
+    column = Floats()
+    column.extend([*numbers, None])
+    assert list(column.texts()) == [*map(repr, numbers), ""]

@@ -8,7 +8,7 @@ import pytest
 from bench.plan.status import Status
 from bench.report import findings, founding
 from bench.report.page import script_json, write_report
-from bench.report.page_data import page_data
+from bench.report.page_data import page_columns, page_data
 from bench.report.run_data import RunData
 from report_rows import begin, fail, put, varied
 
@@ -250,4 +250,5 @@ def test_the_data_of_a_page_are_written_a_column_at_a_time_and_read_back_whole(s
     varied(store)
     page = report(store, tmp_path)
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert json.loads(text) == json.loads(json.dumps(page_data(RunData(store, "r1"))))
+    data = RunData(store, "r1")
+    assert json.loads(text) == json.loads(json.dumps(page_data(data) | {"columns": dict(page_columns(data))}))

@@ -5,7 +5,7 @@ import base64
 import numpy as np
 import pytest
 
-from bench.report.page_data import LEVELS, column, page_data
+from bench.report.page_data import LEVELS, column, page_columns, page_data
 from bench.report.run_data import RunData
 from report_rows import begin, fail, many, put
 
@@ -97,6 +97,7 @@ def test_the_data_of_a_page_take_as_many_statements_for_few_rows_as_for_many(sto
     data, made = RunData(store, "r1"), []
     store._db.set_trace_callback(made.append)
     page_data(data)
+    dict(page_columns(data))
     store._db.set_trace_callback(None)
     assert len(made) == 2
 
@@ -104,5 +105,5 @@ def test_the_data_of_a_page_take_as_many_statements_for_few_rows_as_for_many(sto
 def test_a_column_of_the_table_is_what_its_values_give(store):
     many(store, 400)
     data = RunData(store, "r1")
-    found = page_data(data)["columns"]
+    found = dict(page_columns(data))
     assert found == {name: column(name, [getattr(r, name) for r in data.rows]) for name in found}
