@@ -187,11 +187,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"\n{note}")
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Close the run and write its CSV file."""
     bridge = session.config.stash.get(_BRIDGE, None)
     if bridge is not None:
-        bridge.finish()
+        bridge.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -137,11 +137,12 @@ class Bridge:
             self.opened = Opened(store, session)
         return self.opened
 
-    def finish(self) -> None:
-        """End the workers, note the end of the run and write its CSV file."""
+    def finish(self, interrupted: bool) -> None:
+        """End the workers, note the end of the run unless it was interrupted, and write its CSV file."""
         self._measuring.close()
         if self.opened is not None:
-            self.opened.session.finish()
+            if not interrupted:
+                self.opened.session.finish()
             if self._csv is not None:
                 write_file(self.opened.store, self.opened.session.run_id, "csv", self._csv)
 

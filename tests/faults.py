@@ -2,11 +2,13 @@
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from itertools import count
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,14 @@ def killed_by_a_stranger() -> None:
     hangs()
 
 
+def killed_twice() -> None:
+    kills = Path(os.environ["FAULTS_PID"]).with_suffix(".kills")
+    with kills.open("a") as file:
+        file.write(".")
+    if kills.stat().st_size <= 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def raises_interrupt() -> None:
     raise KeyboardInterrupt
 
@@ -85,6 +95,45 @@ def leaves_a_child() -> None:
         hangs()
     tell(child)
     os._exit(3)
+
+
+def leaves_a_daemon() -> None:
+    """The daemon has a session of its own, and its parent has ended."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            tell(os.getpid())
+            hangs()
+        os._exit(0)
+    os.wait()
+
+
+def leaves_a_daemon_and_hangs() -> None:
+    leaves_a_daemon()
+    hangs()
+
+
+def begins_a_reply() -> None:
+    """The reply is not as long as its head announces."""
+    os.write(int(sys.argv[2]), (100).to_bytes(8, "little") + b"abc")
+    hangs()
+
+
+def shares_memory() -> None:
+    """Nothing removes what is shared but the resource tracker, which Python has started."""
+    shared = SharedMemory(create=True, size=1000)
+    path = Path(os.environ["FAULTS_PID"])
+    path.with_suffix(".name").write_text(shared.name)
+    os._exit(3)
+
+
+LEAKED: list[Any] = []
+
+
+def leaks() -> None:
+    """64 MB a call are kept, and touched."""
+    while True:
+        LEAKED.append(np.ones(64 * 2**20, np.uint8))
 
 
 def closes_all_files() -> None:
@@ -131,9 +180,15 @@ ACTS: tuple[Act, ...] = (
     segv,
     aborts,
     killed_by_a_stranger,
+    killed_twice,
     leaves_a_child,
+    leaves_a_daemon,
+    leaves_a_daemon_and_hangs,
+    shares_memory,
+    leaks,
     closes_all_files,
     writes_into_the_pipe,
+    begins_a_reply,
     fills_memory,
     hangs_and_tells,
     raises_interrupt,

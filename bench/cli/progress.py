@@ -19,7 +19,15 @@ from bench.report.tables import run_table
 from bench.run.progress import Glimpse, Progress
 
 #: What a kernel is being called for, as the line of progress names it.
-PHASES = {"set-up": "compiling", "verification": "verifying", "warm-up": "warming up", "sampling": "measuring"}
+PHASES = {
+    "operands": "planning the operands of",
+    "set-up": "compiling",
+    "reference": "computing the reference of",
+    "verification": "verifying",
+    "check": "checking",
+    "warm-up": "warming up",
+    "sampling": "measuring",
+}
 _MINUTE_S = 90
 #: Clears a terminal's line from the cursor on (ECMA-48).
 _CLEAR = "\033[K"

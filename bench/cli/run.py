@@ -71,13 +71,12 @@ def _measure(
     wanted: Wanted, *, db: Path | None, suites: tuple[str, ...], name: str, resume: str | None = None, **options: Any
 ) -> None:
     from bench.cli.progress import Display
-    from bench.measure.lock import exclusive, held
-    from bench.plan.case import case_count, jobs
+    from bench.measure.lock import exclusive, held_run
+    from bench.plan.case import case_count
     from bench.plan.discovery import discover
-    from bench.plan.suites import find_suite
     from bench.record.store import Store, default_store
     from bench.report.export import check_writable
-    from bench.run.asked import plan_asked
+    from bench.run.asked import jobs_asked, plan_asked, suites_asked
     from bench.run.pool import Workers
     from bench.run.resume import plan_of
     from bench.run.session import Session, run_suites
@@ -86,20 +85,23 @@ def _measure(
     store = Store(db or default_store(), create=resume is None)
     try:
         plan = plan_asked(suites, options) if suites or resume is None else plan_of(store, resume)
-        registry = discover(plan.plugins)
-        chosen = [find_suite(name, registry) for name in plan.suites]
         if wanted.csv is not None:
             check_writable(wanted.csv)
-        expanded = list(jobs(chosen, registry, plan))
-        planned = case_count(expanded, registry)
-        if not planned:
-            raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
-        display = Display(expanded, plan.processes, registry, None if resume else table_style())
-        with exclusive(plan.devices, plan.share_gpu), Workers(display) as workers:
-            session = Session(store, chosen, plan, workers.run, resume, name=name, planned=planned)
-            click.echo(f"run {session.run_id}")
-            with held(f"run-{session.run_id}", "start a run of your own", once=True), display:
-                finished = run_suites(session, chosen, registry, plan, display.row, display)
+        with Workers() as workers:
+            workers.load(plan)
+            registry = discover(plan.plugins, plan.timeout_s)
+            chosen = suites_asked(plan, registry)
+            expanded = jobs_asked(chosen, registry, plan)
+            planned = case_count(expanded, registry)
+            if not planned:
+                raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
+            display = Display(expanded, plan.processes, registry, None if resume else table_style())
+            workers.progress = display
+            with exclusive(plan.devices, plan.share_gpu), workers:
+                session = Session(store, chosen, plan, workers.run, resume, name=name, planned=planned)
+                click.echo(f"run {session.run_id}")
+                with held_run(store.path, session.run_id, "start a run of your own"), display:
+                    finished = run_suites(session, chosen, registry, plan, display.row, display)
         (print_run if resume else print_end)(store, session.run_id)
         noisy = _write(store, session.run_id, registry, wanted)
     finally:
@@ -124,6 +126,8 @@ def _write(store: Any, run_id: str, registry: Any, wanted: Wanted) -> bool:
 
 
 def _check(suites: tuple[str, ...], resume: str | None, name: str) -> None:
+    if resume == "":
+        raise UsageError("--resume '': is empty, expected a run; `kernelmark runs` lists them")
     if not suites and resume is None:
         raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")
     if name and resume is not None:

@@ -71,11 +71,11 @@ def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db
 
 def _remove(store: Any, run_ids: list[str]) -> None:
     """Remove all or none. Raises UsageError where one is being measured."""
-    from bench.measure.lock import held
+    from bench.measure.lock import held_run
 
     with ExitStack() as locks:
         for run_id in run_ids:
-            locks.enter_context(held(f"run-{run_id}", "end it with Ctrl-C", once=True))
+            locks.enter_context(held_run(store.path, run_id, "end it with Ctrl-C"))
         store.remove(run_ids)
 
 

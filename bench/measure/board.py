@@ -1,4 +1,4 @@
-"""Which kernel is being called, and since when: a few shared bytes that show a parent what its worker was doing."""
+"""What foreign code is being called, and since when: a few shared bytes that show a parent what its worker does."""
 
 import mmap
 import os
@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from bench.measure.timing import now
 
-#: What a kernel is called for, in the order of a job.
-STAGES = ("set-up", "verification", "warm-up", "sampling")
+#: What foreign code is called for: plug-ins and libraries, the class of a problem, a kernel.
+IMPORT = "import"
+OF_OPERATION = ("operands", "reference", "check")
+STAGES = (IMPORT, *OF_OPERATION, "set-up", "verification", "warm-up", "sampling")
 #: Of the machine's own byte order, in which each field is stored at once: since when, stage, contender from 1 or 0.
 _LAYOUT = struct.Struct("dqq")
 _NUMBER = struct.Struct("q")
@@ -18,7 +20,10 @@ _NUMBER_AT = _LAYOUT.size - _NUMBER.size
 
 
 class Call(NamedTuple):
-    """A kernel of the job, by its place among the contenders, and since when it is being called (monotonic clock)."""
+    """What is being called for a contender of the job, by its place, and since when (monotonic clock).
+
+    The class of a problem is called for the first contender that needs it, and an import for the first of all.
+    """
 
     contender: int
     stage: str
@@ -38,7 +43,7 @@ class Board:
 
     @contextmanager
     def calling(self, contender: int, stage: str) -> Iterator[None]:
-        """Note the kernel that is being called: whatever happens to the process meanwhile is its doing."""
+        """Note what is being called: whatever happens to the process meanwhile is its doing. Calls do not nest."""
         # The number goes last: who reads in the midst of it must not take an earlier call's time for this one's.
         _LAYOUT.pack_into(self._memory, 0, now(), STAGES.index(stage), contender + 1)
         try:
@@ -47,7 +52,7 @@ class Board:
             self.clear()
 
     def clear(self) -> None:
-        """Note that no kernel is being called."""
+        """Note that nothing foreign is being called."""
         _NUMBER.pack_into(self._memory, _NUMBER_AT, 0)
 
     def read(self) -> Call | None:

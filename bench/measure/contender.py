@@ -54,7 +54,7 @@ class Contender:
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
         self._job = job
-        self._called = called
+        self.called = called
 
     @property
     def live(self) -> bool:
@@ -84,16 +84,15 @@ class Contender:
     def set_up(self, sets: list[OperandSet]) -> None:
         """Make one launch for each set of operands, with shared scratch."""
         start = now()
-        with self._blamed():
+        with self._blamed(), self.called("set-up"):
             if reason := self._refusal():
                 raise Unsupported(reason)
-            with self._called("set-up"):
-                for operands in sets:
-                    self.scratch.rewind()
-                    x = Operands(operands, self.kernel.order, self.device, self.report.threads, self.scratch)
-                    self.launches.append(self._launch(x))
-                    self._keep_settings(x.settings)
-                    self._refuse_strayed()
+            for operands in sets:
+                self.scratch.rewind()
+                x = Operands(operands, self.kernel.order, self.device, self.report.threads, self.scratch)
+                self.launches.append(self._launch(x))
+                self._keep_settings(x.settings)
+                self._refuse_strayed()
             self.report.setup_s = now() - start
             flop = self.kernel.executed(self.problem) if self.kernel.executed else self.problem.flop
             self.report.executed_flop = flop or None
@@ -146,7 +145,7 @@ class Contender:
                 references,
                 self.scratch,
                 device,
-                self._called,
+                self.called,
             )
             fresh = checked()
             self._refuse_strayed()
@@ -174,7 +173,7 @@ class Contender:
             # PyCUDA launches without giving the interpreter up, so a held stream's watchdog could not run beside it.
             clock = self.device.clock(hold=not self.kernel.synchronises and self._launcher != "pycuda")
             self.report.call_overhead_s = call_overhead(clock)
-            self.series = Series(self.launches, sets, draw, self.device, clock, does.from_memory, evict, self._called)
+            self.series = Series(self.launches, sets, draw, self.device, clock, does.from_memory, evict, self.called)
             self._warm_up(self.series, self.report.call_overhead_s, monitor)
 
     def _warm_up(self, series: Series, overhead_s: float, monitor: Monitor) -> None:
@@ -221,7 +220,7 @@ class Contender:
         with self._blamed():
             sets[which].spoil(draw)
             self.series.stand(which)
-            verdict = judge(self.kernel, self.problem, sets[which], draw, references)
+            verdict = judge(self.kernel, self.problem, sets[which], draw, references, self.called)
             self._refuse_strayed()
             self._take(verdict, "the output of a timed call, on operands of which a few elements had changed: ")
 

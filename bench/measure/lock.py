@@ -1,14 +1,16 @@
-"""One run at a time on a GPU: two would time each other."""
+"""One run at a time on a GPU, since two would time each other; and one process at a time that goes on with a run."""
 
 import ctypes
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from bench.plan.errors import UsageError
+
+#: Where the locks of a machine are: not in TMPDIR, of which each process may have another.
+MACHINE = Path("/tmp")
 
 
 @contextmanager
@@ -17,34 +19,58 @@ def exclusive(devices: tuple[str, ...], shared: bool) -> Iterator[None]:
     if "cuda" not in devices or shared:
         yield
         return
-    with held(f"gpu-{gpu_uuid()}", "--share-gpu measures all the same, and both will be disturbed"):
+    name = f"gpu-{gpu_uuid()}"
+    remedy = "--share-gpu measures all the same, and both will be disturbed"
+    with held(MACHINE / f"kernelmark-{name}.lock", name, remedy):
         yield
+
+
+def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[None]:
+    """Hold a run by a file beside its store, which whoever wants to go on with it meets, from wherever it is started.
+
+    The file is removed afterwards. Raises UsageError where another process holds it.
+    """
+    path = store.resolve()
+    return held(path.with_name(f"{path.name}-{run_id}.lock"), f"run-{run_id}", remedy, once=True)
 
 
 @contextmanager
-def held(name: str, remedy: str, once: bool = False) -> Iterator[None]:
-    """Hold the lock of this name on this machine, which ends with the process; `once`: no other use follows.
+def held(path: Path, subject: str, remedy: str, once: bool = False) -> Iterator[None]:
+    """Hold the lock of a file, which ends with the process; `once`: the file is removed.
 
     Raises UsageError with the holder's number.
     """
-    path = Path(tempfile.gettempdir(), f"kernelmark-{name}.lock")
     try:
-        fd = _opened(path)
+        fd = _locked(path)
+    except BlockingIOError as error:
+        found = f"{subject}: is being measured by process {error}"
+        raise UsageError(f"{found}; wait for its end, or {remedy}") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be opened: {error.strerror}; remove it, or {remedy}") from None
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
-            raise UsageError(f"{name}: is being measured by process {holder}; wait for its end, or {remedy}") from None
         os.ftruncate(fd, 0)
         os.write(fd, f"{os.getpid()}\n".encode())
         yield
+    finally:
         if once:
             path.unlink(missing_ok=True)
-    finally:
         os.close(fd)
+
+
+def _locked(path: Path) -> int:
+    """Open the file and lock it. Raises BlockingIOError with the holder's number, OSError where it cannot be opened."""
+    while True:
+        fd = _opened(path)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
+            os.close(fd)
+            raise BlockingIOError(holder) from None
+        with suppress(FileNotFoundError):
+            if path.stat().st_ino == os.fstat(fd).st_ino:
+                return fd
+        os.close(fd)  # its holder has removed it in between: another may lock the one that is there now
 
 
 def _opened(path: Path) -> int:

@@ -1,13 +1,18 @@
 """Host memory: what can still be had, and refusing more before the system has to kill."""
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 #: The share of the memory that can be had which a job's buffers may take: beyond it a system kills rather than refuses.
 MEMORY_SHARE = 0.8
 #: Smaller buffers are not worth asking the system for.
 SMALL_BYTES = 64 * 2**20
 CGROUP = Path("/sys/fs/cgroup")
+OWN_GROUPS = Path("/proc/self/cgroup")
 
 
 def refuse_what_does_not_fit(nbytes: int, subject: str) -> None:
@@ -21,51 +26,93 @@ def refuse_what_does_not_fit(nbytes: int, subject: str) -> None:
 
 
 def available_bytes() -> int | None:
-    """Return the host memory that can still be had within the limit of the control group; None where it is unknown."""
-    return min((found for found in (_free_of_system(), _free_of_group()) if found is not None), default=None)
+    """Return the host memory that can still be had within the limits of control groups; None where it is unknown."""
+    found = [_free_of_system(), *(_free_of(group) for group in _groups(CGROUP))]
+    return min((free for free in found if free is not None), default=None)
+
+
+def whole_bytes() -> int | None:
+    """The host memory that there is, within the limits of control groups."""
+    found = [_limit_of(group) for group in _groups(CGROUP)]
+    with suppress(OSError, ValueError):
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return min((limit for limit in found if limit is not None), default=None)
 
 
 def _free_of_system() -> int | None:
+    found = _counter(Path("/proc/meminfo"), "MemAvailable:")
+    return None if found is None else 1024 * found
+
+
+class _Group(NamedTuple):
+    """A control group's files of its limit and of what it holds, and what of that its counters call reclaimable."""
+
+    limit: Path
+    held: Path
+    counters: Path
+    reclaimable: str
+
+
+@lru_cache
+def _groups(root: Path) -> tuple[_Group, ...]:
+    """The control groups that this process belongs to, of version 2 and 1, from its own up to the root."""
+    two, one = (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    )
+    found = [(folder, two) for base in (root, root / "unified") for folder in _folders(base, "")]
+    found += [(folder, one) for folder in _folders(root / "memory", "memory")]
+    return tuple(
+        _Group(folder / limit, folder / held, folder / "memory.stat", reclaimable)
+        for folder, (limit, held, reclaimable) in found
+        if (folder / limit).exists()
+    )
+
+
+def _folders(base: Path, controller: str) -> Iterator[Path]:
+    """Yield the folder of this process' group and of those above; in a container the root alone may be there."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = [line.split(":", 2) for line in OWN_GROUPS.read_text().splitlines()]
     except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None)
+        lines = []
+    own = next((path for _, controllers, path in lines if controller in controllers.split(",")), "/")
+    folder = base / own.lstrip("/")
+    yield folder
+    while folder != base:
+        folder = folder.parent
+        yield folder
 
 
-def _free_of_group() -> int | None:
-    """Return what a container may still take; its page cache counts as used here, which errs on the safe side."""
+def _limit_of(group: _Group) -> int | None:
     try:
-        return int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
+        return int(group.limit.read_text())
     except (OSError, ValueError):  # no limit reads `max`
         return None
 
 
-def whole_bytes() -> int | None:
-    """The host memory that there is, within the limit of the control group."""
-    found = []
-    try:
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-        found.append(int((CGROUP / "memory.max").read_text()))
-    except (OSError, ValueError):
-        pass
-    return min(found, default=None)
-
-
-def resident_bytes(pid: int) -> int | None:
-    """Return how much host memory a process holds."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
+def _free_of(group: _Group) -> int | None:
+    """Return what a group may still take. It holds pages of files too, of which the inactive ones are given back."""
+    limit = _limit_of(group)
+    if limit is None:
         return None
+    try:
+        held = int(group.held.read_text())
+    except (OSError, ValueError):
+        return None
+    return limit - held + min(held, _counter(group.counters, group.reclaimable) or 0)
+
+
+def _counter(path: Path, name: str) -> int | None:
+    """Return the number after a name at the beginning of a line; None where there is none, or no such file."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), None)
 
 
 def kills_by_system() -> int:
     """How many processes the system has killed for want of memory since it started, as far as it reports that."""
-    kills = 0
-    for path in (Path("/proc/vmstat"), CGROUP / "memory.events"):
-        try:
-            kills += sum(int(line.split()[1]) for line in path.read_text().splitlines() if line.startswith("oom_kill "))
-        except OSError:
-            continue
-    return kills
+    folders = {group.limit.parent for group in _groups(CGROUP)}
+    events = [folder / name for folder in folders for name in ("memory.events", "memory.oom_control")]
+    return sum(_counter(path, "oom_kill") or 0 for path in (Path("/proc/vmstat"), *events))

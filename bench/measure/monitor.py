@@ -26,6 +26,8 @@ OTHERS = "others took {:.2g} CPUs"
 STEAL = "the hypervisor took {:.2g} % of the time"
 QUOTA = "the control group's CPU quota held threads back for {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
+#: Held since before a plug-in could replace it.
+_usage, _SELF = resource.getrusage, resource.RUSAGE_SELF
 
 
 class Unwatched:
@@ -115,7 +117,7 @@ class CpuMonitor:
         ours = [counters[f"cpu{cpu}"] for cpu in self._ours if f"cpu{cpu}" in counters]
         if len(ours) == len(counters):  # the sum is rounded once, and the sum of what is rounded is not
             ours = [every]
-        used = resource.getrusage(resource.RUSAGE_SELF)
+        used = _usage(_SELF)
         own = _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
         return _Reading(now(), used.ru_utime + used.ru_stime, _denied_s(), every, own, len(counters))
 

@@ -1,11 +1,12 @@
 """The only place that reads a clock: timed batches of calls, on the CPU and on a CUDA stream."""
 
 import gc
-import threading
-import time
+import time as _time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from statistics import median
+from threading import Timer
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,11 +17,20 @@ from bench.plan.kernel import Launch
 
 #: Time for another contender's idle threads to stop spinning (see bench/__init__.py), or 2^28 ticks if they do not.
 SETTLE_S = 0.002 if SPIN_TIMEOUT_SET else 0.15
+#: Python's clock as it was before any plug-in was loaded, which may put something else in its place.
+time: Any = SimpleNamespace(perf_counter=_time.perf_counter, sleep=_time.sleep)
+_is_collecting, _collect, _do_not_collect = gc.isenabled, gc.enable, gc.disable
 
 
 def now() -> float:
     """Seconds on the monotonic clock."""
-    return time.perf_counter()
+    seconds: float = time.perf_counter()
+    return seconds
+
+
+def pause(seconds: float) -> None:
+    """Let time pass."""
+    time.sleep(seconds)
 
 
 def settle() -> None:
@@ -54,16 +64,16 @@ class CpuClock:
 
     def time(self, calls: Sequence[Launch]) -> float:
         """Seconds a call."""
-        collecting = gc.isenabled()
-        gc.disable()
+        clock, collecting = time.perf_counter, _is_collecting()
+        _do_not_collect()
         try:
-            start = time.perf_counter()
+            start: float = clock()
             for call in calls:
                 call()
-            stop = time.perf_counter()
+            stop: float = clock()
         finally:
             if collecting:
-                gc.enable()
+                _collect()
         return (stop - start) / len(calls)
 
 
@@ -117,7 +127,7 @@ class CudaClock:
         self._device.forget_persisting()
         self._device.synchronize()
         held = self.held and self._wait()
-        watchdog = threading.Timer(self.RELEASE_S, self._release_late) if held else None
+        watchdog = Timer(self.RELEASE_S, self._release_late) if held else None
         if watchdog:
             watchdog.start()
         try:

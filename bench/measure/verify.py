@@ -18,16 +18,16 @@ from bench.plan.verdict import Verdict
 class References:
     """The truth for one draw, computed when it is first asked for, apart for row- and column-major kernels."""
 
-    def __init__(self, problem: Problem, draw: Draw) -> None:
-        self._problem = problem
-        self._draw = draw
+    def __init__(self, problem: Problem, draw: Draw, called: Called) -> None:
+        self._problem, self._draw, self._called = problem, draw, called
         self._known: dict[str, Any] = {}
 
     def get(self, order: str) -> Any:
         """The reference for kernels that read the buffers in `order`."""
         if order not in self._known:
             rng = np.random.default_rng(self._draw.rng.integers(2**63))
-            self._known[order] = self._problem.reference(self._draw.views(order), rng)
+            with self._called("reference"):
+                self._known[order] = self._problem.reference(self._draw.views(order), rng)
         return self._known[order]
 
 
@@ -62,16 +62,20 @@ def verify(
         device.synchronize()
     took_s = now() - began
     early = [spot for spot in spots if not spot.written]
-    verdict = judge(kernel, problem, operands, draw, references)
+    verdict = judge(kernel, problem, operands, draw, references, called)
     if not verdict.reason and (late := next((spot for spot in early if spot.written), None)):
         verdict = msgspec.structs.replace(verdict, reason=f"returned before {late.operand} was written")
     return Verified(verdict, took_s)
 
 
-def judge(kernel: Kernel, problem: Problem, operands: OperandSet, draw: Draw, references: References) -> Verdict:
+def judge(
+    kernel: Kernel, problem: Problem, operands: OperandSet, draw: Draw, references: References, called: Called
+) -> Verdict:
     """Compare what stands in a set with the reference of its inputs, and look for what a run must not change."""
     reference = references.get(kernel.order)
-    verdict = problem.check(operands.outputs(kernel.order), reference, kernel.numerics_for(problem))
+    outputs, numerics = operands.outputs(kernel.order), kernel.numerics_for(problem)
+    with called("check"):
+        verdict = problem.check(outputs, reference, numerics)
     if damage := operands.damage(draw):
         operands.load(draw)
         verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)

@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from bench.plan.errors import UsageError
+from bench.plan.foreign import overseen
+from bench.plan.options import TIMEOUT_S
 from bench.plan.registry import REGISTRY, Registry
 
 ENTRY_POINTS = "kernelmark.kernels"
@@ -23,11 +25,14 @@ _OWN = f"{Path(__file__).parents[1]}{os.sep}"
 _loaded: dict[Path, ModuleType] = {}
 
 
-def discover(plugins: tuple[str, ...] = ()) -> Registry:
-    """Register everything that is to be found, once a process, and return the registry. Raises UsageError."""
+def discover(plugins: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S) -> Registry:
+    """Register everything that is to be found, once a process, and return the registry. Raises UsageError.
+
+    An import of a plug-in that takes longer than `timeout_s` ends the process.
+    """
     _discover_installed()
     for plugin in plugins:
-        load_plugin(Path(plugin))
+        load_plugin(Path(plugin), timeout_s)
     return REGISTRY
 
 
@@ -36,7 +41,8 @@ def _discover_installed() -> None:
     _import_kernels()
     for entry in _entry_points():
         try:
-            entry.load()
+            with overseen(f"entry point {entry.name} ({entry.value}): its import", TIMEOUT_S):
+                entry.load()
         except (Exception, SystemExit) as error:
             raise UsageError(f"entry point {entry.name} ({entry.value}): {_where(error)}") from None
 
@@ -84,7 +90,7 @@ def _declaring(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*.py") if not private(file))
 
 
-def load_plugin(path: Path) -> None:
+def load_plugin(path: Path, timeout_s: float = TIMEOUT_S) -> None:
     """Import a user's file, whose decorators register its kernels; a second time does nothing. Raises UsageError."""
     path = path.resolve()
     if path in _loaded:
@@ -99,7 +105,8 @@ def load_plugin(path: Path) -> None:
     sys.modules[name] = module
     known = dict(REGISTRY.kernels), dict(REGISTRY.operations)
     try:
-        spec.loader.exec_module(module)
+        with overseen(f"plugin {path}: its import", timeout_s):
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         REGISTRY.kernels, REGISTRY.operations = known

@@ -101,7 +101,7 @@ OPTIONS = (
     Option(
         "timeout",
         "timeout_s",
-        "Seconds for one call of a kernel; set-up may take ten times as long.",
+        "Seconds for one call of a kernel; set-up and an operation's own code may take ten times as long.",
         TIMEOUT_S,
         parse=_above_zero,
         metavar="S",

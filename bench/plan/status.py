@@ -28,7 +28,7 @@ class Status(StrEnum):
         True,
     )
     OOM = "oom", "Memory did not suffice, or the process was about to take the last of it.", False
-    TIMEOUT = "timeout", "One call took longer than --timeout.", True
+    TIMEOUT = "timeout", "One call took longer than --timeout, or what belongs to it took longer than its share.", True
     CRASHED = "crashed", "The kernel's process ended; the reason names the signal and the stage.", True
     FAILED = "failed", "The kernel raised an exception.", True
     MISTRUSTED = (

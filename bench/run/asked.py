@@ -1,4 +1,4 @@
-"""The plan that a user asks for, on this machine."""
+"""The plan that a user asks for, on this machine, and the jobs that it comes to."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,10 +7,12 @@ from typing import Any
 from bench.measure.cpu import cpu_count
 from bench.measure.devices import choose_devices
 from bench.measure.isa import choose_isas
-from bench.plan.case import Plan
+from bench.plan.case import Plan, PlannedJob, jobs
 from bench.plan.errors import UsageError
+from bench.plan.foreign import each_overseen, overseen
 from bench.plan.modes import Mode
-from bench.plan.suites import full_name
+from bench.plan.registry import Registry
+from bench.plan.suites import Suite, find_suite, full_name
 
 
 def plan_asked(suites: Sequence[str], asked: Mapping[str, Any], prefix: str = "--") -> Plan:
@@ -31,3 +33,30 @@ def plan_asked(suites: Sequence[str], asked: Mapping[str, Any], prefix: str = "-
         "suites": tuple(map(full_name, suites)),
     }
     return Plan(**{**asked, **here})
+
+
+def suites_asked(plan: Plan, registry: Registry) -> list[Suite]:
+    """The suites of a plan, whose problems may be of a plug-in. Raises UsageError."""
+    return list(each_overseen((find_suite(name, registry) for name in plan.suites), "a suite", plan.timeout_s))
+
+
+def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[PlannedJob]:
+    """The jobs of a plan. What rows need of the problems of a plug-in is asked here for the first time."""
+    found = list(each_overseen(jobs(suites, registry, plan), "planning the next job", plan.timeout_s))
+    if plan.plugins:
+        for name in dict.fromkeys(name for planned in found for name in planned.job.problems):
+            _ask_for_figures(name, registry, plan.timeout_s)
+    return found
+
+
+def _ask_for_figures(name: str, registry: Registry, timeout_s: float) -> None:
+    """Raise UsageError where the class of a plug-in's problem cannot return what the rows of the problem need."""
+    if registry.operations[name.partition("/")[0]].__module__.startswith("kernels."):
+        return
+    with overseen(f"{name}: its size, work and traffic", timeout_s):
+        problem = registry.problem(name)
+        try:
+            _ = problem.footprint_bytes, problem.flop, problem.traffic_bytes, problem.dims()
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+            raise UsageError(f"{name}: its size, work or traffic cannot be had: {found}") from None

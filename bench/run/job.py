@@ -1,6 +1,7 @@
 """Runs a job: set up, draw, verify, time in turn, verify again. Takes data and gives data; shows nothing."""
 
 import importlib
+import math
 import secrets
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -8,7 +9,7 @@ from statistics import median
 
 import threadpoolctl
 
-from bench.measure.board import Board
+from bench.measure.board import IMPORT, Board
 from bench.measure.contender import Contender
 from bench.measure.devices import get_device
 from bench.measure.launch_pycuda import take_stream
@@ -38,14 +39,19 @@ LOOKS = 5
 def run_job(job: Job, board: Board | None = None, show: Show = lambda found: None) -> list[Measurement]:
     """Verify and time the contenders of a job in turn, one row each, in the order of `job.entrants`.
 
-    Siblings that memory does not hold together are measured one problem after the other, and say so. `board` notes
-    which contender is being called; `show` gets what they have while they are sampled. Raises UsageError for ids and
-    plug-ins that do not exist, DeviceLost where a kernel has corrupted its device; never for any other kernel's sake.
+    Siblings that memory does not hold together are measured one problem after the other, and say so. A job without
+    contenders loads its plug-ins. `board` notes what is being called; `show` gets what the contenders have while they
+    are sampled. Raises UsageError for ids and plug-ins that do not exist, DeviceLost where a kernel has corrupted its
+    device; never for any other kernel's sake.
     """
-    registry, board = discover(job.plugins), board or Board()
+    board = board or Board()
+    with board.calling(0, IMPORT):
+        registry = discover(job.plugins, math.inf)  # the parent watches
+        pools = _pools(frozenset(module for name in job.kernels for module in _host_modules(registry, name)))
+    if not job.entrants:
+        return []
     called = {entrant: partial(board.calling, number) for number, entrant in enumerate(job.entrants)}
-    modules = frozenset(module for name in job.kernels for module in _host_modules(registry, name))
-    with _pools(modules).limit(limits=job.threads):
+    with pools.limit(limits=job.threads):
         rows, crowded = _in_turn(job, registry, called, show)
         if crowded:
             rows = [row for part in job.apart() for row in _in_turn(part, registry, called, show)[0]]
@@ -92,7 +98,10 @@ def _pools(modules: frozenset[str]) -> threadpoolctl.ThreadpoolController:
 
 
 def _contender(registry: Registry, entrant: Entrant, job: Job, called: Called) -> Contender:
-    kernel, problem = registry.kernels[entrant.kernel], registry.problem(entrant.problem)
+    kernel = registry.kernels[entrant.kernel]
+    with called("operands"):
+        problem = registry.problem(entrant.problem)
+        problem.operands()
     try:
         if kernel.device in job.absent:
             raise Unsupported(unavailable(kernel) or f"it runs on {kernel.device}, which --device leaves out")

@@ -5,7 +5,8 @@ from types import TracebackType
 from typing import Self
 
 from bench.measure.measurement import Measurement
-from bench.plan.case import Entrant, Job, WorkerKey
+from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey
+from bench.plan.errors import UsageError
 from bench.plan.status import Status
 from bench.run.process import Death, Worker
 from bench.run.progress import Progress
@@ -13,6 +14,10 @@ from bench.run.worker import Reply
 
 #: Workers that wait for a job of their key; beyond it the one unused for longest is ended.
 MAX_WAITING = 4
+
+#: A signal from another process may be meant for no kernel: this many workers have to be killed before it counts
+#: against the contenders that were being called for.
+KILLS = 3
 
 #: What measures a job in the worker of a key.
 Execute = Callable[[Job, WorkerKey], list[Measurement]]
@@ -22,7 +27,7 @@ class Workers:
     """The workers of a run, made when a job of their key comes; `progress` gets notice of what they do."""
 
     def __init__(self, progress: Progress | None = None) -> None:
-        self._progress = progress or Progress()
+        self.progress = progress or Progress()
         self._waiting: dict[WorkerKey, Worker] = {}
 
     def __enter__(self) -> Self:
@@ -37,6 +42,16 @@ class Workers:
             worker.close()
         self._waiting.clear()
 
+    def load(self, plan: Plan) -> None:
+        """Load the plug-ins of a plan in a worker, which can be ended, before this process may load them.
+
+        Raises UsageError for one that hangs, ends its process or cannot be loaded.
+        """
+        if plan.plugins:
+            threads, isa = plan.threads[0], plan.isas[0]
+            job = Job((), (), plan.mode, plan.plugins, plan.seed, Budget(), threads, timeout_s=plan.timeout_s)
+            self.run(job, WorkerKey("cpu", threads, isa))
+
     def run(self, job: Job, key: WorkerKey) -> list[Measurement]:
         """The rows of a job, in the order of its contenders, from the process of this key.
 
@@ -45,12 +60,12 @@ class Workers:
         return self._survive(job, key)
 
     def _ask(self, job: Job, key: WorkerKey) -> Reply | Death:
-        worker = self._waiting.pop(key, None) or Worker(key, self._progress)
+        worker = self._waiting.pop(key, None) or Worker(key)
         for other in list(self._waiting):  # those of the pass before are done
             if other.process < key.process or len(self._waiting) >= MAX_WAITING:
                 self._waiting.pop(other).close()
         try:
-            reply = worker.ask(job)
+            reply = worker.ask(job, self.progress)
         except BaseException:
             worker.close()
             raise
@@ -60,34 +75,48 @@ class Workers:
             self._waiting[key] = worker  # last in order: the one used most recently
         return reply
 
-    def _survive(self, job: Job, key: WorkerKey, attempt: int = 1) -> list[Measurement]:
-        """Ask, and ask again without the contender that ended its worker, until a worker lives to answer."""
+    def _survive(self, job: Job, key: WorkerKey, attempt: int = 1, killed: tuple[Death, ...] = ()) -> list[Measurement]:
+        """Ask, and ask again without the contenders that ended their worker, until a worker lives to answer.
+
+        killed: how workers of the same contenders ended by a signal from another process, until now.
+        """
         reply = self._ask(job, key)
         if isinstance(reply, Reply):
             for row in reply.rows:
                 row.attempt = attempt
             return reply.rows
+        if not job.entrants:
+            raise UsageError(f"{' and '.join(job.plugins)}: {reply.reason}")
         if not reply.fresh and reply.status != Status.TIMEOUT:  # an earlier job may have been the cause
             return self._survive(job, key, attempt + 1)
+        if reply.killed:
+            killed = (*killed, reply)
+            if len(killed) < KILLS and not _is_suspect(job, killed):
+                return self._survive(job, key, attempt + 1, killed)
         if len(job.entrants) == 1:
             return [_row(job.entrants[0], reply, attempt)]
         if reply.status == Status.OOM and len(job.problems) > 1:  # the siblings may be what took the memory
             return self._apart(job, reply, key, attempt + 1)
-        if reply.entrant is None:  # whatever it was struck between two calls: each has to show itself alone
-            return [self._alone(job, entrant, reply, key, attempt + 1) for entrant in job.entrants]
-        blamed = self._blamed(job, reply.entrant, reply, key, attempt)  # first, while no other has been in the next one
-        others = job.only([entrant for entrant in job.entrants if entrant != reply.entrant])
-        rows = [blamed, *self._survive(others, key, attempt + 1)]
+        if not reply.blamed:  # whatever it was struck between two calls: each has to show itself alone
+            return [self._alone(job, entrant, reply, key, attempt + 1, killed) for entrant in job.entrants]
+        # First, while no other has been in the next worker.
+        rows = [self._blamed(job, entrant, reply, key, attempt, killed) for entrant in reply.blamed]
+        if others := [entrant for entrant in job.entrants if entrant not in reply.blamed]:
+            rows += self._survive(job.only(others), key, attempt + 1)
         return sorted(rows, key=lambda row: job.entrants.index(row.entrant))
 
-    def _blamed(self, job: Job, entrant: Entrant, death: Death, key: WorkerKey, attempt: int) -> Measurement:
-        """The row of the contender that was being called; one that crashed may have been another's victim."""
+    def _blamed(
+        self, job: Job, entrant: Entrant, death: Death, key: WorkerKey, attempt: int, killed: tuple[Death, ...]
+    ) -> Measurement:
+        """The row of a contender that was being called for; one that crashed may have been another's victim."""
         if death.status == Status.CRASHED:
-            return self._alone(job, entrant, death, key, attempt + 1)
+            return self._alone(job, entrant, death, key, attempt + 1, killed)
         return _row(entrant, death, attempt)
 
-    def _alone(self, job: Job, entrant: Entrant, death: Death, key: WorkerKey, attempt: int) -> Measurement:
-        (row,) = self._survive(job.only([entrant]), key, attempt)
+    def _alone(
+        self, job: Job, entrant: Entrant, death: Death, key: WorkerKey, attempt: int, killed: tuple[Death, ...]
+    ) -> Measurement:
+        (row,) = self._survive(job.only([entrant]), key, attempt, killed)
         if row.interval:
             row.note(f"measured alone, since in company the worker was lost ({death.reason})")
         return row
@@ -98,6 +127,13 @@ class Workers:
         for row in filter(lambda row: row.interval, rows):
             row.note(f"measured apart from its siblings, since with them the worker was lost ({death.reason})")
         return rows
+
+
+def _is_suspect(job: Job, killed: tuple[Death, ...]) -> bool:
+    """Return whether one of several contenders was being called for both times that a worker was killed."""
+    if len(job.entrants) == 1 or len(killed) < 2:
+        return False
+    return killed[-1].blamed == killed[-2].blamed != ()
 
 
 def _row(entrant: Entrant, death: Death, attempt: int) -> Measurement:

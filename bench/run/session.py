@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ import msgspec
 import bench
 from bench.measure.machine import environment, machine
 from bench.measure.measurement import Measurement
-from bench.measure.timing import now
+from bench.measure.timing import now, pause
 from bench.plan.case import Entrant, Plan, PlannedJob, case_of, jobs
 from bench.plan.discovery import discover
 from bench.plan.registry import Registry
@@ -188,8 +187,8 @@ def run_suites(
     """Measure everything; return True if it was not interrupted. The first SIGINT lets the job in hand finish."""
     with _interruptible() as interrupted:
         planned = partial(jobs, suites, registry, plan)
-        run_passes(session, planned, registry, plan, notify, progress or Progress(), interrupted)
-        session.finish()
+        if run_passes(session, planned, registry, plan, notify, progress or Progress(), interrupted):
+            session.finish()
         return not interrupted()
 
 
@@ -201,17 +200,17 @@ def run_passes(
     notify: Notify,
     progress: Progress,
     interrupted: Callable[[], bool],
-) -> None:
+) -> bool:
     """Pass over the jobs once a process, so that those of a case lie far apart; rows come with the last pass.
 
-    `notify` gets each row, `progress` gets notice of what goes on before.
+    `notify` gets each row, `progress` gets notice of what goes on before. Returns whether all of them are done.
     """
     last = plan.processes if plan.mode.does.times else 1
     for process in range(1, last + 1):
         began = now()
         for number, planned in enumerate(planned_jobs()):
             if interrupted():
-                return
+                return False
             session.note(planned)
             left = session.missing(planned, registry)
             if left is not None:
@@ -224,13 +223,14 @@ def run_passes(
             progress.ends(planned, process)
         if process < last:
             _wait(began + plan.spread_s, progress, interrupted)
+    return True
 
 
 def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -> None:
     """Let time pass, since processes that follow at once would find the machine as the last one did."""
     while (left_s := until_s - now()) > 0 and not interrupted():
         progress.waits(left_s)
-        time.sleep(min(left_s, 1.0))
+        pause(min(left_s, 1.0))
 
 
 @contextmanager

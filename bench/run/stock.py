@@ -41,7 +41,7 @@ class Stock:
         for sets in self.sets.values():
             for operands in sets:
                 operands.load(self.draw)
-        return References(self._problem, self.draw)
+        return References(self._problem, self.draw, self._contenders[0].called)
 
     def align(self, which: dict[str, int]) -> None:
         """Let one set of each device hold what has changed in any."""
@@ -52,7 +52,7 @@ class Stock:
         """A few fresh values in one set of each device, and the references that belong to them."""
         self.draw.refresh()
         self.align(which)
-        return References(self._problem, self.draw)
+        return References(self._problem, self.draw, self._contenders[0].called)
 
     def one_of_each(self) -> dict[str, int]:
         """The index of one set of each device, drawn at random."""

@@ -12,16 +12,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from bench.measure.timing import now
-from bench.run.worker import die_with
+from bench.run.kept import EXIT_S, Kept
 
 #: Begins an answer in what the child prints; everything else is from libraries.
 _MARK = "kernelmark-answer "
 _POLL_S = 0.1
+#: Held since before a plug-in could replace them.
+_read, _select = os.read, select.select
 
 
 class Lost(NamedTuple):
@@ -51,24 +52,17 @@ def answers(
 class _Child:
     def __init__(self, module: str, questions: Sequence[str]) -> None:
         self._buffer, self._words = b"", ""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.run.watched", module, str(os.getpid()), *questions],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # what it starts ends with it
+        self._kept = Kept(
+            "bench.run.watched", [module, *questions], {}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        if self._process.stdout:
-            self._process.stdout.close()
+        self._kept.end()
+        if self._kept.stdout:
+            self._kept.stdout.close()
 
     def next(self, until_s: float, stop: Callable[[], bool]) -> Any:
         """The next answer, or why there is none."""
@@ -87,15 +81,17 @@ class _Child:
 
     def _read(self) -> bool:
         """Wait for a moment for more; return whether the child's output may go on."""
-        assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], _POLL_S)[0]:
+        assert self._kept.stdout is not None
+        if not _select([self._kept.stdout], [], [], _POLL_S)[0]:
             return True
-        data = os.read(self._process.stdout.fileno(), 65536)
+        data = _read(self._kept.stdout.fileno(), 65536)
         self._buffer += data
         return bool(data)
 
     def _ended(self) -> Lost:
-        code = self._process.wait()
+        code = self._kept.ended(EXIT_S)
+        if code is None:
+            return Lost("the process answers no more, and has not ended" + self._last_words())
         how = signal.Signals(-code).name if code < 0 else f"the process ended with status {code}"
         return Lost(how + self._last_words())
 
@@ -108,9 +104,8 @@ class _Child:
         return f": {self._words[:200]}" if self._words else ""
 
 
-def main(module: str, parent: str, *questions: str) -> None:
+def main(module: str, *questions: str) -> None:
     """Answer the questions."""
-    die_with(int(parent))
     for answer in importlib.import_module(module).replies(questions):
         sys.stdout.write(f"\n{_MARK}{json.dumps(answer)}\n")
         sys.stdout.flush()

@@ -1,11 +1,8 @@
 """The worker process: takes jobs from a pipe and gives their rows back, until the pipe ends."""
 
-import ctypes
 import os
 import signal
 import sys
-from contextlib import suppress
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -20,8 +17,10 @@ from bench.run.job import Show, run_job
 from bench.run.progress import Glimpse
 
 _LENGTH_BYTES = 8
-_PR_SET_PDEATHSIG = 1
+_PIECE_BYTES, _MOST_BYTES = 2**20, 2**30
 T = TypeVar("T")
+#: Held since before a plug-in could replace them.
+_read_some, _write_some, _exit = os.read, os.write, os._exit
 
 
 class Reply(msgspec.Struct):
@@ -42,7 +41,7 @@ def send(fd: int, message: object) -> None:
     data = msgspec.msgpack.encode(message)
     data = len(data).to_bytes(_LENGTH_BYTES, "little") + data
     while data:
-        data = data[os.write(fd, data) :]
+        data = data[_write_some(fd, data) :]
 
 
 def receive(fd: int, kind: type[T]) -> T | None:
@@ -56,7 +55,7 @@ def _read(fd: int, count: int) -> bytes:
     """Read this many bytes, or none at all where the other side ends before."""
     parts = []
     while count:
-        part = os.read(fd, count)
+        part = _read_some(fd, count)
         if not part:
             return b""
         parts.append(part)
@@ -64,9 +63,32 @@ def _read(fd: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-def main(jobs_fd: int, replies_fd: int, board_fd: int, parent: int, key: WorkerKey) -> None:
+class Inbox:
+    """Messages as they arrive, piece by piece: a writer that stops in the midst of one keeps no reader waiting."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd, self._data = fd, bytearray()
+
+    def fill(self) -> bool:
+        """Read what is there; return whether more may come."""
+        piece = _read_some(self._fd, _PIECE_BYTES)
+        self._data += piece
+        return bool(piece)
+
+    def next(self, kind: type[T]) -> T | None:
+        """Return the next message, or None where it is not there as a whole. Raises msgspec.DecodeError."""
+        end = _LENGTH_BYTES + int.from_bytes(self._data[:_LENGTH_BYTES], "little")
+        if end > _MOST_BYTES:
+            raise msgspec.DecodeError(f"a message of {end} bytes")
+        if len(self._data) < max(end, _LENGTH_BYTES):
+            return None
+        message = bytes(self._data[_LENGTH_BYTES:end])
+        del self._data[:end]
+        return msgspec.msgpack.decode(message, type=kind)
+
+
+def main(jobs_fd: int, replies_fd: int, board_fd: int, key: WorkerKey) -> None:
     """Run jobs until there are no more, or until one has taken the device along."""
-    die_with(parent)
     if key.device != "cuda":  # what feeds a GPU may run anywhere
         pin(key.threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupted run does
@@ -75,7 +97,7 @@ def main(jobs_fd: int, replies_fd: int, board_fd: int, parent: int, key: WorkerK
         reply = _answer(job, board, lambda found: send(replies_fd, Reply(glimpses=found, unfinished=True)))
         send(replies_fd, reply)
         if reply.lost:
-            os._exit(0)  # what is left in the process would touch the lost device once more
+            _exit(0)  # what is left in the process would touch the lost device once more
 
 
 def _answer(job: Job, board: Board, show: Show) -> Reply:
@@ -87,16 +109,6 @@ def _answer(job: Job, board: Board, show: Show) -> Reply:
         return Reply(lost=(error.entrant, error.reason))
 
 
-def die_with(parent: int) -> None:
-    """Let a run that is killed leave no worker; and where memory is short, let the system take the worker first."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        with suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000")
-    if os.getppid() != parent:  # it has ended before it could take this process along
-        sys.exit()
-
-
 if __name__ == "__main__":
-    _jobs_fd, _replies_fd, _board_fd, _parent = map(int, sys.argv[1:5])
-    main(_jobs_fd, _replies_fd, _board_fd, _parent, msgspec.json.decode(sys.argv[5], type=WorkerKey))
+    _jobs_fd, _replies_fd, _board_fd = map(int, sys.argv[1:4])
+    main(_jobs_fd, _replies_fd, _board_fd, msgspec.json.decode(sys.argv[4], type=WorkerKey))

@@ -4,10 +4,11 @@ import csv
 import io
 import json
 import sqlite3
+from pathlib import Path
 
 import pytest
 
-from bench.measure.lock import held
+from bench.measure.lock import held_run
 from bench.record.store import Store
 from compared_runs import STEADY, add, begin
 
@@ -86,7 +87,7 @@ def test_nonsense_is_refused_in_one_line_and_removes_nothing(called, two_runs, w
 
 
 def test_a_run_that_is_being_measured_is_not_removed_nor_any_that_was_named_beside_it(called, two_runs):
-    with held("run-20260201-new", "", once=True):
+    with held_run(Path(two_runs), "20260201-new", ""):
         done = called("runs", "--prune", "1d", "--db", two_runs)
     assert done.status == 2
     assert "run-20260201-new: is being measured by process " in done.err

@@ -1,4 +1,4 @@
-"""One run at a time on a GPU, between real processes."""
+"""One run at a time on a GPU, and one process at a time on a run, between real processes."""
 
 import os
 import subprocess
@@ -9,73 +9,119 @@ from pathlib import Path
 import pytest
 
 from bench.measure import lock
-from bench.measure.lock import exclusive, held
+from bench.measure.lock import exclusive, held, held_run
 
-HOLDER = "from bench.measure.lock import held\nwith held('test', 'leave'):\n print('held', flush=True)\n input()\n"
+HOLDER = """
+import sys
+from pathlib import Path
+from bench.measure.lock import held_run
+with held_run(Path(sys.argv[1]), "20260101-c0ffee", "leave"):
+    print("held", flush=True)
+    input()
+"""
 Complaint = Callable[[Callable[[], object]], str]
 
 
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-
-
 @pytest.fixture
-def holder() -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock until its input ends."""
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process, with another TMPDIR, that holds a run of the store until its input ends."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", HOLDER], text=True, **pipes) as process:
+    (tmp_path / "elsewhere").mkdir()
+    words = [sys.executable, "-c", HOLDER, str(tmp_path / "elsewhere" / ".." / "r.db")]
+    env = {**os.environ, "TMPDIR": str(tmp_path / "elsewhere")}
+    with subprocess.Popen(words, text=True, env=env, **pipes) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
 
 
-def take(name: str = "test") -> None:
-    with held(name, "leave"):
-        pass
+@pytest.fixture
+def take(tmp_path: Path) -> Callable[..., None]:
+    """Hold a run of the store for a moment."""
+
+    def of(run_id: str = "20260101-c0ffee") -> None:
+        with held_run(tmp_path / "r.db", run_id, "leave"):
+            pass
+
+    return of
 
 
-def test_what_another_process_holds_is_refused_with_its_number(
-    holder: subprocess.Popen[str], complaint: Complaint
+def test_a_run_that_another_process_holds_is_refused_with_its_number(
+    holder: subprocess.Popen[str], complaint: Complaint, take: Callable[..., None]
 ) -> None:
-    expected = f"test: is being measured by process {holder.pid}; wait for its end, or leave"
+    expected = f"run-20260101-c0ffee: is being measured by process {holder.pid}; wait for its end, or leave"
     assert complaint(take) == expected
     assert complaint(take) == expected
-    take("other")
+    take("20260102-c0ffee")
 
 
-def test_a_holder_that_is_killed_holds_nothing(holder: subprocess.Popen[str]) -> None:
+def test_a_holder_that_is_killed_holds_nothing(holder: subprocess.Popen[str], take: Callable[..., None]) -> None:
     holder.kill()
     holder.wait()
     take()
 
 
-def test_it_is_free_again_after_an_error() -> None:
-    with pytest.raises(ValueError, match="boom"), held("test", "leave"):
+def test_nothing_is_left_beside_the_store(tmp_path: Path, take: Callable[..., None]) -> None:
+    take()
+    with pytest.raises(ValueError, match="boom"), held_run(tmp_path / "r.db", "20260101-c0ffee", "leave"):
         raise ValueError("boom")
     take()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_its_holder_removes_meanwhile_is_not_taken_for_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: Complaint
+) -> None:
+    """One opens the file and waits; its holder removes it, and a third makes and locks another."""
+    path = tmp_path / "test.lock"
+    path.write_text("")
+    opened, others = lock._opened, []
+
+    def slowly(path: Path) -> int:
+        fd = opened(path)
+        if not others:
+            path.unlink()
+            others.append(held(path, "test", "leave"))
+            others[0].__enter__()
+        return fd
+
+    monkeypatch.setattr(lock, "_opened", slowly)
+
+    def take() -> None:
+        with held(path, "test", "leave"):
+            pass
+
+    assert "is being measured" in complaint(take)
+    others[0].__exit__(None, None, None)
 
 
 def test_a_lock_that_cannot_be_opened_is_refused_in_one_line(complaint: Complaint, tmp_path: Path) -> None:
-    path = tmp_path / "kernelmark-test.lock"
+    path = tmp_path / "test.lock"
     path.mkdir()  # not even root can open it
+
+    def take() -> None:
+        with held(path, "test", "leave"):
+            pass
+
     assert complaint(take) == f"{path}: cannot be opened: Is a directory; remove it, or leave"
 
 
 def test_another_user_can_open_the_lock_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        take()
+        with held(tmp_path / "test.lock", "test", "leave"):
+            pass
     finally:
         os.umask(before)
-    assert (tmp_path / "kernelmark-test.lock").stat().st_mode & 0o777 == 0o666
+    assert (tmp_path / "test.lock").stat().st_mode & 0o777 == 0o666
 
 
-def test_only_a_gpu_is_locked_and_only_if_it_is_not_shared(
-    complaint: Complaint, monkeypatch: pytest.MonkeyPatch
+def test_only_a_gpu_is_locked_for_the_whole_machine_and_only_if_it_is_not_shared(
+    complaint: Complaint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    assert Path("/tmp") == lock.MACHINE  # whatever TMPDIR is
+    monkeypatch.setattr(lock, "MACHINE", tmp_path)
     monkeypatch.setattr(lock, "gpu_uuid", lambda: "abc")
 
     def again(devices: tuple[str, ...], shared: bool) -> None:

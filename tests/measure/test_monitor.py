@@ -26,7 +26,7 @@ class Machine:
         monkeypatch.setattr(monitor, "CGROUP", folder)
         monkeypatch.setattr(monitor, "CPUINFO", folder / "cpuinfo")
         monkeypatch.setattr(monitor, "now", lambda: self.now_s)
-        monkeypatch.setattr(monitor.resource, "getrusage", lambda who: SimpleNamespace(ru_utime=self.own_s, ru_stime=0))
+        monkeypatch.setattr(monitor, "_usage", lambda who: SimpleNamespace(ru_utime=self.own_s, ru_stime=0))
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: ours)
         monitor._counts_cycles.cache_clear()
         self.write()

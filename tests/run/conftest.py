@@ -1,15 +1,22 @@
 """What the tests of runs share."""
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bench.plan.case import Plan
+from bench.measure.measurement import Measurement
+from bench.plan.case import Budget, Job, Plan, WorkerKey
 from bench.plan.errors import UsageError
+from bench.plan.modes import Mode
 from bench.plan.suites import find_suite
 from bench.run.job import run_job
+from bench.run.pool import Workers
 from bench.run.session import Session, run_suites
-from small_runs import PROBLEMS, SUITE
+from small_runs import FAULTS, PROBLEMS, SUITE
+from workers_rig import FAKE, SMALL, Measure, Start
 
 
 def in_process(job, key):
@@ -53,3 +60,44 @@ def measured(registry, store):
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "s.toml").write_text(SUITE.format(PROBLEMS))
     return tmp_path
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    with Workers() as opened:
+        yield opened
+
+
+@pytest.fixture
+def measure(workers: Workers) -> Measure:
+    """The rows of these kernels as one job, in workers that outlive it."""
+
+    def of(*kernels: str, problem: str = SMALL, timeout_s: float = 60.0) -> list[Measurement]:
+        names = tuple(f"copy/{name}" if "." in name else f"copy/bad.{name}" for name in kernels)
+        job = Job((problem,), names, Mode.HOT, (FAULTS, FAKE), 0, Budget(0.02), 1, names[0], timeout_s=timeout_s)
+        return workers.run(job, WorkerKey("cpu", 1))
+
+    return of
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which a kernel leaves the number of a process."""
+    monkeypatch.setenv("FAULTS_PID", str(tmp_path / "pid"))
+    return tmp_path / "pid"
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Start]:
+    """Begin the command in the folder, not waiting for its end."""
+    script, begun = str(Path(sys.executable).with_name("kernelmark")), []
+
+    def run(*words: str) -> subprocess.Popen[str]:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        begun.append(subprocess.Popen([sys.executable, script, *words], cwd=folder, **pipes))
+        return begun[-1]
+
+    yield run
+    for process in begun:
+        process.kill()
+        process.communicate()

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.measure import memory
 from bench.measure.device import Window
 from bench.measure.devices import get_device
 from bench.measure.measurement import Measurement
@@ -152,16 +151,6 @@ def test_scratch_that_does_not_fit_is_oom_before_it_is_allocated_and_the_others_
 
 def test_scratch_is_touched_when_it_is_given_so_that_what_is_left_is_known() -> None:
     assert (Scratch(get_device("cpu")).take((100,), "f32").view(np.uint32) == 0xFFFFFFFF).all()
-
-
-def test_memory_is_limited_by_the_control_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "memory.max").write_text("1000000\n")
-    (tmp_path / "memory.current").write_text("400000\n")
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
-    assert memory.available_bytes() == 600_000
-    (tmp_path / "memory.max").write_text("max\n")
-    free = memory.available_bytes()
-    assert free is None or free > 600_000
 
 
 def test_a_row_tells_what_is_executed_what_was_chosen_and_how_long_set_up_took() -> None:

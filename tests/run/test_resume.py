@@ -1,13 +1,6 @@
-"""Runs that are killed and taken up again, with real processes and a real store."""
+"""Runs that are interrupted and taken up again, with real processes and a real store."""
 
-import os
-import random
 import signal
-import sqlite3
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,84 +10,13 @@ from bench.record.store import Store
 from bench.run import session as sessions
 from bench.run.resume import plan_of
 from complaints import complaints
-from small_runs import KERNELS, PROBLEMS, SUITE, WORDS, all_are_there_and_ok, query, visible
-
-Start = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture
-def start(folder: Path) -> Iterator[Start]:
-    """Begin the command in the folder, not waiting for its end."""
-    script, begun = str(Path(sys.executable).with_name("kernelmark")), []
-
-    def run(*words: str) -> subprocess.Popen[str]:
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        begun.append(subprocess.Popen([sys.executable, script, *words], cwd=folder, **pipes))
-        return begun[-1]
-
-    yield run
-    for process in begun:
-        process.kill()
-        process.communicate()
-
-
-def wait_for_rows(path: Path, count: int, run: subprocess.Popen[str]) -> dict[str, sqlite3.Row]:
-    """Return the visible rows once there are `count` of them, or once the run is over."""
-    stop = time.monotonic() + 60
-    while len(rows := visible(path)) < count and run.poll() is None:
-        assert time.monotonic() < stop, f"{len(rows)} rows of {count}"
-        time.sleep(0.01)
-    return rows
+from processes import wait_for
+from small_runs import KERNELS, PROBLEMS, SUITE, WORDS, query, visible
+from workers_rig import Start
 
 
 def run_ids(path: Path) -> list[str]:
     return [row["run_id"] for row in query(path, "SELECT run_id FROM run")]
-
-
-@pytest.mark.long
-def test_a_run_that_is_killed_again_and_again_has_each_case_once_and_no_row_changed(folder: Path, start: Start) -> None:
-    path, dice = folder / "r.db", random.Random(6)
-    kept: dict[str, sqlite3.Row] = {}
-    run = start(*WORDS)
-    for kill in range(5):
-        kept |= wait_for_rows(path, len(kept) + dice.randint(1, 6), run)
-        time.sleep(dice.uniform(0, 0.05))
-        assert run.poll() is None, f"was over before kill {kill}"
-        run.kill()
-        run.communicate()
-        (run_id,) = run_ids(path)
-        now = visible(path)
-        assert kept.items() <= now.items()
-        kept = now
-        run = start("run", "--resume", run_id, "--db", "r.db")
-    out, err = run.communicate()
-    assert (run.returncode, complaints(err)) == (0, [])
-    assert out.startswith(f"run {run_id}\n")
-    assert all_are_there_and_ok(path)
-    assert kept.items() <= visible(path).items()
-
-
-@pytest.mark.long
-def test_a_worker_that_is_killed_again_and_again_costs_no_row(folder: Path, start: Start) -> None:
-    path, dice = folder / "r.db", random.Random(7)
-    run, kills = start(*WORDS), 0
-    for rows in (0, 5, 12, 20, 30):
-        wait_for_rows(path, rows, run)
-        time.sleep(dice.uniform(0, 0.05))
-        kills += kill_worker(run.pid)
-    _, err = run.communicate()
-    assert (run.returncode, complaints(err)) == (0, [])
-    assert kills >= 3
-    assert all_are_there_and_ok(path)
-
-
-def kill_worker(parent: int) -> bool:
-    """Whether there was one to kill."""
-    for word in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-        if b"bench.run.worker" in Path(f"/proc/{word}/cmdline").read_bytes():
-            os.kill(int(word), signal.SIGKILL)
-            return True
-    return False
 
 
 @pytest.mark.long
@@ -176,6 +98,27 @@ def test_another_machine_is_named_by_what_differs(finished, registry, monkeypatc
     assert "machine.cpus was " in found
     assert " and is 1234" in found
     assert "machine.gpu was None and is another" in found
+
+
+def test_an_empty_run_is_refused(refused) -> None:
+    line = refused("run", "--resume", "")
+    assert line == "kernelmark: --resume '': is empty, expected a run; `kernelmark runs` lists them"
+
+
+def test_an_interrupted_run_has_no_end_and_no_other_process_goes_on_with_it_meanwhile(
+    folder: Path, start: Start, kernelmark_in
+) -> None:
+    run = start(*WORDS)
+    wait_for(lambda: len(visible(folder / "r.db")) > 0)
+    (run_id,) = run_ids(folder / "r.db")
+    (folder / "elsewhere").mkdir()
+    second = kernelmark_in(folder, "run", "--resume", run_id, "--db", "r.db", TMPDIR=str(folder / "elsewhere"))
+    run.send_signal(signal.SIGINT)
+    run.communicate()
+    assert (run.returncode, second.returncode) == (130, 2)
+    assert f"run-{run_id}: is being measured by process {run.pid}" in second.stderr
+    assert [row["finished_at"] for row in query(folder / "r.db", "SELECT finished_at FROM run")] == [None]
+    assert list(folder.glob("*.lock")) == []
 
 
 @pytest.mark.parametrize("words", [("run", "--resume", "19700101"), (*WORDS, "--resume", "19700101")])

@@ -1,0 +1,118 @@
+"""The processes below one, on Linux: made to stay below it, found, and ended, whatever they have done to get away.
+
+Imports nothing heavy, since a keeper stays beside every worker.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+PROC = Path("/proc")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
+#: Python's own process that removes shared memory and semaphores once those who shared them have ended.
+_TRACKER = b"multiprocessing.resource_tracker"
+#: How often the processes that are left are looked for, and how long the system has for each: five seconds in all.
+_PASSES, _PAUSE_S = 1000, 5e-3
+#: The passes in which a resource tracker may still remove what is shared: two seconds.
+_GRACE_PASSES = 400
+
+
+class Member(NamedTuple):
+    """A process, the one it stands below, and the host memory that it holds."""
+
+    pid: int
+    parent: int
+    resident_bytes: int
+
+
+def _control(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value)
+
+
+def die_with(parent: int, number: int = signal.SIGKILL) -> None:
+    """Get a signal when the parent ends, even if it is killed; exit if it has ended already."""
+    _control(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        sys.exit()
+
+
+def adopt() -> None:
+    """Become the parent of every process below this one whose own parent ends; the system's first process is not."""
+    _control(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def leave_no_dump() -> None:
+    """End without a core dump of this process."""
+    _control(_PR_SET_DUMPABLE, 0)
+
+
+def volunteer() -> None:
+    """Let the system take this process first where memory is short."""
+    with suppress(OSError):
+        PROC.joinpath("self/oom_score_adj").write_text("1000")
+
+
+def below(pid: int) -> list[Member]:
+    """Return the processes below this one, each after its parent; none where the system has no /proc."""
+    children: dict[int, list[Member]] = {}
+    for member in _all():
+        children.setdefault(member.parent, []).append(member)
+    found: list[Member] = []
+    left = [pid]
+    while left:
+        own = children.pop(left.pop(), [])
+        found += own
+        left += [member.pid for member in own]
+    return found
+
+
+def _all() -> Iterator[Member]:
+    try:
+        folders = [folder for folder in PROC.iterdir() if folder.name.isdigit()]
+    except OSError:
+        return
+    for folder in folders:
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            words = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+            yield Member(int(folder.name), int(words[1]), int(words[21]) * PAGE_BYTES)
+
+
+def end_all(child: int) -> None:
+    """Kill every process below this one and reap it; where the system does not list them, the group of the child.
+
+    What no signal ends within five seconds, as a process that waits for a broken device, is left.
+    """
+    for number in range(_PASSES):
+        found = below(os.getpid())
+        for member in found:
+            if number >= _GRACE_PASSES or not _tracks(member.pid):
+                _kill(os.kill, member.pid)
+        if not found:
+            _kill(os.killpg, child)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        select.select([], [], [], _PAUSE_S)
+
+
+def _kill(how: Callable[[int, int], None], pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        how(pid, signal.SIGKILL)
+
+
+def _tracks(pid: int) -> bool:
+    """Return whether a process is a resource tracker, which ends by itself when the others have."""
+    try:
+        return _TRACKER in PROC.joinpath(str(pid), "cmdline").read_bytes()
+    except OSError:
+        return False

@@ -1,0 +1,21 @@
+"""Processes as the system shows them, and waiting for what no event announces."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def gone(pid: int) -> bool:
+    """Return whether the process has ended; a zombie counts."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Poll until the condition holds, since no event announces it."""
+    stop = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < stop, "has not come about"
+        time.sleep(0.01)

@@ -1,0 +1,83 @@
+"""SIGKILL at random, of a run or of any process below it: no row is lost, doubled or changed, and nothing is left."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from bench.run.family import below
+from complaints import complaints
+from processes import wait_for
+from small_runs import WORDS, all_are_there_and_ok, query, visible
+from workers_rig import Start
+
+#: The variable sets another number: 100 take two minutes.
+KILLS = int(os.environ.get("KERNELMARK_KILLS", "8"))
+
+
+def wait_for_rows(path: Path, count: int, run: subprocess.Popen[str]) -> dict[str, sqlite3.Row]:
+    """Return the visible rows once there are `count` of them, or once the run is over."""
+    wait_for(lambda: len(visible(path)) >= count or run.poll() is not None, 60.0)
+    return visible(path)
+
+
+def kill_below(pid: int, dice: random.Random) -> None:
+    """Kill a keeper or a worker, if there is one."""
+    if found := below(pid):
+        with suppress(ProcessLookupError):
+            os.kill(dice.choice(found).pid, signal.SIGKILL)
+
+
+def at_work_in(folder: Path) -> list[str]:
+    """The processes whose working folder this is."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
+                found.append((entry / "cmdline").read_bytes().decode())
+    return found
+
+
+@pytest.mark.long
+def test_kills_at_random_cost_no_row_and_leave_no_process(folder: Path, start: Start) -> None:
+    path, dice = folder / "r.db", random.Random(6)
+    kept: dict[str, sqlite3.Row] = {}
+    run = start(*WORDS)
+    for kill in range(KILLS):
+        kept |= wait_for_rows(path, len(kept) + dice.randint(kill == 0, max(1, 100 // KILLS)), run)
+        time.sleep(dice.uniform(0, 0.05))
+        assert run.poll() is None, f"was over before kill {kill}: {run.communicate()}"
+        if dice.random() < 0.5:
+            kill_below(run.pid, dice)
+            continue
+        run.kill()
+        run.communicate()
+        ((run_id,),) = query(path, "SELECT run_id FROM run")
+        now = visible(path)
+        assert kept.items() <= now.items()
+        kept = now
+        run = start("run", "--resume", run_id, "--db", "r.db")
+    _, err = run.communicate()
+    assert (run.returncode, complaints(err)) == (0, [])
+    assert all_are_there_and_ok(path)
+    assert kept.items() <= visible(path).items()
+    wait_for(lambda: at_work_in(folder) == [])
+
+
+@pytest.mark.long
+def test_workers_that_are_killed_again_and_again_cost_no_row(folder: Path, start: Start) -> None:
+    path, dice = folder / "r.db", random.Random(7)
+    run = start(*WORDS)
+    for rows in (0, 5, 12, 20, 30):
+        wait_for_rows(path, rows, run)
+        kill_below(run.pid, dice)
+    _, err = run.communicate()
+    assert (run.returncode, complaints(err)) == (0, [])
+    assert all_are_there_and_ok(path)
+    wait_for(lambda: at_work_in(folder) == [])

@@ -1,0 +1,72 @@
+"""What kernels, workers and runs leave when they end: no process and no shared memory, whoever ended them."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.run.pool import Workers
+from complaints import complaints
+from processes import gone, wait_for
+from workers_rig import QUICK, SMALL, TIMEOUT_S, Measure
+
+
+def test_what_a_kernel_has_started_ends_with_it_and_keeps_nobody_waiting(measure: Measure, told: Path) -> None:
+    bad, good = measure("leaves_a_child", "honest")
+    assert (bad.status, bad.reason, good.status) == ("crashed", "verification: the process ended with status 3", "ok")
+    wait_for(lambda: gone(int(told.read_text())))
+
+
+@pytest.mark.parametrize("name", ["leaves_a_daemon", "leaves_a_daemon_and_hangs"])
+def test_what_has_left_group_and_session_and_lost_its_parent_ends_too(
+    workers: Workers, measure: Measure, told: Path, name: str
+) -> None:
+    bad, good = measure(name, "honest", timeout_s=TIMEOUT_S)
+    assert (bad.status, good.status) == ("timeout" if name.endswith("hangs") else "ok", "ok")
+    workers.close()
+    assert gone(int(told.read_text()))
+
+
+def test_what_a_kernel_that_crashes_has_shared_is_removed_from_memory(measure: Measure, told: Path) -> None:
+    bad, _ = measure("shares_memory", "honest")
+    assert bad.reason.startswith("verification: the process ended with status 3")
+    assert not Path("/dev/shm", told.with_suffix(".name").read_text()).exists()
+
+
+@pytest.fixture
+def hanging(tmp_path: Path, told: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A run in the midst of a call that does not end, and its worker's number."""
+    script = str(Path(sys.executable).with_name("kernelmark"))
+    words = ("run", SMALL, *QUICK, "--kernels", "copy/bad.hangs_and_tells", "--db", str(tmp_path / "r.db"))
+    with subprocess.Popen(
+        [sys.executable, script, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        try:
+            wait_for(told.exists)
+            yield run, int(told.read_text())
+        finally:
+            run.kill()
+
+
+def test_no_worker_outlives_a_run_that_is_killed(hanging: tuple[subprocess.Popen[str], int]) -> None:
+    run, worker = hanging
+    assert not gone(worker)
+    run.kill()
+    wait_for(lambda: gone(worker))
+
+
+def test_no_worker_outlives_a_second_interrupt(hanging: tuple[subprocess.Popen[str], int]) -> None:
+    run, worker = hanging
+    for _ in range(10):  # two that come at once count as one
+        run.send_signal(signal.SIGINT)
+        try:
+            run.wait(1)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    assert run.returncode == 130
+    assert complaints(run.communicate()[1]) == []
+    wait_for(lambda: gone(worker))

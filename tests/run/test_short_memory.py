@@ -1,0 +1,53 @@
+"""Kernels that take the memory of the machine, in real processes, and the floor at which they are ended."""
+
+import os
+import re
+from itertools import count
+
+import pytest
+
+from bench.measure import memory
+from bench.run import limits
+from bench.run.family import below
+from workers_rig import Measure
+
+
+def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 200_000_000)
+    monkeypatch.setattr(memory, "whole_bytes", lambda: 10_000_000_000)
+    bad, good = measure("fills_memory", "honest")
+    assert (bad.status, good.status) == ("oom", "ok")
+    assert re.fullmatch(r"verification: the process took 0\.[234]\d* GB, 0\.2 GB are left", bad.reason)
+
+
+def test_a_kernel_that_leaks_64_mb_a_call_is_oom_before_nothing_is_left(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine of 1.2 GB, of which 134 MB must stay free; the pages are real."""
+    whole, least = 1_200_000_000, []
+
+    def available() -> int:
+        least.append(whole - sum(member.resident_bytes for member in below(os.getpid())))
+        return least[-1]
+
+    monkeypatch.setattr(memory, "available_bytes", available)
+    monkeypatch.setattr(memory, "whole_bytes", lambda: whole)
+    bad, good = measure("leaks", "honest")
+    assert (bad.status, good.status) == ("oom", "ok")
+    assert "verification: the process took 1." in bad.reason
+    assert min(least) > 0
+
+
+def test_a_worker_is_looked_at_sooner_where_memory_is_short() -> None:
+    assert limits.next_look_s(None) == limits.next_look_s(100e9) == limits.POLL_S
+    assert limits.SOONEST_S < limits.next_look_s(1e9) < limits.POLL_S
+    assert limits.next_look_s(-1.0) == limits.SOONEST_S
+    assert limits.floor_bytes(100_000_000_000) == 3e9
+    assert limits.floor_bytes(1_000_000_000) == limits.LEAST_FLOOR_BYTES
+
+
+def test_what_the_system_killed_for_memory_is_oom(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "kills_by_system", count().__next__)
+    bad, good = measure("killed_by_a_stranger", "honest")
+    assert (bad.status, bad.reason) == ("oom", "verification: killed by the system for want of memory")
+    assert good.status == "ok"

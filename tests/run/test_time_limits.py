@@ -1,0 +1,194 @@
+"""Foreign code outside of a kernel's calls that hangs, in real processes: `--timeout` holds there too."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.measure.measurement import Measurement
+from bench.plan.case import Budget, Job, Plan, WorkerKey
+from bench.plan.modes import Mode
+from bench.run import limits
+from bench.run.pool import Workers
+
+UNRULY = str(Path(__file__).parents[1].joinpath("unruly.py"))
+#: Ample for calls of 3 ms.
+TIMEOUT_S = 0.5
+Measure = Callable[..., dict[tuple[str, str], tuple[str, str]]]
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
+    """Workers whose code has as long outside of calls as within."""
+    monkeypatch.setattr(limits, "SLOW_FACTOR", 1)
+    monkeypatch.setattr(limits, "LEAST_S", TIMEOUT_S)
+    with Workers() as opened:
+        yield opened
+
+
+@pytest.fixture
+def measure(workers: Workers) -> Measure:
+    """Status and reason of these kernels on these problems of the unruly operation, by what hangs."""
+
+    def of(*problems: str, kernels: tuple[str, ...] = ("honest",)) -> dict[tuple[str, str], tuple[str, str]]:
+        ids = tuple(f"stall/m8/f32{problem and '/'}{problem}" for problem in problems)
+        names = tuple(f"stall/bad.{name}" for name in kernels)
+        job = Job(ids, names, Mode.HOT, (UNRULY,), 0, Budget(0.02), 1, names[0], timeout_s=TIMEOUT_S)
+        rows: list[Measurement] = workers.run(job, WorkerKey("cpu", 1))
+        return {(problems[ids.index(row.problem)], row.kernel[10:]): (row.status, row.reason) for row in rows}
+
+    return of
+
+
+def reason(stage: str) -> str:
+    return f"{stage} took more than {TIMEOUT_S:g} s; see --timeout"
+
+
+def test_an_operation_whose_reference_hangs_costs_the_kernels_on_its_problem_a_row_each(measure: Measure) -> None:
+    assert measure("reference", "", kernels=("honest", "honest2")) == {
+        ("reference", "honest"): ("timeout", reason("reference")),
+        ("reference", "honest2"): ("timeout", reason("reference")),
+        ("", "honest"): ("ok", ""),
+        ("", "honest2"): ("ok", ""),
+    }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["operands", "check"])
+def test_an_operation_that_hangs_costs_its_problem_alone(measure: Measure, method: str) -> None:
+    found = measure(method, "")
+    assert found == {(method, "honest"): ("timeout", reason(method)), ("", "honest"): ("ok", "")}
+
+
+@pytest.mark.parametrize("declared", ["executed", pytest.param("supports", marks=pytest.mark.long)])
+def test_what_a_kernel_declares_of_itself_has_the_time_of_its_set_up(measure: Measure, declared: str) -> None:
+    found = measure("", kernels=("honest", declared))
+    assert found == {("", "honest"): ("ok", ""), ("", declared): ("timeout", reason("set-up"))}
+
+
+@pytest.mark.long
+def test_a_whole_job_has_a_limit_wherever_it_hangs(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "job_limit_s", lambda job: 3.0)
+    expected = "timeout", "the whole job took more than 3 s; see --timeout"
+    assert measure("", kernels=("honest", "numerics")) == {("", "honest"): ("ok", ""), ("", "numerics"): expected}
+
+
+def test_the_limit_of_a_job_grows_with_its_contenders_and_what_a_call_may_take() -> None:
+    def limit_s(timeout_s: float, *kernels: str) -> float:
+        return limits.job_limit_s(Job(("p",), kernels, Mode.HOT, (), 0, Budget(2.0), 1, timeout_s=timeout_s))
+
+    assert limit_s(60.0, "a") == 60 * limits.CALLS + 2 * limits.BUDGETS
+    assert limit_s(60.0, "a", "b") == 2 * limit_s(60.0, "a")
+    assert limit_s(0.01, "a") == limits.LEAST_JOB_S
+
+
+IMPORTS = {
+    "hangs": ("import time\ntime.sleep(1000)\n", "import took more than 3 s; see --timeout"),
+    "holds the interpreter": ("sum(iter(int, 1))\n", "import took more than 3 s; see --timeout"),
+    "crashes": ("import ctypes\nctypes.string_at(0)\n", "import: SIGSEGV"),
+    "exits": ("import os\nos._exit(0)\n", "import: the process ended with status 0"),
+    "is interrupted": ("raise KeyboardInterrupt\n", "import: SIGINT: KeyboardInterrupt"),
+}
+
+
+QUICK = ("crashes", "exits")
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in IMPORTS if name not in QUICK)]
+)
+def test_a_plugin_whose_import_does_not_end_well_is_refused_before_this_process_loads_it(
+    name: str, workers: Workers, monkeypatch: pytest.MonkeyPatch, complaint: Callable[..., str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(limits, "LEAST_IMPORT_S", 3.0)
+    text, found = IMPORTS[name]
+    (tmp_path / "bad.py").write_text(text)
+    plan = Plan(("cpu",), plugins=(str(tmp_path / "bad.py"),), timeout_s=TIMEOUT_S)
+    assert complaint(lambda: workers.load(plan)) == f"{tmp_path / 'bad.py'}: {found}"
+
+
+#: A process with a limit of a fifth of a second that runs this text within it.
+OVERSEEN = """
+from bench.plan import foreign
+foreign.LEAST_S = 0.2
+with foreign.overseen("plugin x.py: its import", 0.1):
+    {}
+print("went on")
+"""
+PATCHED = "import os, sys, threading, time; os._exit = os.write = sys._current_frames = time.sleep = hang = input"
+
+
+@pytest.mark.parametrize("text", ["threading.Event().wait()", f"{PATCHED}; threading.Event().wait()"])
+def test_the_process_that_plans_is_ended_in_one_line_where_it_hangs_in_a_plugin(text: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OVERSEEN.format(f"import threading; {text}")],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("kernelmark: plugin x.py: its import took more than 0.2 s (now at ")
+    assert line.endswith("; --timeout allows more")
+
+
+def test_what_ends_in_time_goes_on() -> None:
+    done = subprocess.run([sys.executable, "-c", OVERSEEN.format("pass")], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
+
+
+@pytest.mark.long
+def test_a_run_on_a_problem_whose_figures_hang_ends_in_one_line(refused: Callable[..., str]) -> None:
+    line = refused("run", "stall/m8/f32/flop", "--plugin", UNRULY, "--timeout", "0.5")
+    assert "stall/m8/f32/flop: its size, work and traffic took more than 10 s (now at " in line
+
+
+@pytest.mark.long
+def test_a_command_that_only_lists_does_not_wait_for_a_plugin_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("import time\ntime.sleep(1000)\n")
+    text = (
+        "from bench.plan import foreign, options, discovery; foreign.LEAST_S = 0.5; discovery.TIMEOUT_S = 0.5\n"
+        f"discovery.load_plugin(discovery.Path('{tmp_path / 'bad.py'}'), 0.5)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"plugin {tmp_path / 'bad.py'}: its import took more than 0.5 s (now at {tmp_path / 'bad.py'}, line 2)" in (
+        done.stderr
+    )
+
+
+#: Everything that measures and watches would use, if it looked it up late.
+PATCHES = """
+import gc, os, select, signal, subprocess, threading, time
+
+def nonsense(*args, **kwargs):
+    return 0.0
+
+for module, names in {
+    time: "time sleep monotonic perf_counter process_time monotonic_ns perf_counter_ns time_ns",
+    select: "select poll",
+    os: "kill killpg getrusage times",
+    signal: "raise_signal setitimer",
+    threading: "Timer Event",
+    gc: "isenabled disable enable",
+}.items():
+    for name in names.split():
+        if hasattr(module, name):
+            setattr(module, name, nonsense)
+"""
+
+
+def test_a_plugin_that_replaces_the_clock_and_the_signals_changes_no_result(kernelmark, tmp_path: Path) -> None:
+    (tmp_path / "patches.py").write_text(PATCHES)
+    done = kernelmark(
+        *("run", "copy/m64n64/f32", "--kernels", "copy/numpy.copyto", "--mode", "hot", "--max-time", "0.05"),
+        *("--threads", "1", "--no-ceilings", "--plugin", "patches.py", "--db", "r.db", "--csv", "rows.csv"),
+    )
+    assert done.returncode == 0, done.stderr
+    header, row = (line.split(",") for line in (tmp_path / "rows.csv").read_text().splitlines())
+    found = dict(zip(header, row, strict=False))
+    assert found["status"] == "ok"
+    assert 1e-7 < float(found["time_s_median"]) < 1e-3

@@ -1,0 +1,77 @@
+"""A plug-in whose code outside of kernels' calls hangs: an operation's, and what kernels declare of themselves."""
+
+import time
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from kernelmark import Arrays, Dim, Launch, Operand, Problem, Verdict, compare, kernel, operation
+
+
+def hang(*_: object) -> Any:
+    time.sleep(1000)
+
+
+@operation("stall")
+class StallProblem(Problem, frozen=True, kw_only=True):
+    """B = A, unless the method that `hangs` names is called."""
+
+    sizes: ClassVar[tuple[str, ...]] = ("m",)
+
+    m: Dim
+    dtype: Literal["f32"]
+    hangs: Literal["nowhere", "operands", "reference", "check", "flop"] = "nowhere"
+
+    def words(self) -> list[str]:
+        return [] if self.hangs == "nowhere" else [self.hangs]
+
+    @classmethod
+    def parse_words(cls, words: list[str]) -> dict[str, Any]:
+        return dict(zip(("hangs",), words, strict=False))
+
+    def operands(self) -> tuple[Operand, ...]:
+        self._reach("operands")
+        return (Operand("a", (self.m,), self.dtype, "in"), Operand("b", (self.m,), self.dtype, "out"))
+
+    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Any:
+        self._reach("reference")
+        return inputs["a"].astype(np.float64)
+
+    def check(self, outputs: Arrays, reference: Any, numerics: str) -> Verdict:
+        self._reach("check")
+        return compare("b", outputs["b"], reference, 0.0, self.dtype)
+
+    @property
+    def flop(self) -> int:
+        self._reach("flop")
+        return 0
+
+    def _reach(self, method: str) -> None:
+        if self.hangs == method:
+            hang()
+
+
+class Arithmetic(dict[str, str]):
+    """What a kernel declares as its numerics, and takes for ever to look up."""
+
+    def __getitem__(self, storage: str) -> str:
+        hang()
+        return super().__getitem__(storage)
+
+
+def declare(name: str, **options: Any) -> None:
+    def set_up(problem: Any, x: Any) -> Launch:
+        def launch() -> None:
+            np.copyto(x.b, x.a)
+            time.sleep(3e-3)
+
+        return launch
+
+    kernel("stall", provider="bad", device="cpu", name=name, **{"numerics": "exact", **options})(set_up)
+
+
+declare("honest")
+declare("honest2")
+declare("executed", executed=hang)
+declare("supports", supports=hang)
+declare("numerics", numerics=Arithmetic(f32="exact"))
