@@ -15,8 +15,9 @@ from bench.plan.suites import find_suite
 from bench.run.job import run_job
 from bench.run.pool import Workers
 from bench.run.session import Session, run_suites
+from processes import wait_for
 from small_runs import FAULTS, PROBLEMS, SUITE
-from workers_rig import FAKE, SMALL, Measure, Start
+from workers_rig import FAKE, QUICK, SMALL, Measure, Start
 
 
 def in_process(job, key):
@@ -101,3 +102,18 @@ def start(folder: Path) -> Iterator[Start]:
     for process in begun:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def hanging(tmp_path: Path, told: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A run in the midst of a call that does not end, and its worker's number."""
+    script = str(Path(sys.executable).with_name("kernelmark"))
+    words = ("run", SMALL, *QUICK, "--kernels", "copy/bad.hangs_and_tells", "--db", str(tmp_path / "r.db"))
+    with subprocess.Popen(
+        [sys.executable, script, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        try:
+            wait_for(told.exists)
+            yield run, int(told.read_text())
+        finally:
+            run.kill()

@@ -2,8 +2,6 @@
 
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from bench.run.pool import Workers
 from complaints import complaints
 from processes import gone, wait_for
-from workers_rig import QUICK, SMALL, TIMEOUT_S, Measure
+from workers_rig import TIMEOUT_S, Measure
 
 
 def test_what_a_kernel_has_started_ends_with_it_and_keeps_nobody_waiting(measure: Measure, told: Path) -> None:
@@ -34,21 +32,6 @@ def test_what_a_kernel_that_crashes_has_shared_is_removed_from_memory(measure: M
     bad, _ = measure("shares_memory", "honest")
     assert bad.reason.startswith("verification: the process ended with status 3")
     assert not Path("/dev/shm", told.with_suffix(".name").read_text()).exists()
-
-
-@pytest.fixture
-def hanging(tmp_path: Path, told: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A run in the midst of a call that does not end, and its worker's number."""
-    script = str(Path(sys.executable).with_name("kernelmark"))
-    words = ("run", SMALL, *QUICK, "--kernels", "copy/bad.hangs_and_tells", "--db", str(tmp_path / "r.db"))
-    with subprocess.Popen(
-        [sys.executable, script, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
-        try:
-            wait_for(told.exists)
-            yield run, int(told.read_text())
-        finally:
-            run.kill()
 
 
 def test_no_worker_outlives_a_run_that_is_killed(hanging: tuple[subprocess.Popen[str], int]) -> None:

@@ -1,6 +1,6 @@
 """Runs that are interrupted and taken up again, with real processes and a real store."""
 
-import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,6 @@ from bench.record.store import Store
 from bench.run import session as sessions
 from bench.run.resume import plan_of
 from complaints import complaints
-from processes import wait_for
 from small_runs import KERNELS, PROBLEMS, SUITE, WORDS, query, visible
 from workers_rig import Start
 
@@ -105,20 +104,14 @@ def test_an_empty_run_is_refused(refused) -> None:
     assert line == "kernelmark: --resume '': is empty, expected a run; `kernelmark runs` lists them"
 
 
-def test_an_interrupted_run_has_no_end_and_no_other_process_goes_on_with_it_meanwhile(
-    folder: Path, start: Start, kernelmark_in
+def test_no_other_process_goes_on_with_a_run_meanwhile_whatever_its_tmpdir(
+    hanging: tuple[subprocess.Popen[str], int], tmp_path: Path, refused
 ) -> None:
-    run = start(*WORDS)
-    wait_for(lambda: len(visible(folder / "r.db")) > 0)
-    (run_id,) = run_ids(folder / "r.db")
-    (folder / "elsewhere").mkdir()
-    second = kernelmark_in(folder, "run", "--resume", run_id, "--db", "r.db", TMPDIR=str(folder / "elsewhere"))
-    run.send_signal(signal.SIGINT)
-    run.communicate()
-    assert (run.returncode, second.returncode) == (130, 2)
-    assert f"run-{run_id}: is being measured by process {run.pid}" in second.stderr
-    assert [row["finished_at"] for row in query(folder / "r.db", "SELECT finished_at FROM run")] == [None]
-    assert list(folder.glob("*.lock")) == []
+    run, _ = hanging
+    (run_id,) = run_ids(tmp_path / "r.db")
+    (tmp_path / "elsewhere").mkdir()
+    line = refused("run", "--resume", run_id, "--db", "r.db", TMPDIR=str(tmp_path / "elsewhere"))
+    assert f"run-{run_id}: is being measured by process {run.pid}" in line
 
 
 @pytest.mark.parametrize("words", [("run", "--resume", "19700101"), (*WORDS, "--resume", "19700101")])
