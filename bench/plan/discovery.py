@@ -5,6 +5,7 @@ Below `kernels/<operation>/` every module is imported, in subfolders too, unless
 
 import importlib
 import importlib.util
+import math
 import os
 import sys
 import traceback
@@ -107,7 +108,9 @@ def load_plugin(path: Path, timeout_s: float = TIMEOUT_S) -> None:
     try:
         with overseen(f"plugin {path}: its import", timeout_s):
             spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and timeout_s < math.inf:
+            raise  # the user's own; in a worker it can only be the plug-in's
         del sys.modules[name]
         REGISTRY.kernels, REGISTRY.operations = known
         raise UsageError(f"plugin {_where(error, path)}") from None

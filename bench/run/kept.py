@@ -13,7 +13,7 @@ from bench.measure.timing import now, pause
 EXIT_S = 10.0
 _PAUSE_S = 2e-3
 #: Held since before a plug-in could replace them.
-_kill, _SIGKILL, _SIGTERM = os.kill, signal.SIGKILL, signal.SIGTERM
+_kill, _own_number, _SIGKILL, _SIGTERM = os.kill, os.getpid, signal.SIGKILL, signal.SIGTERM
 
 
 class Kept:
@@ -22,7 +22,7 @@ class Kept:
     def __init__(self, module: str, words: Sequence[str], variables: dict[str, str], **options: Any) -> None:
         """variables: of its environment, beside those of this process. options: as `subprocess.Popen` takes them."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.run.keeper", str(os.getpid()), module, *words],
+            [sys.executable, "-m", "bench.run.keeper", str(_own_number()), module, *words],
             env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # an interrupt from the terminal is the parent's to handle

@@ -86,7 +86,7 @@ class Workers:
                 row.attempt = attempt
             return reply.rows
         if not job.entrants:
-            raise UsageError(f"{' and '.join(job.plugins)}: {reply.reason}")
+            raise UsageError(f"plugin {' and '.join(job.plugins)}: {reply.reason}")
         if not reply.fresh and reply.status != Status.TIMEOUT:  # an earlier job may have been the cause
             return self._survive(job, key, attempt + 1)
         if reply.killed:

@@ -121,7 +121,8 @@ class Worker:
         if call and now() - call.since_s > limit_s:
             reason = f"{call.stage} took more than {limit_s:g} s; see --timeout"
             if call.stage == IMPORT:
-                raise UsageError(f"{' and '.join(job.plugins) or 'the libraries of kernels'}: {reason}")
+                subject = f"plugin {' and '.join(job.plugins)}" if job.plugins else "the libraries of kernels"
+                raise UsageError(f"{subject}: {reason}")
             return Death(_blamed(job, call), Status.TIMEOUT, reason)
         if now() > until_s:
             reason = f"the whole job took more than {limits.job_limit_s(job):g} s; see --timeout"

@@ -18,7 +18,7 @@ def test_what_a_kernel_has_started_ends_with_it_and_keeps_nobody_waiting(measure
     wait_for(lambda: gone(int(told.read_text())))
 
 
-@pytest.mark.parametrize("name", ["leaves_a_daemon", "leaves_a_daemon_and_hangs"])
+@pytest.mark.parametrize("name", ["leaves_a_daemon", pytest.param("leaves_a_daemon_and_hangs", marks=pytest.mark.long)])
 def test_what_has_left_group_and_session_and_lost_its_parent_ends_too(
     workers: Workers, measure: Measure, told: Path, name: str
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_process_that_answers_nonsense_or_nothing_is_ended(
     assert bad.reason == "verification: the process answers no more, and has not ended"
 
 
+@pytest.mark.long
 def test_a_reply_that_is_begun_and_not_ended_keeps_no_run_waiting(measure: Measure) -> None:
     bad, good = measure("begins_a_reply", "honest", timeout_s=TIMEOUT_S)
     assert (bad.status, good.status) == ("timeout", "ok")

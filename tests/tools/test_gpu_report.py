@@ -69,7 +69,8 @@ def test_a_stage_fails_where_another_run_has_the_gpu(tmp_path: Path, monkeypatch
     stages, task = script("gpu_stages"), script("gpu_task")
     monkeypatch.setattr(lock, "gpu_uuid", lambda: "of a test")
     question = task.Question("claims", task.Settings(str(tmp_path)), now() + 60)
-    with lock.held("gpu-of a test", "wait"):
+    monkeypatch.setattr(lock, "MACHINE", tmp_path)
+    with lock.exclusive(("cuda",), shared=False):
         (found,) = stages.replies([msgspec.json.encode(question).decode()])
     assert "is being measured by process" in found["failed"]
 
