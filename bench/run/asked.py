@@ -1,5 +1,6 @@
 """The plan that a user asks for, on this machine, and the jobs that it comes to."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from bench.plan.case import Plan, PlannedJob, jobs
 from bench.plan.errors import UsageError
 from bench.plan.foreign import each_overseen, overseen
 from bench.plan.modes import Mode
+from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite, find_suite, full_name
 
@@ -37,23 +39,33 @@ def plan_asked(suites: Sequence[str], asked: Mapping[str, Any], prefix: str = "-
 
 def suites_asked(plan: Plan, registry: Registry) -> list[Suite]:
     """The suites of a plan, whose problems may be of a plug-in. Raises UsageError."""
-    return list(each_overseen((find_suite(name, registry) for name in plan.suites), "a suite", plan.timeout_s))
+    found = (find_suite(name, registry) for name in plan.suites)
+    return list(each_overseen(found, "a suite", _patience_s(plan, registry)))
 
 
 def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[PlannedJob]:
     """The jobs of a plan. What rows need of the problems of a plug-in is asked here for the first time."""
-    found = list(each_overseen(jobs(suites, registry, plan), "planning the next job", plan.timeout_s))
-    if plan.plugins:
-        for name in dict.fromkeys(name for planned in found for name in planned.job.problems):
-            _ask_for_figures(name, registry, plan.timeout_s)
+    patience_s = _patience_s(plan, registry)
+    found = list(each_overseen(jobs(suites, registry, plan), "planning the next job", patience_s))
+    foreign = {op for op, problem_class in registry.operations.items() if _is_foreign(problem_class)}
+    for name in dict.fromkeys(name for planned in found for name in planned.job.problems if foreign):
+        if name.partition("/")[0] in foreign:
+            _ask_for_figures(name, registry, patience_s)
     return found
 
 
-def _ask_for_figures(name: str, registry: Registry, timeout_s: float) -> None:
+def _is_foreign(problem_class: type[Problem]) -> bool:
+    return not problem_class.__module__.startswith("kernels.")
+
+
+def _patience_s(plan: Plan, registry: Registry) -> float:
+    """Return how long the code of operations may take in this process, which nothing watches where all are ours."""
+    return plan.timeout_s if any(map(_is_foreign, registry.operations.values())) else math.inf
+
+
+def _ask_for_figures(name: str, registry: Registry, patience_s: float) -> None:
     """Raise UsageError where the class of a plug-in's problem cannot return what the rows of the problem need."""
-    if registry.operations[name.partition("/")[0]].__module__.startswith("kernels."):
-        return
-    with overseen(f"{name}: its size, work and traffic", timeout_s):
+    with overseen(f"{name}: its size, work and traffic", patience_s):
         problem = registry.problem(name)
         try:
             _ = problem.footprint_bytes, problem.flop, problem.traffic_bytes, problem.dims()
