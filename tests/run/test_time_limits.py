@@ -89,7 +89,7 @@ def test_the_limit_of_a_job_grows_with_its_contenders_and_what_a_call_may_take()
     assert limit_s(0.01, "a") == limits.LEAST_JOB_S
 
 
-#: What a plug-in does when it is imported, and what is said of it.
+#: What a plug-in does when it is imported, and how it is refused.
 IMPORTS = {
     "hangs": ("import time\ntime.sleep(1000)\n", ": import took more than 2 s; see --timeout"),
     "holds the interpreter": ("sum(iter(int, 1))\n", ": import took more than 2 s; see --timeout"),
