@@ -4,14 +4,17 @@ from bench.plan.dtypes import DTYPES, NUMERICS, Array, numpy_dtype, split_dtype
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import KernelCall, Launch, Scratch, TensorMap, Tile
 from bench.plan.limits import DeviceLimits
+from bench.plan.numbers import DECIMAL, WHOLE
 from bench.plan.operation import Arrays, Dim, Operand, Problem
 from bench.plan.registry import cuda_kernel, kernel, operation
 from bench.plan.tolerance import accumulation_error, accumulation_rms, largest_sum, sum_bound
 from bench.plan.verdict import Bound, Verdict, compare, error_variance, sums_limit
 
 __all__ = [
+    "DECIMAL",
     "DTYPES",
     "NUMERICS",
+    "WHOLE",
     "Array",
     "Arrays",
     "Bound",

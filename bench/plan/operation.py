@@ -13,6 +13,7 @@ import numpy as np
 
 from bench.plan.dtypes import DTYPES, Array
 from bench.plan.errors import UsageError
+from bench.plan.numbers import WHOLE
 from bench.plan.verdict import Verdict
 
 #: Sizes of typical problems, and what lies between one size and the next for kernels that take no squares.
@@ -73,11 +74,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         subject = f"{cls.op}/{text}"
         sizes, _, rest = text.partition("/")
         dtype, *words = rest.split("/")
-        pattern = "".join(rf"{name}(?P<{name}>\d+)" for name in cls.sizes)
-        match = re.fullmatch(pattern + "".join(rf"(?:{name}(?P<{name}>[\dx-]+))?" for name in cls.suffixes), sizes)
+        pattern = "".join(rf"{name}(?P<{name}>{WHOLE})" for name in cls.sizes)
+        match = re.fullmatch(pattern + "".join(rf"(?:{name}(?P<{name}>[0-9x-]+))?" for name in cls.suffixes), sizes)
         if not match:
             expected = "".join([*(f"{name}<int>" for name in cls.sizes), *(f"[{name}<int>]" for name in cls.suffixes)])
-            raise UsageError(f"{subject}: sizes are {sizes!r}, expected {expected}")
+            raise UsageError(f"{subject}: sizes are {sizes!r}, expected {expected}, without leading zeros")
         try:
             found = {name: value for name, value in match.groupdict().items() if value is not None}
             values: dict[str, Any] = {name: int(value) if name in cls.sizes else value for name, value in found.items()}

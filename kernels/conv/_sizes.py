@@ -6,11 +6,11 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from kernelmark import Array, Dim, Problem
+from kernelmark import WHOLE, Array, Dim, Problem
 
 #: An axis that takes one number, or what differs between height and width: `1x2`, `0-1x0-1`.
 Spatial = int | str
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(WHOLE)
 
 
 class Pad(NamedTuple):
@@ -148,10 +148,10 @@ def _ends(value: Spatial) -> list[tuple[int, int]]:
 
 def canonical(name: str, value: Spatial) -> Spatial:
     """The shortest way to write the same, so that equal problems have equal ids. Raises ValueError."""
-    least, end = (0, r"\d+(-\d+)?") if name == "pad" else (1, r"\d+")
+    least, end = (0, f"{WHOLE}(-{WHOLE})?") if name == "pad" else (1, WHOLE)
     if not re.fullmatch(f"{end}(x{end})?", str(value)) or any(number < least for number in _numbers(value)):
         forms = "1, 1x2 or 0-1x0-1" if name == "pad" else "2 or 1x2"
-        raise ValueError(f"{name} is {value!r}, expected integers >= {least}, as in {forms}")
+        raise ValueError(f"{name} is {value!r}, expected integers >= {least}, without leading zeros, as in {forms}")
     height, width = (str(a) if a == b else f"{a}-{b}" for a, b in _ends(value))
     if height != width or "-" in height:
         return f"{height}x{width}"

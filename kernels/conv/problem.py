@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from kernelmark import DTYPES, Arrays, Bound, Operand, Verdict, operation
+from kernelmark import DTYPES, WHOLE, Arrays, Bound, Operand, Verdict, operation
 from kernels.conv._reference import Reference, reference
 from kernels.conv._sizes import ConvSizes, as_nchw, canonical
 from kernels.conv._tolerance import TRANSFORMED, tolerance
@@ -79,7 +79,7 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
         for word in words[2:]:
             if word.startswith("dil"):
                 values["dilation"] = word[3:]
-            elif match := re.fullmatch(r"g(\d+)", word):
+            elif match := re.fullmatch(f"g({WHOLE})", word):
                 values["groups"] = int(match[1])
             else:
                 raise ValueError(f"{word!r} is not a part of a conv id; expected dilN or gN")

@@ -1,13 +1,16 @@
 """GEMM: C = alpha op(A) op(B) + beta C, row-major unless a kernel declares otherwise."""
 
 import math
+import re
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 import numpy as np
 
 from kernelmark import (
+    DECIMAL,
     DTYPES,
+    WHOLE,
     Array,
     Arrays,
     Bound,
@@ -96,13 +99,13 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         values: dict[str, Any] = {"layout": words[0]}
         for word in words[1:]:
             if word[:3] in ("lda", "ldb", "ldc") and word[3:4] == "+":
-                values[f"{word[:3]}_pad"] = _number(int, word, word[4:])
+                values[f"{word[:3]}_pad"] = _whole(word, word[4:])
             elif word.startswith("batch"):
-                values["batch"] = _number(int, word, word[5:])
+                values["batch"] = _whole(word, word[5:])
             elif word.startswith("alpha"):
-                values["alpha"] = _number(float, word, word[5:])
+                values["alpha"] = _decimal(word, word[5:])
             elif word.startswith("beta"):
-                values["beta"] = _number(float, word, word[4:])
+                values["beta"] = _decimal(word, word[4:])
             else:
                 raise ValueError(
                     f"{word!r} is not a part of a gemm id; expected alphaX, betaX, batchN, lda+N, ldb+N, ldc+N"
@@ -158,11 +161,16 @@ def _shortest(value: float) -> str:
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e16 else repr(value)
 
 
-def _number(kind: type[int] | type[float], word: str, text: str) -> float:
-    try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"{word!r} holds no number") from None
+def _whole(word: str, text: str) -> int:
+    if not re.fullmatch(WHOLE, text):
+        raise ValueError(f"{word!r} holds no whole number without leading zeros")
+    return int(text)
+
+
+def _decimal(word: str, text: str) -> float:
+    if not re.fullmatch(DECIMAL, text):
+        raise ValueError(f"{word!r} holds no finite number")
+    return float(text)
 
 
 def _unbatched(verdict: Verdict, batch: int) -> Verdict:

@@ -1,0 +1,15 @@
+"""Which numbers are taken from outside: patterns of their digits, and types that msgspec checks."""
+
+import sys
+from typing import Annotated
+
+import msgspec
+
+#: A whole number as ids have it: ASCII digits, none of them a leading zero, so that equal problems have equal ids.
+WHOLE = "(?:0|[1-9][0-9]*)"
+#: A decimal number as files have it.
+DECIMAL = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_MOST = sys.float_info.max
+#: Numbers of which neither NaN nor infinity is one.
+Finite = Annotated[float, msgspec.Meta(ge=-_MOST, le=_MOST)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=_MOST)]
