@@ -10,6 +10,7 @@ import msgspec
 
 import bench
 from bench.plan.errors import UsageError
+from bench.plan.files import require_file
 
 FOLDER = Path(bench.__file__).with_name("claims")
 PRICES = FOLDER / "prices.toml"
@@ -141,6 +142,7 @@ def claims(only: Iterable[str] = ()) -> list[Claim]:
 
 def read_table(path: Path, kind: type[Any], remedy: str = "") -> Any:
     """Return a TOML file as `kind`. Raises UsageError that names file and key, and the remedy."""
+    require_file(path)
     try:
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), kind)
     except OSError as error:

@@ -15,9 +15,8 @@ import click
 import bench
 from bench.cli.options import DEFECT, INTERRUPTED, OK, USAGE
 from bench.plan.errors import Unsupported, UsageError
+from bench.plan.text import MOST, one_line
 
-#: The longest line on standard error.
-MOST = 300
 #: What a write to standard output fails with; the error names no file then.
 _OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
 
@@ -69,12 +68,6 @@ def _done(work: Callable[[], object]) -> int:
     if isinstance(status, str):  # a plug-in's words
         raise UsageError(status)
     return status or OK
-
-
-def one_line(text: str) -> str:
-    """Return a text as one line that fits a screen: control characters escaped, the middle of a long one left out."""
-    line = "".join(c if c.isprintable() else " " if c in "\n\t" else repr(c)[1:-1] for c in text)
-    return line if len(line) <= MOST else f"{line[: MOST - 100]} ... {line[-95:]}"
 
 
 def _complain(text: str, status: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli.ending import MOST, one_line
+from bench.plan.text import MOST, one_line
 
 MAIN = "from bench.cli import main; main()"
 #: The command, with a part of it that fails as no part should.

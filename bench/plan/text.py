@@ -1,0 +1,32 @@
+"""Texts of others, made fit for a terminal: on one line of bounded length, or without what moves its cursor."""
+
+import re
+
+#: The longest line that is a complaint or a reason.
+MOST = 300
+#: What a terminal takes for a command: of ECMA-48 the control sequences, strings and escapes, ended or cut short.
+_COMMANDS = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
+    r"|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x9c|\x1b\\)?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+
+
+def escaped(text: str) -> str:
+    r"""Return a text on one line with its control characters written out: `\x1b[31m`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line that fits a screen: escaped, the middle of a long one left out."""
+    if len(text) <= MOST and len(line := escaped(text)) <= MOST:
+        return line
+    return f"{escaped(text[:MOST])[: MOST - 100]} ... {escaped(text[-MOST:])[-95:]}"
+
+
+def plain(text: str) -> str:
+    """Return lines of text without colours, titles, cursor movements and other control characters."""
+    lines = _COMMANDS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(c for c in lines if c.isprintable() or c in "\n\t")

@@ -1,0 +1,56 @@
+"""Texts of others on a terminal: they stay on their line, are of bounded length, and move no cursor."""
+
+import pytest
+
+from bench.plan.text import MOST, escaped, one_line, plain
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("m % 4, not 33", "m % 4, not 33"),
+        ("a\nb\tc", "a b c"),
+        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+        ("a\r\x07\x00b", r"a\r\x07\x00b"),
+        ("\x9b2J", r"\x9b2J"),
+        ("\u202egnp.exe", r"\u202egnp.exe"),
+        ("\udcff", r"\udcff"),
+        ("größer als 中", "größer als 中"),
+    ],
+)
+def test_control_characters_are_written_out(text, shown):
+    assert escaped(text) == shown == one_line(text)
+
+
+def test_what_is_one_line_already_stays_as_it_is():
+    long = one_line("é\x1b" * 10_000_000)
+    assert len(long) <= MOST
+    assert one_line(long) == long
+    assert long.isprintable()
+
+
+def test_a_short_text_that_becomes_long_by_escaping_is_cut_and_keeps_its_end():
+    line = one_line("\x01" * 250 + "remedy")
+    assert len(line) <= MOST
+    assert line.endswith("remedy")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("one\n\ttwo\n", "one\n\ttwo\n"),
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07shown", "shown"),
+        ("\x1b]8;;http://a.b\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1bP1$r0m\x1b\\after", "after"),
+        ("\x1b(Bascii\x1b7\x1bc", "ascii"),
+        ("\x9b31mred\x9d0;title\x9cshown", "redshown"),
+        ("10 %\r20 %\r\ndone", "10 %\n20 %\ndone"),
+        ("bell\x07 back\x08 nul\x00 \u202ereversed", "bell back nul reversed"),
+        ("cut \x1b[3", "cut "),
+        ("cut \x1b]0;tit", "cut "),
+        ("\x1b", ""),
+    ],
+)
+def test_commands_to_a_terminal_are_left_out(text, shown):
+    assert plain(text) == shown
