@@ -25,6 +25,7 @@ from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel
 from bench.plan.registry import Registry
 from bench.plan.status import Status
+from bench.plan.text import one_line
 from bench.run.progress import Glimpse
 from bench.run.stock import Stock, stocks
 
@@ -78,7 +79,7 @@ def _stamped(rows: list[Measurement]) -> list[Measurement]:
     """Give the rows the id of this execution: they were measured in turn, and rows with another id were not."""
     job = secrets.token_hex(6)
     for row in rows:
-        row.job = job
+        row.job, row.reason = job, one_line(row.reason)
     return rows
 
 
@@ -156,7 +157,7 @@ def _set_up(stock: Stock) -> None:
 def _crowded(job: Job, contenders: list[Contender]) -> str:
     """Return why the siblings of a group are too many for the memory: one that has none left may have enough alone."""
     reports = [c.report for c in contenders if len(job.problems) > 1]
-    return next((f"{r.kernel}: {r.reason}" for r in reports if r.status == Status.OOM), "")
+    return next((one_line(f"{r.kernel}: {r.reason}") for r in reports if r.status == Status.OOM), "")
 
 
 def _judge(stock: Stock) -> None:

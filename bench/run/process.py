@@ -19,6 +19,7 @@ from bench.plan.status import Status
 from bench.run import limits
 from bench.run.family import below
 from bench.run.kept import Kept
+from bench.run.printed import last_words, relay, trim
 from bench.run.progress import Progress
 from bench.run.worker import Inbox, Reply, send
 
@@ -98,6 +99,7 @@ class Worker:
     def _wait(self, job: Job, until_s: float) -> Death | None:
         """Return None once there is something to read, or why there will not be."""
         while not self._has_replied(self._look_s):
+            trim(self._log.fileno())
             spare = self._spare_bytes()
             if verdict := self._overdue(job, until_s) or self._greedy(job, spare):
                 self._kept.order_end()
@@ -160,17 +162,11 @@ class Worker:
         return Death(blamed, Status.CRASHED, reason, killed=-code in FROM_OUTSIDE)
 
     def _last_words(self) -> str:
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").split("\n")
-        return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+        return last_words(self._log.fileno())
 
     def _relay(self) -> None:
-        """Pass on what kernels and libraries have printed to where complaints go, and not among the tables."""
-        self._log.seek(0)
-        if text := self._log.read().decode(errors="replace"):
-            sys.stderr.write(text)
-            self._log.seek(0)
-            self._log.truncate()
+        """Pass on what kernels and libraries have printed."""
+        relay(self._log.fileno(), sys.stderr)
 
     def close(self) -> None:
         """End the process and whatever it has started, at once."""

@@ -16,7 +16,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from bench.measure.timing import now
+from bench.plan.text import plain
 from bench.run.kept import EXIT_S, Kept
+from bench.run.printed import MOST
 
 #: Begins an answer in what the child prints; everything else is from libraries.
 _MARK = "kernelmark-answer "
@@ -96,7 +98,7 @@ class _Child:
         return Lost(how + self._last_words())
 
     def _pass_on(self, line: bytes) -> None:
-        if text := line.decode(errors="replace").strip():
+        if text := plain(line[:MOST].decode(errors="replace")).strip():
             self._words = text
             sys.stderr.write(text + "\n")
 
