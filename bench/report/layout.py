@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
+from bench.plan.text import escaped
+from bench.report.markdown import in_markdown
 from bench.report.terminal import bold, width
 
 #: Between two columns, and before the rows of a table whose first column stands on lines of its own.
@@ -55,7 +57,7 @@ def table(columns: Sequence[Column], rows: Rows, style: str = "simple", titled: 
     if style == "html":
         html: str = tabulate(rows, [c.header for c in columns], tablefmt="html", disable_numparse=True)
         return html
-    return "\n".join(_fitted(columns, rows, width(), titled, best))
+    return "\n".join(_fitted(columns, [[*map(escaped, row)] for row in rows], width(), titled, best))
 
 
 def natural_width(columns: Sequence[Column], rows: Rows) -> int:
@@ -65,7 +67,8 @@ def natural_width(columns: Sequence[Column], rows: Rows) -> int:
 
 def wrapped(text: str, room: int, first: str = "", rest: str = "") -> list[str]:
     """Return the lines of a paragraph, wrapped between words; a command stays on one line if it fits there."""
-    if len(first) + len(text) <= room and "\n" not in text:
+    text = escaped(text)
+    if len(first) + len(text) <= room:
         return [first + text]
 
     def whole(found: re.Match[str]) -> str:
@@ -84,7 +87,7 @@ def wrapped(text: str, room: int, first: str = "", rest: str = "") -> list[str]:
 
 def paragraph(text: str, first: str = "", rest: str = "    ", style: str = "simple") -> str:
     """Return a text as wide as the terminal, its further lines indented; in a file's style it stays one line."""
-    return first + text if style == "github" else "\n".join(wrapped(text, width(), first, rest))
+    return first + in_markdown(text) if style == "github" else "\n".join(wrapped(text, width(), first, rest))
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -193,8 +196,8 @@ def _aligned(text: str, room: int, column: Column) -> str:
 
 
 def _markdown(columns: Sequence[Column], rows: Rows) -> Iterator[str]:
-    """Yield the lines of a table in GitHub's Markdown; a bar in a cell is escaped, since it would end the cell."""
-    lines = [[c.header for c in columns], *([text.replace("|", "\\|") for text in row] for row in rows)]
+    """Yield the lines of a table in GitHub's Markdown."""
+    lines = [[c.header for c in columns], *([*map(in_markdown, row)] for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     drawn = [f"| {' | '.join(map(_aligned, line, widths, columns))} |" for line in lines]
     rules = [

@@ -1,6 +1,7 @@
 """The report of a run: a folder with a page that needs no network, figures, tables, the method and the environment."""
 
 import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -173,10 +174,11 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
     )
     jinja.filters |= {"breakable": lambda text: Markup("<wbr>").join(_PIECES.split(text)), "inline": _inline}
     fastest, problems = findings.fastest(data)
+    script = Markup('"use strict"; (() => {{\n{}}})();').format(Markup().join(raw(name) for name in SCRIPTS))
     page: str = jinja.get_template("page.html").render(
         data=data,
         title=headline.title(data, registry),
-        devices=", ".join(data.run.machine[key] for key in ("cpu", "gpu") if key in data.run.machine),
+        devices=", ".join(str(data.run.machine[key]) for key in ("cpu", "gpu") if key in data.run.machine),
         date=headline.date(data),
         noise=noise_of(data.timed),
         verdict=findings.verdict(data),
@@ -189,7 +191,8 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
         refusals=findings.refusals(data.rows),
         ceilings=Markup(ceiling_table(data.all_ceilings, "html")) if data.all_ceilings else "",
         css=raw("page.css"),
-        js=Markup().join(raw(name) for name in SCRIPTS),
+        script=script,
+        script_hash=_hash(script),
         **parts,
     )
     return page
@@ -206,6 +209,11 @@ def _json_pieces(found: dict[str, Any], columns: Iterable[tuple[str, dict[str, A
 def script_json(found: Any) -> str:
     """Return JSON that can stand in a script element: no text of a row ends it or begins another."""
     return json.dumps(found, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026")
+
+
+def _hash(script: str) -> str:
+    """Return what a content security policy names a script by."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
 def _inline(svg: str) -> str:

@@ -12,6 +12,7 @@ from bench.record.reader import Reader
 from bench.record.result import Result
 from bench.report.contest import Contest, Setting, comparable, contests, is_timed, order, time_of
 from bench.report.format import digits, rounded, row_time, short, unit
+from bench.report.markdown import in_markdown
 from bench.report.noise import MARK, is_noisy
 
 #: Problems of one pivot; a longer suite has several, so that a run of any length is written as it is read.
@@ -180,7 +181,7 @@ def labelled(problems: Sequence[str]) -> tuple[str, list[str]]:
     shared = [token for token in parts[0] if all(token in tokens for tokens in parts)]
     labels = [_joined([token for token in tokens if token not in shared]) for tokens in parts]
     if not all(labels):
-        labels = [problem.split("/", 1)[1].replace("/", " ") for problem in problems]
+        labels = [short(problem).replace("/", " ") for problem in problems]
         return "", labels
     return _joined(shared), labels
 
@@ -190,7 +191,7 @@ Token = tuple[int, str]
 
 
 def _tokens(problem: str) -> list[Token]:
-    _, sizes, *others = problem.split("/")
+    sizes, *others = problem.partition("/")[2].split("/")
     return [(0, size) for size in re.findall(r"[a-z]+[^a-z]*(?:x[^a-z]+)?", sizes)] + list(enumerate(others, 1))
 
 
@@ -203,9 +204,10 @@ def _joined(tokens: Iterable[Token]) -> str:
 def markdown(pivot: Pivot) -> str:
     """Return the pivot as a table in GitHub's Markdown, with what it shows above."""
     scope = f", {pivot.processes} processes each" if pivot.processes > 1 else ""
-    title = f"**{pivot.title}** (suite {pivot.suite}; {pivot.setting.title}{scope}): median times and 95 % intervals"
-    heads = ["problem", "", *map(short, pivot.kernels)]
-    rows = [[line.label, line.unit, *map(_shown, line.cells)] for line in pivot.lines]
+    facts = in_markdown(f"(suite {pivot.suite}; {pivot.setting.title}{scope}): median times and 95 % intervals")
+    title = f"**{in_markdown(pivot.title)}** {facts}"
+    heads = ["problem", "", *(in_markdown(short(kernel)) for kernel in pivot.kernels)]
+    rows = [[in_markdown(line.label), line.unit, *map(_shown, line.cells)] for line in pivot.lines]
     rule = "|".join([":---", ":---", *["---:"] * len(pivot.kernels)])
     drawn = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
     note = f"\n\n{MARK} disturbed while it was measured" if pivot.noisy else ""

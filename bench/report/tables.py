@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from bench.measure.ceiling import Ceiling
 from bench.measure.measurement import WITHIN
 from bench.plan.status import Status
+from bench.plan.text import escaped
 from bench.record.reader import KernelTotal
 from bench.record.result import Result
 from bench.report.contest import speedup_of
 from bench.report.format import count, digits, factor, row_time, seconds, short, size, spread
 from bench.report.layout import GAP, Column, natural_width, paragraph, table
+from bench.report.markdown import in_markdown
 from bench.report.noise import MARK, marked, noise_of
 from bench.report.terminal import TERMINAL, width, with_bars
 
@@ -108,8 +110,11 @@ def _title(rows: Sequence[Result], style: str) -> str:
     baseline = next((r.baseline for r in rows if r.baseline), "")
     against = f"; speedup against {baseline}" if baseline else ""
     shared = ", ".join(facts) + against
-    line = f"{rows[0].problem}   {shared}"
-    return line if style == "github" or len(line) <= width() else f"{rows[0].problem}\n{paragraph(shared, GAP, GAP)}"
+    problem = escaped(rows[0].problem)
+    line = f"{problem}   {shared}"
+    if style == "github":
+        return in_markdown(line)
+    return line if len(line) <= width() else f"{problem}\n{paragraph(shared, GAP, GAP)}"
 
 
 def _cells(r: Result, several: bool) -> Sequence[str]:

@@ -104,3 +104,16 @@ def test_a_paragraph_hangs_and_breaks_no_word_and_no_command(columns):
 
 def test_a_command_that_is_longer_than_a_line_is_wrapped_too():
     assert max(map(len, wrapped("`kernelmark run smoke --processes 5 --db x`", 20))) <= 20
+
+
+@pytest.mark.parametrize("style", ["simple", "terminal"])
+def test_control_characters_of_cells_and_paragraphs_are_written_out(columns, style):
+    columns(80)
+    evil = "a\x1b[2Jb\nc"
+    shown = table((Column("a"), Column("b", wraps=10)), [[evil, evil]], style) + "\n" + paragraph(evil)
+    assert shown.splitlines() == [
+        r"a            b",
+        r"-----------  -----------",
+        r"a\x1b[2Jb c  a\x1b[2Jb c",
+        r"a\x1b[2Jb c",
+    ]

@@ -1,5 +1,7 @@
 """The report of a run: what stands on the page and in the folder, without a browser."""
 
+import base64
+import hashlib
 import json
 import re
 
@@ -62,6 +64,17 @@ def test_the_page_loads_nothing_from_elsewhere(store, tmp_path):
     assert not re.search(r"<link(?![^>]*href=\"data:)", page)
     assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", page)
     assert "default-src 'none'" in page
+
+
+def test_the_page_runs_its_own_script_and_no_other(store, tmp_path):
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    page = write_report(store, "r1", tmp_path).read_text(encoding="utf-8")
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in policy
+    assert not re.search(r"<[^>]* on\w+=|javascript:", page)
 
 
 def test_figures_of_an_earlier_report_go_and_foreign_files_stay(store, tmp_path):
