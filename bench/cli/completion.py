@@ -26,8 +26,6 @@ def _files(incomplete: str) -> list[str]:
 
 def runs(ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
     """The names and ids of the runs of the store, the newest first, each with its suites."""
-    import json
-
     from bench.record.store import Store, default_store
 
     try:
@@ -35,9 +33,12 @@ def runs(ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem
     except UsageError:
         return []
     try:
-        known = [(run[key], ", ".join(json.loads(run["suites"]))) for run in store.runs() for key in ("run_id", "name")]
+        found = store.runs()
+    except UsageError:
+        return []
     finally:
         store.close()
+    known = [(text, ", ".join(run["suites"])) for run in found for text in (run["run_id"], run["name"])]
     return _beginning(known[::-1], incomplete)
 
 

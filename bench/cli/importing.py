@@ -18,6 +18,7 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
     All files or none. A name, group or parameter that is the id of a problem of ours puts its row beside our kernels.
     """
     from bench.plan.discovery import discover
+    from bench.plan.text import escaped
     from bench.record.foreign.importing import import_files
     from bench.record.store import default_store
     from bench.run.session import new_run_id
@@ -25,7 +26,9 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
     registry = discover(plugins)
     for found in import_files(db or default_store(), files, lambda text: _problem(registry, text), new_run_id):
         again = f" (imported before, as run {found.before})" if found.before else ""
-        click.echo(f"run {found.run_id}: {found.rows} row{'s' * (found.rows != 1)} from {found.path}{again}")
+        click.echo(
+            f"run {found.run_id}: {found.rows} row{'s' * (found.rows != 1)} from {escaped(str(found.path))}{again}"
+        )
 
 
 def _problem(registry: Any, text: str) -> Any:

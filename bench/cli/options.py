@@ -86,26 +86,35 @@ def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
+    """A value as a function reads it from its text: the one type of options that are numbers."""
+
+    name = "text"
+
+    def __init__(self, parse: Callable[[str], Any]) -> None:
+        """parse: raises ValueError with what was found and expected."""
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._parse(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return an option to a plan, under the name of the plan's field."""
     if isinstance(option.default, bool):
         names = f"--{option.name}/--no-{option.name}" if option.default else f"--{option.name}"
         return click.option(names, option.field, is_flag=True, default=option.default, help=option.text)
 
-    def read(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-        try:
-            return option.parse(value) if isinstance(value, str) else value
-        except ValueError as error:
-            raise click.BadParameter(str(error), ctx, param) from None
-
     return click.option(
         f"--{option.name}",
         option.field,
-        type=click.Choice(option.choices) if option.choices else str,
+        type=click.Choice(option.choices) if option.choices else Read(option.parse),
         multiple=option.many,
         default=option.default,
         metavar=option.metavar,
-        callback=read,
         shell_complete=completion.kernels if option.field == "kernels" else None,
         help=option.text,
     )

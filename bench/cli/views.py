@@ -1,6 +1,5 @@
-"""The commands that read what runs left in a store: `show`, `export`, `crossover`, `compare`."""
+"""The commands that read what one run left in a store: `show`, `export`, `crossover`."""
 
-import math
 import os
 import sys
 from pathlib import Path
@@ -10,8 +9,6 @@ import click
 
 from bench.cli import completion
 from bench.cli.options import (
-    AGAINST,
-    OK,
     db_option,
     file_option,
     json_option,
@@ -167,14 +164,24 @@ def table_style() -> str:
     show_default=True,
 )
 @file_option("-o", "--output", text="[default: standard output]")
+@click.option(
+    "--spreadsheet",
+    is_flag=True,
+    help="CSV that no spreadsheet executes: a cell that begins like a formula gets a ' before it.",
+)
 @select_options
 @db_option
-def export(run_id: str | None, style: str, output: Path | None, selection: Any, db: Path | None) -> None:
+def export(
+    run_id: str | None, style: str, output: Path | None, spreadsheet: bool, selection: Any, db: Path | None
+) -> None:
     """The rows of a run for other programs and for papers; the latest run if RUN is left out."""
     from bench.report.export import WRITERS, check_writable, write_file
     from bench.report.parquet import write_parquet_file
     from bench.report.runs import summary_of
 
+    if spreadsheet and style != "csv":
+        raise UsageError(f"--spreadsheet: changes CSV, not {style}; leave out one of it and --format")
+    style = "spreadsheet" if spreadsheet else style
     store, found = _selected(db, run_id, selection)
     if partial := summary_of(store, found).partial:
         click.echo(partial, err=True)
@@ -189,62 +196,4 @@ def export(run_id: str | None, style: str, output: Path | None, selection: Any, 
         write_file(store, found, style, output)
 
 
-def _percent(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Read `2%` or `2` as 0.02. Raises click.BadParameter."""
-    if value is None:
-        return None
-    try:
-        percent = float(value.removesuffix("%"))
-    except ValueError:
-        percent = math.nan
-    if not 0 < percent < math.inf:
-        raise click.BadParameter(f"is {value!r}, expected per cent above 0, such as 2%")
-    return percent / 100
-
-
-@click.command()
-@click.argument("base", metavar="BASE", shell_complete=completion.runs)
-@click.argument("new", metavar="NEW", shell_complete=completion.runs)
-@click.option(
-    "--fail-slower", metavar="P%", callback=_percent, help="Exit with 1 if a case is slower by more, or broke."
-)
-@click.option(
-    "--margin", metavar="P%", callback=_percent, default="2%", show_default=True, help="Within it a ratio is `same`."
-)
-@click.option("--anyway", is_flag=True, help="Compare different machines too; the output then shows what differs.")
-@file_option("--csv", "csv_path", text="Write every case here.")
-@file_option("--base-db", text="The store of BASE, if not that of NEW.")
-@select_options
-@json_option
-@db_option
-def compare(
-    base: str,
-    new: str,
-    fail_slower: float | None,
-    margin: float,
-    anyway: bool,
-    csv_path: Path | None,
-    base_db: Path | None,
-    selection: Any,
-    json_to: IO[str] | None,
-    db: Path | None,
-) -> None:
-    """Which cases of run NEW are slower or faster than in run BASE, judged by the medians of their processes.
-
-    Needs runs of several processes (`run --processes 5`): one process cannot show run-to-run variation.
-    """
-    from bench.compare.runs import compare_runs
-    from bench.record.store import Store, default_store
-
-    new_store = Store(db or default_store(), create=False)
-    base_store = Store(base_db, create=False) if base_db else new_store
-    if any(selection):
-        for store in {base_store, new_store}:
-            store.select(selection)
-    text, fails = compare_runs((base_store, base), (new_store, new), margin, fail_slower, anyway, csv_path, json_to)
-    if json_to is None:
-        click.echo(text)
-    sys.exit(AGAINST if fails else OK)
-
-
-COMMANDS = (show, export, crossover, compare)
+COMMANDS = (show, export, crossover)

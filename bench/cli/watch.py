@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from bench.cli.options import AGAINST, INTERRUPTED, OK, plugin_option
+from bench.cli.options import AGAINST, INTERRUPTED, OK, Read, plugin_option
 from bench.plan.errors import UsageError
+from bench.plan.options import above_zero
 
 #: The architecture to compile for where there is no GPU, if the kernel has it.
 DEFAULT_ARCH = "sm_90a"
@@ -34,7 +35,7 @@ DEFAULT_ARCH = "sm_90a"
 @click.option("--arch", metavar="sm_90a", help="Compile for this one. [default: of the GPU here; without one sm_90a]")
 @click.option(
     "--max-time",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Read(above_zero),
     default=1.0,
     show_default=True,
     metavar="S",

@@ -1,6 +1,5 @@
 """`kernelmark compare`: whether two runs can be compared, what differs between them, and the outcome as text."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,7 +34,7 @@ def compare_runs(
     with ExitStack() as stack:
         for store in {base[0], new[0]}:
             stack.enter_context(store.snapshot())
-        old, now = (dict(store.find_run(run_id)) for store, run_id in (base, new))
+        old, now = (store.find_run(run_id) for store, run_id in (base, new))
         machines = _machines(old, now, anyway)
         comparison = Comparison(Side(base[0], old["run_id"]), Side(new[0], now["run_id"]), margin)
         _check_cases(comparison, anyway)
@@ -68,7 +67,7 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
     """Return what differs between the machines of the two runs."""
     if base["run_id"] == new["run_id"]:
         raise UsageError(f"BASE and NEW are both run {base['run_id']}; expected two runs")
-    found = _differences(json.loads(base["facts"]), json.loads(new["facts"]))
+    found = _differences(base["machine"], new["machine"])
     if found and not anyway:
         which = f"runs {base['run_id']} and {new['run_id']}"
         raise UsageError(f"{which} are of different machines: {'; '.join(found)}; --anyway compares them")
@@ -114,7 +113,7 @@ def _differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def _settings(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return what may vary from run to run on one machine: commit, plan, versions, variables."""
-    environment = json.loads(run["environment"])
+    environment = run["environment"]
     nested = {name: value for part in environment.values() if isinstance(part, dict) for name, value in part.items()}
     flat = {name: value for name, value in environment.items() if not isinstance(value, dict)}
-    return {"git_commit": run["git_commit"], **json.loads(run["plan"]), **flat, **nested}
+    return {"git_commit": run["git_commit"], **run["plan"], **flat, **nested}

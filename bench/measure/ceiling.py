@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from bench.plan.numbers import NotNegative
+
 
 class Need(NamedTuple):
     """A ceiling by what measures it: `kind` is a numerics, or `memory`."""
@@ -23,12 +25,12 @@ class Ceiling(msgspec.Struct, frozen=True):
     problem: str
     kernel: str
     device_name: str
-    rate: float
+    rate: NotNegative
     low: float
     high: float
-    best: float
+    best: NotNegative
     measured_at: str
-    clock_mhz: float | None = None
+    clock_mhz: NotNegative | None = None
 
     @property
     def need(self) -> Need:

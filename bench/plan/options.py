@@ -64,8 +64,18 @@ def _integers(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, text.split(","))))
 
 
-_above_zero = _checked("a number above 0", float, lambda value: 0 < value < math.inf)
-_not_negative = _checked("a number, 0 or more", float, lambda value: 0 <= value < math.inf)
+def _share(text: str) -> float:
+    """`2%` or `2` as 0.02."""
+    return float(text.removesuffix("%")) / 100
+
+
+def _is_above_zero(value: float) -> bool:
+    return 0 < value < math.inf
+
+
+above_zero = _checked("a number above 0", float, _is_above_zero)
+not_negative = _checked("a number, 0 or more", float, lambda value: 0 <= value < math.inf)
+per_cent = _checked("per cent above 0, such as 2%", _share, _is_above_zero)
 _processes = _checked("an integer from 1 to 1000", int, lambda value: 1 <= value <= 1000)
 _seed = _checked("an integer from 0 to 9223372036854775807", int, lambda value: 0 <= value < 2**63)
 _counts = _checked("integers above 0, separated by commas", _integers, lambda values: min(values) > 0)
@@ -103,7 +113,7 @@ OPTIONS = (
         "timeout_s",
         "Seconds for one call of a kernel; set-up and an operation's own code may take ten times as long.",
         TIMEOUT_S,
-        parse=_above_zero,
+        parse=above_zero,
         metavar="S",
     ),
     Option("share-gpu", "share_gpu", "Measure although another run is using the GPU.", False),
@@ -115,7 +125,7 @@ OPTIONS = (
         "max_time_s",
         "Seconds a case, in each process.",
         unset=f"{MAX_TIME_S:g}, or the suite's",
-        parse=_above_zero,
+        parse=above_zero,
         metavar="S",
         times=True,
     ),
@@ -124,7 +134,7 @@ OPTIONS = (
         "rel_ci",
         "Stop when the 95 % interval, over the median, is this wide.",
         REL_CI,
-        parse=_not_negative,
+        parse=not_negative,
         metavar="R",
         times=True,
     ),
@@ -150,7 +160,7 @@ OPTIONS = (
         "spread_s",
         "Seconds at least from one of those processes to the next: a machine drifts for about a minute.",
         SPREAD_S,
-        parse=_not_negative,
+        parse=not_negative,
         metavar="S",
         times=True,
     ),

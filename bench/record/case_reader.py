@@ -1,13 +1,13 @@
 """What the store holds of one case: its row, its samples, the processes they come from, what accuses it."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from bench.measure.measurement import Evidence, Part
-from bench.record.query import SELECTED, Query, doubles, result_of
+from bench.plan.errors import UsageError
+from bench.record.query import SELECTED, Dims, Query, Read, dims_of, doubles, result_of, samples_of
 from bench.record.result import Result
 
 
@@ -20,11 +20,13 @@ class CaseReader(Query):
         found = [case for (case,) in self._rows(f"{query} LIMIT :limit", run_id=run_id, text=text, limit=limit)]
         return found[:1] if text in found else found
 
-    def result(self, run_id: str, case: str) -> tuple[Result, dict[str, Any]]:
+    def result(self, run_id: str, case: str) -> tuple[Result, Dims]:
         """The row of a case that the run has, with its dimensions."""
         query = f'SELECT {SELECTED}, dims FROM result WHERE run_id = :run_id AND "case" = :case'
-        ((*values, dims),) = self._rows(query, run_id=run_id, case=case)
-        return result_of(values), json.loads(dims)
+        found: tuple[Result, Dims] | None = next(self._rows(query, with_dims, run_id=run_id, case=case), None)
+        if found is None:
+            raise UsageError(f"{self.path}: cannot be read: its index has no {case!r}; --db names another file")
+        return found
 
     def sibling_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
         """The pairs of cases that are one kernel's on two problems, timed in one job; by the order of their rows."""
@@ -38,29 +40,49 @@ class CaseReader(Query):
 
     def samples(self, run_id: str, case: str) -> list[float]:
         """The samples of a case, seconds a call, in the order in which they were taken."""
-        return doubles(self._blob("sample_blob", run_id, case)).tolist()
+        return self._of_case("sample_blob", _samples, run_id, case)
 
     def by_process(self, run_id: str, case: str) -> list[Sequence[float]]:
         """The samples of each process that a case was measured in."""
-        query = 'SELECT sample_blob, part_blob FROM result WHERE run_id = :run_id AND "case" = :case'
-        (blob, part_blob) = next(self._rows(query, run_id=run_id, case=case), (b"", b""))
-        samples, groups, start = doubles(blob), list[Sequence[float]](), 0
-        for count in map(int, doubles(part_blob)[::2]):
-            groups.append(samples[start : start + count])
-            start += count
-        return groups if groups and start == len(samples) else [samples]
+        return self._of_case("sample_blob, part_blob", _groups, run_id, case) or [[]]
 
     def parts(self, run_id: str, case: str) -> list[Part]:
         """The processes that the samples of a case come from."""
-        values = doubles(self._blob("part_blob", run_id, case))
-        return [Part(int(count), median) for count, median in zip(values[::2], values[1::2], strict=True)]
+        return self._of_case("part_blob", _parts, run_id, case)
 
     def evidence(self, run_id: str, case: str) -> Evidence | None:
         """What accuses a case that is mistrusted; None for any other, and where the store is older than evidence."""
         query = 'SELECT found FROM evidence JOIN result USING (result_id) WHERE run_id = :run_id AND "case" = :case'
-        found = self._rows(query, run_id=run_id, case=case)
-        return next((msgspec.json.decode(text, type=Evidence) for (text,) in found), None)
+        return next(self._rows(query, _evidence, run_id=run_id, case=case), None)
 
-    def _blob(self, column: str, run_id: str, case: str) -> bytes:
-        query = f'SELECT {column} FROM result WHERE run_id = :run_id AND "case" = :case'
-        return next((blob for (blob,) in self._rows(query, run_id=run_id, case=case)), b"")
+    def _of_case(self, columns: str, read: Read, run_id: str, case: str) -> list[Any]:
+        query = f'SELECT {columns} FROM result WHERE run_id = :run_id AND "case" = :case'
+        return next(self._rows(query, read, run_id=run_id, case=case), [])
+
+
+def with_dims(values: tuple[Any, ...]) -> tuple[Result, Dims]:
+    """The result of these columns with its dimensions, which come last. Raises ValueError."""
+    *columns, dims = values
+    return result_of(columns), dims_of(dims)
+
+
+def _samples(values: tuple[bytes]) -> list[float]:
+    return samples_of(*values).tolist()
+
+
+def _groups(values: tuple[bytes, bytes]) -> list[Sequence[float]]:
+    samples, counts = samples_of(values[0]), doubles(values[1])[::2]
+    groups, start = list[Sequence[float]](), 0
+    for count in map(int, counts):
+        groups.append(samples[start : start + count])
+        start += count
+    return groups if groups and start == len(samples) else [samples]
+
+
+def _parts(values: tuple[bytes]) -> list[Part]:
+    numbers = doubles(*values)
+    return [Part(int(count), median) for count, median in zip(numbers[::2], numbers[1::2], strict=True)]
+
+
+def _evidence(values: tuple[str]) -> Evidence:
+    return msgspec.json.decode(*values, type=Evidence)

@@ -1,9 +1,10 @@
 """The reading half of the store: rows of a run one at a time, whatever their number."""
 
-import json
 import math
+from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -12,9 +13,10 @@ import msgspec
 
 from bench.measure.ceiling import Ceiling, Need
 from bench.measure.measurement import Measurement
+from bench.plan.numbers import Finite
 from bench.plan.status import Status
-from bench.record.case_reader import CaseReader
-from bench.record.query import SELECTED, doubles, result_of
+from bench.record.case_reader import CaseReader, with_dims
+from bench.record.query import SELECTED, Dims, columns_of, dims_of, doubles, result_of, samples_of, struct_of
 from bench.record.result import Result
 from bench.record.run_reader import RunReader
 from bench.record.table import TableReader
@@ -27,6 +29,14 @@ class Layer(msgspec.Struct, frozen=True):
     problem: str
     part: str
     count: int
+
+
+class Record(NamedTuple):
+    """A row as plain values: of the columns, of the dimensions by name, and its samples in seconds a call."""
+
+    values: tuple[Any, ...]
+    dims: Dims
+    samples: "array[float]"
 
 
 class CaseRow(NamedTuple):
@@ -42,7 +52,7 @@ class CaseRow(NamedTuple):
     status: str
     reason: str
     time_s_median: float | None
-    medians: Sequence[float]
+    medians: list[float]
 
 
 class KernelTotal(NamedTuple):
@@ -56,46 +66,48 @@ class KernelTotal(NamedTuple):
     roofline_pct: float | None
 
 
+_CEILING = ", ".join(Ceiling.__struct_fields__)
+_Sum = Finite | None
+
+
 class Reader(CaseReader, RunReader, TableReader):
     """Queries over an open store. Raises UsageError where the file cannot be read."""
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
         """The ceilings of a run, in the order in which they were measured, each with why it does not hold (or "")."""
-        names = ", ".join(Ceiling.__struct_fields__)
-        query = f"SELECT {names}, doubt FROM ceiling WHERE run_id = :run_id ORDER BY ceiling_id"
-        return [(Ceiling(*found), doubt) for *found, doubt in self._rows(query, run_id=run_id)]
+        query = f"SELECT {_CEILING}, doubt FROM ceiling WHERE run_id = :run_id ORDER BY ceiling_id"
+        return list(self._rows(query, _doubted, run_id=run_id))
 
     def highest_ceiling(self, run_id: str, need: Need) -> Ceiling | None:
         """The highest ceiling of this kind that any run on the run's machine has measured, whatever became of it."""
-        names = ", ".join(Ceiling.__struct_fields__)
         query = f"""
-            SELECT {names} FROM ceiling JOIN run USING (run_id)
+            SELECT {_CEILING} FROM ceiling JOIN run USING (run_id)
             WHERE machine_id = (SELECT machine_id FROM run WHERE run_id = :run_id)
             AND device = :device AND threads = :threads AND kind = :kind AND problem = :problem
             ORDER BY best DESC LIMIT 1"""
-        return next((Ceiling(*found) for found in self._rows(query, run_id=run_id, **need._asdict())), None)
+        return next(self._rows(query, partial(struct_of, Ceiling), run_id=run_id, **need._asdict()), None)
 
     def layers(self, run_id: str) -> list[Layer]:
         """The layers of the networks of a run, in the order in which they were measured."""
         query = "SELECT network, problem, part, count FROM layer WHERE run_id = :run_id ORDER BY rowid"
-        return [Layer(*found) for found in self._rows(query, run_id=run_id)]
+        return list(self._rows(query, partial(struct_of, Layer), run_id=run_id))
 
-    def records(self, run_id: str, samples: bool = False) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], bytes]]:
-        """The values of the columns, the dimensions and, if asked for, the samples (doubles) of each row of a run."""
+    def records(self, run_id: str, samples: bool = False) -> Iterator[Record]:
+        """The rows of a run as plain values; with their samples, if asked for."""
         blob = "sample_blob" if samples else "x''"
         query = f"SELECT {SELECTED}, dims, {blob} FROM result WHERE {{of_run}} ORDER BY result_id"
-        for *values, dims, found in self._of_run(run_id, query):
-            yield tuple(values), json.loads(dims), found
+        return self._of_run(run_id, query, _record)
 
-    def results(self, run_id: str) -> Iterator[tuple[Result, dict[str, Any]]]:
+    def results(self, run_id: str) -> Iterator[tuple[Result, Dims]]:
         """The rows of a run with their dimensions, in the order in which they were recorded, one at a time."""
-        return ((result_of(values), dims) for values, dims, _ in self.records(run_id))
+        query = f"SELECT {SELECTED}, dims FROM result WHERE {{of_run}} ORDER BY result_id"
+        return self._of_run(run_id, query, with_dims)
 
     def layer_results(self, run_id: str) -> Iterator[Result]:
         """The rows of the problems that are layers of the run's networks."""
         layers = "SELECT problem FROM layer WHERE run_id = :run_id"
         query = f"SELECT {SELECTED} FROM result WHERE {{of_run}} AND problem IN ({layers}) ORDER BY result_id"
-        return map(result_of, self._of_run(run_id, query))
+        return self._of_run(run_id, query, result_of)
 
     def groups(self, run_id: str, limit: int = -1, offset: int = 0) -> Iterator[list[Result]]:
         """The rows of a run by problem, mode and isa, whether they stand together or not; in order of appearance."""
@@ -116,8 +128,10 @@ class Reader(CaseReader, RunReader, TableReader):
         while chunk := list(islice(keys, 500)):
             ids = ", ".join(str(result_id) for _, result_id in chunk)
             query = f"SELECT result_id, {SELECTED} FROM result WHERE result_id IN ({ids})"
-            by_id = {result_id: result_of(values) for result_id, *values in self._rows(query)}
-            yield from ((group, by_id[result_id]) for group, result_id in chunk)
+            by_id = dict(self._rows(query, _numbered))
+            with self._guarded():
+                found = [(group, by_id[result_id]) for group, result_id in chunk]
+            yield from found
 
     def group_count(self, run_id: str) -> int:
         """Return how many lists `groups` has."""
@@ -128,7 +142,7 @@ class Reader(CaseReader, RunReader, TableReader):
     def statuses(self, run_id: str) -> Counter[str]:
         """Return how many rows of a run have each status, in order of appearance."""
         query = "SELECT status, count(*) FROM result WHERE {of_run} GROUP BY status ORDER BY min(result_id)"
-        return Counter(dict(self._of_run(run_id, query)))
+        return Counter(dict(self._of_run(run_id, query, _counted)))
 
     def kernel_totals(self, run_id: str) -> list[KernelTotal]:
         """Return what each kernel's rows come to, in order of appearance; speedup: the geometric mean."""
@@ -139,28 +153,59 @@ class Reader(CaseReader, RunReader, TableReader):
             FROM result WHERE {of_run} GROUP BY kernel, status ORDER BY appeared
         """
         by_kernel: dict[str, list[tuple[Any, ...]]] = {}
-        for found in self._of_run(run_id, query):
+        for found in self._of_run(run_id, query, _totals):
             by_kernel.setdefault(found[0], []).append(found)
         return [_total(kernel, found) for kernel, found in by_kernel.items()]
 
     def cases(self, run_id: str) -> Iterator[CaseRow]:
         """The rows of a run in the order of their cases."""
-        names = ", ".join(f'"{name}"' for name in CaseRow._fields[:-1])
+        names = ", ".join(f"[{name}]" for name in CaseRow._fields[:-1])
         query = f'SELECT {names}, part_blob FROM result WHERE run_id = :run_id ORDER BY "case"'
-        for *values, blob in self._rows(query, run_id=run_id):
-            yield CaseRow._make((*values, doubles(blob)[1::2]))
+        return self._rows(query, _case_row, run_id=run_id)
 
     def dimensions(self, run_id: str) -> list[str]:
         """The names of all dimensions that occur in a run, in the order of their first appearance."""
         query = "SELECT DISTINCT op, (SELECT group_concat(key) FROM json_each(dims)) FROM result WHERE {of_run}"
-        found = self._of_run(run_id, query)
-        return list(dict.fromkeys(name for _, keys in found for name in (keys or "").split(",") if name))
+        found = self._of_run(run_id, query, lambda values: (values[1] or "").split(","))
+        return list(dict.fromkeys(name for names in found for name in names if name))
 
     def pending(self, run_id: str, job: int) -> list[list[Measurement]]:
         """Return what the processes asked so far have found of a job, by its place in the plan."""
-        query = "SELECT measured FROM pending WHERE run_id = ? AND job = ? ORDER BY process"
-        found = self._db.execute(query, (run_id, job))
-        return [msgspec.msgpack.decode(blob, type=list[Measurement]) for (blob,) in found]
+        query = "SELECT measured FROM pending WHERE run_id = :run_id AND job = :job ORDER BY process"
+        return list(self._rows(query, _measured, run_id=run_id, job=job))
+
+
+def _doubted(values: tuple[Any, ...]) -> tuple[Ceiling, str]:
+    *found, doubt = values
+    return struct_of(Ceiling, found), msgspec.convert(doubt, str)
+
+
+def _record(values: tuple[Any, ...]) -> Record:
+    *columns, dims, samples = values
+    return Record(columns_of(columns), dims_of(dims), samples_of(samples))
+
+
+def _numbered(values: tuple[Any, ...]) -> tuple[int, Result]:
+    number, *columns = values
+    return number, result_of(columns)
+
+
+def _counted(values: tuple[Any, ...]) -> tuple[str, int]:
+    return msgspec.convert(values, tuple[str, int])
+
+
+def _totals(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The sums of a kernel, which are numbers where its rows hold numbers."""
+    return msgspec.convert(values, tuple[str, str, int, _Sum, _Sum, _Sum, _Sum, int])
+
+
+def _case_row(values: tuple[Any, ...]) -> CaseRow:
+    *columns, parts = values
+    return msgspec.convert((*columns, doubles(parts)[1::2].tolist()), CaseRow)
+
+
+def _measured(values: tuple[bytes]) -> list[Measurement]:
+    return msgspec.msgpack.decode(*values, type=list[Measurement])
 
 
 def _total(kernel: str, found: list[tuple[Any, ...]]) -> KernelTotal:

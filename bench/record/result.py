@@ -9,8 +9,10 @@ from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval, Ratio, outliers
 from bench.plan.case import PlannedJob, case_key
 from bench.plan.kernel import Kernel
+from bench.plan.numbers import Finite, NotNegative
 from bench.plan.operation import Problem
 from bench.plan.status import Status
+from bench.plan.text import one_line
 
 SCHEMA = 1
 
@@ -35,28 +37,28 @@ class Result(msgspec.Struct, kw_only=True):
     status: str
     reason: str
     samples: int = 0
-    time_s_median: float | None = None
-    time_s_min: float | None = None
-    time_s_mean: float | None = None
-    time_s_std: float | None = None
-    time_s_ci95_low: float | None = None
-    time_s_ci95_high: float | None = None
-    call_overhead_s: float | None = None
-    gflop_per_s: float | None = None
-    gbyte_per_s: float | None = None
-    roofline_pct: float | None = None
+    time_s_median: NotNegative | None = None
+    time_s_min: NotNegative | None = None
+    time_s_mean: NotNegative | None = None
+    time_s_std: NotNegative | None = None
+    time_s_ci95_low: NotNegative | None = None
+    time_s_ci95_high: NotNegative | None = None
+    call_overhead_s: Finite | None = None
+    gflop_per_s: NotNegative | None = None
+    gbyte_per_s: NotNegative | None = None
+    roofline_pct: NotNegative | None = None
     baseline: str = ""
-    speedup: float | None = None
-    speedup_ci95_low: float | None = None
-    speedup_ci95_high: float | None = None
-    max_error: float | None = None
-    error_bound: float | None = None
+    speedup: NotNegative | None = None
+    speedup_ci95_low: NotNegative | None = None
+    speedup_ci95_high: NotNegative | None = None
+    max_error: NotNegative | None = None
+    error_bound: NotNegative | None = None
     scratch_bytes: int | None = None
     seed: int = 0
-    clock_mhz: float | None = None
-    temperature_c: float | None = None
-    power_w: float | None = None
-    energy_j: float | None = None
+    clock_mhz: NotNegative | None = None
+    temperature_c: Finite | None = None
+    power_w: Finite | None = None
+    energy_j: Finite | None = None
     versions: str = ""
     git_commit: str = ""
     started_at: str = ""
@@ -67,28 +69,28 @@ class Result(msgspec.Struct, kw_only=True):
     tunables: str = ""
     count: int = 1
     bound_by: str = ""
-    ceiling_gflop_per_s: float | None = None
-    ceiling_gbyte_per_s: float | None = None
+    ceiling_gflop_per_s: NotNegative | None = None
+    ceiling_gbyte_per_s: NotNegative | None = None
     executed_flop: int | None = None
-    setup_s: float | None = None
+    setup_s: NotNegative | None = None
     interval: str = ""
     outliers: int | None = None
-    speedup_of_minima: float | None = None
+    speedup_of_minima: NotNegative | None = None
     attempt: int = 1
     repeated: int | None = None
     threads_used: int | None = None
     affinity: str = ""
-    load: float | None = None
-    steal_pct: float | None = None
-    roofline_pct_cycles: float | None = None
-    spread_s: float | None = None
+    load: NotNegative | None = None
+    steal_pct: NotNegative | None = None
+    roofline_pct_cycles: NotNegative | None = None
+    spread_s: NotNegative | None = None
     job: str = ""
     tuned: str = ""
     host: str = ""
     device_uuid: str = ""
     wire_bytes: int | None = None
-    bus_gbyte_per_s: float | None = None
-    compression_error: float | None = None
+    bus_gbyte_per_s: NotNegative | None = None
+    compression_error: Finite | None = None
 
     @property
     def case(self) -> str:
@@ -112,6 +114,7 @@ def make_result(
     for source in (kernel, problem, planned, planned.job, measured):
         values |= {name: getattr(source, name) for name in _shared(type(source), source)}
     values |= {"run_id": run_id, "kernel": kernel.id, "problem": problem.id, "git_commit": git_commit}
+    values["reason"] = one_line(measured.reason)
     values |= {"baseline": planned.job.baseline_of(problem.id) or "", "samples": 0, "interval": ""}
     if measured.status == Status.OK and measured.interval is not None:
         values |= _times(measured, problem, measured.interval)

@@ -1,10 +1,29 @@
 """What the store holds of whole runs: which there are, which is meant, how many rows of which kind each has."""
 
-import sqlite3
-from typing import Any, NamedTuple
+import json
+from typing import Any, NamedTuple, TypedDict
+
+import msgspec
 
 from bench.plan.errors import UsageError
 from bench.record.query import Query
+from bench.record.result import finite
+
+
+class RunFacts(TypedDict):
+    """All that the store holds of a run. planned: how many cases it has when it is complete, if that was recorded."""
+
+    run_id: str
+    name: str
+    planned: int | None
+    started_at: str
+    finished_at: str | None
+    command: str
+    git_commit: str
+    suites: list[str]
+    environment: dict[str, Any]
+    plan: dict[str, Any]
+    machine: dict[str, Any]
 
 
 class Tally(NamedTuple):
@@ -22,12 +41,12 @@ class RunReader(Query):
 
     def run_ids(self) -> list[str]:
         """The ids of all runs, the latest last."""
-        return [run_id for (run_id,) in self._rows("SELECT run_id FROM run ORDER BY rowid")]
+        return list(self._rows("SELECT run_id FROM run ORDER BY rowid", _run_id))
 
-    def runs(self, run_id: str | None = None) -> list[dict[str, Any]]:
-        """The runs as they stand in the store, with the facts of their machines, the latest last; or this one alone."""
+    def runs(self, run_id: str | None = None) -> list[RunFacts]:
+        """The runs of the store, the latest last; or this one alone."""
         query = f"{_RUNS} WHERE :run_id IS NULL OR run_id = :run_id ORDER BY run.rowid"
-        return [dict(row) for row in self._db.execute(query, {"run_id": run_id})]
+        return list(self._rows(query, _facts, run_id=run_id))
 
     def tallies(self, run_id: str | None = None) -> dict[str, list[Tally]]:
         """Return the counts of the rows of each run that has any, or of this one alone."""
@@ -35,29 +54,50 @@ class RunReader(Query):
         where = "WHERE run_id = :run_id" if run_id is not None else ""
         query = f"SELECT {columns}, count(*) FROM main.result {where} GROUP BY {columns}"
         found: dict[str, list[Tally]] = {}
-        for own, *values in self._rows(query, **({"run_id": run_id} if run_id is not None else {})):
-            found.setdefault(own, []).append(Tally(*values))
+        for own, tally in self._rows(query, _tally, **({"run_id": run_id} if run_id is not None else {})):
+            found.setdefault(own, []).append(tally)
         return found
 
-    def find_run(self, run_id: str | None) -> sqlite3.Row:
+    def find_run(self, run_id: str | None) -> RunFacts:
         """The run with this id or name, or the only one with an id or name that begins so, or the latest.
 
         Raises UsageError.
         """
         if run_id is None:
-            found = self._db.execute(f"{_RUNS} ORDER BY run.rowid DESC LIMIT 1").fetchall()
+            found: list[RunFacts] = list(self._rows(f"{_RUNS} ORDER BY run.rowid DESC LIMIT 1", _facts))
         else:
             begins = "substr(run_id, 1, length(:text)) = :text OR substr(name, 1, length(:text)) = :text"
             query = f"{_RUNS} WHERE :text != '' AND ({begins}) ORDER BY :text IN (run_id, name) DESC LIMIT 2"
-            found = self._db.execute(query, {"text": run_id}).fetchall()
+            found = list(self._rows(query, _facts, text=run_id))
             found = found[:1] if found and run_id in (found[0]["run_id"], found[0]["name"]) else found
         if len(found) == 1:
-            return found[0]  # type: ignore[no-any-return]  # rows of sqlite3 are untyped
+            return found[0]
         if run_id is None:
             raise UsageError(f"{self.path}: holds no run yet; `kernelmark run SUITE` makes one")
-        latest = [row["run_id"] for row in self._db.execute(f"{_RUNS} ORDER BY run.rowid DESC LIMIT 3")]
+        latest = ", ".join(self.run_ids()[:-4:-1]) or "none"
         what = "is not a run of" if not found else "begins more than one run of"
-        raise UsageError(f"run {run_id!r}: {what} {self.path}; the latest are {', '.join(latest) or 'none'}")
+        raise UsageError(f"run {run_id!r}: {what} {self.path}; the latest are {latest}")
 
 
-_RUNS = "SELECT run.*, machine.facts FROM run JOIN machine USING (machine_id)"
+_COLUMNS = {name: f"[{name}]" for name in RunFacts.__annotations__} | {"machine": "machine.facts"}
+_RUNS = f"SELECT {', '.join(_COLUMNS.values())} FROM run JOIN machine USING (machine_id)"
+_AS_JSON = ("suites", "environment", "plan", "machine")
+
+
+def _facts(values: tuple[Any, ...]) -> RunFacts:
+    """The facts of a run; None in the place of what JSON has no number for. Raises ValueError."""
+    found = dict(zip(_COLUMNS, values, strict=True))
+    for name in _AS_JSON:
+        found[name] = json.loads(
+            found[name], parse_constant=lambda word: None, parse_float=lambda text: finite(float(text))
+        )
+    return msgspec.convert(found, RunFacts)
+
+
+def _run_id(values: tuple[str]) -> str:
+    return msgspec.convert(*values, str)
+
+
+def _tally(values: tuple[Any, ...]) -> tuple[str, Tally]:
+    own, *counted = values
+    return msgspec.convert(own, str), msgspec.convert((*counted[:-2], bool(counted[-2]), counted[-1]), Tally)

@@ -7,7 +7,8 @@ from operator import attrgetter
 from typing import Any, get_type_hints
 
 from bench.measure.measurement import Part
-from bench.record.result import COLUMNS, Result
+from bench.plan.text import one_line
+from bench.record.result import COLUMNS, Result, finite
 
 SCHEMA_VERSION = 6
 _TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
@@ -101,7 +102,7 @@ PRAGMA user_version = {SCHEMA_VERSION};
 _OWN = tuple(name for name in COLUMNS if name != "run_id")
 _NAMES = ("run_id", "case", *_OWN, "dims", "sample_blob", "part_blob")
 INSERT = f"""INSERT INTO result ({", ".join(f'"{name}"' for name in _NAMES)}) VALUES ({", ".join("?" * len(_NAMES))})"""
-_own_values = attrgetter(*_OWN)
+_own_values, _REASON = attrgetter(*_OWN), _OWN.index("reason")
 
 
 def row_values(
@@ -110,7 +111,10 @@ def row_values(
     """Return what `INSERT` takes."""
     blobs = (samples, [value for part in parts for value in (part.samples, part.median_s)])
     kept = (array.array("d", values).tobytes() for values in blobs)
-    return (run_id, result.case, *_own_values(result), json.dumps(dims), *kept)
+    own = list(_own_values(result))
+    own[_REASON] = one_line(result.reason)
+    known = {name: finite(value) for name, value in dims.items()}
+    return (run_id, result.case, *own, json.dumps(known), *kept)
 
 
 _RESULTS = "SELECT result_id FROM result WHERE run_id = ?"

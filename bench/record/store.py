@@ -15,10 +15,11 @@ from bench.measure.ceiling import Ceiling
 from bench.measure.measurement import Evidence, Measurement, Part
 from bench.measure.stats import Ratio
 from bench.plan.errors import UsageError
+from bench.record.opening import open_store, require_sound
 from bench.record.reader import Layer as Layer
 from bench.record.reader import Reader
 from bench.record.result import Result
-from bench.record.schema import CREATE, INSERT, MIGRATE, REMOVE, SCHEMA_VERSION, row_values
+from bench.record.schema import INSERT, REMOVE, row_values
 
 
 def default_store() -> Path:
@@ -50,55 +51,11 @@ class Store(Reader):
 
     def __init__(self, path: Path, create: bool = True) -> None:
         self.path = path
-        if not create and not path.is_file():
-            raise UsageError(f"{path}: there is no store; `kernelmark run SUITE` makes one, --db names another")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=30)
-            self._db.row_factory = sqlite3.Row
-            self._open()
-        except (sqlite3.Error, OSError) as error:
-            raise UsageError(f"{path}: cannot be used as a store: {error}; --db names another") from None
+        self._db = open_store(path, create)
 
-    def _open(self) -> None:
-        if self._tables() == set() and self._version() == 0:
-            self._create()
-        version = self._version()
-        if version in MIGRATE and self._tables() >= {"machine", "run", "result", "ratio"}:
-            self._migrate()
-            version = self._version()
-        if version == 0 or not self._tables() >= {"machine", "run", "result", "ratio"}:
-            raise UsageError(f"{self.path}: is no kernelmark store; --db names another file")
-        if version != SCHEMA_VERSION:
-            what = f"has schema {version}, this kernelmark reads {SCHEMA_VERSION}"
-            raise UsageError(f"{self.path}: {what}; --db names another file")
-        with suppress(sqlite3.OperationalError):  # locked by another that switches it, for which SQLite does not wait
-            self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-
-    def _create(self) -> None:
-        """Make the tables, unless another process was first."""
-        self._db.execute("BEGIN IMMEDIATE")
-        if self._tables():
-            self._db.rollback()
-        else:
-            for statement in CREATE.split(";"):
-                self._db.execute(statement)
-            self._db.commit()
-
-    def _migrate(self) -> None:
-        """Bring an older store up to date, unless another process was first."""
-        self._db.execute("BEGIN IMMEDIATE")
-        while (version := self._version()) in MIGRATE:
-            for statement in MIGRATE[version].split(";"):
-                self._db.execute(statement)
-        self._db.commit()
-
-    def _version(self) -> int:
-        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
-
-    def _tables(self) -> set[str]:
-        return {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
+    def require_sound(self) -> None:
+        """Raise UsageError for a damaged file, to which nothing must be added."""
+        require_sound(self._db, self.path)
 
     def close(self) -> None:
         """Give the file back."""
@@ -114,7 +71,8 @@ class Store(Reader):
             raise UsageError(f"{self.path}: cannot be written: {error}; rows recorded so far are safe") from None
 
     def begin(self, run: Run) -> None:
-        """Record a run before its first result. Raises UsageError for a name that another run has."""
+        """Record a run before its first result. Raises UsageError for a name that another run has, and for damage."""
+        self.require_sound()
         facts = json.dumps(run.machine, sort_keys=True)
         machine_id = hashlib.sha256(facts.encode()).hexdigest()[:16]
         with self._writing():
@@ -137,13 +95,13 @@ class Store(Reader):
             )
 
     def _refuse_name(self, name: str) -> None:
-        taken = self._db.execute("SELECT run_id FROM run WHERE name = ? AND name != ''", (name,)).fetchone()
-        if taken:
+        for (taken,) in self._rows("SELECT run_id FROM run WHERE name = :name AND name != ''", name=name):
             remedy = f"take another, or remove that run: `kernelmark runs --delete {name}`"
-            raise UsageError(f"--name {name}: run {taken['run_id']} has this name; {remedy}")
+            raise UsageError(f"--name {name}: run {taken} has this name; {remedy}")
 
     def remove(self, run_ids: Sequence[str]) -> None:
         """Delete runs with all that belongs to them; all or none. The file shrinks, unless another has it open."""
+        self.require_sound()
         with self._writing():
             for statement in REMOVE:
                 self._db.executemany(statement, [(run_id,) for run_id in run_ids])
@@ -158,15 +116,12 @@ class Store(Reader):
 
     def run(self, run_id: str) -> Run:
         """Return a run: the one with this id, or the only one that begins with it. Raises UsageError."""
-        found = self.find_run(run_id)
-        parts = {name: json.loads(found[name]) for name in ("suites", "environment", "plan")}
-        parts |= {name: found[name] for name in ("run_id", "started_at", "command", "git_commit", "name", "planned")}
-        return msgspec.convert({**parts, "machine": json.loads(found["facts"])}, Run)
+        return msgspec.convert(self.find_run(run_id), Run)
 
     def has(self, run_id: str, case: str) -> bool:
         """Return whether the run has a row for this case."""
-        query = 'SELECT 1 FROM result WHERE run_id = ? AND "case" = ?'
-        return self._db.execute(query, (run_id, case)).fetchone() is not None
+        query = 'SELECT 1 FROM result WHERE run_id = :run_id AND "case" = :case'
+        return any(self._rows(query, run_id=run_id, case=case))
 
     def add(
         self,

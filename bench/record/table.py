@@ -9,8 +9,7 @@ from typing import Any, cast, get_type_hints
 
 import msgspec
 
-from bench.plan.errors import UsageError
-from bench.record.query import SELECTED, Query, result_of
+from bench.record.query import SELECTED, Query, columns_of, dims_of, result_of, samples_of
 from bench.record.result import COLUMNS, Result
 
 #: Rows that are turned into columns at a time.
@@ -114,7 +113,7 @@ class Builder:
         """Return what was added; nothing can be added after that. Raises ValueError for dimensions that are no JSON."""
         for column in (*self._columns.values(), self._dims):
             column.close()
-        self._dims.values = [msgspec.json.decode(text) for text in self._dims.values]
+        self._dims.values = [dims_of(text) for text in self._dims.values]
         return Table(self._columns, self._dims, self._count)
 
 
@@ -135,24 +134,32 @@ class TableReader(Query):
     def table(self, run_id: str) -> Table:
         """The rows of a run in the order in which they were recorded. Raises UsageError for values of wrong types."""
         query = f"SELECT {SELECTED}, dims FROM result WHERE {{of_run}} ORDER BY result_id"
-        found, builder = self._of_run(run_id, query), Builder()
-        try:
+        found, builder = self._of_run(run_id, query, _with_text), Builder()
+        with self._guarded():
             while chunk := list(islice(found, CHUNK)):
                 builder.add(chunk)
             return builder.table()
-        except (TypeError, ValueError, OverflowError) as error:
-            found_wrong = f"a row of run {run_id} holds what it cannot: {error}"
-            raise UsageError(f"{self.path}: cannot be read: {found_wrong}; --db names another file") from None
 
     def sample_blobs(self, run_id: str) -> Iterator[bytes]:
         """The samples of each row, as doubles, in the order of `table`; nothing where a row has no time."""
         timed = "CASE WHEN time_s_median > 0 THEN sample_blob ELSE x'' END"
         query = f"SELECT {timed} FROM result WHERE {{of_run}} ORDER BY result_id"
-        return (blob for (blob,) in self._of_run(run_id, query))
+        return self._of_run(run_id, query, _sample_blob)
 
     def results_on(self, run_id: str, problems: Iterable[str]) -> Iterator[Result]:
         """The rows of a run that are of one of these problems, in the order in which they were recorded."""
         wanted = msgspec.json.encode(list(problems)).decode()
         among = "problem IN (SELECT value FROM json_each(:wanted))"
         query = f"SELECT {SELECTED} FROM result WHERE {{of_run}} AND {among} ORDER BY result_id"
-        return map(result_of, self._of_run(run_id, query, wanted=wanted))
+        return self._of_run(run_id, query, result_of, wanted=wanted)
+
+
+def _with_text(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The checked values of the columns, then the text of the dimensions."""
+    *columns, dims = values
+    return (*columns_of(columns), dims)
+
+
+def _sample_blob(values: tuple[bytes]) -> bytes:
+    samples_of(*values)
+    return values[0]

@@ -1,7 +1,7 @@
 """Rows as CSV, JSON, Markdown or LaTeX, written as they are read from the store."""
 
 import csv
-import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +10,8 @@ from typing import IO, Any
 import msgspec
 
 from bench.plan.errors import UsageError
-from bench.record.query import doubles
+from bench.plan.files import require_file
+from bench.plan.numbers import DECIMAL
 from bench.record.result import COLUMNS
 from bench.record.store import Store
 from bench.record.table import Floats, Table
@@ -19,23 +20,55 @@ from bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown
 from bench.report.tables import ceiling_table, group_table, scope_note
 
 Writer = Callable[[Store, str, IO[str]], None]
+#: What spreadsheets take for the beginning of a formula, unless it is a number.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(DECIMAL)
+
+
+class _LineFeeds:
+    """Ends rows with a line feed. A csv.writer that does so itself leaves carriage returns in a cell unquoted."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def write(self, row: str) -> int:
+        """Take one row, which ends with both."""
+        return self._out.write(row.removesuffix("\r\n") + "\n")
+
+
+def _writer(out: IO[str]) -> Any:
+    return csv.writer(_LineFeeds(out), lineterminator="\r\n")
 
 
 def write_csv(store: Store, run_id: str, out: IO[str]) -> None:
     """Write the contract's columns, then every dimension that occurs in the run; unknown is empty."""
     with store.snapshot():
-        others = [name for name in store.dimensions(run_id) if name not in COLUMNS]
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([*COLUMNS, *others])
-        for values, dims, _ in store.records(run_id):
-            writer.writerow([*values, *(dims.get(name) for name in others)])
+        _writer(out).writerows(_lines(store, run_id))
+
+
+def write_spreadsheet(store: Store, run_id: str, out: IO[str]) -> None:
+    """Write CSV of which a spreadsheet executes nothing: a text that it would take for a formula begins with `'`."""
+    with store.snapshot():
+        _writer(out).writerows([*map(_inert, line)] for line in _lines(store, run_id))
+
+
+def _lines(store: Store, run_id: str) -> Iterator[list[Any]]:
+    others = [name for name in store.dimensions(run_id) if name not in COLUMNS]
+    yield [*COLUMNS, *others]
+    for values, dims, _ in store.records(run_id):
+        yield [*values, *(dims.get(name) for name in others)]
+
+
+def _inert(cell: Any) -> Any:
+    formula = isinstance(cell, str) and cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if formula else cell
 
 
 def write_table(table: Table, out: IO[str]) -> None:
     """Write the CSV of a run whose rows have been read already."""
     others = list(dict.fromkeys(name for dims in table.dims.values for name in dims if name not in COLUMNS))
     known = [[dims.get(name) for dims in table.dims.values] for name in others]
-    writer = csv.writer(out, lineterminator="\n")
+    writer = _writer(out)
     writer.writerow([*COLUMNS, *others])
     own = (map(values.__getitem__, table.dims.codes) for values in known)
     columns = (found.texts() if isinstance(found, Floats) else found for found in table.columns.values())
@@ -45,22 +78,13 @@ def write_table(table: Table, out: IO[str]) -> None:
 def write_json(store: Store, run_id: str, out: IO[str]) -> None:
     """Write one object: the run's facts, its rows with samples (seconds a call), its ceilings (flop/s, bytes/s)."""
     with store.snapshot():
-        out.write(f'{{"run": {msgspec.json.encode(_facts(store, run_id)).decode()},\n"results": [')
+        out.write(f'{{"run": {msgspec.json.encode(store.find_run(run_id)).decode()},\n"results": [')
         for i, (values, dims, samples) in enumerate(store.records(run_id, samples=True)):
-            found = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": doubles(samples).tolist()}
+            found = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": samples.tolist()}
             # Several times as fast as json.dumps, for which a run's samples are most of the work.
             out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(found).decode())
         ceilings = [{**msgspec.structs.asdict(found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
         out.write(f'\n],\n"ceilings": {msgspec.json.encode(ceilings).decode()}}}\n')
-
-
-def _facts(store: Store, run_id: str) -> dict[str, Any]:
-    run = store.find_run(run_id)
-    facts = {
-        key: run[key] for key in ("run_id", "name", "planned", "started_at", "finished_at", "command", "git_commit")
-    }
-    facts |= {key: json.loads(run[key]) for key in ("suites", "environment", "plan")}
-    return facts | {"machine": json.loads(run["facts"])}
 
 
 def write_markdown(store: Store, run_id: str, out: IO[str]) -> None:
@@ -85,6 +109,7 @@ def write_markdown(store: Store, run_id: str, out: IO[str]) -> None:
 
 WRITERS: dict[str, Writer] = {
     "csv": write_csv,
+    "spreadsheet": write_spreadsheet,
     "json": write_json,
     "markdown": write_markdown,
     "latex": write_latex,
@@ -93,6 +118,7 @@ WRITERS: dict[str, Writer] = {
 
 def check_writable(path: Path) -> None:
     """Raise UsageError now, and not after an hour of measuring, where a file cannot be written."""
+    require_file(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("a").close()
@@ -109,6 +135,7 @@ def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
 
 def write_text(path: Path, write: Callable[[IO[str]], None]) -> None:
     """Write a file that `write` fills. Raises UsageError."""
+    require_file(path)
     with writing(path), path.open("w", newline="", encoding="utf-8") as out:
         write(out)
 

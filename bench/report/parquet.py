@@ -10,7 +10,7 @@ from typing import IO, Any, get_type_hints
 import msgspec
 
 from bench.plan.errors import UsageError
-from bench.record.query import doubles
+from bench.plan.files import require_file
 from bench.record.result import COLUMNS, Result
 from bench.record.store import Store
 from bench.report.export import writing
@@ -63,6 +63,7 @@ def write_parquet(store: Store, run_id: str, out: IO[bytes]) -> None:
 def write_parquet_file(store: Store, run_id: str, path: Path) -> None:
     """Call `write_parquet` on a file, which is not touched where pyarrow is missing. Raises UsageError."""
     _pyarrow()
+    require_file(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as out:
@@ -104,7 +105,7 @@ def _common(kinds: set[type]) -> str:
 
 def _rows(store: Store, run_id: str, dims: dict[str, str]) -> Iterator[tuple[Any, ...]]:
     for values, found, samples in store.records(run_id, samples=True):
-        yield (*values, *(_typed(found.get(name), kind) for name, kind in dims.items()), doubles(samples))
+        yield (*values, *(_typed(found.get(name), kind) for name, kind in dims.items()), samples)
 
 
 def _typed(value: Any, kind: str) -> Any:

@@ -1,14 +1,12 @@
 """What a store holds of each run, in one line: which run, of what, where, and whether it is complete and quiet."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from bench.record.reader import Reader
-from bench.record.run_reader import Tally
+from bench.record.run_reader import RunFacts, Tally
 from bench.report.format import count
 from bench.report.layout import Column, table
 from bench.report.noise import was_noisy
@@ -71,16 +69,20 @@ def summary_of(store: Reader, run_id: str) -> RunSummary:
     return _summary(run, store.tallies(run_id).get(run_id, []))
 
 
-def _summary(run: Mapping[str, Any], rows: Sequence[Tally]) -> RunSummary:
-    same = ("run_id", "name", "started_at", "finished_at", "command", "git_commit")
+def _summary(run: RunFacts, rows: Sequence[Tally]) -> RunSummary:
     statuses: Counter[str] = Counter()
     for row in rows:
         statuses[row.status] += row.rows
     devices = dict.fromkeys(row.device_name for row in rows if row.device_name)
     return RunSummary(
-        **{name: run[name] for name in same},
-        suites=json.loads(run["suites"]),
-        machine=", ".join(devices) or str(json.loads(run["facts"]).get("cpu", "")),
+        run_id=run["run_id"],
+        name=run["name"],
+        started_at=run["started_at"],
+        finished_at=run["finished_at"],
+        command=run["command"],
+        git_commit=run["git_commit"],
+        suites=run["suites"],
+        machine=", ".join(devices) or str(run["machine"].get("cpu", "")),
         cases_done=statuses.total(),
         cases_planned=run["planned"],
         timed=sum(row.rows for row in rows if row.timed),

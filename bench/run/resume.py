@@ -13,7 +13,10 @@ from bench.record.store import Run, Store
 def plan_of(store: Store, run_id: str) -> Plan:
     """Return what the run was asked for. Raises UsageError for a run that cannot be taken up."""
     found = store.run(run_id)
-    plan = msgspec.convert(found.plan, Plan)
+    try:
+        plan = msgspec.convert(found.plan, Plan)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"--resume {found.run_id}: its plan is damaged: {error}; start a new run") from None
     if not plan.suites:
         raise UsageError(f"--resume {found.run_id}: the run has no record of its suites; name them")
     return plan
@@ -21,6 +24,7 @@ def plan_of(store: Store, run_id: str) -> Plan:
 
 def taken_up(store: Store, run_id: str, now: Run) -> Run:
     """The run of this id, if going on with it would measure the same thing in the same place. Raises UsageError."""
+    store.require_sound()
     before = store.run(run_id)
     found = [
         *_differences("machine", before.machine, now.machine),

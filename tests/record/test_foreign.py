@@ -4,6 +4,7 @@ tests/data/pytest_benchmark.json was written by pytest-benchmark 5.3.1 and short
 """
 
 import json
+import math
 import sqlite3
 from pathlib import Path
 
@@ -162,9 +163,10 @@ def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(tmp_pat
     find, db = find, tmp_path / "results.db"
     assert "byte 1 is no UTF-8" in complaint(lambda: import_files(db, [tmp_path / "bin.json"], find, new_run_id))
     assert "No such file" in complaint(lambda: import_files(db, [tmp_path / "missing.json"], find, new_run_id))
-    assert "Is a directory" in complaint(lambda: import_files(db, [tmp_path], find, new_run_id))
+    assert "is a folder, expected a file" in complaint(lambda: import_files(db, [tmp_path], find, new_run_id))
 
 
+TIMES = {"rounds": 5, "min": 1.0, "median": 1.25, "mean": 1.5, "max": 2.0, "stddev": 0.5}
 BROKEN = [
     (
         FOREIGN,
@@ -182,6 +184,16 @@ BROKEN = [
     ),
     (FOREIGN, "benchmarks.1.stats", {"rounds": 5, "median": 0}, "stats.median is 0, expected a finite number above 0"),
     (FOREIGN, "benchmarks.1.stats", 7, "benchmarks[1].stats is 7, expected an object"),
+    (FOREIGN, "benchmarks.1.stats", {**TIMES, "min": 3.0}, "benchmarks[1].stats.min is 3.0, expected at most the larg"),
+    (
+        FOREIGN,
+        "benchmarks.1.stats",
+        {**TIMES, "min": 1.5},
+        "[1].time_s_min is 1.5, expected at most time_s_median, 1.25",
+    ),
+    (FOREIGN, "benchmarks.1.stats", {**TIMES, "stddev": -1.0}, "benchmarks[1].time_s_std is -1.0, expected 0 or more"),
+    (FOREIGN, "benchmarks.1.stats", {**TIMES, "mean": math.inf}, "benchmarks[1].stats.mean is inf, expected a finite"),
+    (FOREIGN, "benchmarks.1.stats", {**TIMES, "mean": -1.0}, "stats.mean is -1.0, expected a finite number above 0"),
     (FOREIGN, "benchmarks.0.fullname", None, "benchmarks[0].fullname is missing"),
     (FOREIGN, "benchmarks", {}, "benchmarks is {}, expected a list"),
     (FOREIGN, "machine_info", "x", "machine_info is 'x', expected an object"),

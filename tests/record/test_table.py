@@ -59,7 +59,7 @@ def test_a_value_of_a_wrong_type_is_named_in_one_line(store, complaint):
     put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
     store._db.execute("UPDATE result SET time_s_min = 'soon'")
     line = complaint(lambda: store.table("r1"))
-    assert line.startswith(f"{store.path}: cannot be read: a row of run r1 holds what it cannot: ")
+    assert line.startswith(f"{store.path}: cannot be read: Expected `float | null`, got `str` - at `$.time_s_min`; ")
 
 
 def test_the_samples_of_all_rows_stand_in_the_order_of_the_table(store):

@@ -145,3 +145,30 @@ def test_markdown_notes_once_that_intervals_are_within_one_process(store):
     WRITERS["markdown"](store, "r", out)
     assert out.getvalue().count("one process cannot show") == 1
     assert out.getvalue().splitlines()[-1].startswith("one process cannot")
+
+
+FORMULAS = {"a": "=cmd|'/c calc'!A0", "b": "+1+1", "c": "-2+3", "d": "@SUM(A1)", "e": "\t=1", "f": "\r=1", "=g": "x"}
+NUMBERS = {"h": "-1.5", "i": -2, "j": "-1e-3", "k": "a=b", "l": ""}
+
+
+def of_formulas(store, style):
+    store.begin(Run("r", {}, "2026", ("s",), "", {}, "", {}))
+    row = Result(**IDENTITY, **KIND, **GEMM, kernel="gemm/a.b", status="ok", reason="", time_s_median=1.0)
+    store.add(row, FORMULAS | NUMBERS, [], None)
+    out = io.StringIO(newline="")
+    WRITERS[style](store, "r", out)
+    (found,) = csv.DictReader(io.StringIO(out.getvalue(), newline=""))
+    return {name: found[name] for name in found if name not in CONTRACT.split(",")}
+
+
+def test_csv_is_exact_whatever_a_cell_begins_with(store):
+    assert of_formulas(store, "csv") == {name: str(value) for name, value in (FORMULAS | NUMBERS).items()}
+
+
+def test_csv_for_a_spreadsheet_has_a_quote_before_what_would_be_a_formula(store):
+    found = of_formulas(store, "spreadsheet")
+    assert {name: found[name] for name in NUMBERS} == {name: str(value) for name, value in NUMBERS.items()}
+    del found["'=g"]
+    assert {name: found[name] for name in found if name in FORMULAS} == {
+        name: f"'{value}" for name, value in FORMULAS.items() if name != "=g"
+    }

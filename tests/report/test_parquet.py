@@ -128,7 +128,7 @@ def test_a_file_and_its_folder_are_made(arrow, run, tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_refused_in_one_line(arrow, run, tmp_path, complaint):
-    assert "cannot be written: Is a directory" in complaint(lambda: write_parquet_file(run, "r", tmp_path))
+    assert "is a folder, expected a file" in complaint(lambda: write_parquet_file(run, "r", tmp_path))
 
 
 def test_without_pyarrow_the_command_that_installs_it_is_named_and_no_file_left(run, complaint, monkeypatch, tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from bench.plan.errors import UsageError
+from bench.plan.files import require_file
 from bench.record.foreign import nvbench, own_csv, pytest_benchmark
 from bench.record.foreign.node import Node
 from bench.record.foreign.source import FindProblem, Row, Source
@@ -56,6 +57,8 @@ class Batch(Store):
 
 def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id: NewRunId) -> list[Imported]:
     """Make every file a run, one a device; all of them or none. Raises UsageError."""
+    for path in paths:
+        require_file(path)
     files = [(path, _digest(path), read(path, find)) for path in paths]
     store = Batch(db)
     try:
@@ -164,7 +167,7 @@ def _digests(store: Store) -> dict[str, str]:
 
 
 def _add(
-    store: Store, path: Path, digest: str, source: Source, known: dict[str, str], new_run_id: NewRunId
+    store: Batch, path: Path, digest: str, source: Source, known: dict[str, str], new_run_id: NewRunId
 ) -> Imported:
     now = datetime.now(UTC)
     run_id = new_run_id(now)

@@ -5,6 +5,9 @@ from typing import Any, NoReturn
 
 from bench.plan.errors import UsageError
 
+#: By how much a mean may exceed the largest of equal numbers.
+ROUNDING = 1e-9
+
 
 class Node:
     """A value of a file and its place in it, `benchmarks[3].stats.median`. Every method raises UsageError."""
@@ -17,6 +20,10 @@ class Node:
         shown = repr(self.value)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
         raise UsageError(f"{self._file}: {self._place or 'the whole'} is {shown}, expected {expected}")
+
+    def holding(self, value: Any) -> "Node":
+        """Return the same place with another value."""
+        return Node(value, self._file, self._place)
 
     def get(self, *keys: str) -> "Node | None":
         """Return what stands under these keys, one inside the other; None where one is absent or null."""
@@ -62,6 +69,11 @@ class Node:
         if not (math.isfinite(found) and found > above):
             self.refuse("a finite number" if above == -math.inf else f"a finite number above {above:g}")
         return found
+
+    def refuse_above(self, most: "Node | None") -> None:
+        """Refuse a number that is above the largest of those that it comes from, but for rounding."""
+        if most is not None and self.number() > most.number() * (1 + ROUNDING):
+            self.refuse(f"at most the largest, {most.number()!r}")
 
     def integer(self) -> int:
         """A count: a whole number from 0 to 2^63 - 1, the largest that the store keeps."""

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.plan.errors import UsageError
+from bench.plan.files import require_file
 from bench.plan.modes import Mode
 from bench.plan.operation import Problem
 from bench.plan.status import Status
 from bench.record.foreign.node import Node, text_under
+from bench.record.foreign.own import refuse_unsound
 from bench.record.foreign.source import (
     FindProblem,
     Row,
@@ -109,6 +111,7 @@ def _rows(
             result.status, result.reason = _why(state)
         else:
             _add_times(result, way, summaries, samples, problem)
+            refuse_unsound(result, state)
         yield Row(result, dims, samples if timed else ())
 
 
@@ -146,6 +149,9 @@ def _add_times(
     if samples:
         add_samples(result, samples)
     else:
+        for name in ("min", "median", "mean"):
+            if (found := summaries.get(f"{times}/{name}")) is not None:
+                found.refuse_above(summaries.get(f"{times}/max"))
         count = summaries.get(f"{way.tag}/sample_size")
         result.samples = count.integer() if count else 0
         result.time_s_mean = summaries[f"{times}/mean"].number(above=0)
@@ -178,6 +184,7 @@ def _samples(state: Node, path: Path) -> list[float]:
 
 def _doubles(path: Path, size: int) -> list[float]:
     """Read little-endian 32-bit floats."""
+    require_file(path)
     try:
         found = array.array("f", path.read_bytes())
     except FileNotFoundError:

@@ -12,14 +12,15 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from bench.plan.errors import UsageError
+from bench.plan.numbers import DECIMAL
 from bench.record.foreign.own import HINTS, REQUIRED, unsound
 from bench.record.foreign.source import Row, Source
 from bench.record.result import COLUMNS, Result
 from bench.record.table import CHUNK, Builder, Table
 
 KIND = "kernelmark CSV"
-_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-_INTEGER = re.compile(r"-?\d{1,19}")
+_NUMBER = re.compile(DECIMAL)
+_INTEGER, _COUNT = re.compile("-?[0-9]{1,19}"), re.compile("[0-9]{1,19}")
 #: Of these `float` reads what `_NUMBER` takes, or nothing.
 _PLAIN = re.compile(r"[0-9.eE-]*")
 _DEFAULTS = {field.name: None if field.required else field.default for field in msgspec.structs.fields(Result)}
@@ -118,9 +119,9 @@ def _values(name: str, texts: tuple[str, ...] | None, where: list[str]) -> Seque
 
 def _number(text: str, column: str, where: str) -> int | float:
     whole = HINTS[column] in (int, int | None)
-    kept = (_INTEGER if whole else _NUMBER).fullmatch(text) and abs(float(text)) < (2**63 if whole else math.inf)
+    kept = (_COUNT if whole else _NUMBER).fullmatch(text) and abs(float(text)) < (2**63 if whole else math.inf)
     if not kept:
-        expected = f"{'a whole' if whole else 'a finite'} number or nothing"
+        expected = "a whole number from 0 or nothing" if whole else "a finite number or nothing"
         raise UsageError(f"{where}: {column} is {text!r}, expected {expected}")
     return int(text) if whole else float(text)
 

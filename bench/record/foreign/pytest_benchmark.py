@@ -7,7 +7,7 @@ kernel's and group and parameters are the problem; samples are there where --ben
 from typing import Any
 
 from bench.record.foreign.node import Node, number_under, text_under
-from bench.record.foreign.own import own_result
+from bench.record.foreign.own import own_result, refuse_unsound
 from bench.record.foreign.source import (
     FindProblem,
     Row,
@@ -70,6 +70,7 @@ def _foreign_row(bench: Node, samples: list[float], shared: dict[str, Any], find
     else:
         _add_statistics(result, bench.need("stats"))
     add_rates(result, problem)
+    refuse_unsound(result, bench)
     return Row(result, problem.dims() if problem else dimensions(_params(bench)), samples)
 
 
@@ -87,6 +88,9 @@ def _samples(bench: Node) -> list[float]:
 
 
 def _add_statistics(result: Any, stats: Node) -> None:
+    for name in ("min", "median", "mean"):
+        if (found := stats.get(name)) is not None:
+            found.refuse_above(stats.get("max"))
     result.samples = stats.need("rounds").integer()
     result.time_s_median = stats.need("median").number(above=0)
     result.time_s_min, result.time_s_mean = (number_under(stats, name, above=0) for name in ("min", "mean"))

@@ -1,0 +1,104 @@
+"""What a command is given: numbers that are finite, and files that are files."""
+
+import os
+from pathlib import Path
+
+import click
+import pytest
+
+from bench.cli import cli
+
+NUMBERS = ("nan", "inf", "-inf", "1e999", "-1", "")
+#: Commands whose options take a number that need not be whole, with what else each needs.
+TAKING = [
+    ("run", "copy/m4n4/f32", "--max-time"),
+    ("run", "copy/m4n4/f32", "--timeout"),
+    ("run", "copy/m4n4/f32", "--rel-ci"),
+    ("run", "copy/m4n4/f32", "--spread"),
+    ("verify", "copy/m4n4/f32", "--timeout"),
+    ("compare", "one", "other", "--fail-slower"),
+    ("compare", "one", "other", "--margin"),
+]
+
+
+@pytest.mark.parametrize("words", TAKING, ids=[" ".join(words[::2]) for words in TAKING])
+def test_a_number_that_is_not_finite_is_refused_in_one_line(called, words):
+    for number in NUMBERS:
+        done = called(*words[:-1], f"{words[-1]}={number}")
+        (line,) = done.err.splitlines()
+        assert (done.status, done.out) == (2, "")
+        assert f"'{words[-1]}': is {number!r}, expected " in line
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_watch_refuses_a_time_that_is_not_finite(called, tmp_path, number):
+    (tmp_path / "a.cu").write_text("")
+    done = called("watch", "a.cu", "copy/m4n4/f32", f"--max-time={number}")
+    (line,) = done.err.splitlines()
+    assert done.status == 2
+    assert f"'--max-time': is {number!r}, expected a number above 0" in line
+
+
+def test_no_option_has_a_type_of_click_that_takes_infinity():
+    types = {type(param.type) for command in cli.commands.values() for param in command.params}
+    assert not types & {click.FLOAT.__class__, click.FloatRange}
+
+
+#: What each is called; a folder also by click, which looks first.
+KINDS = {"pipe": ("named pipe",), "folder": ("a folder", "is a directory"), "device": ("a device",)}
+
+
+def no_file(folder: Path, kind: str) -> str:
+    if kind == "pipe":
+        os.mkfifo(folder / "found.toml")
+    elif kind == "folder":
+        (folder / "found.toml").mkdir()
+    else:
+        (folder / "found.toml").symlink_to("/dev/zero")
+    return "found.toml"
+
+
+@pytest.fixture
+def exported(called, two_runs):
+    """Call `export` of a store with a run."""
+    return lambda *words: called("export", "base", "--db", two_runs, *words)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "{}"),
+        ("show", "--db", "{}"),
+        ("run", "copy/m4n4/f32", "--db", "{}"),
+        ("import", "{}"),
+        ("claims", "--prices", "{}"),
+        ("run", "copy/m4n4/f32", "--csv", "{}"),
+    ],
+    ids=["suite", "store", "new-store", "import", "prices", "csv"],
+)
+def test_what_is_no_file_is_refused_before_it_is_opened(called, tmp_path, kind, words):
+    name = no_file(tmp_path, kind)
+    done = called(*(word.format(name) for word in words))
+    (line,) = done.err.splitlines()
+    assert (done.status, done.out) == (2, "")
+    assert name in line
+    assert any(word in line for word in KINDS[kind])
+
+
+@pytest.mark.parametrize("style", ["csv", "parquet", "latex", "json"])
+def test_an_export_into_what_is_no_file_is_refused(exported, tmp_path, style):
+    pytest.importorskip("pyarrow")
+    done = exported("--format", style, "-o", no_file(tmp_path, "pipe"))
+    assert (done.status, done.err) == (2, "kernelmark: found.toml: is a named pipe, expected a file\n")
+
+
+@pytest.mark.parametrize("style", ["json", "markdown", "latex", "parquet"])
+def test_spreadsheets_are_csv(exported, style):
+    done = exported("--format", style, "--spreadsheet")
+    assert (done.status, done.out) == (2, "")
+    assert f"--spreadsheet: changes CSV, not {style}" in done.err
+
+
+def test_csv_for_a_spreadsheet_is_asked_for_by_a_switch(exported):
+    assert exported("--spreadsheet").out == exported().out

@@ -1,0 +1,186 @@
+"""A store that was damaged: whatever reads it ends in one line, or with what it could read; none writes to it."""
+
+import random
+import shutil
+import sqlite3
+
+import msgspec
+import pytest
+
+from bench.cli.ending import MOST
+from bench.measure.measurement import Evidence
+from bench.record.store import Layer, Store
+from report_rows import begin, put, varied
+
+CASE = "gemm/some.bad gemm/m7n7k7/f32/NN cold t2"
+#: What is wrong in the file, and a command that reads it.
+WRONG = [
+    ("UPDATE result SET threads = 'two'", ("show",)),
+    ("UPDATE result SET kernel = x'ff'", ("export",)),
+    ("UPDATE result SET reason = CAST(x'c328' AS TEXT)", ("export", "--format", "json")),
+    ("UPDATE result SET time_s_median = 'fast'", ("show", "--json")),
+    ("UPDATE result SET time_s_median = -1.0", ("export", "--format", "markdown")),
+    ("UPDATE result SET time_s_median = x'00'", ("compare", "r1", "r2")),
+    ("UPDATE result SET status = NULL", ("runs",)),
+    ("UPDATE result SET sample_blob = x'00'", ("export", "--format", "json")),
+    ("UPDATE result SET sample_blob = x'000000000000f07f'", ("export", "--format", "json")),
+    ("UPDATE result SET part_blob = x'00'", ("compare", "r1", "r2")),
+    ("UPDATE result SET part_blob = 'text'", ("compare", "r1", "r2")),
+    ("UPDATE result SET dims = '{'", ("export",)),
+    ("UPDATE result SET dims = '[1]'", ("show", "--json")),
+    ("UPDATE run SET suites = '5'", ("runs",)),
+    ("UPDATE run SET plan = x'ff'", ("show",)),
+    ("UPDATE machine SET facts = 'null'", ("runs",)),
+    ("UPDATE machine SET facts = printf('%.*c', 100000, '[')", ("runs",)),
+    ("UPDATE ceiling SET rate = 'fast'", ("show", "r1")),
+    ("UPDATE ceiling SET kernel = x'00'", ("export", "r1", "--format", "json")),
+    ("UPDATE layer SET count = 'several'", ("show", "r1", "--by", "network")),
+    ("UPDATE evidence SET found = '{}'", ("show", "r1", "--row", "some.evil")),
+    ("DROP TABLE ceiling", ("show",)),
+    ("ALTER TABLE result DROP COLUMN numerics", ("export",)),
+]
+READING = (
+    ("runs",),
+    ("show", "r1"),
+    ("show", "r1", "--json"),
+    ("show", "r1", "--by", "network"),
+    ("show", "r1", "--row", CASE),
+    *(("export", "r1", "--format", style) for style in ("csv", "json", "markdown", "latex")),
+    ("compare", "r1", "r2"),
+    ("crossover", "gemm/m16n16k16/f32/NN", "r1"),
+)
+FLIPS = 6
+
+
+@pytest.fixture
+def path(store):
+    """A closed store with something in every table."""
+    varied(store)
+    row = put(store, "copy/m2n2/f32", "copy/some.base")
+    evil = msgspec.structs.replace(row, kernel="copy/some.evil", status="mistrusted")
+    store.add(evil, {}, [], None, evidence=Evidence([1.0], None))
+    store.add_layer("r1", Layer("net", "gemm/m16n16k16/f32/NN", "forward", 2))
+    store.set_aside("r1", 0, 1, [])
+    begin(store, "r2", plan={"devices": ["cpu"], "suites": ["copy/m4n4/f32"]})
+    put(store, "gemm/m16n16k16/f32/NN", "gemm/some.base", run_id="r2")
+    store.close()
+    return store.path
+
+
+def change(path, sql):
+    with sqlite3.connect(path) as db:
+        db.execute(sql)
+    db.close()
+
+
+def ended_well(done):
+    """Whether a command has done what it could, or has refused in one line."""
+    lines = [line for line in done.err.splitlines() if not line.startswith("partial: ")]
+    short = all(len(line) <= MOST and line.isprintable() for line in lines)
+    return short and (len(lines) == 1 if done.status == 2 else not lines and done.status in (0, 1))
+
+
+@pytest.mark.parametrize(("sql", "words"), WRONG, ids=[sql for sql, _ in WRONG])
+def test_what_no_column_can_hold_is_one_line_that_names_the_file(called, path, sql, words):
+    change(path, sql)
+    done = called(*words, "--db", str(path))
+    (line,) = done.err.splitlines()
+    assert done.status == 2
+    assert line.startswith(f"kernelmark: {path}: cannot be read: ")
+    assert len(line) <= MOST
+
+
+def test_a_measurement_that_was_cut_short_is_one_line(path, complaint):
+    change(path, "UPDATE pending SET measured = x'9281'")
+    store = Store(path)
+    assert complaint(lambda: store.pending("r1", 0)).startswith(f"{path}: cannot be read: ")
+    store.close()
+
+
+@pytest.mark.parametrize("facts", ['{"cpu": NaN}', '{"cpu": -Infinity}', '{"cpu": 1e999}'])
+def test_a_fact_that_is_no_number_of_json_is_null(called, path, facts):
+    change(path, f"UPDATE machine SET facts = '{facts}'")
+    assert '"machine":{"cpu":null}}' in called("export", "r1", "--format", "json", "--db", str(path)).out
+
+
+@pytest.mark.parametrize("words", [("export", "--format", "json"), ("show", "--json"), ("show",), ("export",)])
+def test_a_number_that_is_not_finite_is_unknown(called, path, words):
+    change(path, "UPDATE result SET time_s_ci95_high = 9e999, roofline_pct = -9e999")
+    done = called(*words, "--db", str(path))
+    assert (done.status, done.err) == (0, "")
+    assert "inf" not in done.out.lower()
+
+
+def flipped(content, rng):
+    """The file with a few bits turned, or a block of zeros in it."""
+    found = bytearray(content)
+    if rng.random() < 0.3:
+        start = rng.randrange(len(found))
+        found[start : start + 512] = bytes(len(found[start : start + 512]))
+    else:
+        for place in rng.choices(range(len(found)), k=rng.choice((1, 8, 64))):
+            found[place] ^= 1 << rng.randrange(8)
+    return bytes(found)
+
+
+def test_bits_that_turned_over_end_no_command_in_a_defect(called, path):
+    content = path.read_bytes()
+    for seed in range(FLIPS):
+        path.write_bytes(flipped(content, random.Random(seed)))
+        for words in READING[:2]:
+            assert ended_well(called(*words, "--db", str(path))), (seed, words)
+
+
+@pytest.mark.long
+def test_bits_that_turned_over_end_no_command_of_all_in_a_defect(called, path):
+    content = path.read_bytes()
+    for seed in range(100, 110):
+        path.write_bytes(flipped(content, random.Random(seed)))
+        for words in READING:
+            assert ended_well(called(*words, "--db", str(path))), (seed, words)
+
+
+def damaged_page(path):
+    """Zeros in the place of the last page, which holds rows of an index or of a table."""
+    content = bytearray(path.read_bytes())
+    content[-4096:] = bytes(4096)
+    path.write_bytes(content)
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("run", "copy/m4n4/f32"), ("verify", "copy/m4n4/f32"), ("run", "--resume", "r2"), ("runs", "--delete", "r2")],
+    ids=["run", "verify", "resume", "delete"],
+)
+def test_a_damaged_store_is_not_written_to(called, path, words):
+    content = damaged_page(path)
+    done = called(*words, "--db", str(path))
+    (line,) = done.err.splitlines()
+    assert done.status == 2
+    assert "is damaged, so nothing is written to it: " in line or "cannot be read: " in line
+    assert path.read_bytes() == content
+
+
+def test_a_damaged_store_is_not_imported_into(called, path, tmp_path):
+    csv = called("export", "r1", "--db", str(path)).out
+    (tmp_path / "rows.csv").write_text(csv)
+    content = damaged_page(path)
+    done = called("import", str(tmp_path / "rows.csv"), "--db", str(path))
+    assert (done.status, len(done.err.splitlines())) == (2, 1)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.long
+def test_a_process_that_shall_write_to_a_damaged_store_refuses(kernelmark, path):
+    content = damaged_page(path)
+    done = kernelmark("run", "copy/m4n4/f32", "--db", str(path))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert path.read_bytes() == content
+
+
+def test_a_copy_of_a_damaged_store_can_be_asked_for_what_is_left(called, path, tmp_path):
+    shutil.copy(path, tmp_path / "whole.db")
+    damaged_page(path)
+    assert called("runs", "--db", str(path)).status in (0, 2)
+    assert called("runs", "--db", str(tmp_path / "whole.db")).status == 0
