@@ -1,5 +1,6 @@
 # make bench   measure what this machine has; tables, a verdict, and a page in reports/local/
 # make test    the short test suite      make test-all   every test        make lint    ruff, mypy, import-linter
+# make fuzz    2,000 drawn inputs of every kind for the command, each judged by how it ends; FUZZ_ARGS="--inputs 20000 --seed 7"
 # make bars    the figures that the project promises, measured      make gpu    a report of an NVIDIA GPU
 # make publish   measure this machine for 45 minutes and publish a report in reports/<machine>-<date>/
 # make mutants   what the emulator does not notice when cuda/ is broken on purpose
@@ -17,8 +18,9 @@ BENCH_ARGS ?= --kernels '!gemm/scipy.*' --kernels '!gemm/numpy.tnn' --kernels '!
 TEST_ARGS ?=
 MUTANTS_ARGS ?=
 PUBLISH_ARGS ?=
+FUZZ_ARGS ?=
 
-.PHONY: bench test test-all lint bars publish gpu honest mutants mutants-table conformance ladder pictures clean
+.PHONY: bench test test-all lint fuzz bars publish gpu honest mutants mutants-table conformance ladder pictures clean
 
 .venv/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -47,6 +49,10 @@ lint: .venv/.installed
 	$(BIN)/lint-imports
 	$(BIN)/python tools/sizes.py
 	$(BIN)/python tools/prose.py
+
+# Prints its seed, and a line for each fault that calls the command as it was called then.
+fuzz: .venv/.installed
+	PYTHONPATH=.:tests $(BIN)/python -m fuzz $(FUZZ_ARGS)
 
 bars: .venv/.installed
 	$(BIN)/python tools/bars.py

@@ -1,0 +1,111 @@
+"""`make fuzz`: call the command with thousands of drawn inputs; print what is wrong with how it ended, a line each."""
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+from fuzz.campaign import BATCH, Fault, Lane, Report
+from fuzz.execute import ROOT
+from fuzz.files import make_samples
+from fuzz.inputs import Entry, digest, read, shown, write
+
+FOUND = ROOT / "out" / "fuzz"
+#: Faults of one kind that are printed.
+MOST_ALIKE = 3
+_lanes: list[Lane] = []
+
+
+def _begin(samples: Path, place: Path) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the campaign
+    _lanes.append(Lane(samples, place))
+
+
+def _batch(seed: int, most: int) -> Report:
+    return _lanes[0].batch(seed, most)
+
+
+def _smallest(fault: Fault) -> Fault:
+    return _lanes[0].smallest(fault)
+
+
+def _replay(path: Path) -> Report:
+    report, entry = Report([], Counter(), Counter()), read(path)
+    report.faults.extend(_lanes[0].tried(entry.input, 0, report))
+    return report
+
+
+def line(fault: Fault) -> str:
+    """Write the input of a fault to a file, and return the line that describes both."""
+    entry = Entry(note=fault.words, input=fault.given)
+    name = write(FOUND / f"{digest(fault.given)}.json", entry).relative_to(ROOT)
+    return f'{fault.words[:200]} | {shown(fault.given)} | make fuzz FUZZ_ARGS="--replay {name}"'
+
+
+def printed(faults: list[Fault], kinds: Counter[tuple[str, str]]) -> Iterator[Fault]:
+    """Print the faults, the first few of each kind, and yield the first of each."""
+    for fault in faults:
+        kinds[fault.kind] += 1
+        if kinds[fault.kind] <= MOST_ALIKE:
+            print(line(fault), flush=True)
+        if kinds[fault.kind] == 1:
+            yield fault
+
+
+def main() -> int:
+    """Perform what is asked for; return 1 where something was wrong."""
+    asked = _arguments()
+    kinds, total, begun = Counter[tuple[str, str]](), Report([], Counter(), Counter()), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kernelmark-fuzz-") as name:
+        place = Path(name)
+        (place / "samples").mkdir()
+        samples = make_samples(place / "samples")
+        with ProcessPoolExecutor(asked.jobs, get_context("spawn"), _begin, (samples, place)) as lanes:
+            if asked.replay:
+                futures = [lanes.submit(_replay, path) for path in asked.replay]
+            else:
+                print(f"seed {asked.seed}", flush=True)
+                sizes = [BATCH] * (asked.inputs // BATCH) + [asked.inputs % BATCH] * bool(asked.inputs % BATCH)
+                futures = [lanes.submit(_batch, asked.seed * 100_000 + i, size) for i, size in enumerate(sizes)]
+            try:
+                for done in as_completed(futures):
+                    report = done.result()
+                    total.statuses.update(report.statuses)
+                    total.commands.update(report.commands)
+                    firsts = list(printed(report.faults, kinds))
+                    if asked.smallest:
+                        for small in lanes.map(_smallest, firsts):
+                            print(f"smallest: {line(small)}", flush=True)
+            finally:
+                lanes.shutdown(cancel_futures=True)
+    print(_summary(total, kinds, time.monotonic() - begun))
+    return 1 if kinds else 0
+
+
+def _summary(total: Report, kinds: Counter[tuple[str, str]], seconds: float) -> str:
+    statuses = ", ".join(f"{status}: {number}" for status, number in sorted(total.statuses.items()))
+    commands = ", ".join(f"{name} {number}" for name, number in total.commands.most_common(30) if number > 2)
+    found = f"{kinds.total()} faults of {len(kinds)} kinds" if kinds else "no fault"
+    return f"{total.statuses.total()} commands in {seconds:.0f} s ({commands}); exit statuses {statuses}; {found}"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
+    parser.add_argument("--inputs", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
+    parser.add_argument("--replay", type=Path, nargs="+", help="files of out/fuzz or of the corpus, and nothing drawn")
+    parser.add_argument("--smallest", action="store_true", help="shrink the first input of each kind of fault")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The files of an input: samples that are sound, damage to them, and the folder that they lie in."""
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from bench.record.store import Store
+from bench.report.export import write_file
+from bench.report.parquet import write_parquet_file
+from compared_runs import LOOSE, STEADY, add, begin
+from fuzz.inputs import Damage, File
+from report_rows import varied
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+#: Of the store `runs.db`, by id and by name.
+RUNS = ("20260101-old", "20260201-new", "base")
+#: Of the store `rows.db`.
+ROWS_RUN = "r1"
+#: Stores, exports of one of them, results of other programs, and databases that are no stores.
+SAMPLES = (
+    "rows.db", "runs.db", "old.db", "foreign.db", "rows.csv", "rows.json", "rows.parquet", "nvbench.json",
+    "pytest_benchmark.json",
+)  # fmt: skip
+STORES, EXPORTS = SAMPLES[:4], SAMPLES[4:]
+
+
+def make_samples(folder: Path) -> Path:
+    """Write every sample into a folder that is empty, and return it."""
+    _rows(folder)
+    runs = Store(folder / "runs.db")
+    begin(runs, RUNS[0], name=RUNS[2], started_at="2026-01-01T10:00:00+00:00", planned=2)
+    begin(runs, RUNS[1], started_at="2026-02-01T10:00:00+00:00", planned=3)
+    for run_id, factor in zip(RUNS, (1.0, 1.2), strict=False):
+        add(runs, run_id, "m3n5/f32", tuple(factor * median for median in STEADY))
+        add(runs, run_id, "m9n5/f32", LOOSE)
+    runs.close()
+    with closing(sqlite3.connect(folder / "old.db")) as db:
+        db.executescript((DATA / "schema4.sql").read_text())
+    with closing(sqlite3.connect(folder / "foreign.db")) as db:
+        db.executescript("CREATE TABLE run (id INTEGER); CREATE TABLE result (a, b); INSERT INTO run VALUES (1)")
+    for name in ("nvbench.json", "pytest_benchmark.json"):
+        (folder / name).write_bytes((DATA / name).read_bytes())
+    return folder
+
+
+def _rows(folder: Path) -> None:
+    rows = Store(folder / "rows.db")
+    varied(rows)
+    write_file(rows, ROWS_RUN, "csv", folder / "rows.csv")
+    write_file(rows, ROWS_RUN, "json", folder / "rows.json")
+    write_parquet_file(rows, ROWS_RUN, folder / "rows.parquet")
+    rows.close()
+
+
+def lay_out(files: dict[str, File], folder: Path, samples: Path) -> None:
+    """Make the files of an input in a folder. What the system refuses to make, such as a name too long, is left out."""
+    for name, file in files.items():
+        path = folder / name
+        with suppress(OSError, ValueError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _make(path, file, samples)
+
+
+def _make(path: Path, file: File, samples: Path) -> None:
+    if file.kind == "folder":
+        path.mkdir()
+    elif file.kind == "fifo":
+        os.mkfifo(path)
+    elif file.kind == "link":
+        path.symlink_to(file.text)
+    else:
+        sound = (samples / file.sample).read_bytes() if file.sample else file.text.encode("utf-8", "surrogateescape")
+        path.write_bytes(sound)
+        for damage in file.damage:
+            if damage.way == "sql":
+                _execute(path, damage.text)
+            else:
+                path.write_bytes(damaged(path.read_bytes(), damage))
+
+
+def damaged(data: bytes, damage: Damage) -> bytes:
+    """Return bytes after damage."""
+    start = min(int(damage.at * len(data)), max(len(data) - 1, 0))
+    before, after, put = data[:start], data[start:], damage.text.encode("utf-8", "surrogateescape")
+    if damage.way == "flip":
+        return before + bytes([after[0] ^ 1 << damage.size % 8]) + after[1:] if after else data
+    if damage.way == "zero":
+        return before + bytes(len(after[: damage.size])) + after[damage.size :]
+    if damage.way == "cut":
+        return before
+    return before + put + (after if damage.way == "insert" else after[len(put) :])
+
+
+def _execute(path: Path, sql: str) -> None:
+    """Change a database from within. What SQLite refuses changes nothing."""
+    with closing(sqlite3.connect(path)) as db, suppress(sqlite3.Error, UnicodeEncodeError):
+        db.execute("PRAGMA foreign_keys = OFF")
+        db.executescript(sql)

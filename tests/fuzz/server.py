@@ -1,0 +1,161 @@
+"""A process that has imported the command once, and forks for each step: `python server.py SOCKET`.
+
+A child has the files, the folder, the variables and the words of its step, calls the command's entry point and ends as
+the console script does: its exit status is real. What it leaves running becomes a child of this process.
+"""
+
+import ctypes
+import json
+import os
+import pkgutil
+import resource
+import select
+import signal
+import socket
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import bench
+from bench.plan.discovery import discover
+
+#: How long the processes that a step has started may outlive it.
+GRACE_S = 3.0
+#: Address space of a step, so that what a plug-in takes does not end other programs.
+MOST_BYTES = 8 * 2**30
+#: Left for the few steps that need them: they start threads or take a second to import.
+COLD = (
+    "bench.pytest",
+    "bench.test_bench",
+    "bench.selftest",
+    "bench.emulator",
+    "bench.report.figures",
+    "bench.run.worker",
+)
+LENGTH_BYTES = 8
+_PR_SET_CHILD_SUBREAPER = 36
+now, sleep_until = time.monotonic, select.select
+
+
+def main(link: socket.socket) -> None:
+    """Serve until the other side ends; in a child, run the command."""
+    for module in pkgutil.walk_packages(bench.__path__, "bench."):
+        if not module.name.startswith(COLD):
+            with suppress(ImportError):
+                import_module(module.name)
+    discover()
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if (step := serve(link)) is not None:
+        become(step)
+        from bench.cli import main as command
+
+        command()
+
+
+def serve(link: socket.socket) -> dict[str, Any] | None:
+    """Fork for each request and report how it ended; return the request in the child, None at the end of all."""
+    while True:
+        head, files, _, _ = socket.recv_fds(link, LENGTH_BYTES, 2)
+        if not head:
+            return None
+        step = json.loads(_read(link, int.from_bytes(head, "little")))
+        pid = os.fork()
+        if pid == 0:
+            link.close()
+            for stream, file in zip((1, 2), files, strict=True):
+                os.dup2(file, stream)
+                os.close(file)
+            return step  # type: ignore[no-any-return]
+        for file in files:
+            os.close(file)
+        _write(link, {"pid": pid})
+        _, status = os.waitpid(pid, 0)
+        _write(link, {"status": os.waitstatus_to_exitcode(status), "left": leftovers()})
+
+
+def become(step: dict[str, Any]) -> None:
+    """Make this process the one that a shell would have started for the step."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for stream in step["closed"]:
+        os.close(stream)
+    os.chdir(step["folder"])
+    os.environ.clear()
+    os.environ.update(step["variables"])
+    tempfile.tempdir = None
+    if step["fresh"]:
+        os.execve(sys.executable, [sys.executable, step["script"], *step["words"]], dict(os.environ))
+    sys.argv = [step["script"], *step["words"]]
+    sys.stdout = sys.__stdout__ = _stream(1, step["closed"], "strict")  # type: ignore[assignment,misc]
+    sys.stderr = sys.__stderr__ = _stream(2, step["closed"], "backslashreplace")  # type: ignore[assignment,misc]
+
+
+def _stream(number: int, closed: list[int], errors: str) -> Any:
+    if number in closed:
+        return None
+    return open(number, "w", encoding="utf-8", errors=errors, closefd=False, buffering=1 if number == 2 else -1)
+
+
+def leftovers() -> list[str]:
+    """End what a step has left running, after a moment in which it may end by itself; return what that was."""
+    until, found = now() + GRACE_S, []
+    while (children := _reaped()) and now() < until:
+        sleep_until([], [], [], 0.01)
+    while children:
+        for pid in children:
+            found.append(_command_of(pid))
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        sleep_until([], [], [], 0.01)
+        children = _reaped()
+    return sorted(set(found))
+
+
+def _reaped() -> list[int]:
+    """Reap what has ended, and return the children that have not."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return []
+    return children_of(os.getpid())
+
+
+def children_of(parent: int) -> list[int]:
+    """Return the processes that this one has started, or that were left to it."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            after_name = status.read_text(errors="replace").rpartition(")")[2].split()
+            if int(after_name[1]) == parent:
+                found.append(int(status.parent.name))
+    return found
+
+
+def _command_of(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:100]
+    return f"process {pid}"
+
+
+def _read(link: socket.socket, count: int) -> bytes:
+    parts = []
+    while count and (part := link.recv(count)):
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _write(link: socket.socket, message: dict[str, Any]) -> None:
+    link.sendall(json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))

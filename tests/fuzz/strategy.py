@@ -1,0 +1,226 @@
+"""What the campaign draws: inputs of several kinds, on any streams, in any locale and among any variables."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from fuzz import commands, documents, plugins
+from fuzz.commands import PATIENCE_S, QUICK, Call, joined
+from fuzz.damages import damages
+from fuzz.files import EXPORTS, ROWS_RUN, STORES
+from fuzz.inputs import Damage, File, Input, Kill, Step
+from fuzz.words import PROBLEM_WORDS, Word
+
+#: Files that the words of any command may name.
+BESIDE = {
+    **{name: File(sample=name) for name in STORES},
+    **{name: File(sample=name) for name in EXPORTS if name != "rows.parquet"},
+    "folder/file": File("text"),
+    "fifo": File(kind="fifo"),
+    "full": File("/dev/full", kind="link"),
+    "plugin.py": File("import numpy\n"),
+    "prices.toml": File((Path(documents.__file__).parents[2] / "bench/claims/prices.toml").read_text()),
+    "kernel.cu": File("__global__ void none() {}\n"),
+}
+#: Locales and encodings that are not UTF-8, which only a new process takes.
+LOCALES = (
+    {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "LANG": ""},
+    {"PYTHONIOENCODING": "ascii"},
+    {"PYTHONIOENCODING": "latin-1:strict"},
+    {"PYTHONOPTIMIZE": "2"},
+    {"PYTHONWARNINGS": "error"},
+)
+VARIABLES = (
+    {"COLUMNS": "1"}, {"COLUMNS": "0"}, {"COLUMNS": "-7"}, {"COLUMNS": "x"}, {"COLUMNS": "9" * 30}, {"TERM": "dumb"},
+    {"XDG_DATA_HOME": ""}, {"XDG_DATA_HOME": "/dev/null"}, {"XDG_DATA_HOME": "data\n"}, {"XDG_DATA_HOME": "x" * 300},
+    {"TMPDIR": "/nowhere"}, {"HOME": "/nowhere"}, {"PATH": ""}, {"NO_COLOR": "1"}, {"LANG": "xx_YY"}, {"TZ": "nowhere"},
+    {"_KERNELMARK_COMPLETE": "bash_complete", "COMP_WORDS": "kernelmark run --kernels ", "COMP_CWORD": "3"},
+    {"_KERNELMARK_COMPLETE": "bash_complete", "COMP_WORDS": "kernelmark show --db hurt.db ", "COMP_CWORD": "4"},
+    {"_KERNELMARK_COMPLETE": "zsh_complete", "COMP_WORDS": "kernelmark 'x", "COMP_CWORD": "1"},
+    {"_KERNELMARK_COMPLETE": "x", "COMP_WORDS": "", "COMP_CWORD": "x"}, {"OMP_NUM_THREADS": "x"}, {"MPLBACKEND": "x"},
+)  # fmt: skip
+#: Commands that read a store, with what they need besides.
+READERS = (
+    ("show",), ("show", "--json"), ("show", "--by", "network"), ("show", "--row", "some.fast"), ("export",),
+    ("export", "--format", "json"),
+    ("export", "--format", "latex"), ("export", "--format", "markdown"), ("runs",), ("runs", "--json"), ("doctor",),
+    ("claims", ROWS_RUN),
+    ("export", "--format", "parquet", "-o", "out.parquet"), ("crossover", "gemm/m16n16k16/f32/NN"),
+    ("compare", "base", "20260201-new"),
+    ("compare", ROWS_RUN, ROWS_RUN, "--json"), ("import", "rows.csv"), ("run", "--resume", ROWS_RUN),
+    ("runs", "--delete", ROWS_RUN),
+    ("runs", "--prune", "1d"),
+)  # fmt: skip
+
+
+#: Commands that load plug-ins and measure nothing.
+LOADERS = (
+    ("list",), ("list", "--json"), ("list", "--all"), ("verify", "copy/m4n4/f32", "--kernels", "no/such"),
+    ("import", "rows.csv", "--db", "new.db"), ("crossover", "gemm/m16n16k16/f32/NN", "--db", "rows.db"),
+)  # fmt: skip
+
+
+def inputs(samples: Path) -> st.SearchStrategy[Input]:
+    """Return every kind of input, each as often as its cost allows."""
+    text = (samples / "rows.csv").read_text()
+    shares = (
+        (_called(commands.calls()), 26), (_called(commands.general_calls()), 2), (_problems(), 6), (_suites(), 10),
+        (_prices(), 5), (_defaults(), 5), (_stores(), 22), (_imports(text), 16), (_plugins(), 6), (_faulty(), 2),
+        (_kills(), 1),
+    )  # fmt: skip
+    kinds = [kind for kind, share in shares for _ in range(share)]
+    return st.sampled_from(range(len(kinds))).flatmap(lambda i: kinds[i]).flatmap(_placed)
+
+
+@st.composite
+def _placed(draw: Any, given: Input) -> Input:
+    """An input, now and then with other streams, variables or a process of its own."""
+    first, rest = given.steps[0], given.steps[1:]
+    if draw(st.integers(0, 11)) == 0:
+        kinds = st.sampled_from(["pipe", "closed", "full", "gone", "head"])
+        first = msgspec.structs.replace(
+            first, out=draw(kinds), err=draw(st.sampled_from(["pipe", "pipe", "closed", "full", "gone"]))
+        )
+        first = msgspec.structs.replace(first, refused=first.refused and first.out == "pipe")
+    if draw(st.integers(0, 19)) == 0:
+        first = msgspec.structs.replace(first, variables=draw(st.sampled_from(VARIABLES)), refused=False)
+    if draw(st.integers(0, 39)) == 0 and first.kill is None:
+        first = msgspec.structs.replace(
+            first, fresh=True, variables={**first.variables, **draw(st.sampled_from([{}, *LOCALES]))}
+        )
+    return msgspec.structs.replace(given, steps=(first, *rest))
+
+
+def _called(calls: st.SearchStrategy[Call]) -> st.SearchStrategy[Input]:
+    hurt = damages().map(lambda damage: File(sample="rows.db", damage=damage))
+    return st.tuples(calls, hurt).map(lambda found: Input((found[0].step(),), files={**BESIDE, "hurt.db": found[1]}))
+
+
+def _problems() -> st.SearchStrategy[Input]:
+    names = st.sampled_from(["verify", "run", "crossover", "verify"])
+    return st.tuples(names, st.lists(PROBLEM_WORDS, min_size=1, max_size=2)).map(lambda found: _of_suites(*found, {}))
+
+
+def _suites() -> st.SearchStrategy[Input]:
+    names = st.sampled_from(["verify", "crossover", "crossover", "run", "crossover"])
+    word = documents.suites().map(
+        lambda found: ([Word("mine.toml", found.refused, long=not found.refused)], {"mine.toml": found.file})
+    )
+    return st.tuples(names, word).map(lambda found: _of_suites(found[0], *found[1]))
+
+
+def _of_suites(name: str, words: list[Word], files: dict[str, File]) -> Input:
+    """Suites or problems given to a command; `crossover` takes one, and reads a store."""
+    words = words[:1] if name == "crossover" else words
+    fixed = ("--db", "rows.db" if name == "crossover" else "new.db", *QUICK.get(name, ()))
+    return Input((joined(name, words, fixed).step(),), files={"rows.db": File(sample="rows.db"), **files})
+
+
+def _prices() -> st.SearchStrategy[Input]:
+    words = ("claims", ROWS_RUN, "--db", "rows.db", "--prices", "mine.toml")
+    return documents.prices().map(
+        lambda found: Input(
+            (Step(words, refused=found.refused),), files={"rows.db": File(sample="rows.db"), "mine.toml": found.file}
+        )
+    )
+
+
+@st.composite
+def _defaults(draw: Any) -> Input:
+    """Defaults with any command that ends soon."""
+    found = draw(documents.defaults())
+    words = draw(st.sampled_from([("list",), *((*words, "--db", "rows.db") for words in READERS[:9])]))
+    name, text = "kernelmark.toml", found.file.text
+    if not draw(st.integers(0, 2)):
+        name, text = "pyproject.toml", "[tool.kernelmark]\n" + text.replace("\n[", "\n[tool.kernelmark.")
+    files = {**BESIDE, name: File(text)}
+    return Input((Step(words, refused=found.refused and name == "kernelmark.toml"),), files=files, asked=(".",))
+
+
+@st.composite
+def _stores(draw: Any) -> Input:
+    """A damaged store, and one or two commands that read it, add to it or remove from it."""
+    sample = draw(st.sampled_from(["rows.db", "rows.db", "runs.db", "old.db"]))
+    files = {"hurt.db": File(sample=sample, damage=draw(damages())), "rows.csv": File(sample="rows.csv")}
+    chosen = draw(st.lists(st.sampled_from(READERS), min_size=1, max_size=2))
+    if not draw(st.integers(0, 39)):
+        chosen = [("report", "--out", "out"), *chosen[:1]]
+    steps = [Step((*words, "--db", "hurt.db"), patience_s=PATIENCE_S if words[0] == "run" else 0.0) for words in chosen]
+    return Input(tuple(steps), files=files)
+
+
+@st.composite
+def _imports(draw: Any, text: str) -> Input:
+    """A file of results, and a command that reads what it has become."""
+    whole = st.sampled_from(EXPORTS).flatmap(
+        lambda name: damages().map(lambda damage: File(sample=name, damage=_outside(damage)))
+    )
+    file = draw(
+        st.one_of(
+            documents.foreign_json(), documents.foreign_json(), documents.own_csv(text), documents.own_csv(text), whole
+        )
+    )
+    readers = [words for words in READERS if "RUN" not in words and words[0] in ("show", "export", "runs", "crossover")]
+    more = draw(st.lists(st.sampled_from(readers), max_size=1))
+    if not draw(st.integers(0, 59)):
+        more = [("report", "--out", "out")]
+    name = draw(st.sampled_from(["found.csv", "found.json", "found", "fo|und\n.csv"]))
+    steps = [Step(("import", name, "--db", "new.db")), *(Step((*words, "--db", "new.db")) for words in more)]
+    return Input(tuple(steps), files={name: file})
+
+
+def _outside(damage: tuple[Damage, ...]) -> tuple[Damage, ...]:
+    return tuple(one for one in damage if one.way != "sql")
+
+
+@st.composite
+def _plugins(draw: Any) -> Input:
+    """A plug-in that is loaded, and no more."""
+    plugin = draw(plugins.loading())
+    words = draw(st.sampled_from(LOADERS))
+    step = Step(
+        (*words, "--plugin", "mine.py"), refused=plugin.refused, patience_s=PATIENCE_S if plugin.lasting else 0.0
+    )
+    files = {"mine.py": File(plugin.text), "rows.csv": File(sample="rows.csv"), "rows.db": File(sample="rows.db")}
+    return Input((step,), files=files, wild=plugin.wild)
+
+
+@st.composite
+def _faulty(draw: Any) -> Input:
+    """Kernels and operations that fail while they are measured; the limit of a call is short."""
+    mine = draw(st.booleans())
+    plugin = draw(plugins.operations() if mine else st.one_of(plugins.kernels(), plugins.declarations()))
+    name, op = draw(st.sampled_from(["run", "verify"])), "mine" if mine else "copy"
+    quick = [word for word in QUICK[name] if word not in ("--kernels", "*/numpy.*")]
+    words = (
+        name,
+        f"{op}/m4n4/f32",
+        *quick,
+        "--plugin",
+        "mine.py",
+        "--timeout",
+        "0.2",
+        "--kernels",
+        "*/*.odd",
+        "--db",
+        "new.db",
+    )
+    return Input((Step(words), Step(("show", "--db", "new.db"))), files={"mine.py": File(plugin.text)}, wild=True)
+
+
+@st.composite
+def _kills(draw: Any) -> Input:
+    """A run that is killed at any moment, what is then visible of it, and the rest of it."""
+    suite = File(documents.toml({"sweep": [{"op": "copy", "dtype": "f32", "n": 5, "m": {"linear": [1, 20, 1]}}]}))
+    number = draw(st.sampled_from([signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
+    worker = number == signal.SIGKILL and draw(st.booleans())
+    kill = Kill(int(number), draw(st.floats(0, 2.5)), worker)
+    words = ("run", "mine.toml", *QUICK["run"], "--name", "mine", "--db", "new.db")
+    rest = (("runs",), ("run", "--resume", "mine"), ("show", "mine"))
+    return Input(
+        (Step(words, kill=kill), *(Step((*word, "--db", "new.db")) for word in rest)), files={"mine.toml": suite}
+    )

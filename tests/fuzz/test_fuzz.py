@@ -1,0 +1,124 @@
+"""Every input that once broke the command, a few that are new, and the judge's own rules."""
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fuzz.campaign import Lane, Report
+from fuzz.execute import Found, Outcome
+from fuzz.files import make_samples
+from fuzz.inputs import Damage, Entry, File, Input, Kill, Step, read, write
+from fuzz.judge import faults
+
+CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.json"))
+GOOD = Outcome(0, "", "", [])
+LEAVES = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\n"
+
+
+@pytest.fixture(scope="module")
+def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
+    made = Lane(make_samples(tmp_path_factory.mktemp("samples")), tmp_path_factory.mktemp("fuzz"))
+    yield made
+    made.close()
+
+
+def wrong(lane: Lane, given: Input) -> list[str]:
+    return [fault.words for fault in lane.tried(given, 0, Report([], Counter(), Counter()))]
+
+
+def test_no_input_of_the_corpus_breaks_the_command_again(lane: Lane) -> None:
+    broken = {path.stem: wrong(lane, entry.input) for path in CORPUS if not (entry := read(path)).unsolved}
+    assert {name: words for name, words in broken.items() if words} == {}
+
+
+def test_no_input_of_thirty_drawn_ones_breaks_the_command(lane: Lane) -> None:
+    report = lane.batch(seed=1, most=30)
+    assert [fault.words for fault in report.faults] == []
+    assert report.commands.total() >= 30
+
+
+def test_one_seed_draws_the_same_inputs(lane: Lane, monkeypatch) -> None:
+    drawn: list[Input] = []
+    monkeypatch.setattr(lane, "tried", lambda one, *_: drawn.append(one) or [])
+    for seed in (3, 3, 4):
+        lane.batch(seed, 20)
+    assert drawn[:20] == drawn[20:40] != drawn[40:]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_step_has_the_exit_status_and_the_streams_of_a_process(lane: Lane, fresh: bool) -> None:
+    plugin = {"mine.py": File("import os\nos._exit(7)")}
+    assert wrong(lane, Input((Step(("list", "--plugin", "mine.py"), fresh=fresh),), plugin)) == ["exit 7: "]
+    assert wrong(lane, Input((Step(("nothing",), refused=True, fresh=fresh),))) == []
+    assert wrong(lane, Input((Step(("list",), refused=True, fresh=fresh),))) == ["not refused: exit 0: "]
+
+
+def test_what_a_step_leaves_running_is_found_and_ended(lane: Lane) -> None:
+    (found,) = wrong(lane, Input((Step(("list", "--plugin", "mine.py")),), {"mine.py": File(LEAVES)}))
+    assert found.startswith("left running: ")
+
+
+@pytest.mark.long
+def test_a_step_that_hangs_is_ended(lane: Lane, monkeypatch) -> None:
+    monkeypatch.setattr("fuzz.execute.LIMIT_S", 0.5)
+    (found,) = wrong(lane, Input((Step(("list", "--plugin", "mine.py")),), {"mine.py": File("while True: pass")}))
+    assert found.startswith("hang: ")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (Outcome(3, "", "kernelmark: defect: KeyError", []), "exit 3: kernelmark: defect: KeyError"),
+        (Outcome(-11, "", "", []), "SIGSEGV: "),
+        (Outcome(1, "", "Traceback (most recent call last):\n  KeyError: 1", []), "traceback:   KeyError: 1"),
+        (Outcome(0, "", "", [], hung=True), "hang: more than 10 s"),
+        (Outcome(0, "", "", [], hung=True, interrupted=True), "hang: goes on after an interrupt"),
+        (Outcome(0, "", "", ["sleep 60"]), "left running: sleep 60"),
+        (Outcome(2, "", f"kernelmark: {'x' * 300}", []), "a line of 312 characters: "),
+        (Outcome(2, "", "kernelmark: one\nkernelmark: two", []), "2 lines: kernelmark: one | kernelmark: two"),
+        (Outcome(2, "", "kernelmark: one\nmore of it", []), "2 lines: kernelmark: one | more of it"),
+        (Outcome(2, "usage", "", []), "refused without a word: usage"),
+        (Outcome(0, "", "UserWarning: x", []), "warning: UserWarning: x"),
+    ],
+)
+def test_each_fault_is_named(outcome: Outcome, said: str) -> None:
+    found = faults(Input((Step(("show",)),)), Found([outcome], [], []))
+    assert [words for words in found if words.startswith(said)]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [GOOD, Outcome(2, "", "kernelmark: one\n", []), Outcome(130, "", "[1/2] x\n[2/2] y", []), Outcome(1, "", "", [])],
+)
+def test_a_command_that_ends_as_it_should_has_no_fault(outcome: Outcome) -> None:
+    assert faults(Input((Step(("show",)),)), Found([outcome], [], [])) == []
+
+
+def test_a_signal_that_was_sent_is_no_fault() -> None:
+    killed = Outcome(-9, "", "", [])
+    assert faults(Input((Step(("run",), kill=Kill(signal.SIGKILL, 0.1)),)), Found([killed], ["x"], ["y"])) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ("out.csv", []),
+        ("new/place/out.csv", []),
+        ("table.tex", []),
+        ("table-gemm.tex", []),
+        ("other", ["file left or changed: other"]),
+        ("rows.db", ["file left or changed: rows.db"]),
+    ],
+)
+def test_files_that_were_not_asked_for_are_a_fault(changed: str, found: list[str]) -> None:
+    words = ("export", "--csv=out.csv", "-o", "table.tex", "--out", "new/place")
+    assert faults(Input((Step(words),)), Found([GOOD], [changed], [])) == found
+
+
+def test_an_input_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
+    files = {"a\udcff": File("é\udcff\0"), "b": File(sample="rows.db", damage=(Damage("flip", 0.5, 3),))}
+    entry = Entry("words", Input((Step(("run", "\udcff"), kill=Kill(9, 0.5, True)),), files))
+    assert read(write(tmp_path / "e.json", entry)) == entry
