@@ -20,7 +20,7 @@ from bench.plan.verdict import Verdict
 TYPICAL_SIZES, APART = (1024, 512, 64, 7, 3, 1), 24
 #: What a sweep of a suite holds besides the values of axes.
 SWEEP_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together", "max_time"}
-Dim = typing.Annotated[int, msgspec.Meta(ge=1)]
+Dim = typing.Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Arrays = Mapping[str, Array]
 
 

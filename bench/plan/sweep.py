@@ -1,6 +1,7 @@
 """One [[sweep]] table of a suite: its problems, and what is checked of it when it is read."""
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,10 @@ from bench.plan.registry import Registry
 
 #: Sweeps of at most this many problems are expanded when they are read, to find a wrong one before anything runs.
 CHECKED_AT_ONCE = 1000
+#: Of one sweep; to plan this many takes gigabytes, to measure them a month.
+MOST_PROBLEMS = 10_000_000
+#: The store keeps no larger integer.
+_LARGEST = 2**63 - 1
 #: What a network's layers are parts of. Its seconds a batch are summed over them, times their counts.
 PARTS = ("forward", "backward")
 
@@ -121,7 +126,7 @@ def read_max_time(table: Mapping[str, Any], where: str) -> float | None:
     """Return the time limit of a suite or a sweep, in seconds a case, or None. Raises UsageError."""
     found = table.get("max_time")
     if found is not None:
-        right = isinstance(found, int | float) and not isinstance(found, bool) and 0 < found < math.inf
+        right = isinstance(found, int | float) and not isinstance(found, bool) and 0 < found <= sys.float_info.max
         expect(right, f"{where}: max_time is {found!r}, expected a finite number of seconds above 0")
     return found
 
@@ -146,7 +151,9 @@ def _together(named: Any, swept: Mapping[str, Sequence[Any]], where: str) -> tup
 
 def _check_combined(sweep: Sweep) -> None:
     """Axes that are right one by one may not be together. Large sweeps are looked at when they are run."""
-    if math.prod(map(len, sweep.axes.values())) * len(sweep.points) <= CHECKED_AT_ONCE:
+    count = math.prod(map(len, sweep.axes.values())) * len(sweep.points)
+    expect(count <= MOST_PROBLEMS, f"{sweep.where}: has {count:,} problems, expected at most {MOST_PROBLEMS:,}")
+    if count <= CHECKED_AT_ONCE:
         for _ in sweep.entries():
             pass
 
@@ -186,7 +193,7 @@ def _values(value: Any, where: str) -> Sequence[Any]:
     if len(value) == 1 and whole and isinstance(bounds, list):
         if kind == "pow2" and len(bounds) == 2 and 0 <= bounds[0] <= bounds[1] <= 62:
             return [2**i for i in range(bounds[0], bounds[1] + 1)]
-        if kind == "linear" and len(bounds) == 3 and bounds[0] <= bounds[1] and bounds[2] > 0:
+        if kind == "linear" and len(bounds) == 3 and 0 <= bounds[0] <= bounds[1] < _LARGEST and bounds[2] > 0:
             return range(bounds[0], bounds[1] + 1, bounds[2])
     raise UsageError(f"{where}: is {value!r}, expected {{pow2 = [first, last]}} or {{linear = [start, stop, step]}}")
 
@@ -200,8 +207,8 @@ def _check(problem_class: type[Problem], axis: str, values: Iterable[Any], where
 
 def _counts(value: Any, points: Sequence[Any], where: str) -> Sequence[int] | int:
     counts = value if isinstance(value, list) else [value]
-    positive = all(isinstance(c, int) and not isinstance(c, bool) and c > 0 for c in counts)
-    expect(positive, f"{where}: is {value!r}, expected integers above 0")
+    positive = all(isinstance(c, int) and not isinstance(c, bool) and 0 < c <= _LARGEST for c in counts)
+    expect(positive, f"{where}: is {value!r}, expected integers from 1 to {_LARGEST}")
     fits = not isinstance(value, list) or len(value) == len(points)
     expect(fits, f"{where}: has {len(counts)} values, expected one, or one for each of {len(points)} points")
     return value  # type: ignore[no-any-return]  # checked above
