@@ -3,44 +3,26 @@
 import argparse
 import os
 import random
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from fuzz.campaign import BATCH, Fault, Lane, Report
+from fuzz import processes
+from fuzz.campaign import BATCH, Fault, Report
 from fuzz.execute import ROOT
 from fuzz.files import make_samples
-from fuzz.inputs import Entry, digest, read, shown, write
+from fuzz.inputs import Entry, digest, shown, write
 
 FOUND = ROOT / "out" / "fuzz"
 #: Faults of one kind that are printed.
 MOST_ALIKE = 3
-_lanes: list[Lane] = []
-
-
-def _begin(samples: Path, place: Path) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the campaign
-    _lanes.append(Lane(samples, place))
-
-
-def _batch(seed: int, most: int) -> Report:
-    return _lanes[0].batch(seed, most)
-
-
-def _smallest(fault: Fault) -> Fault:
-    return _lanes[0].smallest(fault)
-
-
-def _replay(path: Path) -> Report:
-    report, entry = Report([], Counter(), Counter()), read(path)
-    report.faults.extend(_lanes[0].tried(entry.input, 0, report))
-    return report
+#: Each batch has a seed of its own, and no campaign has more.
+MOST_BATCHES = 100_000
 
 
 def line(fault: Fault) -> str:
@@ -65,29 +47,31 @@ def main() -> int:
     asked = _arguments()
     kinds, total, begun = Counter[tuple[str, str]](), Report([], Counter(), Counter()), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kernelmark-fuzz-") as name:
-        place = Path(name)
-        (place / "samples").mkdir()
-        samples = make_samples(place / "samples")
-        with ProcessPoolExecutor(asked.jobs, get_context("spawn"), _begin, (samples, place)) as lanes:
-            if asked.replay:
-                futures = [lanes.submit(_replay, path) for path in asked.replay]
-            else:
-                print(f"seed {asked.seed}", flush=True)
-                sizes = [BATCH] * (asked.inputs // BATCH) + [asked.inputs % BATCH] * bool(asked.inputs % BATCH)
-                futures = [lanes.submit(_batch, asked.seed * 100_000 + i, size) for i, size in enumerate(sizes)]
+        samples = Path(name, "samples")
+        samples.mkdir()
+        made = (make_samples(samples), Path(name))
+        with ProcessPoolExecutor(asked.jobs, get_context("spawn"), processes.begin, made) as pool:
             try:
-                for done in as_completed(futures):
+                for done in as_completed(list(_submitted(pool, asked))):
                     report = done.result()
                     total.statuses.update(report.statuses)
                     total.commands.update(report.commands)
                     firsts = list(printed(report.faults, kinds))
-                    if asked.smallest:
-                        for small in lanes.map(_smallest, firsts):
-                            print(f"smallest: {line(small)}", flush=True)
+                    for small in pool.map(processes.smallest, firsts) if asked.smallest else ():
+                        print(f"smallest: {line(small)}", flush=True)
             finally:
-                lanes.shutdown(cancel_futures=True)
+                pool.shutdown(cancel_futures=True)
     print(_summary(total, kinds, time.monotonic() - begun))
     return 1 if kinds else 0
+
+
+def _submitted(pool: ProcessPoolExecutor, asked: argparse.Namespace) -> Iterator[Future[Report]]:
+    if asked.replay:
+        yield from (pool.submit(processes.replay, path) for path in asked.replay)
+        return
+    print(f"seed {asked.seed}", flush=True)
+    for i, start in enumerate(range(0, asked.inputs, BATCH)):
+        yield pool.submit(processes.batch, asked.seed * MOST_BATCHES + i, min(BATCH, asked.inputs - start))
 
 
 def _summary(total: Report, kinds: Counter[tuple[str, str]], seconds: float) -> str:

@@ -31,10 +31,9 @@ class Call(NamedTuple):
     refused: bool = False
     long: bool = False
 
-    def step(self, **more: Any) -> Step:
-        """Return the step that calls it. An interrupt may come before a refusal."""
-        patience_s = PATIENCE_S if self.long else 0.0
-        return Step(self.words, refused=self.refused and not more, patience_s=patience_s, **more)
+    def step(self) -> Step:
+        """Return the step that calls it."""
+        return Step(self.words, refused=self.refused, patience_s=PATIENCE_S if self.long else 0.0)
 
 
 def joined(name: str, words: Sequence[Word], fixed: Sequence[str] = ()) -> Call:
@@ -89,7 +88,7 @@ def _arguments(draw: Any, command: click.Command) -> list[Word]:
 def _option(draw: Any, option: click.Option, values: Any = None) -> list[Word]:
     name = draw(st.sampled_from([*option.opts, *option.secondary_opts]))
     if option.is_flag:
-        return [Word(name, long=not option.is_flag)]
+        return [Word(name, long=True)]
     value = draw(values or values_of(option))
     if name.startswith("--") and draw(st.booleans()):
         return [value._replace(text=f"{name}={value.text}")]

@@ -33,7 +33,7 @@ def faults(given: Input, found: Found) -> list[str]:
 
 def _is_asked_for(name: str, named: set[str]) -> bool:
     """Return whether a file is named, lies in a folder that is or is one to it, or begins as a file that is named."""
-    if "." in named or any(place == name or place.startswith(f"{name}/") for place in named):
+    if "." in named or "__pycache__" in name or any(place == name or place.startswith(f"{name}/") for place in named):
         return True
     stems = (str(PurePath(place).with_suffix("")) for place in named if PurePath(place).name)
     return any(len(stem) >= SHORTEST_STEM and name.startswith(stem) for stem in stems)
@@ -57,7 +57,7 @@ def _status(step: Step, outcome: Outcome) -> Iterator[str]:
     if outcome.status not in STATUSES and not (step.kill and outcome.status == -step.kill.signal):
         how = signal.Signals(-outcome.status).name if outcome.status < 0 else f"exit {outcome.status}"
         yield f"{how}: {_last(outcome.err)}"
-    elif step.refused and outcome.status != 2:
+    elif step.refused and outcome.status != 2 and not outcome.interrupted:
         yield f"not refused: exit {outcome.status}: {_last(outcome.err)}"
 
 
