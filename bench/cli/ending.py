@@ -37,6 +37,7 @@ class Commands(click.Group):
 
 def status_of(work: Callable[[], object]) -> int:
     """Do the work of a command and return the exit status. No exception gets past it, whatever it is."""
+    _stand_in_for_closed()
     try:
         return _done(work)
     except (UsageError, Unsupported) as error:
@@ -46,15 +47,22 @@ def status_of(work: Callable[[], object]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (ReaderGone, BrokenPipeError):
-        _discard_output()
+        _discard(1, 2)  # either may be what has no reader
         return OK
     except OSError as error:
         if error.filename is None and error.errno not in _OF_OUTPUT:
             return _defect(error)
-        _discard_output()
+        _discard(1)
         return _complain(f"{error.filename or 'standard output'}: {error.strerror}", USAGE)
     except Exception as error:
         return _defect(error)
+
+
+def _stand_in_for_closed() -> None:
+    """Give a stream that the caller has closed a file that takes everything; its number would go to another file."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 # for as long as the process lives
 
 
 def _done(work: Callable[[], object]) -> int:
@@ -63,16 +71,17 @@ def _done(work: Callable[[], object]) -> int:
         work()
     except SystemExit as ending:
         status = ending.code
-    if sys.stdout is not None:
-        sys.stdout.flush()  # a disk that is full shows here
+    sys.stdout.flush()  # a disk that is full shows here
     if isinstance(status, str):  # a plug-in's words
         raise UsageError(status)
     return status or OK
 
 
 def _complain(text: str, status: int) -> int:
-    if sys.stderr is not None:
+    try:
         click.echo(one_line(f"kernelmark: {text}"), err=True)
+    except OSError:
+        _discard(2)
     return status
 
 
@@ -104,8 +113,9 @@ def _saved(error: Exception) -> str:
     return name
 
 
-def _discard_output() -> None:
-    """Send what is still to be written nowhere: the interpreter would complain of it at its end."""
+def _discard(*outputs: int) -> None:
+    """Send what is still to be written nowhere: at its end the interpreter would complain of it, and exit with 120."""
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
+    for output in outputs:
+        os.dup2(null, output)
     os.close(null)

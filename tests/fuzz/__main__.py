@@ -12,9 +12,10 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
+from bench.cli import cli
 from fuzz import processes
 from fuzz.campaign import BATCH, Fault, Report
-from fuzz.execute import ROOT
+from fuzz.execute import LIMIT_S, ROOT
 from fuzz.files import make_samples
 from fuzz.inputs import Entry, digest, shown, write
 
@@ -49,7 +50,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kernelmark-fuzz-") as name:
         samples = Path(name, "samples")
         samples.mkdir()
-        made = (make_samples(samples), Path(name))
+        made = (make_samples(samples), Path(name), asked.limit)
         with ProcessPoolExecutor(asked.jobs, get_context("spawn"), processes.begin, made) as pool:
             try:
                 for done in as_completed(list(_submitted(pool, asked))):
@@ -76,7 +77,7 @@ def _submitted(pool: ProcessPoolExecutor, asked: argparse.Namespace) -> Iterator
 
 def _summary(total: Report, kinds: Counter[tuple[str, str]], seconds: float) -> str:
     statuses = ", ".join(f"{status}: {number}" for status, number in sorted(total.statuses.items()))
-    commands = ", ".join(f"{name} {number}" for name, number in total.commands.most_common(30) if number > 2)
+    commands = ", ".join(f"{name} {number}" for name, number in total.commands.most_common() if name in cli.commands)
     found = f"{kinds.total()} faults of {len(kinds)} kinds" if kinds else "no fault"
     return f"{total.statuses.total()} commands in {seconds:.0f} s ({commands}); exit statuses {statuses}; {found}"
 
@@ -86,6 +87,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--inputs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for a command; more on a busy machine")
     parser.add_argument("--replay", type=Path, nargs="+", help="files of out/fuzz or of the corpus, and nothing drawn")
     parser.add_argument("--smallest", action="store_true", help="shrink the first input of each kind of fault")
     return parser.parse_args()

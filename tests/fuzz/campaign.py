@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.errors import Flaky
 
-from fuzz.execute import Server
+from fuzz.execute import LIMIT_S, Server
 from fuzz.inputs import Input
 from fuzz.judge import faults
 from fuzz.strategy import inputs
@@ -46,11 +46,14 @@ class Report(NamedTuple):
 
 
 class Lane:
-    """What performs inputs one after the other. place: a folder to work in; samples: files to begin with."""
+    """What performs inputs one after the other.
 
-    def __init__(self, samples: Path, place: Path) -> None:
+    place: a folder to work in; samples: files to begin with; limit_s: how long a command may take.
+    """
+
+    def __init__(self, samples: Path, place: Path, limit_s: float = LIMIT_S) -> None:
         set_hypothesis_home_dir(place / "hypothesis")
-        self._samples, self._place, self._server = samples, place, Server()
+        self._samples, self._place, self._server = samples, place, Server(limit_s)
         self._inputs = inputs(samples)
 
     def close(self) -> None:

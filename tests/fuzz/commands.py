@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bench.cli import cli
 from fuzz.inputs import Step
-from fuzz.words import FOLDERS, STORE_WORDS, TEXTS, Word, values_of
+from fuzz.words import FOLDERS, STORE_WORDS, TEXTS, Word, once_in, values_of
 
 #: Commands that may lawfully go on for minutes.
 LASTING = ("run", "verify", "claims", "selftest", "watch", "inspect")
@@ -60,11 +60,11 @@ def calls(draw: Any, name: str = "") -> Call:
         words += draw(_option(option))
     required = [option for option in options if option.required or option.name == "db"]
     for option in required:
-        if draw(st.integers(0, 9)):
+        if not draw(once_in(10)):
             words += draw(
                 _option(option, STORE_WORDS if option.name == "db" else FOLDERS if option.name == "out" else None)
             )
-    if not draw(st.integers(0, 24)):
+    if draw(once_in(25)):
         words += [Word(draw(st.sampled_from(["--nothing", "-", "--kernels", "-x", "--db"])), long=True)]
     return joined(name, words, QUICK.get(name, ()))
 
@@ -75,11 +75,11 @@ def _arguments(draw: Any, command: click.Command) -> list[Word]:
     for param in command.params:
         if isinstance(param, click.Argument):
             most = 3 if param.nargs < 0 else 1
-            least = 1 if param.required and draw(st.integers(0, 19)) else 0
+            least = 1 if param.required and not draw(once_in(20)) else 0
             found = draw(st.lists(values_of(param), min_size=least, max_size=most))
             # A word that begins with a hyphen would be an option.
             words += [word if word.text[:1] != "-" else word._replace(refused=False, long=True) for word in found]
-    if not draw(st.integers(0, 29)):
+    if draw(once_in(30)):
         words.append(Word(draw(TEXTS), long=True))
     return words
 
@@ -89,7 +89,7 @@ def _option(draw: Any, option: click.Option, values: Any = None) -> list[Word]:
     name = draw(st.sampled_from([*option.opts, *option.secondary_opts]))
     if option.is_flag:
         return [Word(name, long=True)]
-    value = draw(values or values_of(option))
+    value = draw(values_of(option) if values is None else values)
     if name.startswith("--") and draw(st.booleans()):
         return [value._replace(text=f"{name}={value.text}")]
     return [Word(name), value]

@@ -19,8 +19,9 @@ from fuzz.server import LENGTH_BYTES, children_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(sys.executable).with_name("kernelmark")
-#: How long a step may take; one with patience has this from its interrupt on.
-LIMIT_S = 10.0
+#: How long a step may take; one with patience has this from its interrupt on. The first interrupt of a run lets the job
+#: in hand finish, so a second one follows.
+LIMIT_S, AGAIN_S = 10.0, 2.0
 #: Of an output this much is kept, and a reader that goes early takes so much before.
 KEPT_BYTES, HEAD_BYTES = 2**20, 10
 #: Of the caller's environment this is kept: where programs, libraries and what was compiled before are found.
@@ -53,7 +54,8 @@ class Found(NamedTuple):
 class Server:
     """The process that forks for each step (`server.py`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: float = LIMIT_S) -> None:
+        self._limit_s = limit_s
         self._link, theirs = socket.socketpair()
         words = [sys.executable, "-P", str(Path(__file__).with_name("server.py")), str(theirs.fileno())]
         variables = {**_kept(), "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT)}
@@ -112,19 +114,21 @@ class Server:
     def _followed(self, step: Step, streams: list["_Stream"]) -> Outcome:
         """Read what a step prints, and send it the signals that are due, until it has ended."""
         pid, begun = int(self._line()["pid"]), now()
-        kill, interrupted, hung, limit = step.kill, False, False, LIMIT_S + step.patience_s
+        kill, hung, limit = step.kill, False, self._limit_s + step.patience_s
+        interrupts = [step.patience_s, step.patience_s + AGAIN_S] if step.patience_s else []
         while not (ended := self._readable(streams)):
             elapsed = now() - begun
             if kill is not None and elapsed > kill.after_s:
                 _kill(pid, kill.signal, kill.worker)
                 kill = None
-            if step.patience_s and elapsed > step.patience_s and not interrupted:
-                interrupted = True
+            if interrupts and elapsed > interrupts[0]:
+                interrupts.pop(0)
                 _kill(pid, signal.SIGINT)
             if elapsed > limit and not hung:
                 hung = True
                 _kill(pid, signal.SIGKILL)
         out, err = (stream.all() for stream in streams)
+        interrupted = bool(step.patience_s) and len(interrupts) < 2
         return Outcome(ended["status"], out, err, [] if hung else ended["left"], hung, interrupted)
 
     def _readable(self, streams: list["_Stream"]) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from fuzz.commands import PATIENCE_S, QUICK, Call, joined
 from fuzz.damages import damages
 from fuzz.files import EXPORTS, ROWS_RUN, STORES
 from fuzz.inputs import Damage, File, Input, Kill, Step
-from fuzz.words import PROBLEM_WORDS, Word
+from fuzz.words import PROBLEM_WORDS, Word, once_in
 
 #: Files that the words of any command may name.
 BESIDE = {
@@ -80,15 +80,15 @@ def inputs(samples: Path) -> st.SearchStrategy[Input]:
 def _placed(draw: Any, given: Input) -> Input:
     """An input, now and then with other streams, variables or a process of its own."""
     first, rest = given.steps[0], given.steps[1:]
-    if draw(st.integers(0, 11)) == 0:
+    if draw(once_in(12)):
         kinds = st.sampled_from(["pipe", "closed", "full", "gone", "head"])
         first = msgspec.structs.replace(
             first, out=draw(kinds), err=draw(st.sampled_from(["pipe", "pipe", "closed", "full", "gone"]))
         )
         first = msgspec.structs.replace(first, refused=first.refused and first.out == "pipe")
-    if draw(st.integers(0, 19)) == 0:
+    if draw(once_in(20)):
         first = msgspec.structs.replace(first, variables=draw(st.sampled_from(VARIABLES)), refused=False)
-    if draw(st.integers(0, 39)) == 0 and first.kill is None:
+    if draw(once_in(40)) and first.kill is None and not first.patience_s:  # none would be for its start
         first = msgspec.structs.replace(
             first, fresh=True, variables={**first.variables, **draw(st.sampled_from([{}, *LOCALES]))}
         )
@@ -135,7 +135,7 @@ def _defaults(draw: Any) -> Input:
     found = draw(documents.defaults())
     words = draw(st.sampled_from([("list",), *((*words, "--db", "rows.db") for words in READERS[:9])]))
     name, text = "kernelmark.toml", found.file.text
-    if not draw(st.integers(0, 2)):
+    if draw(once_in(3)):
         name, text = "pyproject.toml", "[tool.kernelmark]\n" + text.replace("\n[", "\n[tool.kernelmark.")
     files = {**BESIDE, name: File(text)}
     return Input((Step(words, refused=found.refused and name == "kernelmark.toml"),), files=files, asked=(".",))
@@ -147,7 +147,7 @@ def _stores(draw: Any) -> Input:
     sample = draw(st.sampled_from(["rows.db", "rows.db", "runs.db", "old.db"]))
     files = {"hurt.db": File(sample=sample, damage=draw(damages())), "rows.csv": File(sample="rows.csv")}
     chosen = draw(st.lists(st.sampled_from(READERS), min_size=1, max_size=2))
-    if not draw(st.integers(0, 39)):
+    if draw(once_in(40)):
         chosen = [("report", "--out", "out"), *chosen[:1]]
     steps = [Step((*words, "--db", "hurt.db"), patience_s=PATIENCE_S if words[0] == "run" else 0.0) for words in chosen]
     return Input(tuple(steps), files=files)
@@ -166,7 +166,7 @@ def _imports(draw: Any, text: str) -> Input:
     )
     readers = [words for words in READERS if "RUN" not in words and words[0] in ("show", "export", "runs", "crossover")]
     more = draw(st.lists(st.sampled_from(readers), max_size=1))
-    if not draw(st.integers(0, 59)):
+    if draw(once_in(60)):
         more = [("report", "--out", "out")]
     name = draw(st.sampled_from(["found.csv", "found.json", "found", "fo|und\n.csv"]))
     steps = [Step(("import", name, "--db", "new.db")), *(Step((*words, "--db", "new.db")) for words in more)]
@@ -215,7 +215,7 @@ def _faulty(draw: Any) -> Input:
 @st.composite
 def _kills(draw: Any) -> Input:
     """A run that is killed at any moment, what is then visible of it, and the rest of it."""
-    suite = File(documents.toml({"sweep": [{"op": "copy", "dtype": "f32", "n": 5, "m": {"linear": [1, 20, 1]}}]}))
+    suite = File(documents.toml({"sweep": [{"op": "copy", "dtype": "f32", "n": 5, "m": {"linear": [1, 6, 1]}}]}))
     number = draw(st.sampled_from([signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
     worker = number == signal.SIGKILL and draw(st.booleans())
     kill = Kill(int(number), draw(st.floats(0, 2.5)), worker)

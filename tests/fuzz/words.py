@@ -46,6 +46,11 @@ _ODD = (
 TEXTS = st.one_of(st.text(max_size=12), st.sampled_from(_ODD))
 
 
+def once_in(times: int) -> Strategy[bool]:
+    """True once in this many draws; an integer would be 0 far more often."""
+    return st.sampled_from([False] * (times - 1) + [True])
+
+
 def sound(*texts: str) -> Strategy[Word]:
     """Words that nothing is wrong with."""
     return st.sampled_from([Word(text) for text in texts])
@@ -66,7 +71,7 @@ def mixed(
 ) -> Strategy[Word]:
     """Mostly good words, some bad ones, and anything at all."""
     anything = TEXTS.map(lambda text: Word(text, long=True))
-    return st.one_of(good, good, good, bad or anything, rest or anything)
+    return st.one_of(good, good, good, anything if bad is None else bad, anything if rest is None else rest)
 
 
 @st.composite
