@@ -54,7 +54,8 @@ def _step(given: Input, step: Step, outcome: Outcome) -> Iterator[str]:
 
 
 def _status(step: Step, outcome: Outcome) -> Iterator[str]:
-    if outcome.status not in STATUSES and not (step.kill and outcome.status == -step.kill.signal):
+    sent = {-step.kill.signal} if step.kill else {-signal.SIGINT} if outcome.interrupted else set()
+    if outcome.status not in {*STATUSES, *sent}:
         how = signal.Signals(-outcome.status).name if outcome.status < 0 else f"exit {outcome.status}"
         yield f"{how}: {_last(outcome.err)}"
     elif step.refused and outcome.status != 2 and not outcome.interrupted:
