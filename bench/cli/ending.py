@@ -14,7 +14,7 @@ import click
 
 import bench
 from bench.cli.options import DEFECT, INTERRUPTED, OK, USAGE
-from bench.plan.errors import Unsupported, UsageError
+from bench.plan.errors import Unsupported, UsageError, message
 from bench.plan.text import MOST, one_line
 
 #: What a write to standard output fails with; the error names no file then.
@@ -41,7 +41,7 @@ def status_of(work: Callable[[], object]) -> int:
     try:
         return _done(work)
     except (UsageError, Unsupported) as error:
-        return _complain(_words(error), USAGE)
+        return _complain(message(error) or "no message", USAGE)
     except click.ClickException as error:
         return _complain(error.format_message(), USAGE)
     except (click.Abort, KeyboardInterrupt):
@@ -85,16 +85,9 @@ def _complain(text: str, status: int) -> int:
     return status
 
 
-def _words(error: BaseException) -> str:
-    try:
-        return str(error) or "no message"
-    except Exception:  # a plug-in's exceptions may fail at anything
-        return "a message that cannot be formed"
-
-
 def _defect(error: Exception) -> int:
     """Report a defect of kernelmark's own, with its traceback in a file."""
-    what = f"{type(error).__name__}: {_words(error)}"[: MOST // 3]
+    what = f"{type(error).__name__}: {message(error)}"[: MOST // 3]
     return _complain(f"defect: {what}; a report of it, for the authors, is {_saved(error)}", DEFECT)
 
 

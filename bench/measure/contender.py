@@ -26,7 +26,7 @@ from bench.measure.stats import median_interval
 from bench.measure.timing import CudaClock, call_overhead, captured, now
 from bench.measure.verify import References, judge, verify
 from bench.plan.case import Job
-from bench.plan.errors import Unsupported
+from bench.plan.errors import Unsupported, message
 from bench.plan.kernel import CudaKernel, Kernel, Launch
 from bench.plan.operation import Problem
 from bench.plan.status import Status
@@ -65,7 +65,7 @@ class Contender:
         """Turn an exception of the kernel into a status and a reason. Raises DeviceLost where the device is gone."""
         if broken := self.device.broken():
             raise DeviceLost(self.report.entrant, broken)
-        text = str(error).split("\n")[0] or "no message"
+        text = message(error).split("\n")[0] or "no message"
         if isinstance(error, Unsupported):
             self.report.status, self.report.reason = Status.UNSUPPORTED, text
         elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

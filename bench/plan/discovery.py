@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bench.plan.errors import UsageError
+from bench.plan.errors import UsageError, message
 from bench.plan.foreign import overseen
 from bench.plan.options import TIMEOUT_S
 from bench.plan.registry import REGISTRY, Registry
@@ -127,5 +127,5 @@ def _where(error: BaseException, path: Path | None = None) -> str:
     elif path is not None:
         frames = [f for f in frames if f.filename == str(path)]
     line = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else f"{path}: " if path else ""
-    text = str(error).split("\n")[0]
+    text = message(error).split("\n")[0]
     return line + (text if isinstance(error, UsageError) else f"{type(error).__name__}: {text}")

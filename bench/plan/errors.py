@@ -11,6 +11,14 @@ class Unsupported(Exception):
     """A kernel cannot take a problem, or cannot run here; the message is the reason in the row."""
 
 
+def message(error: BaseException) -> str:
+    """Return an exception's message; one of a plug-in's may fail at it."""
+    try:
+        return str(error)
+    except Exception:
+        return "a message that cannot be formed"
+
+
 def unknown(found: str, known: Iterable[str]) -> str:
     """Return `is unknown, expected one of layout, m; did you mean layout?`, without a question if nothing is near."""
     import difflib

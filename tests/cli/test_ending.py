@@ -102,3 +102,12 @@ def test_the_middle_of_a_long_line_is_left_out_and_its_ends_stay() -> None:
     assert line.startswith("aaa")
     assert line.endswith(" remedy")
     assert one_line("short") == "short"
+
+
+def test_a_plugin_that_raises_what_has_no_message_is_one_line(tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "class Mute(Exception):\n    def __str__(self):\n        raise self\n\nraise Mute\n"
+    )
+    done = called(MAIN, "list", "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
+    said = f"kernelmark: plugin {tmp_path}/mine.py, line 5: Mute: a message that cannot be formed\n"
+    assert (done.returncode, done.stderr) == (2, said)

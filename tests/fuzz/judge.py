@@ -15,6 +15,9 @@ STATUSES = (0, 1, 2, 130)
 MOST = 300
 #: Commands that write progress to standard error, or under --json all that is no JSON.
 TALKS = ("claims", "--json")
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Exception ignored in")
+#: What is no `Exception` ends the worker in which a plug-in raises it; what its process prints is shown.
+_BEYOND = re.compile(r"^(KeyboardInterrupt|GeneratorExit|\S+\.Base)\b", re.MULTILINE)
 #: A shorter word names no files but the one.
 SHORTEST_STEM = 3
 
@@ -46,7 +49,7 @@ def _step(given: Input, step: Step, outcome: Outcome) -> Iterator[str]:
     if outcome.left:
         yield f"left running: {', '.join(outcome.left)}"
     text = outcome.err + outcome.out
-    if "Traceback (most recent call last)" in text or "Exception ignored in" in text:
+    if _TRACEBACK.search(text) and not (given.wild and _BEYOND.search(outcome.err)):
         yield f"traceback: {_last(text)}"
     if not given.wild:
         yield from _status(step, outcome)
