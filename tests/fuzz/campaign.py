@@ -48,13 +48,14 @@ class Report(NamedTuple):
 class Lane:
     """What performs inputs one after the other.
 
-    place: a folder to work in; samples: files to begin with; limit_s: how long a command may take.
+    place: a folder to work in; samples: files to begin with; limit_s: how long a command may take; quick: to measure
+    nothing.
     """
 
-    def __init__(self, samples: Path, place: Path, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, samples: Path, place: Path, limit_s: float = LIMIT_S, quick: bool = False) -> None:
         set_hypothesis_home_dir(place / "hypothesis")
         self._samples, self._place, self._server = samples, place, Server(limit_s)
-        self._inputs = inputs(samples)
+        self._inputs = inputs(samples, quick)
 
     def close(self) -> None:
         """End its process."""

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from fuzz import commands, documents, plugins
-from fuzz.commands import PATIENCE_S, QUICK, Call, joined
+from fuzz.commands import LASTING, PATIENCE_S, QUICK, Call, joined
 from fuzz.damages import damages
 from fuzz.files import EXPORTS, ROWS_RUN, STORES
 from fuzz.inputs import Damage, File, Input, Kill, Step
@@ -64,14 +64,18 @@ LOADERS = (
 )  # fmt: skip
 
 
-def inputs(samples: Path) -> st.SearchStrategy[Input]:
-    """Return every kind of input, each as often as its cost allows."""
+def inputs(samples: Path, quick: bool = False) -> st.SearchStrategy[Input]:
+    """Return every kind of input, each as often as its cost allows; quick: only those that measure nothing."""
     text = (samples / "rows.csv").read_text()
-    shares = (
-        (_called(commands.calls()), 26), (_called(commands.general_calls()), 2), (_problems(), 6), (_suites(), 10),
-        (_prices(), 5), (_defaults(), 5), (_stores(), 22), (_imports(text), 16), (_plugins(), 6), (_faulty(), 2),
-        (_kills(), 1),
-    )  # fmt: skip
+    names = [name for name in commands.names() if not (quick and name in (*LASTING, "report"))]
+    measuring = [] if quick else ["verify", "run", "verify"]
+    shares = [
+        (_called(commands.calls(names)), 26), (_called(commands.general_calls()), 2), (_prices(), 5), (_defaults(), 5),
+        (_problems(["crossover", *measuring]), 6), (_suites(["crossover"] * 3 + measuring), 10), (_imports(text), 16),
+        (_plugins(), 6),
+    ]  # fmt: skip
+    if not quick:
+        shares += [(_stores(), 22), (_faulty(), 2), (_kills(), 1)]
     kinds = [kind for kind, share in shares for _ in range(share)]
     return st.sampled_from(range(len(kinds))).flatmap(lambda i: kinds[i]).flatmap(_placed)
 
@@ -100,17 +104,16 @@ def _called(calls: st.SearchStrategy[Call]) -> st.SearchStrategy[Input]:
     return st.tuples(calls, hurt).map(lambda found: Input((found[0].step(),), files={**BESIDE, "hurt.db": found[1]}))
 
 
-def _problems() -> st.SearchStrategy[Input]:
-    names = st.sampled_from(["verify", "run", "crossover", "verify"])
-    return st.tuples(names, st.lists(PROBLEM_WORDS, min_size=1, max_size=2)).map(lambda found: _of_suites(*found, {}))
+def _problems(names: list[str]) -> st.SearchStrategy[Input]:
+    words = st.lists(PROBLEM_WORDS, min_size=1, max_size=2)
+    return st.tuples(st.sampled_from(names), words).map(lambda found: _of_suites(*found, {}))
 
 
-def _suites() -> st.SearchStrategy[Input]:
-    names = st.sampled_from(["verify", "crossover", "crossover", "run", "crossover"])
+def _suites(names: list[str]) -> st.SearchStrategy[Input]:
     word = documents.suites().map(
         lambda found: ([Word("mine.toml", found.refused, long=not found.refused)], {"mine.toml": found.file})
     )
-    return st.tuples(names, word).map(lambda found: _of_suites(found[0], *found[1]))
+    return st.tuples(st.sampled_from(names), word).map(lambda found: _of_suites(found[0], *found[1]))
 
 
 def _of_suites(name: str, words: list[Word], files: dict[str, File]) -> Input:

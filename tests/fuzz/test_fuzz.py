@@ -20,7 +20,7 @@ LEAVES = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(6
 
 @pytest.fixture(scope="module")
 def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
-    made = Lane(make_samples(tmp_path_factory.mktemp("samples")), tmp_path_factory.mktemp("fuzz"))
+    made = Lane(make_samples(tmp_path_factory.mktemp("samples")), tmp_path_factory.mktemp("fuzz"), quick=True)
     yield made
     made.close()
 
@@ -56,6 +56,7 @@ def test_a_step_has_the_exit_status_and_the_streams_of_a_process(lane: Lane, fre
     assert wrong(lane, Input((Step(("list",), refused=True, fresh=fresh),))) == ["not refused: exit 0: "]
 
 
+@pytest.mark.long
 def test_what_a_step_leaves_running_is_found_and_ended(lane: Lane) -> None:
     (found,) = wrong(lane, Input((Step(("list", "--plugin", "mine.py")),), {"mine.py": File(LEAVES)}))
     assert found.startswith("left running: ")
