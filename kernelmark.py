@@ -2,11 +2,12 @@
 
 from bench.plan.dtypes import DTYPES, NUMERICS, Array, numpy_dtype, split_dtype
 from bench.plan.errors import Unsupported
-from bench.plan.kernel import KernelCall, Launch, Scratch, TensorMap, Tile
+from bench.plan.kernel import KernelCall, Launch, Prefer, Scratch, TensorMap, Tile
 from bench.plan.limits import DeviceLimits
 from bench.plan.numbers import DECIMAL, WHOLE
 from bench.plan.operation import Arrays, Dim, Operand, Problem
 from bench.plan.registry import cuda_kernel, kernel, operation
+from bench.plan.tiles import Tunable, tile_on
 from bench.plan.tolerance import accumulation_error, accumulation_rms, largest_sum, sum_bound
 from bench.plan.verdict import Bound, Verdict, compare, error_variance, sums_limit
 
@@ -23,10 +24,12 @@ __all__ = [
     "KernelCall",
     "Launch",
     "Operand",
+    "Prefer",
     "Problem",
     "Scratch",
     "TensorMap",
     "Tile",
+    "Tunable",
     "Unsupported",
     "Verdict",
     "accumulation_error",
@@ -41,4 +44,5 @@ __all__ = [
     "split_dtype",
     "sum_bound",
     "sums_limit",
+    "tile_on",
 ]

@@ -1,16 +1,15 @@
-"""Shared by plans of CUDA launches: limits, tiles that belong together, what the TMA asks for."""
+"""Shared by plans of CUDA launches: limits of every device, and what the TMA asks for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import Any
 
-from kernelmark import DTYPES, DeviceLimits, Problem, Tile
+from kernelmark import DTYPES, DeviceLimits, Problem
 
 GRID_LIMIT = 65535  # blocks along y and z, on every compute capability
 INT_LIMIT = 2**31 - 1  # sizes and leading dimensions are C ints
-
-#: What a tunable is, or a function that returns what it is on a device.
-Value = int | Callable[[DeviceLimits], int]
+STATIC_BYTES = 48 * 1024  # of shared memory that is declared, not asked for, on every compute capability
+BLOCK_THREADS, SM_REGISTERS, THREAD_REGISTERS = 1024, 2**16, 255  # on every compute capability
+OTHER_REGISTERS = 24  # of a thread, at the least, beside its sums
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -23,34 +22,28 @@ def multiprocessors(device: DeviceLimits) -> int:
     return device.multiprocessors
 
 
-def tile_on(device: DeviceLimits, values: Mapping[str, Value]) -> Tile:
-    """The tile that these values are on the device."""
-    return Tile(**{name: value(device) if callable(value) else value for name, value in values.items()})
+@cache
+def blocks_on_each(count: int) -> Callable[[DeviceLimits], int]:
+    """The value of a tunable: as many blocks as a device has multiprocessors, `count` times over."""
+    return lambda device: count * device.multiprocessors
 
 
-def tiles(
-    *wanted: Mapping[str, Value], unfit: Callable[[Any, Tile, DeviceLimits], str | None] | None = None
-) -> dict[str, Any]:
-    """Return the options `tunables` and `valid` for these tiles, the default first, and no others.
+def beyond_static(nbytes: int) -> str | None:
+    """Why a block cannot declare that much shared memory, whatever the device has, or None."""
+    if nbytes <= STATIC_BYTES:
+        return None
+    return f"a block declares {nbytes} bytes of shared memory, expected at most {STATIC_BYTES}"
 
-    unfit: returns why one of them does not suit a problem on a device, or None.
+
+def beyond_block(threads: int, sums: int, blocks: int = 1) -> str | None:
+    """Why a block of that many threads cannot be, each with that many values in registers, or None.
+
+    blocks: how many of them the compiler has to leave registers for on a multiprocessor.
     """
-
-    @cache
-    def known(device: DeviceLimits) -> list[dict[str, int]]:
-        return [vars(tile_on(device, values)) for values in wanted]
-
-    @cache  # a search over tiles is refused thousands of times
-    def absent(asked: tuple[tuple[str, int], ...], device: DeviceLimits) -> str | None:
-        if dict(asked) in known(device):
-            return None
-        return f"there is no tile {dict(asked)}, expected one of {', '.join(map(str, known(device)))}"
-
-    def valid(p: Any, t: Tile, device: DeviceLimits) -> str | None:
-        return absent(tuple(vars(t).items()), device) or (unfit(p, t, device) if unfit else None)
-
-    tunables = {name: tuple(dict.fromkeys(values[name] for values in wanted)) for name in wanted[0]}
-    return {"tunables": tunables, "valid": valid}
+    if not 32 <= threads <= BLOCK_THREADS:
+        return f"a block has {threads} threads, expected 32 to {BLOCK_THREADS}"
+    registers = min(THREAD_REGISTERS, SM_REGISTERS // (threads * blocks)) - OTHER_REGISTERS
+    return None if sums <= registers else f"a thread keeps {sums} values, expected at most {registers} in registers"
 
 
 def rows_of_16_bytes(p: Problem) -> str | None:

@@ -144,7 +144,7 @@ def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[
 def _computed(kernel: Any, problem: Problem, draw: Draw) -> dict[str, Any]:
     device = get_device("cpu")
     operands = OperandSet(problem, device)
-    launch = kernel.setup(problem, Operands(operands, kernel.order, device, 1, Scratch(device)))
+    launch = kernel.launch(problem, Operands(operands, kernel.order, device, 1, Scratch(device)))
     operands.load(draw)  # now, since planning may overwrite operands
     operands.poison()
     launch()

@@ -75,16 +75,6 @@ def _print(text: str) -> None:
     click.echo(coloured, color=is_wanted(sys.stdout, os.environ))
 
 
-def _tile(text: str | None) -> dict[str, int]:
-    """Read `BM=64,BN=32`. Raises UsageError."""
-    if text is None:
-        return {}
-    if not re.fullmatch(r"\w+=\d+(,\w+=\d+)*", text):
-        raise UsageError(f"--tile {text}: expected NAME=VALUE, several separated by commas: T=32")
-    pairs = (pair.split("=") for pair in text.split(","))
-    return {name: int(value) for name, value in pairs}
-
-
 def _session(
     file: Path,
     problem_id: str,
@@ -101,6 +91,7 @@ def _session(
     from bench.plan.case import Budget
     from bench.plan.discovery import discover
     from bench.plan.limits import H100
+    from bench.plan.tiles import parse_tile
     from bench.tune.watch.comparison import Comparison
     from bench.tune.watch.contenders import counterparts, watched_kernel, with_tile
     from bench.tune.watch.session import Session
@@ -109,14 +100,14 @@ def _session(
     registry = discover(plugins)
     problem = registry.problem(problem_id)
     device = H100 if cuda_missing() else present_limits()
-    fixed = _tile(tile)
+    fixed = parse_tile(tile, f"--tile {tile}") if tile is not None else {}
     chosen = with_tile(watched_kernel(registry, file, problem, kernel, device), fixed, problem, device)
     others = counterparts(registry, chosen, problem, against, device)
     other = keep(contents(vs) or {}, vs, folder, 0) if vs else None
     comparison = None
     if not cuda_missing():
         absolute = tuple(str(Path(plugin).absolute()) for plugin in plugins)
-        comparison = Comparison(chosen.id, problem.id, others, absolute, Budget(max_time), fixed)
+        comparison = Comparison(chosen.id, problem.id, others, absolute, Budget(max_time))
     arch = _arch(chosen, arch or (DEFAULT_ARCH if cuda_missing() else device.arch))
     return Session(registry, chosen, problem, arch, comparison, device, other)
 

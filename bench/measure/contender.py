@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from statistics import median
-from typing import Any
 
 import msgspec
 
@@ -27,7 +26,8 @@ from bench.measure.timing import CudaClock, call_overhead, captured, now
 from bench.measure.verify import References, judge, verify
 from bench.plan.case import Job
 from bench.plan.errors import Unsupported, message
-from bench.plan.kernel import CudaKernel, Kernel, Launch
+from bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
+from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.status import Status
 from bench.plan.verdict import Verdict
@@ -91,11 +91,11 @@ class Contender:
                 self.scratch.rewind()
                 x = Operands(operands, self.kernel.order, self.device, self.report.threads, self.scratch)
                 self.launches.append(self._launch(x))
-                self._keep_settings(x.settings)
+                if settings := {**vars(x.tile or Tile()), **x.settings}:
+                    self.report.tunables = msgspec.json.encode(settings).decode()
                 self._refuse_strayed()
             self.report.setup_s = now() - start
-            flop = self.kernel.executed(self.problem) if self.kernel.executed else self.problem.flop
-            self.report.executed_flop = flop or None
+            self.report.executed_flop = self.kernel.executed_flop(self.problem, self._limits) or None
             self.report.scratch_bytes = self.scratch.nbytes
             if self.kernel.library_scratch:
                 self.report.scratch_bytes += self.kernel.library_scratch(self.problem)
@@ -116,20 +116,18 @@ class Contender:
         return None if isinstance(self.kernel, CudaKernel) else self.kernel.refuses(self.problem)
 
     @property
+    def _limits(self) -> DeviceLimits:
+        return present_limits() if isinstance(self.kernel, CudaKernel) else H100
+
+    @property
     def _launcher(self) -> str | None:
         return self._job.launcher if isinstance(self.kernel, CudaKernel) else None
 
     def _launch(self, x: Operands) -> Launch:
         if isinstance(self.kernel, CudaKernel):
-            tile = self.kernel.tile_for(self.problem, present_limits())
-            self._keep_settings(vars(tile) if tile else {})
-            return cuda_launch(self.kernel, self.problem, x, self._job.launcher, tile)
-        assert self.kernel.setup is not None
-        return self.kernel.setup(self.problem, x)
-
-    def _keep_settings(self, settings: dict[str, Any]) -> None:
-        if settings:
-            self.report.tunables = msgspec.json.encode(settings).decode()
+            x.tile = self.kernel.tile_for(self.problem, self._limits)
+            return cuda_launch(self.kernel, self.problem, x, self._job.launcher, x.tile)
+        return self.kernel.launch(self.problem, x)
 
     def judge(self, which: int, sets: list[OperandSet], draw: Draw, references: References) -> None:
         """Verify the launch on one set; if the call seems too long, once more on the same operands."""

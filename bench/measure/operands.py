@@ -11,7 +11,7 @@ from bench.measure.draw import Draw, logical, poison
 from bench.measure.launch import cuda_launch
 from bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
-from bench.plan.kernel import CudaKernel, Launch
+from bench.plan.kernel import CudaKernel, Launch, Tile
 from bench.plan.operation import Problem
 from bench.plan.registry import REGISTRY
 
@@ -157,7 +157,7 @@ class Scratch:
 
 
 class Operands:
-    """What a kernel's set-up is handed: the operands as attributes, `threads`, `stream`, and the methods below."""
+    """What a kernel's set-up is handed: the operands as attributes, `threads`, `stream`, `tile`, and these methods."""
 
     def __init__(self, operands: OperandSet, order: str, device: Device, threads: int, scratch: Scratch) -> None:
         self._arrays: Mapping[str, Any] = {
@@ -165,6 +165,7 @@ class Operands:
         }
         self.threads = threads
         self.stream = device.stream
+        self.tile = Tile()
         self.settings: dict[str, Any] = {}
         self._scratch = scratch
 
@@ -195,5 +196,4 @@ class Operands:
             return cuda_launch(chosen, parsed, part)
         if reason := chosen.refuses(parsed):
             raise Unsupported(reason)
-        assert chosen.setup is not None
-        return chosen.setup(parsed, part)
+        return chosen.launch(parsed, part)

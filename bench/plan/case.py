@@ -6,13 +6,13 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from bench.plan.globs import matches
 from bench.plan.kernel import Kernel
 from bench.plan.modes import Mode
 from bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite
 from bench.plan.sweep import Entry
+from bench.plan.tunable import tiled
 
 BASELINES = {
     "gemm": "gemm/numpy.matmul",
@@ -210,15 +210,10 @@ def contenders(entry: Entry, registry: Registry, devices: tuple[str, ...], globs
 
     A kernel that is named in full stays, whatever its device and domain: its row is `unsupported`, with the reason.
     """
-    chosen = []
-    for kernel in registry.kernels.values():
-        if kernel.op != entry.problem.op:
-            continue
-        if not (matches(kernel.id, entry.kernels) and matches(kernel.id, globs)):
-            continue
-        if kernel.id in globs or (kernel.device in devices and kernel.outside(entry.problem) is None):
-            chosen.append(kernel)
-    return chosen
+    named = {glob.partition("@")[0] for glob in globs}
+    of_operation = (kernel for kernel in registry.kernels.values() if kernel.op == entry.problem.op)
+    able = (k for k in of_operation if k.base_id in named or (k.device in devices and k.outside(entry.problem) is None))
+    return [chosen for kernel in able for listed in tiled(kernel, entry.kernels) for chosen in tiled(listed, globs)]
 
 
 def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iterator[tuple[int, list[Kernel]]]:

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable
+from copy import copy
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -104,7 +105,7 @@ def load_plugin(path: Path, timeout_s: float = TIMEOUT_S) -> None:
         raise UsageError(f"plugin {path}: is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    known = dict(REGISTRY.kernels), dict(REGISTRY.operations)
+    known = copy(REGISTRY.kernels), copy(REGISTRY.operations)
     try:
         with overseen(f"plugin {path}: its import", timeout_s):
             spec.loader.exec_module(module)

@@ -5,8 +5,15 @@ from fnmatch import fnmatchcase
 
 
 def matches(name: str, globs: Sequence[str]) -> bool:
-    """Whether a whole name matches any glob, or there is none; never one that a glob after `!` leaves out."""
+    """Whether a whole name matches any glob, or there is none; never one that a glob after `!` leaves out.
+
+    A glob without an @ matches a kernel whatever its tile, which stands after the @ of its name.
+    """
     wanted, unwanted = [g for g in globs if g[:1] != "!"], [g[1:] for g in globs if g[:1] == "!"]
-    if any(fnmatchcase(name, glob) for glob in unwanted):
+    if any(_matches(name, glob) for glob in unwanted):
         return False
-    return not wanted or any(fnmatchcase(name, glob) for glob in wanted)
+    return not wanted or any(_matches(name, glob) for glob in wanted)
+
+
+def _matches(name: str, glob: str) -> bool:
+    return fnmatchcase(name if "@" in glob else name.partition("@")[0], glob)

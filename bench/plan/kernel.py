@@ -1,24 +1,23 @@
 """What a kernel is: who contends, which problems it takes, and how it is set up or launched."""
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from bench.plan.dtypes import NATIVE, split_dtype
 from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
+from bench.plan.tiles import Prefer, Tile
+from bench.plan.tunable import Tunables
+
+__all__ = ["Prefer", "Tile"]
 
 Launch = Callable[[], object]
-Tile = SimpleNamespace
 Predicate = Callable[[Any], str | None]
-#: A value of a tunable, or what it follows from.
-Tunable = int | Callable[[DeviceLimits], int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernel:
+class Kernel(Tunables):
     """A contender: who it is, which problems it takes, and how it is set up.
 
     domain: values of the problem's axes for which it exists (`dtypes=("f32",)` is `{"dtype": ("f32",)}`).
@@ -29,7 +28,7 @@ class Kernel:
     library_version: what `versions` holds beside the modules, as a function of the problem, asked once the kernel is
     set up for it.
     executed: floating-point operations that its algorithm executes, as a function of the problem, where they are not
-    the operation's nominal ones (Winograd, FFT).
+    the operation's nominal ones (Winograd, FFT); where it has tunables as a function of the problem and the tile.
     synchronises: its calls block the host, so that no stream may be held back while they are queued.
     module: the Python module that declares it; set by the decorators.
     """
@@ -48,12 +47,12 @@ class Kernel:
     order: str = "C"
     library_scratch: Callable[[Any], int] | None = None
     library_version: Callable[[Any], str] | None = None
-    executed: Callable[[Any], int] | None = None
+    executed: Callable[..., int] | None = None
     synchronises: bool = False
     module: str = ""
 
     @property
-    def id(self) -> str:
+    def base_id(self) -> str:
         """`gemm/numpy.matmul`: operation, provider, name."""
         return f"{self.op}/{self.provider}.{self.name}"
 
@@ -79,8 +78,25 @@ class Kernel:
         return None
 
     def refuses(self, problem: Problem, device: DeviceLimits = H100) -> str | None:
-        """Return why the kernel cannot take `problem`, or None; plans of CUDA launches see the device."""
-        return self.outside(problem) or (self.supports(problem) if self.supports else None)
+        """Return why the kernel cannot take `problem` on the device, or None."""
+        if reason := self.outside(problem) or (self.supports(problem) if self.supports else None):
+            return reason
+        if self.tile_for(problem, device) is not None:
+            return None
+        found = f"is no tile for {problem.id}" if self.tile else "no tile is valid"
+        return f"{self.id}: {found}: {self.unwanted(problem, next(iter(self.tiles(device))), device)}"
+
+    def executed_flop(self, problem: Problem, device: DeviceLimits = H100) -> int:
+        """Return the operations that its algorithm executes for `problem` on the device, with its tile for it."""
+        if self.executed is None:
+            return problem.flop
+        return self.executed(problem, self.tile_for(problem, device)) if self.tunables else self.executed(problem)
+
+    def launch(self, problem: Problem, x: Any) -> Launch:
+        """Set the kernel up on the operands `x`, with its tile for the problem as `x.tile`."""
+        assert self.setup is not None
+        x.tile = self.tile_for(problem)
+        return self.setup(problem, x)
 
 
 @dataclass(frozen=True)
@@ -130,9 +146,7 @@ class CudaKernel(Kernel):
 
     source: path below `cuda/`. entry: C++ name expression in which `{BM}` is a tunable and `{op_a}` an attribute of
     the problem. min_arch: compute capability times ten; archs: the only architectures that have its instructions,
-    where later ones do not. tunables: values of each, the default first; a function returns the value on a device.
-    valid: why a tile cannot take a problem on a device, or None.
-    alignment: bytes, of every operand's address: 16 for the widest access.
+    where later ones do not. alignment: bytes, of every operand's address: 16 for the widest access.
     emulated: None where the tests run it on the CPU; otherwise why they cannot, which they report.
     spills: why it may spill registers or use stack; without a reason the tests forbid it.
     """
@@ -143,8 +157,6 @@ class CudaKernel(Kernel):
     min_arch: int = 75
     archs: tuple[str, ...] = ()
     alignment: int = 16
-    tunables: Mapping[str, tuple[Tunable, ...]] = field(default_factory=dict)
-    valid: Callable[[Any, Any, Any], str | None] | None = None
     cooperative: bool = False
     emulated: str | None = None
     spills: str = ""
@@ -153,45 +165,22 @@ class CudaKernel(Kernel):
         """Return whether `arch` (`sm_90a`) has what the kernel needs."""
         return arch in self.archs if self.archs else int(arch.strip("sm_af")) >= self.min_arch
 
-    def tiles(self, device: DeviceLimits = H100) -> Iterator[Tile]:
-        """Every combination of the tunables on the device, the defaults (first values) first."""
-        for values in itertools.product(*(values_on(device, values) for values in self.tunables.values())):
-            yield Tile(**dict(zip(self.tunables, values, strict=True)))
-
     def unfit(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> str | None:
         """Return why `tile` cannot take `problem` on the device, or None.
 
         Static shared memory is the compiler's to know; the launcher counts it too.
         """
-        if self.valid and (reason := self.valid(problem, tile, device)):
+        if reason := super().unfit(problem, tile, device):
             return reason
         wanted = max((call.shared_bytes for call in self.plan(problem, tile, device)), default=0)
         if wanted <= device.block_shared_bytes:
             return None
         return f"a block takes {wanted} bytes of shared memory, expected at most {device.block_shared_bytes}"
 
-    def tile_for(self, problem: Problem, device: DeviceLimits = H100) -> Tile | None:
-        """The first tile that can take `problem` on the device, or None."""
-        return next((tile for tile in self.tiles(device) if self.unfit(problem, tile, device) is None), None)
-
-    def refuses(self, problem: Problem, device: DeviceLimits = H100) -> str | None:
-        """Return why the kernel cannot take `problem` on the device, or None."""
-        if reason := super().refuses(problem):
-            return reason
-        if self.tile_for(problem, device) is None:
-            first = next(self.tiles(device))
-            return f"{self.id}: no tile is valid: {self.unfit(problem, first, device)}"
-        return None
-
     def calls(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> list[tuple[str, KernelCall]]:
         """The launches for `problem` on the device, each with its name expression filled in."""
         names = _Names(problem, tile)
         return [((call.entry or self.entry).format_map(names), call) for call in self.plan(problem, tile, device)]
-
-
-def values_on(device: DeviceLimits, values: tuple[Tunable, ...]) -> tuple[int, ...]:
-    """Return the values that a tunable has on the device, each once."""
-    return tuple(dict.fromkeys(value(device) if callable(value) else value for value in values))
 
 
 class _Names(dict[str, Any]):

@@ -12,10 +12,21 @@ from bench.plan.declared import check_op, check_operation, checked, name_of, sho
 from bench.plan.errors import UsageError, unknown
 from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.operation import Problem
+from bench.plan.tiles import parse_tile
 
 P = TypeVar("P", bound=Problem)
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound=Kernel)
+
+
+class Kernels(dict[str, Kernel]):
+    """Kernels by their ids; an id with a tile after an @ finds the kernel before it, with that tile."""
+
+    def __missing__(self, name: str) -> Kernel:
+        head, at, tile = name.partition("@")
+        if not at or head not in self:
+            raise KeyError(name)
+        return self[head].with_tile(parse_tile(tile, name))
 
 
 @dataclass
@@ -23,7 +34,7 @@ class Registry:
     """The operations and kernels known to this process."""
 
     operations: dict[str, type[Problem]] = field(default_factory=dict)
-    kernels: dict[str, Kernel] = field(default_factory=dict)
+    kernels: Kernels = field(default_factory=Kernels)
 
     def problem(self, text: str) -> Problem:
         """The problem with this id. Raises UsageError."""
@@ -60,7 +71,7 @@ def operation(name: str) -> Callable[[type[P]], type[P]]:
 
 
 #: Fields that the decorators fill in by themselves.
-_FILLED = {"op", "domain", "module", "setup", "plan"}
+_FILLED = {"op", "domain", "module", "setup", "plan", "tile"}
 
 
 def _declared(kind: type[K], op: str, function: F, options: dict[str, Any], **filled: Any) -> K:

@@ -87,8 +87,7 @@ def _spans(way: Way) -> tuple[float, float]:
     if isinstance(kernel, CudaKernel):
         launch = cuda_launch(kernel, problem, x, way.launcher)
     else:
-        assert kernel.setup is not None
-        launch = kernel.setup(problem, x)
+        launch = kernel.launch(problem, x)
     launch()
     device.synchronize()
     if way.mode.does.replays:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from kernelmark import DTYPES, WHOLE, Arrays, Bound, Operand, Verdict, operation
+from kernelmark import DTYPES, WHOLE, Arrays, Bound, Operand, Tile, Verdict, operation
 from kernels.conv._reference import Reference, reference
 from kernels.conv._sizes import ConvSizes, as_nchw, canonical
 from kernels.conv._tolerance import TRANSFORMED, tolerance
@@ -23,6 +23,7 @@ class ConvOperands(Protocol):
     y: Any
     threads: int
     stream: Any
+    tile: Tile
 
     def scratch(self, shape: tuple[int, ...], dtype: str) -> Any: ...
     def launch(self, kernel: str, problem: str, **arrays: Any) -> Any: ...

@@ -4,36 +4,77 @@ from typing import Any, cast
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernels._host import LINE_BYTES
 from kernels._numba import data, fence, jit, past_the_caches
 
 
-def _stream_line(_context: Any, target: Any, source: Any, start: Any) -> Any:
+def _lines(streaming: bool) -> Any:
+    def typed(_context: Any, target: Any, source: Any, start: Any, lines: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            vector = ir.VectorType(ir.IntType(64), LINE_BYTES // 8)  # LLVM cuts it to what the CPU has
+
+            def place(i: int, line: int) -> Any:
+                first = builder.gep(data(context, builder, signature.args[i], args[i]), [args[2]])
+                return builder.bitcast(builder.gep(first, [ir.IntType(64)(line * LINE_BYTES)]), vector.as_pointer())
+
+            loaded = [builder.load(place(1, line), align=1) for line in range(lines.count)]
+            for line, value in enumerate(loaded):
+                store = builder.store(value, place(0, line), align=1)
+                if streaming:
+                    past_the_caches(builder, store, LINE_BYTES)
+            return context.get_dummy_value()
+
+        return types.void(target, source, types.int64, lines), generate
+
+    return intrinsic(typed)
+
+
+#: `stream_lines(b, a, start, lines)`: as many lines of bytes as the tuple is long, loaded before any is stored past the
+#: caches; in b they begin at a line's start.
+stream_lines = cast(Any, _lines(streaming=True))
+#: The same with stores into the caches, wherever the lines begin.
+copy_lines = cast(Any, _lines(streaming=False))
+
+
+def _touch(_context: Any, source: Any, start: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vector = ir.VectorType(ir.IntType(64), LINE_BYTES // 8)  # LLVM cuts it to what the CPU has
-
-        def place(i: int) -> Any:
-            first = data(context, builder, signature.args[i], args[i])
-            return builder.bitcast(builder.gep(first, [args[2]]), vector.as_pointer())
-
-        past_the_caches(builder, builder.store(builder.load(place(1), align=1), place(0)), LINE_BYTES)
+        i32, pointer = ir.IntType(32), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [pointer, i32, i32, i32])
+        prefetch = cast(Any, cgutils).get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        at = builder.bitcast(builder.gep(data(context, builder, signature.args[0], args[0]), [args[1]]), pointer)
+        builder.call(prefetch, [at, i32(0), i32(0), i32(1)])  # to be read, once, as data
         return context.get_dummy_value()
 
-    return types.void(target, source, types.int64), generate
+    return types.void(source, types.int64), generate
 
 
-#: `stream_line(b, a, start)`: one line of bytes, which in b begins at a line's start.
-stream_line = cast(Any, intrinsic(_stream_line))
+#: `touch(a, start)`: the line that byte is in is wanted soon, if there is one.
+touch = cast(Any, intrinsic(_touch))
 
 
 @jit
-def stream(b, a, skip):  # type: ignore[no-untyped-def]
-    """Bytes b = a; `skip` of them lie before b's first whole line."""
-    end = skip + (b.size - skip) // LINE_BYTES * LINE_BYTES
+def stream(b, a, skip, lines, ways, ahead, streaming):  # type: ignore[no-untyped-def]
+    """Bytes b = a; `skip` of them lie before b's first whole line.
+
+    As many lines at a time as the tuple `lines` is long, from as many places in turn as `ways` is; the tuples' lengths
+    are constants of the compiled function. ahead: bytes from what is copied to what is fetched into the caches, or 0.
+    """
+    step = len(lines) * LINE_BYTES
+    part = (b.size - skip) // (len(ways) * step) * step
+    end = skip + len(ways) * part
     b[:skip] = a[:skip]
-    for start in range(skip, end, LINE_BYTES):
-        stream_line(b, a, start)
+    for first in range(skip, skip + part, step):
+        for way in range(len(ways)):
+            start = first + way * part
+            if ahead > 0:
+                for line in range(0, step, LINE_BYTES):
+                    touch(a, start + ahead + line)
+            if streaming:
+                stream_lines(b, a, start, lines)
+            else:
+                copy_lines(b, a, start, lines)
     b[end:] = a[end:]
     fence()  # type: ignore[call-arg]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernelmark import Launch, kernel
+from kernelmark import Launch, Prefer, kernel
 from kernels._host import LINE_BYTES, in_bands
 from kernels.copy.problem import CopyOperands, CopyProblem
 
@@ -19,16 +19,29 @@ def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
     return in_bands(problem.m, x.threads, lambda i, j: lambda: np.copyto(x.b[i:j], x.a[i:j]))
 
 
-@kernel("copy", provider="numba", device="cpu", numerics="exact", modules=("numba",), threaded=True)
+#: LINES: of a cache, loaded before any of them is stored; WAYS: places of a band that are copied in turn; AHEAD: bytes
+#: to what is fetched before it is copied; STREAM: stored past the caches.
+@kernel(
+    "copy",
+    provider="numba",
+    device="cpu",
+    numerics="exact",
+    modules=("numba",),
+    threaded=True,
+    tunables={"LINES": (1, 2, 4, 8), "WAYS": (1, 2, 4, 8), "AHEAD": (0, 512, 2048, 8192), "STREAM": (0, 1)},
+    prefer=Prefer(({"LINES": 1, "WAYS": 1, "AHEAD": 0, "STREAM": 1},)),
+)
 def streaming(problem: CopyProblem, x: CopyOperands) -> Launch:
     """Bands of bytes, one a thread, stored past the caches: no line of B is read before it is written."""
     from kernels._numba import bind
     from kernels.copy._numba import stream
 
+    t = x.tile
+    shape = (0,) * t.LINES, (0,) * t.WAYS, t.AHEAD, bool(t.STREAM)
     a, b = x.a.reshape(-1).view("u1"), x.b.reshape(-1).view("u1")
 
     def band(start: int, stop: int) -> Launch:
         to = b[start:stop]
-        return bind(stream, to, a[start:stop], min(to.size, -to.ctypes.data % LINE_BYTES))
+        return bind(stream, to, a[start:stop], min(to.size, -to.ctypes.data % LINE_BYTES), *shape)
 
     return in_bands(b.size, x.threads, band)

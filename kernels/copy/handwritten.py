@@ -2,11 +2,14 @@
 
 import numpy as np
 
-from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
-from kernels._cuda import ceil_div
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel
+from kernels._cuda import beyond_block, blocks_on_each, ceil_div
 from kernels.copy.problem import CopyProblem
 
 VECTOR_BYTES = 16
+#: Blocks at most: one for each round of vectors, or as many as some of which a multiprocessor holds, each for many.
+ALL = 2**20
+BLOCKS = (ALL, *map(blocks_on_each, (1, 2, 4, 8, 16)), 3)
 
 
 @cuda_kernel(
@@ -14,7 +17,9 @@ VECTOR_BYTES = 16
     source="roofline/copy.cu",
     entry="copy_vectorised<bits::{dtype}, {THREADS}, {LOADS}>",
     numerics="exact",
-    tunables={"THREADS": (256,), "LOADS": (4, 8), "BLOCKS": (2**20, 3)},
+    tunables={"THREADS": (64, 128, 256, 512, 1024), "LOADS": (1, 2, 4, 8, 16), "BLOCKS": BLOCKS},
+    valid=lambda p, t, _: beyond_block(t.THREADS, 4 * t.LOADS),
+    prefer=Prefer(tuple({"THREADS": 256, "LOADS": loads, "BLOCKS": blocks} for loads in (4, 8) for blocks in (ALL, 3))),
 )
 def vectorised(p: CopyProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """128-bit accesses, several under way in each thread."""

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from kernelmark import Array, Arrays, Dim, Operand, Problem, Verdict, compare, operation
+from kernelmark import Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, operation
 
 
 class CopyOperands(Protocol):
@@ -14,6 +14,7 @@ class CopyOperands(Protocol):
     b: Any
     threads: int
     stream: Any
+    tile: Tile
 
 
 @operation("copy")

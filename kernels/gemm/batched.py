@@ -4,16 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
-from kernels._cuda import Value, ceil_div, multiprocessors, tiles
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, Tunable, cuda_kernel
+from kernels._cuda import ceil_div, multiprocessors
 from kernels.gemm.handwritten import arguments
 from kernels.gemm.problem import GemmProblem
 
 LARGEST = 128
 PAD = 4  # elements after each row of a panel, as in batched.cu
 PARTS = {64: (8, 4), 32: (4, 4), 16: (2, 2), 8: (1, 1)}  # TM x TN elements a thread of a tile that wide
-THREADS = 256  # of a block that several products share
-SHARED = 48 * 1024  # bytes for the panels of several products
 SHARED_LIMIT = 99 * 1024  # bytes for the panels of one: two such blocks share a multiprocessor of an H100
 
 
@@ -47,7 +45,8 @@ def side(p: GemmProblem, t: Tile, device: DeviceLimits) -> int:
 
 def together(p: GemmProblem, t: Tile, wide: int, threads: int) -> int:
     """How many products share a block: as many as leave a block for each multiprocessor."""
-    return max(1, min(THREADS // threads, SHARED // panels_bytes(p, wide), p.batch, blocks(p, wide) // int(t.SMS)))
+    held = 1024 * t.KIB // panels_bytes(p, wide)
+    return int(max(1, min(t.THREADS // threads, held, p.batch, blocks(p, wide) // t.SMS)))
 
 
 def _unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
@@ -55,13 +54,20 @@ def _unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
     return None if needed <= limit else f"panels take {needed} bytes of shared memory, expected at most {limit}"
 
 
-# SIDE 0 leaves the side to the problem; with one multiprocessor to fill, that is wide, and products share blocks early.
-_DEALT: tuple[tuple[Value, int], ...] = (
+#: THREADS, KIB: of a block that several products share, at most, and of their panels. SIDE 0 leaves the side to the
+#: problem; with one multiprocessor to fill, that is wide, and products share blocks early.
+_SHARED = {"THREADS": 256, "KIB": 48}
+_DEALT: tuple[tuple[Tunable, int], ...] = (
     (multiprocessors, 0),
     (1, 0),
     *((multiprocessors, wide) for wide in (64, 32, 16)),
 )
-_TILES: list[dict[str, Value]] = [{"SMS": sms, "SIDE": wide} for sms, wide in _DEALT]
+_SPACE: dict[str, tuple[Tunable, ...]] = {
+    "SMS": (multiprocessors, 1),
+    "SIDE": (0, 64, 32, 16, 8),
+    "THREADS": (64, 128, 256),
+    "KIB": (16, 32, 48, 64, 96),
+}
 
 
 @cuda_kernel(
@@ -72,7 +78,9 @@ _TILES: list[dict[str, Value]] = [{"SMS": sms, "SIDE": wide} for sms, wide in _D
     dtypes=("f32", "f64"),
     layouts=("NN", "NT", "TN", "TT"),
     supports=small,
-    **tiles(*_TILES, unfit=_unfit),
+    tunables=_SPACE,
+    valid=_unfit,
+    prefer=Prefer(tuple({"SMS": sms, "SIDE": wide, **_SHARED} for sms, wide in _DEALT)),
 )
 def batched(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Small products, all of k in shared memory at once, several products a block."""

@@ -6,8 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark import DTYPES, DeviceLimits, KernelCall, TensorMap, Tile, cuda_kernel, split_dtype
-from kernels._cuda import INT_LIMIT, Value, ceil_div, multiprocessors, rows_of_16_bytes, tile_on, tiles
+from kernelmark import (
+    DTYPES,
+    DeviceLimits,
+    KernelCall,
+    Prefer,
+    TensorMap,
+    Tile,
+    Tunable,
+    cuda_kernel,
+    split_dtype,
+    tile_on,
+)
+from kernels._cuda import INT_LIMIT, ceil_div, multiprocessors, rows_of_16_bytes
 from kernels.gemm.handwritten import within_grid, within_ints
 from kernels.gemm.problem import GemmProblem
 
@@ -28,9 +39,16 @@ STORE_BYTES = 2 * 2 * 64 * ROW_BYTES  # two buffers for each of two warpgroups
 WARPGROUP = 128
 
 #: Persistent tiles: WIDE reads least for a multiply-add, NARROW and SMALL are for products with few tiles.
-WIDE: dict[str, Value] = {"BN": 256, "STAGES": 4, "CLUSTER": 2, "SMS": multiprocessors}
-NARROW: dict[str, Value] = {"BN": 128, "STAGES": 6, "CLUSTER": 2, "SMS": multiprocessors}
-SMALL: dict[str, Value] = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": multiprocessors}
+WIDE: dict[str, Tunable] = {"BN": 256, "STAGES": 4, "CLUSTER": 2, "SMS": multiprocessors}
+NARROW: dict[str, Tunable] = {"BN": 128, "STAGES": 6, "CLUSTER": 2, "SMS": multiprocessors}
+SMALL: dict[str, Tunable] = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": multiprocessors}
+#: Their space. Fewer blocks than multiprocessors leave power to each of them, or room beside a product.
+PERSISTENT: dict[str, tuple[Tunable, ...]] = {
+    "BN": (64, 128, 256),
+    "STAGES": (2, 3, 4, 5, 6, 7, 8),
+    "CLUSTER": (1, 2, 4),
+    "SMS": (multiprocessors, lambda device: max(4, device.multiprocessors * 3 // 4)),
+}
 
 
 def maps(p: GemmProblem, columns: int) -> tuple[TensorMap, TensorMap]:
@@ -68,7 +86,8 @@ def supports_wgmma(p: GemmProblem) -> str | None:
     source="gemm/wgmma.cu",
     entry="gemm_wgmma",
     supports=supports_wgmma,
-    **tiles({"BN": 128, "STAGES": 3}, {"BN": 64, "STAGES": 2}),
+    tunables={"BN": (128, 64), "STAGES": (2, 3, 4, 5, 6, 7, 8)},
+    prefer=Prefer(({"BN": 128, "STAGES": 3}, {"BN": 64, "STAGES": 2})),
     **HALF,
 )
 def wgmma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -93,10 +112,16 @@ def supports_persistent(p: GemmProblem) -> str | None:
     return f"C has {count} tiles, expected at most {INT_LIMIT}" if count > INT_LIMIT else None
 
 
-def persistent_tiles(*wanted: Mapping[str, Value]) -> dict[str, Any]:
-    """The options `tunables` and `valid`: a tile leaves to the next what fills half the device and would fill more."""
+def whole_boxes(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why the blocks of a cluster cannot share the columns of op(B), or None."""
+    share, rest = divmod(t.BN, t.CLUSTER)
+    return f"a block copies {t.BN} / {t.CLUSTER} columns, expected a multiple of {BOX}" if rest or share % BOX else None
 
-    def unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
+
+def in_order(*wanted: Mapping[str, Tunable]) -> Prefer:
+    """Prefer a tile unless it fills no more than half the device, where the one after it would fill more."""
+
+    def unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
         following = itertools.pairwise(tile_on(device, values) for values in wanted)
         if after := next((after for tile, after in following if tile == t), None):
             blocks, more = (cluster_tiles(p, tile) * tile.CLUSTER for tile in (t, after))
@@ -104,7 +129,7 @@ def persistent_tiles(*wanted: Mapping[str, Value]) -> dict[str, Any]:
                 return f"C has tiles for {blocks} blocks, expected more than {t.SMS // 2}: smaller ones occupy {more}"
         return None
 
-    return tiles(*wanted, unfit=unfit)
+    return Prefer(wanted, unless)
 
 
 def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -132,6 +157,8 @@ for _name, _domain, _label in (
         name=_name,
         label=_label,
         supports=supports_persistent,
-        **persistent_tiles(WIDE, NARROW, SMALL),
+        tunables=PERSISTENT,
+        valid=whole_boxes,
+        prefer=in_order(WIDE, NARROW, SMALL),
         **_domain,
     )(persistent)

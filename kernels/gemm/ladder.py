@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelmark import DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
-from kernels._cuda import ceil_div, multiprocessors, tiles
+from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
+from kernels._cuda import ceil_div, multiprocessors
+from kernels.gemm import _tiles
+from kernels.gemm._tiles import FRAGMENTS, PAD, PIPELINE, SLICES, pack, warps
 from kernels.gemm.handwritten import F32, arguments, within_grid, within_ints
 from kernels.gemm.problem import GemmProblem
 
-PAD = 4  # floats after each row of a panel, as in panel.cuh
-PACK = 4  # floats of the widest access
 #: Tiles of the pipelined kernels. WIDE reads least of shared memory for a multiply-add, and wants many tiles; two
 #: blocks of MIDDLE or three of NARROW fit on a multiprocessor; SMALL is for small products, TINY is one warp's.
 WIDE = {"BM": 128, "BN": 256, "BK": 8, "WM": 64, "WN": 64, "TM": 8, "TN": 16, "STAGES": 4}
@@ -18,6 +18,8 @@ MIDDLE = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8, "
 NARROW = MIDDLE | {"BN": 64}
 SMALL = {"BM": 64, "BN": 32, "BK": 8, "WM": 32, "WN": 16, "TM": 4, "TN": 4, "STAGES": 3}
 TINY = SMALL | {"BM": 32, "BN": 16}
+#: The space of the kernels that wait for their panels.
+PATCHES = {"BM": (32, 64, 128, 256), "BN": (32, 64, 128, 256), "BK": (4, 8, 16, 32)}
 SUM_ROWS = 8  # of C, a block of the launch that adds the slices
 
 VECTORISED = "sgemm_vectorised<{BM}, {BN}, {BK}, {TM}, {TN}, {W}, Op::{op_a}, Op::{op_b}>"
@@ -32,20 +34,9 @@ def packed(entry: str, p: GemmProblem) -> str:
     return entry.replace("{W}", str(pack(p)))
 
 
-def pack(p: GemmProblem) -> int:
-    """4 where all stored rows begin and end at 16 bytes, else 1."""
-    rows = (length for operand in p.operands() for length in (operand.ld, operand.shape[-1]))
-    return 1 if any(length % PACK for length in rows) else PACK
-
-
 def grid(p: GemmProblem, t: Tile, layers: int = 1) -> tuple[int, int, int]:
     """Blocks of BM x BN over C, `layers` times for each product of the batch."""
     return ceil_div(p.n, t.BN), ceil_div(p.m, t.BM), p.batch * layers
-
-
-def warps(t: Tile) -> int:
-    """Threads of a block whose tile is divided into those of warps."""
-    return int(32 * (t.BM // t.WM) * (t.BN // t.WN))
 
 
 def stages_bytes(t: Tile) -> int:
@@ -58,7 +49,9 @@ def stages_bytes(t: Tile) -> int:
     source="gemm/blocktile1d.cu",
     entry="sgemm_blocktile1d<{BM}, {BN}, {BK}, {TM}, Op::{op_a}, Op::{op_b}>",
     supports=within_grid("m", 32),
-    **tiles({"BM": 64, "BN": 64, "BK": 8, "TM": 8}, {"BM": 32, "BN": 32, "BK": 8, "TM": 4}),
+    tunables={"BM": (32, 64, 128, 256), "BN": (32, 64, 128, 256), "BK": (4, 8, 16, 32), "TM": (4, 8, 16, 32, 64)},
+    valid=_tiles.columns,
+    prefer=Prefer(({"BM": 64, "BN": 64, "BK": 8, "TM": 8}, {"BM": 32, "BN": 32, "BK": 8, "TM": 4})),
     **F32,
 )
 def blocktile1d(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -71,9 +64,13 @@ def blocktile1d(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCal
     source="gemm/blocktile2d.cu",
     entry="sgemm_blocktile2d<{BM}, {BN}, {BK}, {TM}, {TN}, Op::{op_a}, Op::{op_b}>",
     supports=within_grid("m", 64),
-    **tiles(
-        {"BM": 128, "BN": 128, "BK": 8, "TM": 8, "TN": 8},
-        {"BM": 64, "BN": 32, "BK": 8, "TM": 4, "TN": 4},
+    tunables=PATCHES | {"TM": (2, 4, 8, 16), "TN": (2, 4, 8, 16)},
+    valid=_tiles.patches(lambda p: 1),
+    prefer=Prefer(
+        (
+            {"BM": 128, "BN": 128, "BK": 8, "TM": 8, "TN": 8},
+            {"BM": 64, "BN": 32, "BK": 8, "TM": 4, "TN": 4},
+        )
     ),
     **F32,
 )
@@ -87,9 +84,13 @@ def blocktile2d(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCal
     source="gemm/vectorised.cu",
     entry=VECTORISED,
     supports=within_grid("m", 64),
-    **tiles(
-        {"BM": 128, "BN": 128, "BK": 8, "TM": 8, "TN": 8},
-        {"BM": 64, "BN": 32, "BK": 16, "TM": 4, "TN": 4},
+    tunables=PATCHES | {"TM": (4, 8, 16), "TN": (4, 8, 16)},
+    valid=_tiles.patches(pack),
+    prefer=Prefer(
+        (
+            {"BM": 128, "BN": 128, "BK": 8, "TM": 8, "TN": 8},
+            {"BM": 64, "BN": 32, "BK": 16, "TM": 4, "TN": 4},
+        )
     ),
     **F32,
 )
@@ -103,9 +104,13 @@ def vectorised(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
     source="gemm/warptile.cu",
     entry=WARPTILE,
     supports=within_grid("m", 64),
-    **tiles(
-        {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8},
-        {"BM": 64, "BN": 32, "BK": 16, "WM": 32, "WN": 16, "TM": 4, "TN": 4},
+    tunables=FRAGMENTS,
+    valid=_tiles.double_buffered,
+    prefer=Prefer(
+        (
+            {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8},
+            {"BM": 64, "BN": 32, "BK": 16, "WM": 32, "WN": 16, "TM": 4, "TN": 4},
+        )
     ),
     **F32,
 )
@@ -121,7 +126,9 @@ def warptile(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     name="async",
     min_arch=80,
     supports=within_grid("m", 64),
-    **tiles(WIDE, NARROW, SMALL),
+    tunables=PIPELINE,
+    valid=_tiles.pipeline,
+    prefer=Prefer((WIDE, NARROW, SMALL)),
     **F32,
 )
 def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -143,9 +150,13 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
     entry=SPLITK,
     min_arch=80,
     supports=within_grid("m", SUM_ROWS),
-    **tiles(
-        {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
-        {**SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 8},
+    tunables={**PIPELINE, "SMS": (multiprocessors,), **SLICES},
+    valid=_tiles.pipeline,
+    prefer=Prefer(
+        (
+            {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
+            {**SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 8},
+        )
     ),
     **F32,
 )
@@ -193,9 +204,13 @@ def dealt(p: GemmProblem, t: Tile) -> Dealt:
     entry=STREAMK,
     min_arch=80,
     supports=within_ints,
-    **tiles(
-        {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
-        {**TINY, "SMS": 1, "BLOCKS_PER_SM": 2, "DEPTH": 8},  # so few blocks that small problems are divided, too
+    tunables={**PIPELINE, "SMS": (multiprocessors, 1), **SLICES},
+    valid=_tiles.pipeline,
+    prefer=Prefer(
+        (
+            {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
+            {**TINY, "SMS": 1, "BLOCKS_PER_SM": 2, "DEPTH": 8},  # so few blocks that small problems are divided, too
+        )
     ),
     **F32,
 )

@@ -3,8 +3,9 @@
 import math
 from typing import Any
 
-from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel, split_dtype
-from kernels._cuda import ceil_div, tiles
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel, split_dtype
+from kernels._cuda import beyond_block, beyond_static, ceil_div
+from kernels.gemm import _tiles
 from kernels.gemm.handwritten import F32, arguments, within_grid
 from kernels.gemm.ladder import grid, warps
 from kernels.gemm.problem import GemmProblem
@@ -22,21 +23,69 @@ SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32, "STAGES": 4}
 #: The same of FP32 elements, half as deep. Splitting them takes registers, so that a warp's tile is half as wide.
 WIDE_F32, SMALL_F32 = WIDE | {"BK": 16}, SMALL | {"BK": 16}
 SPLIT_F32 = WIDE_F32 | {"BN": 128, "WN": 32}
+ROW_BYTES = 128  # of a panel that is not along k, at the least: a key needs eight places
+#: Space of the kernels by mma.sync.
+SPACE = {
+    "BM": (32, 64, 128, 256),
+    "BN": (32, 64, 128, 256),
+    "BK": (16, 32, 64),
+    "WM": (16, 32, 64, 128),
+    "WN": (16, 32, 64, 128),
+    "STAGES": (2, 3, 4, 5, 6),
+}
 
 WMMA = "gemm_wmma<{ctype}, {TC}, {T}, {BK}, Op::{op_a}, Op::{op_b}>"
 MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, Op::{op_a}, Op::{op_b}>"
 
 
-def by_size(wide: dict[str, int], small: dict[str, int]) -> dict[str, Any]:
-    """The options `tunables` and `valid` for two tiles; `small` is for what leaves `wide` half of a device."""
+def by_size(wide: dict[str, int], small: dict[str, int]) -> Prefer:
+    """Prefer `small` for what leaves `wide` half of a device."""
 
-    def unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
+    def unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
         blocks, half = math.prod(grid(p, Tile(**wide))), device.multiprocessors // 2
         if vars(t) == small and blocks >= half:
             return f"{blocks} larger tiles occupy half of the multiprocessors, expected less than {half}"
         return None
 
-    return tiles(small, wide, unfit=unfit)
+    return Prefer((small, wide), unless)
+
+
+def fits_mma(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a tile cannot be where warps multiply by mma.sync, or None."""
+    storage = DTYPES[split_dtype(p.dtype)[0]].itemsize
+    along_k = (p.op_a == "N", p.op_b == "T")
+    return unlike_mma(t, storage, along_k) or unshared_by(t, storage, along_k) or _tiles.beyond_grid(p, t)
+
+
+def unlike_mma(t: Tile, itemsize: int, along_k: tuple[bool, bool]) -> str | None:
+    """Why panels, warps or sums are none that mma.cuh has, or None."""
+    if t.BK * itemsize % 64:
+        return f"a step has {t.BK * itemsize} bytes along k, expected a multiple of 64"
+    for name, width, along in zip(("BM", "BN"), (t.BM, t.BN), along_k, strict=True):
+        if not along and width * itemsize < ROW_BYTES:
+            return f"{name} = {width} has rows of {width * itemsize} bytes, expected at least {ROW_BYTES}"
+    if reason := _tiles.divides(t, ("WM", "BM"), ("WN", "BN")):
+        return reason
+    return beyond_block(warps(t), t.WM * t.WN // 32, 3 if t.WM * t.WN <= 1024 else 1) or _beyond_stripes(t, itemsize)
+
+
+def _beyond_stripes(t: Tile, itemsize: int) -> str | None:
+    """Why the stripes that warps store through do not fit where the panels were, or None (mma_store.cuh)."""
+    stripes, panels = warps(t) // 32 * 16 * (t.WN + 8) * 4, t.STAGES * t.BK * (t.BM + t.BN) * itemsize
+    return f"stripes take {stripes} bytes, expected at most the {panels} of the panels" if stripes > panels else None
+
+
+def unshared_by(t: Tile, itemsize: int, along_k: tuple[bool, bool]) -> str | None:
+    """Why threads cannot copy panels in chunks of 16 bytes, or None."""
+    for width, along in zip((t.BM, t.BN), along_k, strict=True):
+        if reason := _tiles.unshared(warps(t), 0, (t.BK if along else width) * itemsize // 16):
+            return reason
+    return None
+
+
+def fits_wmma(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why the tiles of A, B and C cannot lie in shared memory, or None; T is 2 x 16 or a multiple, BK one of 16."""
+    return beyond_static(4 * t.T * t.T + 2 * max(2 * t.T * (t.BK + 8), t.T * (t.BK + 8) + t.BK * (t.T + 8)))
 
 
 def copied(p: GemmProblem) -> int:
@@ -65,7 +114,8 @@ def mma_call(p: GemmProblem, t: Tile, arithmetic: str) -> list[KernelCall]:
     "gemm",
     source="gemm/wmma.cu",
     entry=WMMA,
-    tunables={"T": (64,), "BK": (32,)},
+    tunables={"T": (64, 32, 96), "BK": (32, 16, 64, 128)},
+    valid=fits_wmma,
     supports=within_grid("m", 64),
     **SIXTEEN,
 )
@@ -75,7 +125,16 @@ def wmma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     return [KernelCall(over_c, 128, arguments(p), entry=named(WMMA, p))]
 
 
-@cuda_kernel("gemm", source="gemm/mma.cu", entry=MMA, supports=within_grid("m", 64), **by_size(WIDE, SMALL), **SIXTEEN)
+@cuda_kernel(
+    "gemm",
+    source="gemm/mma.cu",
+    entry=MMA,
+    supports=within_grid("m", 64),
+    tunables=SPACE,
+    valid=fits_mma,
+    prefer=by_size(WIDE, SMALL),
+    **SIXTEEN,
+)
 def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """16-bit operands by mma.sync, panels copied several steps ahead, fragments read one product ahead."""
     return mma_call(p, t, "Sixteen<{ctype}>")
@@ -86,7 +145,9 @@ def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     source="gemm/mma_tf32.cu",
     entry=MMA,
     supports=within_grid("m", 64),
-    **by_size(WIDE_F32, SMALL_F32),
+    tunables=SPACE,
+    valid=fits_mma,
+    prefer=by_size(WIDE_F32, SMALL_F32),
     **TF32 | {"numerics": "tf32"},
 )
 def mma_tf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -99,8 +160,10 @@ def mma_tf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     source="gemm/mma_3xtf32.cu",
     entry=MMA,
     supports=within_grid("m", 64),
-    **by_size(SPLIT_F32, SMALL_F32),
-    **TF32 | {"numerics": "3xtf32", "executed": lambda p: 3 * p.flop},
+    tunables=SPACE,
+    valid=fits_mma,
+    prefer=by_size(SPLIT_F32, SMALL_F32),
+    **TF32 | {"numerics": "3xtf32", "executed": lambda p, t: 3 * p.flop},
 )
 def mma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """FP32 operands as sums of two TF32 each, three products by mma.sync, their sums added in FP32."""

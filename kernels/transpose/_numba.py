@@ -8,25 +8,24 @@ import numpy as np
 from kernels._numba import fence, jit
 from kernels.transpose._blocks import block, block_streaming
 
-RUN = (
-    256  # bytes read from one row of the source before going on to the next: more rows at a time defeat the prefetcher
-)
 PIECE = 2048  # elements moved at a time through a buffer in the first-level cache
-SEGMENT = 256  # moves of a cycle that one thread does in turn
 
 
 @jit
-def transpose(b, a, m, n, side, skip, streaming, start, stop):  # type: ignore[no-untyped-def]
-    """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one."""
+def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
+    """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
+
+    run: elements read from one row of a before going on to the next; down: rows of a before going on along them.
+    """
     end, last = skip + (m - skip) // side * side, start + (stop - start) // side * side
-    run = RUN // a.itemsize
-    for jj in range(start, last, run):
-        for i in range(skip, end, side):
-            for j in range(jj, min(last, jj + run), side):
-                if streaming:
-                    block_streaming(b, j * m + i, m, a, i * n + j, n)
-                else:
-                    block(b, j * m + i, m, a, i * n + j, n)
+    for ii in range(skip, end, down):
+        for jj in range(start, last, run):
+            for i in range(ii, min(end, ii + down), side):
+                for j in range(jj, min(last, jj + run), side):
+                    if streaming:
+                        block_streaming(b, j * m + i, m, a, i * n + j, n)
+                    else:
+                        block(b, j * m + i, m, a, i * n + j, n)
     for j in range(start, last):
         for i in range(skip):
             b[j * m + i] = a[i * n + j]

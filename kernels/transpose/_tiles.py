@@ -17,10 +17,11 @@ from kernels._host import in_bands
 from kernels._numba import bind
 from kernels.transpose import _numba as moves
 from kernels.transpose._blocks import width
+from kernels.transpose.blocked import SHARE
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
 
 CACHED = 2**20  # bytes of a strip that is worth cutting longer than 32: in the second-level cache, or nearly
-SHARE = 0.08  # of the matrix, for strips and what is left over; chunks saved from long cycles are below half a per cent
+RUN_BYTES = 256  # of what is left over, moved at a time
 
 
 class Strips(NamedTuple):
@@ -31,18 +32,22 @@ class Strips(NamedTuple):
     rest: int
 
 
-def strips(longer: int, line_bytes: int, threads: int) -> Strips:
+def strips(longer: int, line_bytes: int, threads: int, wanted: int = 0) -> Strips:
     """The largest T that leaves every thread a strip within SHARE, one that is cached where T is above 32.
 
-    From 16 down long chunks matter more than threads, and one strip is enough.
+    From 16 down long chunks matter more than threads, and one strip is enough. wanted: the T to take, with fewer
+    threads where SHARE has no room for all.
     """
-    for size in (128, 64, 32, 16, 8, 4, 2):
+    for size in (128, 64, 32, 16, 8, 4, 2) if not wanted else ():
         if size > 32 and size * line_bytes > CACHED:
             continue
         rest = longer % size
         workers = min(threads, (int(SHARE * longer) - rest) // size)
         if workers == threads or (workers > 0 and size <= 16):
             return Strips(size, workers, rest)
+    if wanted:
+        room = (int(SHARE * longer) - longer % wanted) // wanted
+        return Strips(wanted, min(threads, room), longer % wanted)
     return Strips(1, threads, 0)
 
 
@@ -66,12 +71,12 @@ def square(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[L
 def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[Launch]:
     """The stages, each a launch on all threads but for the moving of rows, which is serial."""
     m, n, shorter, kind = problem.m, problem.n, min(problem.m, problem.n), flat.dtype
-    size, workers, rest = strips(max(m, n), shorter * flat.itemsize, x.threads)
+    size, workers, rest = strips(max(m, n), shorter * flat.itemsize, x.threads, x.tile.STRIP)
     many = max(m, n) // size
     buffers = x.scratch((workers, size * shorter), problem.dtype).view(kind)
     border = x.scratch((rest * shorter,), problem.dtype).view(kind) if rest else None
     rows, columns = (m, many) if m <= n else (many, n)
-    starts, lengths, ends, saved = moves.cycles(rows, columns, moves.SEGMENT)  # type: ignore[no-untyped-call]
+    starts, lengths, ends, saved = moves.cycles(rows, columns, x.tile.SEGMENT)  # type: ignore[no-untyped-call]
     kept = x.scratch((max(1, len(saved)), size), problem.dtype).view(kind).reshape(-1)
     inner = (m, size) if m <= n else (size, n)
     side = width(flat.itemsize)
@@ -104,7 +109,8 @@ def _append(flat: Any, border: Any) -> list[Launch]:
 def _stash(flat: Any, border: Any, m: int, n: int, rest: int, side: int) -> list[Launch]:
     """The last `rest` rows, transposed: they become the last columns."""
     tail = flat[(m - rest) * n :]
-    return [bind(moves.transpose, border, tail, rest, n, side, 0, False, 0, n)] if rest else []
+    run = RUN_BYTES // flat.itemsize
+    return [bind(moves.transpose, border, tail, rest, n, side, 0, False, run, rest, 0, n)] if rest else []
 
 
 def _widen(flat: Any, border: Any, buffer: Any, m: int, n: int, rest: int) -> list[Launch]:

@@ -2,10 +2,13 @@
 
 from typing import Any
 
-from kernelmark import Launch, kernel
+from kernelmark import DTYPES, DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._host import in_bands, in_turn
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
 
+RUN = 256  # of the default tile
+WHOLE = {"STRIP": 0, "SEGMENT": 256}  # the default tile of transpositions in place
+SHARE = 0.08  # of the matrix, for strips and what is left over; chunks saved from long cycles are below two per cent
 _NUMBA: dict[str, Any] = {
     "provider": "numba",
     "device": "cpu",
@@ -20,7 +23,37 @@ def _bits(array: Any) -> Any:
     return array.reshape(-1).view(f"u{array.itemsize}")
 
 
-@kernel("transpose", places=("out",), **_NUMBA)
+def _shape(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a tile does nothing that a smaller one does not, or None."""
+    if t.RUN > RUN and t.RUN // DTYPES[p.dtype].itemsize >= 2 * p.n:
+        return f"a run of {t.RUN} bytes is more than a row of {p.n} elements, twice over"
+    return f"{t.DOWN} rows are all of m = {p.m}, as 0 is" if p.m <= t.DOWN else None
+
+
+def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a rectangle cannot be cut so, or None. Squares and vectors are not cut."""
+    shorter, longer = sorted((p.m, p.n))
+    if shorter in (1, longer):
+        return f"{p.m} x {p.n} is not cut into strips" if vars(t) != WHOLE else None
+    if t.STRIP and int(SHARE * longer) - longer % t.STRIP < t.STRIP:
+        return f"a strip of {t.STRIP} and the rest of {longer} take more than {SHARE:.0%} of the matrix"
+    return None
+
+
+#: RUN: bytes read from one row of the source before going on to the next, since more rows at a time defeat the
+#: prefetcher; DOWN: rows of it, or 0 for all, before going on along them; STREAM: written past the caches.
+@kernel(
+    "transpose",
+    places=("out",),
+    tunables={
+        "RUN": (64, 128, 256, 512, 1024, 2048, 4096),
+        "DOWN": (0, 64, 128, 256, 512, 1024, 4096, 16384),
+        "STREAM": (0, 1),
+    },
+    valid=_shape,
+    prefer=Prefer(({"RUN": RUN, "DOWN": 0, "STREAM": 1},)),
+    **_NUMBA,
+)
 def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """Blocks of a cache line a side transposed in registers, written past the caches where rows are aligned."""
     from kernels._numba import bind
@@ -30,16 +63,29 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     a, b, m, n = _bits(x.a), _bits(x.b), problem.m, problem.n
     side, size = width(a.itemsize), a.itemsize
     # Rows whose length is a multiple of the block's all reach the alignment after the same number of elements.
-    streaming = m % side == 0 and m > side and b.ctypes.data % size == 0
+    streaming = bool(x.tile.STREAM) and m % side == 0 and m > side and b.ctypes.data % size == 0
+    run, down = x.tile.RUN // size, x.tile.DOWN or m
     skip = -b.ctypes.data % (side * size) // size if streaming else 0
 
     def band(start: int, stop: int) -> Launch:
-        return bind(moves.transpose, b, a, m, n, side, skip, streaming, start, stop)
+        return bind(moves.transpose, b, a, m, n, side, skip, streaming, run, down, start, stop)
 
     return in_bands(n, x.threads, band)
 
 
-@kernel("transpose", places=("in",), **_NUMBA)
+#: STRIP: elements of the longer side in a chunk, or 0 for as many as the cache and the scratch have room for; SEGMENT:
+#: moves of a cycle that one thread does in turn.
+@kernel(
+    "transpose",
+    places=("in",),
+    tunables={
+        "STRIP": (0, 4, 8, 16, 32, 64, 128, 256),
+        "SEGMENT": (64, 128, 256, 512, 1024, 2048, 4096, 16384),
+    },
+    valid=_strips,
+    prefer=Prefer((WHOLE,)),
+    **_NUMBA,
+)
 def tiles(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """In place: chunks along the cycles of their grid, then strips in cache; squares by swapping blocks."""
     from kernels.transpose._tiles import rectangle, square

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from kernelmark import DTYPES, Array, Arrays, Dim, Operand, Problem, Verdict, compare, operation
+from kernelmark import DTYPES, Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, operation
 
 
 class TransposeOperands(Protocol):
@@ -14,6 +14,7 @@ class TransposeOperands(Protocol):
     b: Any
     threads: int
     stream: Any
+    tile: Tile
 
     def scratch(self, shape: tuple[int, ...], dtype: str) -> Any: ...
 

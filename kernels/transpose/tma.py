@@ -1,13 +1,14 @@
 """Our own transposition by Hopper's tensor memory accelerator: a pure plan of launches over tensor maps."""
 
-from kernelmark import DTYPES, DeviceLimits, KernelCall, TensorMap, Tile, cuda_kernel
-from kernels._cuda import ceil_div, rows_of_16_bytes
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, TensorMap, Tile, cuda_kernel
+from kernels._cuda import blocks_on_each, ceil_div, rows_of_16_bytes
 from kernels.transpose.handwritten import BITS
 from kernels.transpose.problem import TransposeProblem
 
 SPAN = 1024  # bytes to which tiles are aligned, and what that may cost
 BOX_BYTES = 128  # of a row of a tile, which the TMA swizzles: what one copy moves of it
 BLOCKS_PER_SM = 2  # that an H100's shared memory has room for
+BOX_ROWS = 256  # that one copy moves, at most
 VECTOR = 16  # bytes, and the multiple that the TMA wants rows to begin at
 
 
@@ -21,7 +22,9 @@ def stages(p: TransposeProblem, t: Tile) -> int:
     return int(t.RING * 1024 // (tile_width(p, t.SQUARES) * t.SQUARES * VECTOR))
 
 
-def _two_stages(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
+def _valid(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
+    if (width := tile_width(p, t.SQUARES)) > BOX_ROWS:
+        return f"a tile has {width} rows, expected at most {BOX_ROWS}, for the TMA"
     found = stages(p, t)
     return None if found > 1 else f"a ring of {t.RING} KiB holds {found} tiles, expected at least 2"
 
@@ -33,12 +36,20 @@ def _two_stages(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     places=("out",),
     min_arch=90,
     tunables={
-        "SQUARES": (16, 8),
-        "RING": (96, 16),
-        "BLOCKS": (lambda device: BLOCKS_PER_SM * device.multiprocessors, 1),
+        "SQUARES": (8, 16, 24, 32),
+        "RING": (16, 32, 48, 64, 96, 128, 160, 192),
+        "BLOCKS": (*map(blocks_on_each, (BLOCKS_PER_SM, 1, 3, 4)), 1),
     },
     supports=rows_of_16_bytes,
-    valid=_two_stages,
+    valid=_valid,
+    prefer=Prefer(
+        tuple(
+            {"SQUARES": squares, "RING": ring, "BLOCKS": blocks}
+            for squares in (16, 8)
+            for ring in (96, 16)
+            for blocks in (blocks_on_each(BLOCKS_PER_SM), 1)
+        )
+    ),
     **BITS,
 )
 def tma(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:

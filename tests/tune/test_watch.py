@@ -44,8 +44,8 @@ def test_only_the_tiles_asked_for_are_tested(opened, folder):
 @pytest.mark.parametrize(
     ("tile", "said"),
     [
-        ({"H": 5}, "--tile H=5: H is 5, transpose/cuda.turned has 8, 4"),
-        ({"W": 8}, "--tile W=8: W is unknown, expected one of H"),
+        ({"H": 5}, "transpose/cuda.turned@H=5: H is 5, transpose/cuda.turned has 8, 4"),
+        ({"W": 8}, "transpose/cuda.turned@W=8: W is unknown, expected one of H"),
     ],
 )
 def test_a_tile_that_the_kernel_has_not_is_refused_with_those_it_has(opened, complaint, tile, said):
@@ -98,7 +98,7 @@ def test_a_launch_that_the_emulator_refuses_is_a_complaint(look):
 def test_two_versions_are_two_contenders_of_one_job(folder, registry):
     versions = [version(folder, number, text) for number, text in enumerate((SOURCE, STAGED), 1)]
     plugins = (str(folder / "turned.py"),)
-    comparison = Comparison("transpose/cuda.turned", PROBLEM, (), plugins, Budget(0.01), {"H": 4})
+    comparison = Comparison("transpose/cuda.turned@H=4", PROBLEM, (), plugins, Budget(0.01))
     job = job_of(comparison, versions[1], versions[0])
     known = discover(job.plugins).kernels
     assert [known[name].tunables for name in job.kernels] == [{"H": (4,)}] * 2

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli.watch import _tile
 from turned import BROKEN, PROBLEM, STAGED, UNGUARDED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,15 +75,6 @@ def test_a_version_that_is_wrong_makes_the_exit_status_1(folder, kernelmark):
     done = kernelmark("watch", "turned.cu", PROBLEM, "--plugin", "turned.py", "--once", **NO_GPU)
     assert (done.returncode, done.stderr) == (1, "")
     assert "turned.cu:5: out-of-bounds" in done.stdout
-
-
-@pytest.mark.parametrize("text", ["H", "H=", "H=8,", "H=8 W=4", ""])
-def test_a_tile_of_another_form_is_refused_with_the_form(complaint, text):
-    assert complaint(lambda: _tile(text)) == f"--tile {text}: expected NAME=VALUE, several separated by commas: T=32"
-
-
-def test_a_tile_is_read_as_in_a_kernels_id():
-    assert _tile("BM=64,BN=32") == {"BM": 64, "BN": 32}
 
 
 @pytest.mark.parametrize(

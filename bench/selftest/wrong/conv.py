@@ -20,12 +20,11 @@ KERNEL = "conv/cpu.im2col"
 
 def exact(problem: Problem, inputs: Inputs) -> Array:
     """The result in single precision."""
-    device, setup = get_device("cpu"), REGISTRY.kernels[KERNEL].setup
-    assert setup is not None
+    device = get_device("cpu")
     operands = OperandSet(problem, device)
     for name, values in inputs.items():
         operands.flat[name][:] = values.reshape(-1)
-    setup(problem, Operands(operands, "C", device, 1, Scratch(device)))()
+    REGISTRY.kernels[KERNEL].launch(problem, Operands(operands, "C", device, 1, Scratch(device)))()
     (found,) = operands.outputs("C").values()
     return found.astype(np.float64)
 

@@ -1,7 +1,5 @@
 """Two versions of one source, timed in turn in one job."""
 
-from collections.abc import Mapping
-
 import msgspec
 
 from bench.measure.lock import exclusive
@@ -20,15 +18,14 @@ from bench.plan.registry import REGISTRY
 
 watched = REGISTRY.kernels[{kernel!r}]
 for name, source in {sources!r}.items():
-    tunables = {{**watched.tunables, **{tunables!r}}}
-    REGISTRY.add(replace(watched, provider="watch", name=name, source=source, tunables=tunables))
+    REGISTRY.add(replace(watched, provider="watch", name=name, source=source, tile={{}}))
 '''
 
 
 class Comparison(msgspec.Struct, frozen=True):
     """A comparison to time: versions of a kernel on a problem, beside its counterparts; the plug-ins declare these.
 
-    tile: the value of each tunable that is fixed.
+    The kernel's id names the tile that they all take, if they do.
     """
 
     kernel: str
@@ -36,13 +33,12 @@ class Comparison(msgspec.Struct, frozen=True):
     counterparts: tuple[str, ...]
     plugins: tuple[str, ...]
     budget: Budget
-    tile: Mapping[str, int] = {}
 
     @property
     def ids(self) -> tuple[str, str]:
         """Return the kernels that the present and the previous version become."""
-        op = self.problem.partition("/")[0]
-        return f"{op}/watch.current", f"{op}/watch.previous"
+        op, tile = self.problem.partition("/")[0], "".join(self.kernel.partition("@")[1:])
+        return f"{op}/watch.current{tile}", f"{op}/watch.previous{tile}"
 
 
 def compare(comparison: Comparison, current: Version, previous: Version | None) -> list[Measurement]:
@@ -54,13 +50,17 @@ def compare(comparison: Comparison, current: Version, previous: Version | None) 
         return workers.run(job_of(comparison, current, previous), WorkerKey("cuda", 1))
 
 
+def _name(kernel: str) -> str:
+    """Return `current` of `gemm/watch.current@BM=64`."""
+    return kernel.partition("@")[0].partition(".")[2]
+
+
 def job_of(comparison: Comparison, current: Version, previous: Version | None) -> Job:
     """Return a job with the versions as contenders, declared by a plug-in that is written beside the present one."""
     versions = dict(zip(comparison.ids, filter(None, (current, previous)), strict=False))
-    sources = {kernel.partition(".")[2]: str(version.source) for kernel, version in versions.items()}
+    sources = {_name(kernel): str(version.source) for kernel, version in versions.items()}
     plugin = current.source.with_name("versions.py")
-    tunables = {name: (value,) for name, value in comparison.tile.items()}
-    plugin.write_text(PLUGIN.format(kernel=comparison.kernel, sources=sources, tunables=tunables))
+    plugin.write_text(PLUGIN.format(kernel=comparison.kernel, sources=sources))
     return Job(
         problems=(comparison.problem,),
         kernels=(*versions, *comparison.counterparts),

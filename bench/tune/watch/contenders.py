@@ -1,16 +1,16 @@
 """The kernel that a .cu belongs to, and the kernels that it is compared with."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bench.measure.compilers import cuda_sources
-from bench.plan.errors import UsageError, unknown
-from bench.plan.kernel import CudaKernel, Kernel, values_on
+from bench.plan.errors import UsageError
+from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
+from bench.plan.tiles import parse_tile
 
 #: Providers whose calls a hand-written kernel is compared with.
 VENDORS = ("cublas", "cudnn", "cudnn_frontend", "cufft")
@@ -23,7 +23,10 @@ def watched_kernel(
     kernels = [k for k in registry.kernels.values() if isinstance(k, CudaKernel) and _source(k) == file.resolve()]
     if not kernels:
         raise UsageError(f"{file}: is the source of no kernel; --plugin names the file that declares one")
-    named = [k for k in kernels if wanted in (None, k.id)]
+    head, _, tile = (wanted or "").partition("@")
+    named = [k for k in kernels if head in ("", k.id)]
+    if tile:
+        named = [k.with_tile(parse_tile(tile, f"--kernel {wanted}")) for k in named]
     if not named:
         raise UsageError(f"--kernel {wanted}: is not of {file}; expected one of {_ids(kernels)}")
     able = [k for k in named if k.op == problem.op and k.refuses(problem, device) is None]
@@ -35,16 +38,10 @@ def watched_kernel(
 
 
 def with_tile(kernel: CudaKernel, tile: Mapping[str, int], problem: Problem, device: DeviceLimits) -> CudaKernel:
-    """Return the kernel with these values of its tunables and no others. Raises UsageError for one that it has not."""
-    for name, value in tile.items():
-        if not kernel.tunables:
-            raise UsageError(f"--tile {name}={value}: {kernel.id} has no tunables; leave --tile out")
-        if name not in kernel.tunables:
-            raise UsageError(f"--tile {name}={value}: {name} {unknown(name, kernel.tunables)}")
-        if value not in (values := values_on(device, kernel.tunables[name])):
-            expected = ", ".join(map(str, values))
-            raise UsageError(f"--tile {name}={value}: {name} is {value}, {kernel.id} has {expected}")
-    fixed = replace(kernel, tunables={**kernel.tunables, **{name: (value,) for name, value in tile.items()}})
+    """Return the kernel with these values of its tunables and no others. Raises UsageError for what cannot be."""
+    if not tile:
+        return kernel
+    fixed = kernel.with_tile({**kernel.tile, **tile})
     if reason := fixed.refuses(problem, device):
         raise UsageError(f"--tile: {reason}; take another tile or problem")
     return fixed
@@ -71,7 +68,7 @@ def counterparts(
 
     Raises UsageError where the glob matches none.
     """
-    able = [k for k in registry.kernels.values() if (k.op, k.device) == (problem.op, "cuda") and k.id != kernel.id]
+    able = [k for k in registry.kernels.values() if (k.op, k.device) == (problem.op, "cuda") and k.id != kernel.base_id]
     able = [k for k in able if k.refuses(problem, device) is None]
     if glob is None:
         numerics = kernel.numerics_for(problem)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bench.emulator.sweep import Case, Finding
 from bench.emulator.worker import ORDERS
-from bench.plan.kernel import Tile
+from bench.plan.tiles import tile_text
 from bench.report.format import count
 from bench.report.layout import paragraph
 from bench.tune.watch.emulator import Emulated
@@ -66,11 +66,6 @@ def _lines(finding: Finding) -> set[tuple[str, int]]:
     return {(report.file, report.line), (report.file, report.other_line or report.line)}
 
 
-def tile_name(tile: Tile) -> str:
-    """Return `BM=64,BN=32`, as after the @ of a kernel's id; empty for a kernel without tunables."""
-    return ",".join(f"{name}={value}" for name, value in vars(tile).items())
-
-
 def verdict(found: Emulated) -> str:
     """Return PASS or FAIL with how much was tested, the reports, and a line for each tile."""
     if found.refused:
@@ -88,7 +83,7 @@ def verdict(found: Emulated) -> str:
 def _extent(found: Emulated) -> str:
     """Return `13 problems x 3 schedules, 2 tiles`."""
     problems = {case.problem.id for case in found.tested}
-    tiles = {tile_name(case.tile) for case in found.tested}
+    tiles = {tile_text(vars(case.tile)) for case in found.tested}
     extent = f"{count(len(problems), 'problem')} x {len(ORDERS)} schedules"
     extent += f", {count(len(tiles), 'tile')}" if tiles != {""} else ""
     return extent + (f"; {count(len(found.left), 'case')} left out after the timeout" if found.left else "")
@@ -97,7 +92,7 @@ def _extent(found: Emulated) -> str:
 def _where(bug: Bug, tested: Sequence[Case]) -> str:
     """Return the problems, tiles and schedules that a bug was seen in."""
     problems = list(dict.fromkeys(finding.case.problem.id for finding in bug.seen))
-    tiles = list(dict.fromkeys(filter(None, (tile_name(finding.case.tile) for finding in bug.seen))))
+    tiles = list(dict.fromkeys(filter(None, (tile_text(vars(finding.case.tile)) for finding in bug.seen))))
     orders = [order for order in ORDERS if any(finding.order == order for finding in bug.seen)]
     more = f" and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
     every = len({case.problem.id for case in tested})
@@ -111,16 +106,17 @@ def _where(bug: Bug, tested: Sequence[Case]) -> str:
 
 def _tiles(found: Emulated) -> list[str]:
     """Return a line for each tile: whether it passed, and on how many problems."""
-    wrong = {tile_name(finding.case.tile) for finding in found.findings}
-    names = [tile_name(case.tile) for case in found.tested]
+    wrong = {tile_text(vars(finding.case.tile)) for finding in found.findings}
+    names = [tile_text(vars(case.tile)) for case in found.tested]
     each = list(dict.fromkeys(filter(None, names)))
     width = max(map(len, each), default=0)
-    own = tile_name(found.chosen)
+    own = tile_text(vars(found.chosen))
     lines = [
         f"  {'FAIL' if name in wrong else 'PASS'}  {name:<{width}}  {count(names.count(name), 'problem')}"
         + (", the tile of this problem" if name == own else "")
         for name in each
     ]
-    left = dict.fromkeys(tile_name(case.tile) for case in found.left)
+    left = dict.fromkeys(tile_text(vars(case.tile)) for case in found.left)
     lines += [f"  not tested: {name}, left out after the timeout" for name in left if name and name not in each]
-    return lines + [f"  not tested: {tile_name(tile)}; it takes none of the small problems" for tile in found.untested]
+    untested = [tile_text(vars(tile)) for tile in found.untested]
+    return lines + [f"  not tested: {tile}; it takes none of the small problems" for tile in untested]

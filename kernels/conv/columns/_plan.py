@@ -4,12 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelmark import Array
+from kernelmark import Array, Tile
 from kernels._host import NARROW, split
 from kernels.conv._shape import Shape
-
-DEPTH = 384  # products added up by one GEMM, about as many as BLAS packs at a time
-AREA = 2**17  # elements of a block of columns, half a second-level cache of 1 MiB
 
 
 class Plan(NamedTuple):
@@ -30,52 +27,52 @@ def depth(blocks: Array) -> int:
     return int(((blocks[:, 1] - blocks[:, 0]) * (blocks[:, 3] - blocks[:, 2])).max())
 
 
-def forward(g: Shape, plain: bool, threads: int) -> Plan:
+def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Items: image, group, filters, pixels."""
-    blocks = _blocks(g, plain, g.n * g.groups, 1)
+    blocks = _blocks(g, plain, g.n * g.groups, 1, t.DEPTH)
     pixels, images = g.p * g.q, g.n * g.groups
     wide = pixels >= NARROW * threads
-    columns = split(pixels, _step(blocks, plain, pixels), images if wide else 4 * threads, threads)
+    columns = split(pixels, _step(blocks, plain, pixels, t.AREA), images if wide else 4 * threads, threads)
     filters = split(g.k, g.k, images * len(columns), threads)
     items = [(n, group, *f, *p) for n in range(g.n) for group in range(g.groups) for f in filters for p in columns]
     return Plan(np.array(items), blocks, max(p1 - p0 for p0, p1 in columns))
 
 
-def image_gradient(g: Shape, plain: bool, threads: int) -> Plan:
+def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Items: image, group, blocks e0:e1, which add to the same channels."""
     images = g.n * g.groups
     if g.channels_last:
         parts = split(g.c, g.c, images, threads if g.c >= NARROW * threads else 1)
-        most = max(1, DEPTH // g.c) if len(parts) == 1 else 1
+        most = max(1, t.DEPTH // g.c) if len(parts) == 1 else 1
         taps = split(g.r * g.s, most, 4, 1)
-        rows, each = [(*c, *t) for c in parts for t in taps], len(taps)
+        rows, each = [(*c, *tap) for c in parts for tap in taps], len(taps)
     else:
-        rows, each = _blocks(g, plain, images, threads).tolist(), 1
+        rows, each = _blocks(g, plain, images, threads, t.DEPTH).tolist(), 1
     blocks = np.array(rows)
     items = [
         (n, group, e, e + each) for n in range(g.n) for group in range(g.groups) for e in range(0, len(rows), each)
     ]
-    return Plan(np.array(items), blocks, _step(blocks, plain, g.p * g.q))
+    return Plan(np.array(items), blocks, _step(blocks, plain, g.p * g.q, t.AREA))
 
 
-def filter_gradient(g: Shape, plain: bool, threads: int) -> Plan:
+def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Items: group, filters, one block."""
-    blocks = _blocks(g, plain, g.groups, threads)
+    blocks = _blocks(g, plain, g.groups, threads, t.DEPTH)
     filters = split(g.k, g.k, g.groups * len(blocks), threads)
     items = [(group, *f, e) for group in range(g.groups) for f in filters for e in range(len(blocks))]
-    return Plan(np.array(items), blocks, _step(blocks, plain, g.p * g.q))
+    return Plan(np.array(items), blocks, _step(blocks, plain, g.p * g.q, t.AREA))
 
 
-def _blocks(g: Shape, plain: bool, others: int, threads: int) -> Array:
+def _blocks(g: Shape, plain: bool, others: int, threads: int, deep: int) -> Array:
     """All channels and taps in ranges of the filter: whole channels, or with channels last whole taps."""
     taps = g.r * g.s
     if g.channels_last:
-        return np.array([(0, g.c, *t) for t in split(taps, max(1, DEPTH // g.c), others, threads)])
-    most = g.c if plain else max(1, DEPTH // taps)
+        return np.array([(0, g.c, *t) for t in split(taps, max(1, deep // g.c), others, threads)])
+    most = g.c if plain else max(1, deep // taps)
     return np.array([(*c, 0, taps) for c in split(g.c, most, others, threads)])
 
 
-def _step(blocks: Array, plain: bool, pixels: int) -> int:
+def _step(blocks: Array, plain: bool, pixels: int, area: int) -> int:
     """Pixels at a time, in equal parts."""
-    most = pixels if plain else min(pixels, max(16, AREA // depth(blocks)))
+    most = pixels if plain else min(pixels, max(16, area // depth(blocks)))
     return -(-pixels // -(-pixels // most))

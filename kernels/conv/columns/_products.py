@@ -5,7 +5,7 @@ from typing import NamedTuple
 from kernelmark import Scratch, Tile
 from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.conv.problem import ConvProblem
-from kernels.gemm.ladder import PACK
+from kernels.gemm._tiles import PACK
 
 ENTRY = "conv_columns_{what}<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, {W}, {V}, Op::{op_a}, Op::{op_b}>"
 
@@ -50,9 +50,13 @@ class Product(NamedTuple):
         padded = self.op[1] == "N" and isinstance(self.b.at, Scratch)
         return ceil_div(self.n, PACK) * PACK if padded else self.n
 
+    @property
+    def loads_packs(self) -> bool:
+        """Whether the rows that are not along k begin and end at whole vectors."""
+        return (self.op[0] == "N" or self.a.packed(self.m)) and (self.op[1] == "T" or self.b.packed(self.loaded_n))
+
     def entry(self, what: str, tile: Tile) -> str:
-        load = (self.op[0] == "N" or self.a.packed(self.m)) and (self.op[1] == "T" or self.b.packed(self.loaded_n))
-        widths = {"W": PACK if load else 1, "V": PACK if self.c.packed(self.n) else 1}
+        widths = {"W": PACK if self.loads_packs else 1, "V": PACK if self.c.packed(self.n) else 1}
         return ENTRY.format(what=what, op_a=self.op[0], op_b=self.op[1], **widths, **vars(tile))
 
     def tiles(self, t: Tile) -> tuple[int, int]:

@@ -1,10 +1,19 @@
 """Convolution on the CPU by products with columns (im2col)."""
 
-from kernelmark import Launch, kernel
+from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._host import in_bands
 from kernels.conv.problem import ConvOperands, ConvProblem
 
+DEFAULT = {"DEPTH": 384, "AREA": 2**17}
 
+
+def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a tile does nothing for a problem whose images are multiplied as they are, or None."""
+    return "a 1 x 1 filter has no columns, whose blocks could be other" if p.pointwise and vars(t) != DEFAULT else None
+
+
+#: DEPTH: products added up by one GEMM, about as many as BLAS packs at a time; AREA: elements of a block of columns,
+#: half a second-level cache of 1 MiB.
 @kernel(
     "conv",
     provider="cpu",
@@ -12,6 +21,9 @@ from kernels.conv.problem import ConvOperands, ConvProblem
     dtypes=("f32",),
     modules=("numba", "scipy", "threadpoolctl"),
     threaded=True,
+    tunables={"DEPTH": (64, 96, 128, 192, 256, 384, 512, 768), "AREA": tuple(2**i for i in range(13, 21))},
+    valid=_formed,
+    prefer=Prefer((DEFAULT,)),
 )
 def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Columns formed in cache, block by block, and multiplied by the BLAS under SciPy; none for 1x1 filters."""
@@ -22,7 +34,7 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
 
     g, plain = shape(problem), problem.pointwise
     name = {"fprop": "forward", "dgrad": "image_gradient", "wgrad": "filter_gradient"}[problem.direction]
-    plan: _plan.Plan = getattr(_plan, name)(g, plain, x.threads)
+    plan: _plan.Plan = getattr(_plan, name)(g, plain, x.threads, x.tile)
     x.chose(pixels=plan.step, depth=_plan.depth(plan.blocks))
     flat = [array.reshape(-1) for array in (x.x, x.w, x.y)]
     steps = () if problem.direction == "fprop" else (plan.step,)

@@ -5,13 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelmark import DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div, tiles
+from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
+from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.conv._geometry import fits_ints, geometry
 from kernels.conv._sums import added, partials
 from kernels.conv.columns._products import ENTRY, Pass, Product, columns, height, leading, passes, product
 from kernels.conv.problem import ConvProblem
-from kernels.gemm.ladder import NARROW, PACK, SMALL, stages_bytes, warps
+from kernels.gemm._tiles import PACK, PIPELINE, pipelined, warps
+from kernels.gemm.ladder import NARROW, SMALL, stages_bytes
 
 WARP, WARPS, PIXELS = 32, 8, 4  # of im2col.cu
 BLOCKS_PER_SM = 3  # that fill a multiprocessor
@@ -21,6 +22,7 @@ BLOCKS_PER_SM = 3  # that fill a multiprocessor
 LOW = NARROW | {"BM": 64, "BN": 128, "WM": 32, "WN": 64}
 LARGE = {"SLICE": 256, "KIB": 2**19}
 TILES = (NARROW | LARGE, LOW | LARGE, SMALL | {"SLICE": 8, "KIB": 1})
+SPACE = {**PIPELINE, "SLICE": (8, 64, 128, 256, 512, 1024), "KIB": (1, 2**13, 2**15, 2**17, 2**19)}
 
 
 def _supports(p: ConvProblem) -> str | None:
@@ -32,7 +34,12 @@ def _supports(p: ConvProblem) -> str | None:
     return fits_ints(p)
 
 
-def _unfit(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
+def _valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
+    first = product(p, passes(p, t)[0])
+    return pipelined(t, (first.op[0] == "N", first.op[1] == "T"), PACK if first.loads_packs else 1)
+
+
+def _unless(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     m = product(p, passes(p, t)[0]).m
     return f"the product has {m} rows, expected more than half of BM = {t.BM}" if m <= t.BM // 2 and t.BM > 64 else None
 
@@ -44,7 +51,9 @@ def _unfit(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     min_arch=80,
     dtypes=("f32",),
     supports=_supports,
-    **tiles(*TILES, unfit=_unfit),
+    tunables=SPACE,
+    valid=_valid,
+    prefer=Prefer(TILES, _unless),
 )
 def im2col(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Columns in scratch, multiplied by the pipelined FP32 product."""

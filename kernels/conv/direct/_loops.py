@@ -13,7 +13,6 @@ from kernels.conv.direct._tile import ROWS, WIDTH, add_products
 from kernels.transpose._blocks import block, width
 
 SIDE = width(4)  # of a block that is transposed in registers
-STEPS = 256  # steps at a time: a panel's share of a first-level cache of 48 KiB
 
 
 @jit
@@ -72,16 +71,16 @@ def _scatter(to, source, base, places, lane, lanes, steps):
 
 
 @jit
-def sums(out, b, v, held, rows, steps, targets, lane, items, start, stop):
-    """Items as in `_plan.py`."""
+def sums(out, b, v, held, rows, steps, targets, lane, items, deep, start, stop):
+    """Items as in `_plan.py`, `deep` steps at a time."""
     for item in range(start, stop):
         r0, r1, t0, t1, at_b, at_v, at_out, lanes, images, next_b, next_v = items[item]
         tiles = (r1 - r0 + ROWS - 1) // ROWS
         held[: tiles * ROWS * WIDTH] = np.float32(0)
         for image in range(images):
             base, panel = at_b + image * next_b, at_v + image * next_v
-            for first in range(t0, t1, STEPS):
-                last = min(t1, first + STEPS)
+            for first in range(t0, t1, deep):
+                last = min(t1, first + deep)
                 for tile in range(tiles):
                     row = r0 + tile * ROWS
                     add_products(held, b, rows, steps, v, (tile * ROWS * WIDTH, base, row, panel, first, last))

@@ -12,7 +12,7 @@ import numpy as np
 from kernelmark import Array
 from kernels._host import split
 from kernels.conv._shape import Shape
-from kernels.conv.direct._plan import AT_ONCE, Border, Item, Plan, grid, line, panels
+from kernels.conv.direct._plan import Border, Item, Plan, grid, line, panels
 
 
 class Phase(NamedTuple):
@@ -43,7 +43,7 @@ def phases(size: int, taps: int, pad: int, stride: int, dilation: int) -> list[P
     return found
 
 
-def image_gradient(g: Shape, width: int, threads: int) -> Plan:
+def image_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
     """The images' gradient, phase by phase."""
     down = phases(g.h, g.r, g.top, g.stride_h, g.dilation_h)
     across = phases(g.w, g.s, g.left, g.stride_w, g.dilation_w)
@@ -58,7 +58,7 @@ def image_gradient(g: Shape, width: int, threads: int) -> Plan:
         places=places,
         targets=targets,
         bases=np.array([(first + c * g.w_c, count) for first in filters for c, count in panels(g.c, width)]),
-        items=np.array(_items(g, border, parts, width, threads)),
+        items=np.array(_items(g, border, parts, width, (threads, most))),
         lanes=(g.w_c, g.x_c),
     )
 
@@ -84,9 +84,10 @@ def _tables(g: Shape, border: Border, a: Phase, b: Phase) -> _Tables:
     )
 
 
-def _items(g: Shape, border: Border, parts: list[_Tables], width: int, threads: int) -> list[Item]:
+def _items(g: Shape, border: Border, parts: list[_Tables], width: int, cut: tuple[int, int]) -> list[Item]:
+    """cut: threads, and rows of an item at most."""
     image, channel, _, _ = border.strides
-    lanes, r, t, found = panels(g.c, width), 0, 0, []
+    (threads, most), lanes, r, t, found = cut, panels(g.c, width), 0, 0, []
     size = sum(len(part.steps) for part in parts) * width
     for part in parts:
         found += [
@@ -98,7 +99,7 @@ def _items(g: Shape, border: Border, parts: list[_Tables], width: int, threads: 
                 lanes=count,
             )
             for n, group in product(range(g.n), range(g.groups))
-            for r0, r1 in split(len(part.rows), AT_ONCE, g.n * g.groups * len(lanes), threads)
+            for r0, r1 in split(len(part.rows), most, g.n * g.groups * len(lanes), threads)
             for e, (c, count) in enumerate(lanes)
         ]
         r, t = r + len(part.rows), t + len(part.steps)

@@ -6,7 +6,7 @@
 | dgrad | pixels of x | filters and taps | channels | y | w |
 | wgrad | channels and taps | pixels of y | filters | x | y |
 
-`_phases.py` has dgrad.
+`_phases.py` has dgrad. An item holds at most `most` rows of sums.
 """
 
 from itertools import product
@@ -17,8 +17,6 @@ import numpy as np
 from kernelmark import Array
 from kernels._host import split
 from kernels.conv._shape import Shape
-
-AT_ONCE = 256  # rows of sums that one item holds
 
 
 class Border(NamedTuple):
@@ -106,12 +104,12 @@ def _around_x(g: Shape) -> Border:
     return Border(g.c * g.groups, g.h, g.w, g.top, max(0, down), g.left, max(0, right), g.channels_last)
 
 
-def forward(g: Shape, width: int, threads: int) -> Plan:
+def forward(g: Shape, width: int, threads: int, most: int) -> Plan:
     """The output y."""
     border, depth = _around_x(g), g.c * g.r * g.s
     image, channel, row, column = border.strides
     lanes = panels(g.k, width)
-    size, rows = depth * width, split(g.p * g.q, AT_ONCE, g.n * g.groups * len(lanes), threads)
+    size, rows = depth * width, split(g.p * g.q, most, g.n * g.groups * len(lanes), threads)
     items = [
         Item(
             *(*r, 0, depth),
@@ -135,12 +133,12 @@ def forward(g: Shape, width: int, threads: int) -> Plan:
     )
 
 
-def filter_gradient(g: Shape, width: int, threads: int) -> Plan:
+def filter_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
     """The filters' gradient, summed over images."""
     border, depth, pixels = _around_x(g), g.c * g.r * g.s, g.p * g.q
     image, channel, row, column = border.strides
     lanes = panels(g.k, width)
-    size, rows = pixels * width, split(depth, AT_ONCE, g.groups * len(lanes), threads)
+    size, rows = pixels * width, split(depth, most, g.groups * len(lanes), threads)
     items = [
         Item(
             *(*r, 0, pixels),

@@ -21,7 +21,7 @@ _PLANS = {"fprop": forward, "dgrad": image_gradient, "wgrad": filter_gradient}
 
 def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
     """The launches in turn, each on all threads."""
-    plan = _PLANS[problem.direction](shape(problem), WIDTH, x.threads)
+    plan = _PLANS[problem.direction](shape(problem), WIDTH, x.threads, x.tile.AT_ONCE)
     b, v, out = (getattr(x, name).reshape(-1) for name in _ROLES[problem.direction])
     surrounded = b
     launches = []
@@ -55,7 +55,7 @@ def _pack(panels: Array, source: Array, plan: Plan, threads: int) -> Launch:
 def _sums(out: Array, b: Array, panels: Array, plan: Plan, x: ConvOperands) -> Launch:
     rows: Any = np.append(plan.rows, np.zeros(ROWS, np.int64))  # the last tile reads beyond
     most = int((plan.items[:, 1] - plan.items[:, 0]).max())
-    tables = rows, plan.steps, plan.targets, plan.lanes[1], plan.items
+    tables = rows, plan.steps, plan.targets, plan.lanes[1], plan.items, x.tile.STEPS
 
     def band(start: int, stop: int) -> Launch:
         held = x.scratch((-(-most // ROWS) * ROWS * WIDTH,), "f32")

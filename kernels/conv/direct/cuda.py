@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kernelmark import DeviceLimits, KernelCall, Tile, cuda_kernel
+from kernelmark import DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel
 from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.conv._geometry import divisor, fits_ints, geometry
 from kernels.conv.problem import ConvProblem
@@ -92,9 +92,10 @@ def _fits_shared(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     entry="conv_direct_tiled<{ctype}, {BC}, Direction::{direction}, Layout::{layout}>",
     directions=("fprop", "dgrad"),
     min_arch=80,
-    tunables={"BC": (4, 8, 1)},
+    tunables={"BC": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)},
     supports=_tiled,
     valid=_fits_shared,
+    prefer=Prefer(({"BC": 4}, {"BC": 8}, {"BC": 1})),
 )
 def direct_tiled(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Image and filters staged in shared memory, 4 x 8 sums a thread."""

@@ -4,19 +4,25 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kernelmark import DeviceLimits, KernelCall, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div, tiles
+from kernelmark import DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel
+from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.conv._geometry import fits_ints, geometry
 from kernels.conv._sums import added, partials
 from kernels.conv.problem import ConvProblem
 
-THREADS = 256
+THREADS = 256  # of a block of depthwise_wgrad.cuh, and at most of the others
 PLANES = 32  # channels side by side in nhwc
-SHARED_BYTES = 48 * 1024
 TAPS = 9  # of depthwise_wgrad.cuh
 BLOCKS_PER_SM = 8  # that fill a multiprocessor
-#: Rows of the output a thread, and pixels of a slice of wgrad at the least, times the planes of a block.
-TILES = ({"OUT": 4, "PIXELS": 8192}, {"OUT": 1, "PIXELS": 64})
+#: OUT: rows of the output a thread. THREADS, KIB: of a block and of its shared memory, at most. PIXELS: of a slice of
+#: wgrad at the least, times the planes of a block.
+TILES = tuple({"OUT": out, "THREADS": 256, "KIB": 48, "PIXELS": pixels} for out, pixels in ((4, 8192), (1, 64)))
+SPACE = {
+    "OUT": (1, 2, 4, 8, 16),
+    "THREADS": (64, 128, 256),
+    "KIB": (8, 16, 24, 32, 48),
+    "PIXELS": (64, 512, 2048, 8192, 32768),
+}
 
 
 def _supports(p: ConvProblem) -> str | None:
@@ -49,12 +55,12 @@ def output(p: ConvProblem) -> tuple[int, int, int]:
     return (p.k, p.p, p.q) if p.direction == "fprop" else (p.c, p.h, p.w)
 
 
-def block(p: ConvProblem, out: int) -> Block | None:
+def block(p: ConvProblem, t: Tile) -> Block | None:
     """The largest that fits in shared memory, with as many threads as it can have along what lies side by side."""
-    return next((b for b in _blocks(p, out) if b.shared_bytes(p.r * p.s) <= SHARED_BYTES), None)
+    return next((b for b in _blocks(p, t.OUT, t.THREADS) if b.shared_bytes(p.r * p.s) <= 1024 * t.KIB), None)
 
 
-def _blocks(p: ConvProblem, out: int) -> Iterator[Block]:
+def _blocks(p: ConvProblem, out: int, threads: int) -> Iterator[Block]:
     """From the largest down, along threadIdx.x first: nchw columns, rows, planes; nhwc planes, columns, rows."""
     planes, height, width = output(p)
     last = p.layout == "nhwc"
@@ -63,7 +69,7 @@ def _blocks(p: ConvProblem, out: int) -> Iterator[Block]:
     most = [min(_power_of_2(size), limit) for size, limit in zip(sizes, limits, strict=True)]
     for x in _halves(most[0]):
         for y in _halves(most[1]):
-            for z in _halves(min(most[2], THREADS // (x * y))):
+            for z in _halves(min(most[2], threads // (x * y))):
                 rows, cols, of_planes = (z, y, x) if last else (y, x, z)
                 yield Block(of_planes, rows, cols, *_staged(p, rows * out, cols))
 
@@ -93,7 +99,7 @@ def _unfit(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     if output(p)[1] < t.OUT:
         return f"the tile has {t.OUT} rows a thread, expected at most the image's {output(p)[1]}"
     least = Block(1, 1, 1, *_staged(p, t.OUT, 1)).shared_bytes(p.r * p.s)
-    return None if block(p, t.OUT) else f"a tile takes {least} bytes of shared memory, expected at most {SHARED_BYTES}"
+    return None if block(p, t) else f"a tile takes {least} bytes of shared memory, expected at most {1024 * t.KIB}"
 
 
 @cuda_kernel(
@@ -101,13 +107,15 @@ def _unfit(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     source="conv/depthwise.cu",
     entry="conv_depthwise_{direction}<{ctype}, {OUT}, Layout::{layout}>",
     supports=_supports,
-    **tiles(*TILES, unfit=_unfit),
+    tunables=SPACE,
+    valid=_unfit,
+    prefer=Prefer(TILES),
 )
 def depthwise(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """A filter a channel, images staged in shared memory."""
     if p.direction == "wgrad":
         return _wgrad(p, t.PIXELS, device.multiprocessors * BLOCKS_PER_SM)
-    b, (planes, height, width) = block(p, t.OUT), output(p)
+    b, (planes, height, width) = block(p, t), output(p)
     assert b is not None  # or no tile were valid
     across = ceil_div(width, b.cols)
     grid = (ceil_div(height, b.rows * t.OUT) * across, ceil_div(planes, b.planes), p.n)

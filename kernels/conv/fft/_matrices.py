@@ -98,10 +98,13 @@ def supports(p: ConvProblem) -> str | None:
     return None if blocks <= INT_LIMIT else f"{blocks} blocks of tiles, expected at most {INT_LIMIT} along x"
 
 
+def not_held(side: int, among: list[int]) -> str | None:
+    """Why tiles of that side cannot be, or None."""
+    return None if side in among else f"tiles of {side} x {side} do not hold the problem"
+
+
 def wasteful(p: ConvProblem, side: int, among: list[int]) -> str | None:
     """Why a side is none to take, or None: memory and products grow with the frequencies of all tiles."""
-    if side not in among:
-        return f"tiles of {side} x {side} do not hold the problem"
     cut = {each: cuts(p, (each, each)).x for each in among}
     found = {each: x.frequencies * x.places // p.n for each, x in cut.items()}
     if found[side] <= WASTE * min(found.values()):

@@ -19,8 +19,6 @@ from kernels.conv.fft._tiling import Cut, Cuts
 from kernels.conv.fft._transforms import Transform, transform
 from kernels.conv.problem import ConvOperands, ConvProblem
 
-#: Bytes of a batch of tiles: with its spectra it stays in a second-level cache.
-BATCH_BYTES = 128 << 10
 LINE = 8  # complex numbers of a cache line of 64 bytes; a batch of tiles too large for it is no smaller
 #: Bytes of products that wait to be added to a filter's gradient.
 _PRODUCT_BYTES = 256 << 10
@@ -81,7 +79,7 @@ def _planes(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, name: st
     images, channels = problem.shapes()[name][:2]
     order = Order(0, images if name == "w" else block, images, channels, problem.layout == "nchw" and name != "w")
     count = order.channels * order.tiles
-    batch = _batch(count, x.threads, BATCH_BYTES // (4 * cut.points))
+    batch = _batch(count, x.threads, (x.tile.BATCH << 10) // (4 * cut.points))
     batches = math.ceil(count / batch)
     width = batches * batch
     width += LINE * (width * 8 % 4096 == 0)  # rows 4 KiB apart would compete for the same lines of a cache

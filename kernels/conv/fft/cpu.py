@@ -4,14 +4,16 @@ import math
 from functools import lru_cache
 from typing import Any
 
-from kernelmark import Launch, kernel
-from kernels.conv.fft._tiling import Cuts, Sides, cheapest, cuts, executed, whole
+from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
+from kernels.conv.fft._tiling import Cuts, Sides, cheapest, cuts, executed, spans, whole
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 #: Sides that FFTW is quick at (24 and 40 were 1.5 times slower a point).
 SIDES = (8, 12, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256)
-#: Bytes that the spectra of a block of tiles may take together: more tiles at a time read the filters' less often.
-BLOCK_BYTES = 64 << 20
+#: KiB of a batch of tiles, which with its spectra stays in a second-level cache, and MiB that the spectra of a block of
+#: tiles may take together: more tiles at a time read the filters' less often.
+BATCH, BLOCK = 128, 64
+_MEMORY = {"BATCH": (32, 64, 128, 256, 512), "BLOCK": (16, 64, 256)}
 #: The model's rates a thread: only their ratios count. FFTW with 256-bit vectors, CGEMM, spectra through the caches.
 _FFT_FLOP_PER_S, _GEMM_FLOP_PER_S, _BYTES_PER_S = 25e9, 100e9, 12e9
 _CALL_S = 0.3e-6  # of BLAS, for one frequency
@@ -31,10 +33,23 @@ def chosen(p: ConvProblem) -> Sides:
     return cheapest(p, sorted({*SIDES, *whole(p)}), _seconds)
 
 
-def at_once(c: Cuts) -> int:
-    """Tiles that are transformed at a time."""
+def at_once(c: Cuts, mib: int) -> int:
+    """Tiles that are transformed at a time, with that much memory for their spectra."""
     tiles = c.x.places
-    return math.ceil(tiles / min(tiles, math.ceil(_spectra_bytes(c, tiles) / BLOCK_BYTES)))
+    return math.ceil(tiles / min(tiles, math.ceil(_spectra_bytes(c, tiles) / (mib << 20))))
+
+
+def sides(p: ConvProblem, t: Tile) -> Sides:
+    """The sides that the tile has, those of the model where they are 0."""
+    height, width = chosen(p)
+    return t.HEIGHT or height, t.WIDTH or width
+
+
+def _valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
+    for name, side, least, most in zip(("HEIGHT", "WIDTH"), (t.HEIGHT, t.WIDTH), spans(p), whole(p), strict=True):
+        if side and not least <= side <= most:
+            return f"{name} is {side}, expected {least}, the filter's, to {most}, that of a whole image"
+    return None
 
 
 def _spectra_bytes(c: Cuts, tiles: int) -> int:
@@ -43,7 +58,7 @@ def _spectra_bytes(c: Cuts, tiles: int) -> int:
 
 
 def _seconds(c: Cuts) -> float:
-    block = at_once(c)
+    block = at_once(c, BLOCK)
     blocks = math.ceil(c.x.places / block)
     moved = 2 * _spectra_bytes(c, block) * blocks + 8 * c.frequencies * c.w.planes * (1 + blocks)
     return (
@@ -54,20 +69,33 @@ def _seconds(c: Cuts) -> float:
     )
 
 
-def _launch(problem: ConvProblem, x: ConvOperands, sides: Sides) -> Launch:
+def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides) -> Launch:
     from kernels.conv.fft._spectra import spectral
 
-    c = cuts(problem, sides, flip=True)
-    return spectral(problem, x, c, at_once(c))
+    c = cuts(problem, taken, flip=True)
+    return spectral(problem, x, c, at_once(c, x.tile.BLOCK))
 
 
-@kernel("conv", executed=lambda p: executed(cuts(p, whole(p)), 8), **_FFTW)
+@kernel(
+    "conv",
+    executed=lambda p, t: executed(cuts(p, whole(p)), 8),
+    tunables=_MEMORY,
+    prefer=Prefer(({"BATCH": BATCH, "BLOCK": BLOCK},)),
+    **_FFTW,
+)
 def full(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of whole images and of filters as large, CGEMM for each frequency."""
     return _launch(problem, x, whole(problem))
 
 
-@kernel("conv", executed=lambda p: executed(cuts(p, chosen(p)), 8), **_FFTW)
+@kernel(
+    "conv",
+    executed=lambda p, t: executed(cuts(p, sides(p, t)), 8),
+    tunables={"HEIGHT": (0, *SIDES), "WIDTH": (0, *SIDES), **_MEMORY},
+    valid=_valid,
+    prefer=Prefer(({"HEIGHT": 0, "WIDTH": 0, "BATCH": BATCH, "BLOCK": BLOCK},)),
+    **_FFTW,
+)
 def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of overlapping tiles, CGEMM for each frequency; the tile's side chosen by a model of cost."""
-    return _launch(problem, x, chosen(problem))
+    return _launch(problem, x, sides(problem, x.tile))

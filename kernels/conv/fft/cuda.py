@@ -1,29 +1,50 @@
 """Our own convolutions by the spectra of overlapping tiles (cuda/conv/fft_tiled.cu, fft_tiled_fused.cu)."""
 
 import math
+from collections.abc import Mapping
 
-from kernelmark import DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
-from kernels._cuda import ceil_div
-from kernels.conv.fft._matrices import SIDES, THREADS, WASTE, Spectra, fitting, spectra, supports, wasteful
+from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
+from kernels._cuda import beyond_block, blocks_on_each, ceil_div
+from kernels.conv.fft._matrices import SIDES, THREADS, WASTE, Spectra, fitting, not_held, spectra, supports, wasteful
 from kernels.conv.fft._tiling import cuts, executed
 from kernels.conv.problem import ConvProblem
+from kernels.gemm._tiles import unlike_fragments, unshared, warps
 
-#: Tiles of the product by their height BM: BN, BK, WM, WN, TM, TN, STAGES of fft_tiled_product.
-PRODUCTS = {64: (64, 8, 32, 32, 8, 4, 3), 32: (64, 8, 32, 32, 8, 4, 3), 16: (32, 8, 16, 32, 4, 4, 3)}
+#: Tiles of the product, by their height BM, and the space that they are of.
+PRODUCTS = tuple(
+    dict(zip(("BM", "BN", "BK", "WM", "WN", "TM", "TN", "STAGES"), values, strict=True))
+    for values in ((64, 64, 8, 32, 32, 8, 4, 3), (32, 64, 8, 32, 32, 8, 4, 3), (16, 32, 8, 16, 32, 4, 4, 3))
+)
+SPACE = {
+    "T": SIDES,
+    "BM": (16, 32, 64, 128),
+    "BN": (32, 64, 128),
+    "BK": (4, 8, 16),
+    "WM": (16, 32, 64),
+    "WN": (16, 32, 64),
+    "TM": (2, 4, 8),
+    "TN": (2, 4, 8),
+    "STAGES": (2, 3, 4),
+}
 BLOCKS_PER_SM = 3  # of fft_fused, that fill a multiprocessor
 
 
-def padded(p: ConvProblem, height: int) -> int:
+def padded(p: ConvProblem, values: Mapping[str, int]) -> int:
     """Elements of the product at one frequency, with those that its tiles reach beyond."""
     a, b, _ = spectra(p, fitting(p)[0])
-    width = PRODUCTS[height][0]
-    return ceil_div(a.matrix[1], height) * height * ceil_div(b.matrix[1], width) * width
+    return math.prod(ceil_div(x.matrix[1], values[side]) * values[side] for x, side in ((a, "BM"), (b, "BN")))
 
 
 def _valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
+    if reason := not_held(t.T, fitting(p)) or unlike_fragments(t) or beyond_block(warps(t), 2 * t.TM * t.TN):
+        return reason
+    return unshared(warps(t), 0, t.BM // 2) or unshared(warps(t), 0, t.BN // 2)
+
+
+def _unless(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     if reason := wasteful(p, t.T, fitting(p)):
         return reason
-    found, least = padded(p, t.BM), min(padded(p, height) for height in PRODUCTS)
+    found, least = padded(p, vars(t)), min(padded(p, values) for values in PRODUCTS)
     if found <= WASTE * least:
         return None
     return f"products in tiles of {t.BM} rows have {found} elements where {least} are enough"
@@ -38,9 +59,10 @@ def _valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     dtypes=("f32",),
     layouts=("nchw",),
     supports=supports,
+    executed=lambda p, t: executed(cuts(p, (t.T, t.T)), 8),
+    tunables=SPACE,
     valid=_valid,
-    executed=lambda p: min(executed(cuts(p, (side, side)), 8) for side in fitting(p)),
-    tunables={"T": SIDES, "BM": tuple(PRODUCTS)},
+    prefer=Prefer(tuple({"T": side, **values} for side in SIDES for values in PRODUCTS), _unless),
 )
 def fft_tiled(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """By FFT of overlapping tiles of T x T, and a complex product at each frequency."""
@@ -54,13 +76,11 @@ def _to_spectrum(a: Spectra, side: int) -> KernelCall:
 
 
 def _product(a: Spectra, b: Spectra, c: Spectra, t: Tile) -> KernelCall:
-    width, depth, warp_m, warp_n, *_, stages = PRODUCTS[t.BM]
     k, m = a.matrix
-    grid = (ceil_div(m, t.BM) * ceil_div(b.ld, width), a.cut.groups, a.cut.frequencies)
-    threads = 32 * (t.BM // warp_m) * (width // warp_n)
-    entry = f"fft_tiled_product<{', '.join(map(str, (t.BM, *PRODUCTS[t.BM])))}>"
+    grid = (ceil_div(m, t.BM) * ceil_div(b.ld, t.BN), a.cut.groups, a.cut.frequencies)
+    entry = f"fft_tiled_product<{t.BM}, {t.BN}, {t.BK}, {t.WM}, {t.WN}, {t.TM}, {t.TN}, {t.STAGES}>"
     args = (a.scratch, b.scratch, c.scratch, m, k, a.ld, b.ld)
-    return KernelCall(grid, threads, args, 8 * stages * depth * (t.BM + width), entry)
+    return KernelCall(grid, warps(t), args, 8 * t.STAGES * t.BK * (t.BM + t.BN), entry)
 
 
 def _to_image(c: Spectra, side: int) -> KernelCall:
@@ -109,9 +129,13 @@ def _executed_fused(p: ConvProblem, side: int) -> int:
     layouts=("nchw",),
     directions=("fprop", "dgrad"),
     supports=_few,
-    valid=lambda p, t, _: wasteful(p, t.T, _held(p)),
-    executed=lambda p: min(_executed_fused(p, side) for side in _held(p)),
-    tunables={"T": SIDES, "BLOCKS": (lambda device: BLOCKS_PER_SM * device.multiprocessors, 1)},
+    executed=lambda p, t: _executed_fused(p, t.T),
+    tunables={"T": SIDES, "BLOCKS": (*map(blocks_on_each, (BLOCKS_PER_SM, 1, 2, 4, 6)), 1)},
+    valid=lambda p, t, _: not_held(t.T, _held(p)),
+    prefer=Prefer(
+        tuple({"T": side, "BLOCKS": blocks} for side in SIDES for blocks in (blocks_on_each(BLOCKS_PER_SM), 1)),
+        lambda p, t, _: wasteful(p, t.T, _held(p)),
+    ),
 )
 def fft_fused(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """By FFT of overlapping tiles of few channels, transformed, multiplied and transformed back in one block."""

@@ -10,7 +10,7 @@ from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
 from kernels.conv._geometry import elements, fits_ints, geometry
 from kernels.conv._sums import added, partials
 from kernels.conv.problem import ConvProblem
-from kernels.gemm.ladder import warps
+from kernels.gemm._tiles import warps
 
 WIDEST = 256  # rows or columns of a tile
 DEEPEST = 32  # elements of the reduction in a step

@@ -4,23 +4,24 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
-from kernels._cuda import Value, multiprocessors, tile_on, tiles
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, Tunable, cuda_kernel, tile_on
+from kernels._cuda import beyond_block, multiprocessors
 from kernels.conv.implicit._product import blocks, call, gathered_rows, masked, most_blocks, product, slices, supports
 from kernels.conv.problem import ConvProblem
 from kernels.gemm import tensorcore
+from kernels.gemm._tiles import PIPELINE, SLICES, unlike_fragments, unshared, warps
 from kernels.gemm.ladder import MIDDLE, SMALL, WIDE, stages_bytes
 
 #: Tiles of the FP32 kernel. Each fills SMS multiprocessors with BLOCKS_PER_SM blocks, in slices of the reduction of at
 #: least DEPTH where it has too few tiles. LOW and NARROW are for 64 channels, as rows or as columns.
-LEAST: dict[str, Value] = {**SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 4, "DEPTH": 64}
-NARROW: dict[str, Value] = {**MIDDLE, "BN": 64, "SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 256}
-LOW: dict[str, Value] = {**NARROW, "BM": 64, "BN": 128}
-SQUARE: dict[str, Value] = {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256}
-BROAD: dict[str, Value] = {**WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 256}
+LEAST: dict[str, Tunable] = {**SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 4, "DEPTH": 64}
+NARROW: dict[str, Tunable] = {**MIDDLE, "BN": 64, "SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 256}
+LOW: dict[str, Tunable] = {**NARROW, "BM": 64, "BN": 128}
+SQUARE: dict[str, Tunable] = {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256}
+BROAD: dict[str, Tunable] = {**WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 256}
 #: Tiles of the tensor cores' kernels for 16-bit elements. Those of FP32 elements are half as deep.
-SMALL_16: dict[str, Value] = {**tensorcore.SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 64}
-SQUARE_16: dict[str, Value] = {
+SMALL_16: dict[str, Tunable] = {**tensorcore.SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 64}
+SQUARE_16: dict[str, Tunable] = {
     **tensorcore.WIDE,
     "BN": 128,
     "WN": 32,
@@ -28,8 +29,11 @@ SQUARE_16: dict[str, Value] = {
     "BLOCKS_PER_SM": 1,
     "DEPTH": 512,
 }
-WIDE_16: dict[str, Value] = {**tensorcore.WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 512}
+WIDE_16: dict[str, Tunable] = {**tensorcore.WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 512}
 SMALL_32, SQUARE_32, WIDE_32 = (tile | {"BK": 16} for tile in (SMALL_16, SQUARE_16, WIDE_16))
+#: Spaces. No tile is narrower than 32: more blocks would not fit along a grid's y.
+SPACE: dict[str, tuple[Tunable, ...]] = {**PIPELINE, "BN": (32, 64, 128, 256), "SMS": (multiprocessors,), **SLICES}
+MMA_SPACE: dict[str, tuple[Tunable, ...]] = {**tensorcore.SPACE, "BK": (16, 32), "SMS": (multiprocessors,), **SLICES}
 WAVES = 4  # of blocks on all multiprocessors, after which it matters little that the last one is not full
 
 FFMA = (
@@ -66,8 +70,17 @@ def fill_half(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
     return f"larger tiles make {half} blocks and more" if most_blocks(p, t) >= half else None
 
 
-def unfit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Why a tile of the FP32 kernel is not for the problem, or None. BROAD is for all."""
+def valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a tile of the FP32 kernel cannot be, or None; each thread stays at one place along the reduction."""
+    if reason := unlike_fragments(t):
+        return reason
+    threads, sums = warps(t), t.TM * t.TN
+    crowded = threads > 128 or (p.direction == "dgrad" and not masked(p))
+    return beyond_block(threads, sums, 1 if sums > 64 else 2 if crowded else 3) or unshared(threads, 0, t.BK)
+
+
+def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
+    """Why a tile of the FP32 kernel is left to the next, or None. BROAD is for all."""
     least, low, narrow, square, broad = (tile_on(device, tile) for tile in (LEAST, LOW, NARROW, SQUARE, BROAD))
     if t == least:
         return fill_half(p, square, device)
@@ -107,7 +120,9 @@ def packed(p: ConvProblem) -> tuple[int, int]:
     dtypes=("f32",),
     numerics="fp32",
     supports=supports,
-    **tiles(LEAST, NARROW, LOW, SQUARE, BROAD, unfit=unfit),
+    tunables=SPACE,
+    valid=valid,
+    prefer=Prefer((LEAST, NARROW, LOW, SQUARE, BROAD), unless),
 )
 def implicit(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Implicit GEMM in FP32, panels gathered several steps ahead."""
@@ -126,10 +141,18 @@ def whole_chunks(p: ConvProblem) -> str | None:
     return supports(p)
 
 
-def mma_tiles(small: Mapping[str, Value], square: Mapping[str, Value], *wide: Mapping[str, Value]) -> dict[str, Any]:
-    """The options `tunables` and `valid` for these tiles; the widest is not for nchw and input's gradients."""
+def valid_mma(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a tile of the tensor cores' kernels cannot be, or None."""
+    if reason := tensorcore.unlike_mma(t, DTYPES[p.dtype].itemsize, (False, False)):
+        return reason
+    blocks = 1 if t.WM * t.WN > 1024 else 3 if masked(p) else 2
+    return beyond_block(warps(t), t.WM * t.WN // 32, blocks) or unshared(warps(t), 0, t.BK)
 
-    def unfit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
+
+def in_order(small: Mapping[str, Tunable], square: Mapping[str, Tunable], *wide: Mapping[str, Tunable]) -> Prefer:
+    """Prefer these tiles by how they fill the device; the widest is not for nchw and input's gradients."""
+
+    def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
         least, middle, *widest = (tile_on(device, tile) for tile in (small, square, *wide))
         if t == least:
             return fill_half(p, middle, device) if product(p).plain_size > t.BN else None
@@ -140,7 +163,7 @@ def mma_tiles(small: Mapping[str, Value], square: Mapping[str, Value], *wide: Ma
             return f"larger tiles make {WAVES} waves and more"
         return None
 
-    return tiles(small, square, *wide, unfit=unfit)
+    return Prefer((small, square, *wide), unless)
 
 
 def mma_call(p: ConvProblem, t: Tile, arithmetic: str) -> list[KernelCall]:
@@ -157,6 +180,8 @@ _MMA: dict[str, Any] = {
     "entry": MMA,
     "min_arch": 80,
     "supports": whole_chunks,
+    "tunables": MMA_SPACE,
+    "valid": valid_mma,
 }
 
 
@@ -165,7 +190,7 @@ _MMA: dict[str, Any] = {
     dtypes=("f16", "bf16"),
     layouts=("nhwc",),
     numerics={"f16": "f16", "bf16": "bf16"},
-    **mma_tiles(SMALL_16, SQUARE_16, WIDE_16),
+    prefer=in_order(SMALL_16, SQUARE_16, WIDE_16),
     **_MMA,
 )
 def implicit_mma(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -173,7 +198,7 @@ def implicit_mma(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCa
     return mma_call(p, t, "Sixteen<{ctype}>")
 
 
-@cuda_kernel("conv", dtypes=("f32",), numerics="tf32", **mma_tiles(SMALL_32, SQUARE_32, WIDE_32), **_MMA)
+@cuda_kernel("conv", dtypes=("f32",), numerics="tf32", prefer=in_order(SMALL_32, SQUARE_32, WIDE_32), **_MMA)
 def implicit_tf32(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Implicit GEMM of FP32 operands rounded to TF32, by mma.sync."""
     return mma_call(p, t, "Tf32")
@@ -184,8 +209,8 @@ def implicit_tf32(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelC
     dtypes=("f32",),
     layouts=("nhwc",),
     numerics="3xtf32",
-    executed=lambda p: 3 * p.flop,
-    **mma_tiles(SMALL_32, SQUARE_32),
+    executed=lambda p, t: 3 * p.flop,
+    prefer=in_order(SMALL_32, SQUARE_32),
     **_MMA,
 )
 def implicit_3xtf32(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:

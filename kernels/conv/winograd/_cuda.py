@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kernelmark import KernelCall, Scratch
+from kernelmark import KernelCall, Scratch, Tile
 from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.conv._geometry import fits_ints
 from kernels.conv.problem import ConvProblem
@@ -69,13 +69,13 @@ def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
     return refusal
 
 
-def executed(side: int) -> Callable[[ConvProblem], int]:
+def executed(side: int) -> Callable[[ConvProblem, Tile], int]:
     """Operations of the products, (side + 2)^2 multiply-adds for a tile, channel and filter, and of the transforms.
 
     Each is counted once, though F(2x2,3x3) transforms the input for each block of filters.
     """
 
-    def flop(p: ConvProblem) -> int:
+    def flop(p: ConvProblem, _: Tile) -> int:
         v, tiles = view(p), view(p).tiles(side)
         of_filter, of_patch, of_tile = _TRANSFORMS[side]
         transforms = of_filter * v.c * v.k + of_patch * tiles * v.c + of_tile * tiles * v.k

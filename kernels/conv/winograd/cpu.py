@@ -4,12 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelmark import Launch, kernel
+from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._host import NARROW, in_bands, in_turn, split
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
-
-HELD = 2**21  # elements of transformed operands, the input's and the output's, that a thread has at a time
 
 
 class Tiling(NamedTuple):
@@ -85,12 +83,15 @@ def refused(problem: ConvProblem) -> str | None:
     return None
 
 
-def executed(problem: ConvProblem, f: Transforms) -> int:
-    """Additions and multiplications of the transforms, and the products in their place."""
+def executed(problem: ConvProblem, f: Transforms, t: Tile) -> int:
+    """Additions and multiplications of the transforms, and the products in their place.
+
+    The input is transformed once for each cut of the output's channels that the tile asks for.
+    """
     m, side = f.at.shape
     g = tiling(problem, m)
-    tiles = problem.n * g.down * g.across
-    images = tiles * (2 * side * _operations(f.bt) * g.inputs + (side + m) * _operations(f.at) * g.outputs)
+    tiles, parts = problem.n * g.down * g.across, -(-g.outputs // (t.OUTPUTS or g.outputs))
+    images = tiles * (2 * side * _operations(f.bt) * g.inputs * parts + (side + m) * _operations(f.at) * g.outputs)
     filters = (3 + side) * _operations(f.g) * problem.k * problem.c
     return int(images + filters + 2 * side * side * tiles * problem.k * problem.c)
 
@@ -100,13 +101,13 @@ def _operations(matrix: Any) -> int:
     return int((matrix != 0).sum() - len(matrix) + ((matrix != 0) & (abs(matrix) != 1)).sum())
 
 
-def _cut(g: Tiling, images: int, threads: int) -> Any:
-    """Items for threads: strips, and channels of the output where strips are few."""
+def _cut(g: Tiling, images: int, threads: int, t: Tile) -> Any:
+    """Items for threads: strips, and channels of the output where strips are few or the tile has fewer channels."""
     side, strips = g.m + 2, images * g.down
-    most = max(1, HELD // (side * side * (g.inputs + g.outputs) * g.across))
+    most = max(1, t.HELD // (side * side * (g.inputs + g.outputs) * g.across))
     wide = strips * g.across >= NARROW * threads
     blocks = split(strips, most, 1 if wide else 4 * threads, threads)
-    channels = split(g.outputs, g.outputs, len(blocks), threads)
+    channels = split(g.outputs, t.OUTPUTS or g.outputs, len(blocks), threads)
     return np.array([(*s, *f) for f in channels for s in blocks])
 
 
@@ -123,7 +124,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     from kernels.conv.winograd._lines import LANES
 
     g = tiling(problem, m, LANES)
-    items, side, threads = _cut(g, problem.n, x.threads), m + 2, x.threads
+    items, side, threads = _cut(g, problem.n, x.threads, x.tile), m + 2, x.threads
     source, w, out = (getattr(x, name).reshape(-1) for name in ("ywx" if g.rotated else "xwy"))
     u = x.scratch((side * side * g.k * g.filter_line + LANES,), "f32")
     lines = problem.n * (1 if g.channels_last else g.inputs) * g.rows
@@ -152,6 +153,14 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     )
 
 
+def _parts(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a tile does nothing that a smaller one does not, or None."""
+    outputs = p.c if p.direction == "dgrad" else p.k
+    return f"{t.OUTPUTS} channels are all {outputs} of the output, as 0 is" if outputs <= t.OUTPUTS else None
+
+
+#: HELD: elements of transformed operands, the input's and the output's, that a thread has at a time; OUTPUTS: channels
+#: of the output, or 0 for all, for which they are multiplied at a time.
 _CPU: dict[str, Any] = {
     "provider": "cpu",
     "device": "cpu",
@@ -159,16 +168,19 @@ _CPU: dict[str, Any] = {
     "directions": ("fprop", "dgrad"),
     "modules": ("numba", "scipy", "threadpoolctl"),
     "threaded": True,
+    "tunables": {"HELD": tuple(2**i for i in range(14, 25)), "OUTPUTS": (0, 16, 32, 64, 128, 256)},
+    "valid": _parts,
+    "prefer": Prefer(({"HELD": 2**21, "OUTPUTS": 0},)),
 }
 
 
-@kernel("conv", numerics="winograd", supports=refused, executed=lambda p: executed(p, F2), **_CPU)
+@kernel("conv", numerics="winograd", supports=refused, executed=lambda p, t: executed(p, F2, t), **_CPU)
 def winograd(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Winograd F(2x2,3x3): transforms by Numba, 16 products by the BLAS under SciPy, block of tiles by block."""
     return _launch(problem, x, 2)
 
 
-@kernel("conv", numerics="winograd4", supports=refused, executed=lambda p: executed(p, F4), **_CPU)
+@kernel("conv", numerics="winograd4", supports=refused, executed=lambda p, t: executed(p, F4, t), **_CPU)
 def winograd4(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Winograd F(4x4,3x3): transforms by Numba, 36 products by the BLAS under SciPy, block of tiles by block."""
     return _launch(problem, x, 4)

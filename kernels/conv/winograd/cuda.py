@@ -1,7 +1,7 @@
 """Winograd's minimal filtering in `cuda/conv`: F(2x2,3x3) in one kernel, F(4x4,3x3) as a batch of matrix products."""
 
-from kernelmark import DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div, tiles
+from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
+from kernels._cuda import GRID_LIMIT, ceil_div
 from kernels.conv.problem import ConvProblem
 from kernels.conv.winograd._cuda import (
     CHANNELS,
@@ -15,9 +15,9 @@ from kernels.conv.winograd._cuda import (
     transformed,
     view,
 )
-from kernels.gemm.ladder import MIDDLE, SMALL, stages_bytes, warps
+from kernels.gemm._tiles import PACK, PIPELINE, pipelined, warps
+from kernels.gemm.ladder import MIDDLE, SMALL, stages_bytes
 
-PACK = 4  # floats that the products move at once
 #: For products of at most 64 filters.
 LOW = MIDDLE | {"BM": 64, "WM": 32, "WN": 64}
 #: KIB: of the transformed input and the products, as large as they may be at a time; 32 MiB stay in a large L2.
@@ -41,7 +41,7 @@ def _wide_enough(p: ConvProblem, width: int) -> str | None:
     entry="winograd_fused<{BK}, Layout::{layout}>",
     numerics="winograd",
     tunables={"BK": (64, 32)},
-    valid=lambda p, t, _: _wide_enough(p, t.BK) if t.BK > 32 else None,
+    prefer=Prefer(({"BK": 64}, {"BK": 32}), lambda p, t, _: _wide_enough(p, t.BK) if t.BK > 32 else None),
     supports=supports(GRID_LIMIT),
     executed=executed(2),
     **DOMAIN,
@@ -61,7 +61,9 @@ def winograd(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     source="conv/winograd4.cu",
     entry="winograd4_products<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}>",
     numerics="winograd4",
-    **tiles(*_CHUNKED, unfit=lambda p, t, _: _wide_enough(p, t.BM) if t.BM > 64 else None),
+    tunables={**PIPELINE, "KIB": (64, 2**13, 2**14, 2**15, 2**16, 2**20)},
+    valid=lambda p, t, _: pipelined(t, (False, False), PACK),
+    prefer=Prefer(_CHUNKED, lambda p, t, _: _wide_enough(p, t.BM) if t.BM > 64 else None),
     supports=supports(GRID_LIMIT // frequencies(4)),
     executed=executed(4),
     **DOMAIN,

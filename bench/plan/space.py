@@ -1,0 +1,139 @@
+"""The tiles that a kernel can have for a problem: counted, drawn and walked through, never all at once in memory."""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import combinations, islice
+from typing import NamedTuple
+
+from bench.plan.limits import H100, DeviceLimits
+from bench.plan.operation import Problem
+from bench.plan.tiles import Refused, Tile, Values, refused_by, walk
+from bench.plan.tunable import Tunables
+
+#: Parts of a space that are looked at for a count, and tiles that are drawn for an estimate.
+LOOKS, DRAWN = 20_000, 2_000
+#: Tries for one tile before none is drawn: a space may have no valid one.
+TRIES = 1_000
+
+
+class Count(NamedTuple):
+    """How many tiles there are, and why others cannot be: how many of them for each reason, with an example.
+
+    exact: all were looked at; otherwise the numbers follow from tiles that were drawn.
+    """
+
+    size: int
+    valid: int
+    refused: Mapping[str, int]
+    exact: bool
+
+
+class Space:
+    """The tiles of a kernel for a problem on a device: the product of its tunables' values, as far as it is valid.
+
+    A kernel with a tile of its own has only tiles with those values.
+    """
+
+    def __init__(self, kernel: Tunables, problem: Problem, device: DeviceLimits = H100) -> None:
+        self._kernel, self._problem, self._device = kernel, problem, device
+        self.values: Values = kernel.values(device)
+
+    @property
+    def size(self) -> int:
+        """Return how many tiles the product has."""
+        size = 1
+        for values in self.values.values():
+            size *= len(values)
+        return size
+
+    def why_not(self, tile: Tile) -> str | None:
+        """Return why the tile cannot be, or None."""
+        return self._kernel.unfit(self._problem, tile, self._device)
+
+    def walk(self) -> Iterator[Tile | Refused]:
+        """Yield valid tiles in the order of their product, and what is refused together."""
+        return walk(self.values, self.why_not)
+
+    def valid(self) -> Iterator[Tile]:
+        """Yield the valid tiles in the order of their product."""
+        return (found for found in self.walk() if isinstance(found, Tile))
+
+    def count(self) -> Count:
+        """Count the tiles, by walking through a space that takes a moment, and by drawing from one that is larger."""
+        reasons: Counter[str] = Counter()
+        valid = 0
+        looked = 0
+        for looked, found in enumerate(islice(self.walk(), LOOKS + 1), 1):
+            if isinstance(found, Refused):
+                reasons[found.reason] += found.count
+            else:
+                valid += 1
+        return Count(self.size, valid, _grouped(reasons), True) if looked <= LOOKS else self._estimated()
+
+    def _estimated(self) -> Count:
+        draw, reasons, valid = random.Random(0), Counter[str](), 0
+        for _ in range(DRAWN):
+            reason = self.why_not(Tile(**{name: draw.choice(values) for name, values in self.values.items()}))
+            if reason:
+                reasons[reason] += 1
+            else:
+                valid += 1
+        scaled = {reason: round(count / DRAWN * self.size) for reason, count in _grouped(reasons).items()}
+        return Count(self.size, round(valid / DRAWN * self.size), scaled, False)
+
+    def sample(self, count: int, seed: int) -> list[Tile]:
+        """Return that many different valid tiles, or all of a space that has no more; the same ones for a seed.
+
+        A small space is drawn from evenly. In a larger one each tile is found value by value, past what is refused.
+        """
+        draw = random.Random(seed)
+        walked = list(islice(self.walk(), LOOKS + 1))
+        if len(walked) <= LOOKS:
+            found = [tile for tile in walked if isinstance(tile, Tile)]
+            return draw.sample(found, min(count, len(found)))
+        tiles: dict[tuple[int, ...], Tile] = {}
+        for _ in range(TRIES * count):
+            if len(tiles) == count:
+                break
+            if tile := self._drawn(draw):
+                tiles[tuple(vars(tile).values())] = tile
+        return list(tiles.values())
+
+    def _drawn(self, draw: random.Random) -> Tile | None:
+        """Return a valid tile, or None where the values drawn for the first tunables leave none for the others."""
+        taken: dict[str, int] = {}
+        for name, values in self.values.items():
+            left = [value for value in values if not refused_by(self.why_not, {**taken, name: value})]
+            if not left:
+                return None
+            taken[name] = draw.choice(left)
+        tile = Tile(**taken)
+        return None if self.why_not(tile) else tile
+
+    def neighbours(self, tile: Tile) -> Iterator[Tile]:
+        """Yield the valid tiles that differ in one tunable, and in two where neither of both can change alone."""
+        alone = {(name, value): self._changed(tile, {name: value}) for name, value in self._others(tile)}
+        yield from (found for found in alone.values() if found)
+        for first, second in combinations((change for change, found in alone.items() if not found), 2):
+            if first[0] != second[0] and (found := self._changed(tile, dict((first, second)))):
+                yield found
+
+    def _others(self, tile: Tile) -> Iterator[tuple[str, int]]:
+        for name, values in self.values.items():
+            yield from ((name, value) for value in values if value != getattr(tile, name))
+
+    def _changed(self, tile: Tile, values: Mapping[str, int]) -> Tile | None:
+        """Return the tile with other values, or None where it cannot be."""
+        changed = Tile(**{**vars(tile), **values})
+        return None if self.why_not(changed) else changed
+
+
+def _grouped(reasons: Mapping[str, int]) -> dict[str, int]:
+    """Return how many tiles are refused for each kind of reason, the most first: numbers in it do not make a kind."""
+    examples: dict[str, str] = {}
+    total: Counter[str] = Counter()
+    for reason, count in reasons.items():
+        total[examples.setdefault(re.sub(r"\d+", "0", reason), reason)] += count
+    return dict(total.most_common())

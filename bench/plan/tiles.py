@@ -1,0 +1,128 @@
+"""Tiles: a value of each of a kernel's tunables, how they are written, and a walk over all that there may be."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from bench.plan.errors import UsageError
+from bench.plan.limits import DeviceLimits
+
+Tile = SimpleNamespace
+#: A value of a tunable, or what it follows from.
+Tunable = int | Callable[[DeviceLimits], int]
+Values = Mapping[str, tuple[int, ...]]
+#: Why a tile does not do for a problem on a device, or None.
+Rule = Callable[[Any, Any, DeviceLimits], str | None]
+
+
+class Prefer(NamedTuple):
+    """Tiles to be taken by default, in this order; unless: why one of them is left to those after it, or None."""
+
+    tiles: tuple[Mapping[str, Tunable], ...]
+    unless: Rule | None = None
+
+
+def values_on(device: DeviceLimits, values: tuple[Tunable, ...]) -> tuple[int, ...]:
+    """Return the values that a tunable has on the device, each once."""
+    return tuple(dict.fromkeys(value(device) if callable(value) else value for value in values))
+
+
+def tile_on(device: DeviceLimits, values: Mapping[str, Tunable]) -> Tile:
+    """Return the tile that these values are on the device."""
+    return Tile(**{name: value(device) if callable(value) else value for name, value in values.items()})
+
+
+def tile_text(values: Mapping[str, int]) -> str:
+    """Return `BM=64,BN=32`, as after the @ of a kernel's id; empty for a kernel without tunables."""
+    return ",".join(f"{name}={value}" for name, value in values.items())
+
+
+def nearest(wanted: Iterable[Tile], pinned: Mapping[str, int]) -> list[Tile]:
+    """Return the wanted tiles with the pinned values, those first in which fewest values change."""
+    ranked = sorted(wanted, key=lambda tile: sum(vars(tile)[name] != value for name, value in pinned.items()))
+    laid = [Tile(**{**vars(tile), **pinned}) for tile in ranked]
+    return [tile for i, tile in enumerate(laid) if tile not in laid[:i]]
+
+
+class _Undecided(Exception):
+    """A rule asks for a tunable that has no value yet."""
+
+
+class _Part:
+    """The first few values of a tile, for a rule that may refuse it without the others."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        object.__setattr__(self, "_values", values)
+
+    def __getattr__(self, name: str) -> int:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise _Undecided(name) from None
+
+    def __eq__(self, other: object) -> bool:
+        raise _Undecided
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Refused(NamedTuple):
+    """Tiles of a space that one reason refuses together: how many, and the first of them."""
+
+    count: int
+    reason: str
+
+
+def walk(values: Values, rule: Callable[[Any], str | None]) -> Iterator[Tile | Refused]:
+    """Yield the tiles in the order of their product, and what the rule refuses, as early as its values are known.
+
+    The rule sees the first values alone, then more of them. What it refuses by those is not descended into, and one
+    that raises there is asked again with more: a part has the attributes of a tile and nothing else.
+    """
+    names = tuple(values)
+    below = [math.prod(len(values[name]) for name in names[i:]) for i in range(len(names) + 1)]
+
+    def descend(taken: dict[str, int]) -> Iterator[Tile | Refused]:
+        depth = len(taken)
+        if depth == len(names):
+            tile = Tile(**taken)
+            reason = rule(tile)
+            yield Refused(1, reason) if reason else tile
+        elif reason := refused_by(rule, taken):
+            yield Refused(below[depth], reason)
+        else:
+            for value in values[names[depth]]:
+                yield from descend({**taken, names[depth]: value})
+
+    return descend({})
+
+
+def refused_by(rule: Callable[[Any], str | None], taken: Mapping[str, int]) -> str | None:
+    """Return why every tile that begins with these values is refused; None where the rule wants to see more."""
+    if not taken:
+        return None
+    try:
+        return rule(_Part(taken))
+    except Exception:  # whatever a rule makes of a tile without all its values, it is asked again with them
+        return None
+
+
+def parse_tile(text: str, subject: str) -> dict[str, int]:
+    """Read `BM=64,BN=32`. Raises UsageError."""
+    if not re.fullmatch(r"\w+=\d+(,\w+=\d+)*", text):
+        raise UsageError(f"{subject}: expected NAME=VALUE, several separated by commas: T=32")
+    pairs = [pair.split("=") for pair in text.split(",")]
+    if len(names := [name for name, _ in pairs]) > len(set(names)):
+        raise UsageError(f"{subject}: expected each name once")
+    return {name: int(value) for name, value in pairs}
+
+
+def every_tile(values: Values) -> Iterator[Tile]:
+    """Yield every combination of the values, the first values first."""
+    for taken in product(*values.values()):
+        yield Tile(**dict(zip(values, taken, strict=True)))

@@ -1,0 +1,135 @@
+"""Tiles of products whose panels lie in shared memory: the spaces, and what blocks, warps and threads allow."""
+
+from collections.abc import Callable
+
+from kernelmark import DeviceLimits, Tile
+from kernels._cuda import GRID_LIMIT, beyond_block, beyond_static, ceil_div
+from kernels.gemm.problem import GemmProblem
+
+PAD = 4  # floats after each row of a panel, as in panel.cuh
+PACK = 4  # floats of the widest access
+#: Space of a product by fragments of FP32 (fragment.cuh), and with panels copied STAGES - 1 steps ahead (pipeline.cuh).
+FRAGMENTS = {
+    "BM": (32, 64, 128, 256),
+    "BN": (16, 32, 64, 128, 256),
+    "BK": (8, 16, 32),
+    "WM": (16, 32, 64, 128),
+    "WN": (16, 32, 64, 128),
+    "TM": (4, 8, 16),
+    "TN": (4, 8, 16),
+}
+PIPELINE = {**FRAGMENTS, "STAGES": (2, 3, 4, 5, 6)}
+#: Space of how a reduction is cut into slices that fill a device, and how deep a slice is at the least.
+SLICES = {"BLOCKS_PER_SM": (1, 2, 3, 4), "DEPTH": (8, 64, 128, 256, 512, 1024)}
+
+Rule = Callable[[GemmProblem, Tile, DeviceLimits], str | None]
+
+
+def pack(p: GemmProblem) -> int:
+    """4 where all stored rows begin and end at 16 bytes, else 1."""
+    rows = (length for operand in p.operands() for length in (operand.ld, operand.shape[-1]))
+    return 1 if any(length % PACK for length in rows) else PACK
+
+
+def blocks_per_sm(t: Tile) -> int:
+    """Blocks that the compiler leaves registers for on a multiprocessor, as in panel.cuh."""
+    return 2 if t.TM * t.TN <= 64 else 1
+
+
+def divides(t: Tile, *pairs: tuple[str, str]) -> str | None:
+    """Why a part does not divide its whole, each named by its tunable, or None."""
+    for part, whole in pairs:
+        if getattr(t, whole) % getattr(t, part):
+            return f"{part} = {getattr(t, part)} does not divide {whole} = {getattr(t, whole)}"
+    return None
+
+
+def unlike_fragments(t: Tile) -> str | None:
+    """Why a block has no such warps, or a warp no such lanes, or None."""
+    if reason := divides(t, ("WM", "BM"), ("WN", "BN"), ("TM", "WM"), ("TN", "WN")):
+        return reason
+    lanes = (t.WM // t.TM) * (t.WN // t.TN)
+    return None if lanes == 32 else f"{lanes} lanes fill the tile of a warp, expected 32"
+
+
+def unshared(threads: int, rows: int, across: int, even: bool = False) -> str | None:
+    """Why threads cannot share a panel of that many rows and packs across, or None (panel_share.cuh).
+
+    even: all of them have as many packs, since each holds its own in registers.
+    """
+    if across < 1 or threads % across:
+        return f"{threads} threads do not stand in whole rows of {across} packs"
+    if even and rows % (threads // across):
+        return f"{threads} threads do not share {rows} rows of {across} packs evenly"
+    return None
+
+
+def staged(p: GemmProblem, t: Tile, threads: int, w: int) -> str | None:
+    """Why threads cannot stage panels of both operands through registers, W words at a time, or None."""
+    for width, along_k in ((t.BM, p.op_a == "N"), (t.BN, p.op_b == "T")):
+        rows, cols = (width, t.BK) if along_k else (t.BK, width)
+        if reason := unshared(threads, rows, cols // w, even=True):
+            return reason
+    return None
+
+
+def copied(threads: int, t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
+    """Why threads cannot copy panels of both operands, W words at a time where rows are not along k, or None."""
+    for width, along in zip((t.BM, t.BN), along_k, strict=True):
+        if reason := unshared(threads, 0, t.BK if along else width // w):
+            return reason
+    return None
+
+
+def beyond_grid(p: GemmProblem, t: Tile) -> str | None:
+    """Why a grid has no room for the tiles along m, or None."""
+    rows = ceil_div(p.m, t.BM)
+    return None if rows <= GRID_LIMIT else f"{rows} tiles along y, expected at most {GRID_LIMIT}"
+
+
+def columns(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a tile cannot be where a thread has a column of TM elements, or None."""
+    if reason := divides(t, ("TM", "BM")) or beyond_grid(p, t):
+        return reason
+    threads = t.BM * t.BN // t.TM
+    static = 4 * t.BK * (t.BM + t.BN + 2 * PAD)
+    return beyond_block(threads, t.TM) or beyond_static(static) or staged(p, t, threads, 1)
+
+
+def patches(words: Callable[[GemmProblem], int]) -> Rule:
+    """The rule for kernels whose threads have TM x TN elements and stage as many words at a time."""
+
+    def valid(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
+        if reason := divides(t, ("TM", "BM"), ("TN", "BN")) or beyond_grid(p, t):
+            return reason
+        threads = t.BM * t.BN // (t.TM * t.TN)
+        static = 4 * t.BK * (t.BM + t.BN + 2 * PAD)
+        if reason := beyond_block(threads, t.TM * t.TN, blocks_per_sm(t)) or beyond_static(static):
+            return reason
+        return staged(p, t, threads, words(p))
+
+    return valid
+
+
+def warps(t: Tile) -> int:
+    """Threads of a block whose tile is divided into those of warps."""
+    return int(32 * (t.BM // t.WM) * (t.BN // t.WN))
+
+
+def double_buffered(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a tile cannot be where warps multiply two staged panels in turn, or None."""
+    if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN) or beyond_grid(p, t):
+        return reason
+    return beyond_static(8 * t.BK * (t.BM + t.BN + 2 * PAD)) or staged(p, t, warps(t), pack(p))
+
+
+def pipelined(t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
+    """Why a tile cannot be where warps multiply panels that are copied ahead, or None."""
+    if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN, blocks_per_sm(t)):
+        return reason
+    return copied(warps(t), t, along_k, w)
+
+
+def pipeline(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a tile cannot take a product, where its panels are copied ahead, or None."""
+    return pipelined(t, (p.op_a == "N", p.op_b == "T"), pack(p)) or beyond_grid(p, t)
