@@ -1,6 +1,8 @@
 """The commands that look at what is there: `list`, `doctor`, `inspect`."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -46,6 +48,8 @@ def doctor(everything: bool, as_json: bool, db: Path | None) -> None:
 
 
 @click.command()
+@click.argument("kernel", required=False, metavar="[KERNEL", shell_complete=completion.kernels)
+@click.argument("problem_id", required=False, metavar="PROBLEM]")
 @click.option(
     "--kernels",
     default="*",
@@ -57,14 +61,39 @@ def doctor(everything: bool, as_json: bool, db: Path | None) -> None:
 @click.option("--arch", "archs", metavar="sm_90a,..", help="Architectures. [default: all that kernels are built for]")
 @click.option("--format", "style", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
 @plugin_option
-def inspect(kernels: str, archs: str | None, style: str, plugins: tuple[str, ...]) -> None:
-    """Show registers, shared memory, spills and occupancy of hand-written kernels; needs no GPU."""
+def inspect(
+    kernel: str | None, problem_id: str | None, kernels: str, archs: str | None, style: str, plugins: tuple[str, ...]
+) -> None:
+    """Show registers, shared memory, spills and occupancy of hand-written kernels; needs no GPU.
+
+    KERNEL PROBLEM: of the tile that a run takes for PROBLEM, and how many tiles KERNEL can have for it.
+    """
     from bench.measure.compile import ARCHS
     from bench.plan.discovery import discover
     from bench.tune.inspect import inspect_rows, render
 
-    rows = inspect_rows(discover(plugins), kernels, archs.split(",") if archs else ARCHS)
-    click.echo(render(rows, style), nl=style != "csv")
+    registry, wanted = discover(plugins), archs.split(",") if archs else ARCHS
+    if kernel is None:
+        click.echo(render(inspect_rows(registry, kernels, wanted), style), nl=style != "csv")
+    else:
+        _inspect_one(registry, kernel, problem_id, wanted, style)
+
+
+def _inspect_one(registry: Any, kernel: str, problem_id: str | None, archs: Sequence[str], style: str) -> None:
+    from bench.measure.cuda import cuda_missing, present_limits
+    from bench.plan.errors import UsageError
+    from bench.plan.limits import H100
+    from bench.tune.inspect import render, space_text, tile_rows
+
+    if problem_id is None:
+        raise UsageError(f"inspect {kernel}: expected a problem after the kernel; --kernels GLOB is without one")
+    chosen, problem = registry.named(kernel), registry.problem(problem_id)
+    device = H100 if chosen.device == "cpu" or cuda_missing() else present_limits()
+    rows = tile_rows(chosen, problem, archs, device)
+    if rows or style != "table":
+        click.echo(render(rows, style), nl=style != "csv")
+    if style == "table":
+        click.echo(space_text(chosen, problem, device))
 
 
 COMMANDS = (list_command, doctor, inspect)

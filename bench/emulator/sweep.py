@@ -65,7 +65,7 @@ def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLim
     """
     groups: dict[tuple[Any, ...], list[Problem]] = {}
     for problem in taken:
-        if kernel.unfit(problem, tile, device) is None:
+        if kernel.unwanted(problem, tile, device) is None:
             variant = (problem.dtype, getattr(problem, "layout", None), getattr(problem, "direction", None))
             groups.setdefault(variant, []).append(problem)
     for group in groups.values():

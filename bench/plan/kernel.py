@@ -84,7 +84,7 @@ class Kernel(Tunables):
         if self.tile_for(problem, device) is not None:
             return None
         found = f"is no tile for {problem.id}" if self.tile else "no tile is valid"
-        return f"{self.id}: {found}: {self.unwanted(problem, next(iter(self.tiles(device))), device)}"
+        return f"{self.id}: {found}: {self.unwanted(problem, next(self.tiles(device)), device)}"
 
     def executed_flop(self, problem: Problem, device: DeviceLimits = H100) -> int:
         """Return the operations that its algorithm executes for `problem` on the device, with its tile for it."""

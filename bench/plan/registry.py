@@ -41,6 +41,17 @@ class Registry:
         op, _, rest = text.partition("/")
         return self.problem_class(op, text).parse(rest)
 
+    def named(self, name: str) -> Kernel:
+        """Return the kernel with this id, and the tile that stands in it. Raises UsageError."""
+        try:
+            return self.kernels[name]
+        except KeyError:
+            import difflib
+
+            head = name.partition("@")[0]
+            near = "".join(f"; did you mean {found}?" for found in difflib.get_close_matches(head, self.kernels, n=1))
+            raise UsageError(f"kernel {head!r} is unknown, `kernelmark list --all` names all{near}") from None
+
     def problem_class(self, op: str, subject: str) -> type[Problem]:
         if op not in self.operations:
             known = ", ".join(sorted(self.operations))

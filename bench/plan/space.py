@@ -62,15 +62,14 @@ class Space:
 
     def count(self) -> Count:
         """Count the tiles, by walking through a space that takes a moment, and by drawing from one that is larger."""
+        looked = list(islice(self.walk(), LOOKS + 1))
+        if len(looked) > LOOKS:
+            return self._estimated()
         reasons: Counter[str] = Counter()
-        valid = 0
-        looked = 0
-        for looked, found in enumerate(islice(self.walk(), LOOKS + 1), 1):
+        for found in looked:
             if isinstance(found, Refused):
                 reasons[found.reason] += found.count
-            else:
-                valid += 1
-        return Count(self.size, valid, _grouped(reasons), True) if looked <= LOOKS else self._estimated()
+        return Count(self.size, sum(isinstance(found, Tile) for found in looked), _grouped(reasons), True)
 
     def _estimated(self) -> Count:
         draw, reasons, valid = random.Random(0), Counter[str](), 0

@@ -1,6 +1,6 @@
 """What a kernel declares of its tiles: the space, what cannot be, and what is taken by default."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Self, TypeVar
@@ -58,12 +58,12 @@ class Tunables:
         pinned = {name: (value,) for name, value in self.tile.items()}
         return {name: values_on(device, values) for name, values in self.tunables.items()} | pinned
 
-    def tiles(self, device: DeviceLimits = H100) -> Iterable[Tile]:
-        """Return the tiles that a run takes by itself, the default first; without `prefer` the whole space."""
+    def tiles(self, device: DeviceLimits = H100) -> Iterator[Tile]:
+        """Yield the tiles that a run takes by itself, the default first; without `prefer` the whole space."""
         if self.prefer is None:
             return every_tile(self.values(device))
-        wanted = [tile_on(device, tile) for tile in self.prefer.tiles]
-        return nearest(wanted, self.tile) if self.tile else wanted
+        wanted = (tile_on(device, tile) for tile in self.prefer.tiles)
+        return iter(nearest(wanted, self.tile)) if self.tile else wanted
 
     def unfit(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> str | None:
         """Return why `tile` cannot take `problem` on the device, or None."""

@@ -7,7 +7,7 @@ import math
 import typing
 from collections import Counter
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -15,11 +15,17 @@ import msgspec
 from bench.measure.compile import ARCHS, compile_cubin
 from bench.measure.occupancy import Limiter, occupancy, typical
 from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel, Tile
+from bench.plan.kernel import CudaKernel, Kernel, Tile
 from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
+from bench.plan.space import Space
+from bench.plan.tiles import tile_text
+from bench.plan.tunable import tiled
 from bench.report.layout import Column, table
+
+#: Tiles of a kernel that prefers none, at most: a space may be of any size.
+TILES = 64
 
 
 class InspectRow(msgspec.Struct, frozen=True):
@@ -50,7 +56,8 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
     """
     for arch in archs:
         typical(arch)  # raises where it is unknown
-    kernels = [k for k in registry.kernels.values() if isinstance(k, CudaKernel) and fnmatchcase(k.id, glob)]
+    handwritten = (kernel for kernel in registry.kernels.values() if isinstance(kernel, CudaKernel))
+    kernels = [chosen for kernel in handwritten for chosen in tiled(kernel, (glob,))]
     if not kernels:
         raise UsageError(
             f"kernels {glob!r}: matches no hand-written kernel; `kernelmark list --device cuda` names them"
@@ -59,14 +66,42 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
     for kernel in sorted(kernels, key=lambda k: k.id):
         problems = _samples(kernel, registry.problem_class(kernel.op, kernel.id))
         supported = [arch for arch in archs if kernel.runs_on(arch)]
-        for tile in kernel.tiles():
+        for tile in islice(kernel.tiles(), TILES):
             if problem := _taken_by(kernel, tile, problems):
                 rows += [row for arch in supported for row in launch_rows(kernel, problem, tile, arch)]
     return rows
 
 
+def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str], device: DeviceLimits) -> list[InspectRow]:
+    """Return a row for each launch and architecture of the tile that a run takes; none of a kernel that is not ours.
+
+    Raises UsageError where the kernel cannot take the problem.
+    """
+    if reason := kernel.refuses(problem, device):
+        raise UsageError(f"{reason}; take another problem")
+    tile = kernel.tile_for(problem, device)
+    if tile is None or not isinstance(kernel, CudaKernel):
+        return []
+    supported = [arch for arch in archs if kernel.runs_on(arch)]
+    return [row for arch in supported for row in launch_rows(kernel, problem, tile, arch, device)]
+
+
+def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
+    """Return the size of the kernel's space, how many of its tiles are valid, and why the others are not."""
+    if not kernel.tunables:
+        return f"{kernel.id} has no tunables"
+    found, tile = Space(kernel, problem, device).count(), kernel.tile_for(problem, device)
+    about = "" if found.exact else "about "
+    head = f"{problem.id}: {found.size:,} tiles, {about}{found.valid:,} valid"
+    if tile is not None:
+        head += f"; a run takes {kernel.base_id}@{tile_text(vars(tile))}"
+    reasons = [(f"{about}{count:,}", reason) for reason, count in found.refused.items()]
+    columns = (Column("tiles", "right"), Column("why not, for example"))
+    return "\n".join([head, *([table(columns, reasons, titled=True)] if reasons else [])])
+
+
 def _taken_by(kernel: CudaKernel, tile: Tile, problems: list[Problem]) -> Problem | None:
-    return next((p for p in problems if kernel.unfit(p, tile) is None), None)
+    return next((p for p in problems if kernel.unwanted(p, tile) is None), None)
 
 
 def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:

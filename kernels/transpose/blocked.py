@@ -80,7 +80,7 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     places=("in",),
     tunables={
         "STRIP": (0, 4, 8, 16, 32, 64, 128, 256),
-        "SEGMENT": (64, 128, 256, 512, 1024, 2048, 4096, 16384),
+        "SEGMENT": (128, 256, 512, 1024, 2048, 4096, 8192, 16384),
     },
     valid=_strips,
     prefer=Prefer((WHOLE,)),

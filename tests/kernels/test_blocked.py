@@ -38,7 +38,7 @@ def set_up(problem: str, name: str, threads: int = 2):
     draw = Draw(parsed, 0)
     draw.redraw()
     operands.load(draw)
-    return kernel.setup(parsed, Operands(operands, "C", Cpu(), threads, scratch)), operands, draw, scratch
+    return kernel.launch(parsed, Operands(operands, "C", Cpu(), threads, scratch)), operands, draw, scratch
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,8 @@ def test_segments_are_the_cycles_of_the_transposed_grid(rows: int, columns: int,
 
 @pytest.mark.parametrize(("m", "n"), [(96, 1000), (1000, 96)])
 def test_a_grid_that_is_one_long_cycle_is_cut_for_the_threads(m: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_numba, "SEGMENT", 5)
+    cycles = _numba.cycles
+    monkeypatch.setattr(_numba, "cycles", lambda rows, columns, _: cycles(rows, columns, 5))
     launch, operands, draw, _ = set_up(f"transpose/m{m}n{n}/f32/in", "tiles")
     launch()
     assert np.array_equal(operands.flat["a"].reshape(n, m), draw.flat["a"].reshape(m, n).T)
@@ -109,7 +110,7 @@ def test_a_block_is_transposed_in_registers_wherever_it_lies(dtype: str) -> None
     for m, n in itertools.product((side, side + 3), repeat=2):
         a = np.arange(m * n).astype(dtype)
         b = np.zeros_like(a)
-        bind(_numba.transpose, b, a, m, n, side, 0, False, 0, n)()
+        bind(_numba.transpose, b, a, m, n, side, 0, False, side, m, 0, n)()
         assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
 
 
@@ -119,7 +120,7 @@ def test_streaming_stores_reach_every_element_at_any_alignment(offset: int) -> N
     raw = np.zeros(m * n + 32, np.uint32)
     start = (-raw.ctypes.data % 64 + offset) // 4
     a, b = np.arange(m * n, dtype=np.uint32), raw[start : start + m * n]
-    bind(_numba.transpose, b, a, m, n, side, -b.ctypes.data % 64 // 4, True, 0, n)()
+    bind(_numba.transpose, b, a, m, n, side, -b.ctypes.data % 64 // 4, True, side, m, 0, n)()
     assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
 
 

@@ -74,7 +74,7 @@ def set_up(problem: str, kernel: str, threads: int = 2):
     operands, scratch, draw = OperandSet(parsed, Cpu()), Scratch(Cpu()), Draw(parsed, 0)
     draw.redraw()
     operands.load(draw)
-    return chosen.setup(parsed, Operands(operands, "C", Cpu(), threads, scratch)), operands, scratch
+    return chosen.launch(parsed, Operands(operands, "C", Cpu(), threads, scratch)), operands, scratch
 
 
 def test_drawn_problems_are_of_every_kind() -> None:
@@ -139,9 +139,7 @@ def test_winograd_says_what_it_cannot_take(problem: str, reason: str) -> None:
 
 def executed(name: str, problem: str) -> int:
     """What the kernel declares to execute."""
-    declared = discover().kernels[f"conv/cpu.{name}"].executed
-    assert declared is not None
-    return declared(discover().problem(problem))
+    return discover().kernels[f"conv/cpu.{name}"].executed_flop(discover().problem(problem))
 
 
 def test_winograd_executes_fewer_operations_by_what_its_tiles_save() -> None:

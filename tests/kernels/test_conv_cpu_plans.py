@@ -26,6 +26,9 @@ SIZES = (
 )
 
 
+TILE = next(discover().kernels["conv/cpu.im2col"].tiles())
+
+
 def _shapes() -> Iterator[tuple[Shape, bool]]:
     for sizes, layout in product(SIZES, ("nchw", "nhwc")):
         sizes, _, words = sizes.partition("|")
@@ -37,7 +40,7 @@ def test_blocks_of_columns_cover_each_channel_and_tap_once() -> None:
     for (g, plain), threads in product(_shapes(), (1, 2, 5)):
         for plan_of in (_plan.forward, _plan.image_gradient, _plan.filter_gradient):
             covered = np.zeros((g.c, g.r * g.s), int)
-            for c0, c1, t0, t1 in plan_of(g, plain, threads).blocks:
+            for c0, c1, t0, t1 in plan_of(g, plain, threads, TILE).blocks:
                 covered[c0:c1, t0:t1] += 1
             assert (covered == 1).all()
 
@@ -45,14 +48,14 @@ def test_blocks_of_columns_cover_each_channel_and_tap_once() -> None:
 def test_items_of_columns_cover_each_output_once() -> None:
     for (g, plain), threads in product(_shapes(), (1, 2, 5)):
         y = np.zeros((g.n, g.groups, g.k, g.p * g.q), int)
-        for n, group, f0, f1, p0, p1 in _plan.forward(g, plain, threads).items:
+        for n, group, f0, f1, p0, p1 in _plan.forward(g, plain, threads, TILE).items:
             y[n, group, f0:f1, p0:p1] += 1
-        plan = _plan.image_gradient(g, plain, threads)
+        plan = _plan.image_gradient(g, plain, threads, TILE)
         x = np.zeros((g.n, g.groups, g.c), int)
         for n, group, e0, e1 in plan.items:
             (bounds,) = {(block[0], block[1]) for block in plan.blocks[e0:e1].tolist()}
             x[n, group, slice(*bounds)] += 1
-        plan = _plan.filter_gradient(g, plain, threads)
+        plan = _plan.filter_gradient(g, plain, threads, TILE)
         w = np.zeros((g.groups, g.k, len(plan.blocks)), int)
         for group, f0, f1, e in plan.items:
             w[group, f0:f1, e] += 1

@@ -44,7 +44,7 @@ def every_case(name: str, problem: Problem) -> list[Case]:
     k = kernel(name)
     if k.refuses(problem):
         return []
-    return [Case(k, problem, tile) for tile in k.tiles() if k.unfit(problem, tile) is None]
+    return [Case(k, problem, tile) for tile in k.tiles() if k.unwanted(problem, tile) is None]
 
 
 def calls(name: str, problem: Problem) -> list[tuple[str, KernelCall]]:

@@ -37,10 +37,11 @@ LAYER = "conv/n1c64h224w224k64r7s7pad3/f32/nchw/fprop"
 @pytest.fixture
 def tile(monkeypatch: pytest.MonkeyPatch):
     """A function that sets the tile's side and the bytes of a block of tiles."""
+    at_once = cpu.at_once
 
     def set_(side: int, block_bytes: int) -> None:
         monkeypatch.setattr(cpu, "SIDES", (side,))
-        monkeypatch.setattr(cpu, "BLOCK_BYTES", block_bytes)
+        monkeypatch.setattr(cpu, "at_once", lambda c, _: at_once(c, block_bytes / 2**20))
         # The tile that holds a whole image is a candidate too, unless the model thinks it dear.
         monkeypatch.setattr(cpu, "_seconds", lambda c: -c.x.places)
         cpu.chosen.cache_clear()
@@ -58,7 +59,7 @@ def set_up(problem: str, kernel: str, threads: int = 2):
     operands, draw = OperandSet(parsed, Cpu()), Draw(parsed, 0)
     draw.redraw()
     operands.load(draw)
-    return chosen.setup(parsed, Operands(operands, "C", Cpu(), threads, Scratch(Cpu()))), operands
+    return chosen.launch(parsed, Operands(operands, "C", Cpu(), threads, Scratch(Cpu()))), operands
 
 
 @pytest.mark.parametrize(("sizes", "words"), RAGGED)
@@ -66,7 +67,8 @@ def set_up(problem: str, kernel: str, threads: int = 2):
 def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(
     sizes: str, words: str, direction: str, tile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_spectra, "BATCH_BYTES", 0)  # so that each operand takes several batches
+    batch = _spectra._batch  # of no bytes, so that each operand takes several batches
+    monkeypatch.setattr(_spectra, "_batch", lambda count, threads, _: batch(count, threads, 0))
     monkeypatch.setattr(_spectra, "_PRODUCT_BYTES", 700)  # and each filter's gradient several pieces
     several = 0
     for side, layout, threads in product((32, 12), LAYOUTS, (1, 2, 5)):
@@ -138,12 +140,12 @@ def test_executed_operations_are_those_of_transforms_and_products() -> None:
     problem = discover().problem("conv/n2c3h16w16k5r3s3/f32/nchw/fprop")
     transforms = (2 * 3 + 2 * 5 + 3 * 5) * 5 * 256 * 8 // 2
     products = 8 * 16 * 9 * 2 * 3 * 5
-    assert discover().kernels["conv/pyfftw.full"].executed(problem) == transforms + products
+    assert discover().kernels["conv/pyfftw.full"].executed_flop(problem) == transforms + products
 
 
 def test_tiles_save_operations_where_filters_are_large() -> None:
     problem = discover().problem(LAYER)
-    full, tiled = (discover().kernels[name].executed(problem) for name in KERNELS)
+    full, tiled = (discover().kernels[name].executed_flop(problem) for name in KERNELS)
     assert tiled * 4 < full < problem.flop
     assert tiled * 8 < problem.flop
 

@@ -48,7 +48,7 @@ def cases(name: str, sizes: tuple[str, ...], direction: str) -> list[Case]:
     """Each problem that the kernel takes, under each tile that takes it."""
     found, parsed = kernel(name), [problem(text, direction) for text in sizes]
     taken = [p for p in parsed if not found.refuses(p)]
-    return [Case(found, p, t) for p in taken for t in found.tiles() if found.unfit(p, t) is None]
+    return [Case(found, p, t) for p in taken for t in found.tiles() if found.unwanted(p, t) is None]
 
 
 @pytest.mark.long  # the sweep has the tiles on smaller problems
@@ -108,7 +108,7 @@ def test_the_side_is_the_one_with_fewest_frequencies(sizes: str, side: int) -> N
 @pytest.mark.parametrize("sizes", [L1, L2, L3])
 def test_large_filters_take_a_tenth_of_direct_convolution_at_the_most(sizes: str) -> None:
     parsed = problem(sizes, "fprop")
-    count = kernel("fft_fused" if sizes == L1 else "fft_tiled").executed(parsed)
+    count = kernel("fft_fused" if sizes == L1 else "fft_tiled").executed_flop(parsed)
     assert 0 < count < parsed.flop / (4 if sizes == L1 else 10)
 
 

@@ -34,7 +34,7 @@ def case(name: str, problem: str) -> Case:
 def cases(name: str, problem: str) -> list[Case]:
     """The problem under each tile that takes it."""
     declared, parsed = kernel(name), REGISTRY.problem(problem)
-    taken = [tile for tile in declared.tiles() if declared.unfit(parsed, tile) is None]
+    taken = [tile for tile in declared.tiles() if declared.unwanted(parsed, tile) is None]
     return [Case(declared, parsed, tile) for tile in taken]
 
 

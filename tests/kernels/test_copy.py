@@ -42,7 +42,7 @@ def test_lines_are_streamed_wherever_the_bytes_lie(offset: int, size: int) -> No
     a = np.random.default_rng(0).integers(1, 255, size, np.uint8)
     raw = np.zeros(size + 256, np.uint8)
     start = -raw.ctypes.data % 64 + 64 + offset
-    moves.stream(raw[start : start + size], a, min(size, -offset % 64))
+    moves.stream(raw[start : start + size], a, min(size, -offset % 64), (0,), (0,), 0, True)
     assert np.array_equal(raw[start : start + size], a)
     assert not raw[:start].any()
     assert not raw[start + size :].any()
@@ -55,13 +55,13 @@ def test_streaming_stores_past_the_caches_and_compiles_nothing_after_set_up() ->
     problem, kernel = REGISTRY.problem("copy/m100n100/f32"), REGISTRY.kernels["copy/numba.streaming"]
     operands, draw = OperandSet(problem, Cpu()), Draw(problem, 0)
     operands.load(draw)
-    assert kernel.setup is not None
-    launch = kernel.setup(problem, Operands(operands, "C", Cpu(), 2, Scratch(Cpu())))
+    launch = kernel.launch(problem, Operands(operands, "C", Cpu(), 2, Scratch(Cpu())))
     with event.install_recorder("numba:compile") as compiled:
         launch()
     assert not compiled.buffer
     fresh = numba.njit(moves.stream.py_func)  # numba shows no code that it read from its cache
-    fresh.compile(types := tuple(map(numba.typeof, (np.zeros(1, np.uint8), np.zeros(1, np.uint8), 0))))
+    arguments = np.zeros(1, np.uint8), np.zeros(1, np.uint8), 0, (0,), (0,), 0, True
+    fresh.compile(types := tuple(map(numba.typeof, arguments)))
     assert any(word in fresh.inspect_asm(types) for word in ("movnt", "stnp"))
 
 

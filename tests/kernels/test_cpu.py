@@ -91,7 +91,7 @@ def test_scipy_gemm_makes_no_copies(name: str, layout: str) -> None:
     draw.redraw()
     operands.load(draw)
     assert kernel.setup is not None
-    launch = kernel.setup(problem, Operands(operands, kernel.order, Cpu(), 1, Scratch(Cpu())))
+    launch = kernel.launch(problem, Operands(operands, kernel.order, Cpu(), 1, Scratch(Cpu())))
     launch()
     operands.poison()
     tracemalloc.start()

@@ -89,7 +89,7 @@ def test_a_block_fits_into_shared_memory(name: str) -> None:
 def known_tiles(name: str) -> list[Tile]:
     """The tiles that the declaration names: the smallest problem may take each."""
     smallest = REGISTRY.problem(f"gemm/m8n8k8/{dtype_of(name)}/NT")
-    return [tile for tile in kernel(name).tiles() if kernel(name).unfit(smallest, tile) is None]
+    return [tile for tile in kernel(name).tiles() if kernel(name).unwanted(smallest, tile) is None]
 
 
 @pytest.mark.parametrize("name", PERSISTENT)

@@ -29,7 +29,7 @@ def rung(name: str) -> CudaKernel:
 def test_every_tile_of_c_has_a_block_and_no_block_is_idle(name: str, m: int, n: int, k: int) -> None:
     problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/f32/NT/batch3")
     for tile in rung(name).tiles():
-        if rung(name).unfit(problem, tile) is None:
+        if rung(name).unwanted(problem, tile) is None:
             call = rung(name).plan(problem, tile, H100)[0]
             assert isinstance(call.grid, tuple)
             assert call.grid[:2] == (math.ceil(n / tile.BN), math.ceil(m / tile.BM))
@@ -60,7 +60,7 @@ def test_packs_of_four_are_moved_only_where_all_stored_rows_are_aligned(name: st
 def test_slices_cover_k_and_none_is_empty(k: int, batch: str) -> None:
     problem = REGISTRY.problem(f"gemm/m130n70k{k}/f32/NN{batch}")
     for tile in rung("splitk").tiles():
-        if rung("splitk").unfit(problem, tile) is None:
+        if rung("splitk").unwanted(problem, tile) is None:
             product, added = rung("splitk").plan(problem, tile, H100)
             depth, count = product.args[-2:]
             assert depth % tile.BK == 0
@@ -89,7 +89,7 @@ def test_packs_of_four_are_right_over_the_edges_of_tiles(name: str, layout: str)
     """The sweep's ragged problems are aligned nowhere; this one is ragged for every tile and aligned everywhere."""
     problem = REGISTRY.problem(f"gemm/m140n132k20/f32/{layout}/alpha2/beta0.5/batch2/lda+4/ldb+8/ldc+4")
     kernel = rung(name)
-    every = [Case(kernel, problem, t) for t in kernel.tiles() if kernel.unfit(problem, t) is None]
+    every = [Case(kernel, problem, t) for t in kernel.tiles() if kernel.unwanted(problem, t) is None]
     assert not wrong_in_emulator(every)
 
 

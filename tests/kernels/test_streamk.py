@@ -12,7 +12,7 @@ from kernels.gemm.ladder import dealt
 REGISTRY = discover()
 KERNEL = REGISTRY.kernels["gemm/cuda.streamk"]
 assert isinstance(KERNEL, CudaKernel)
-WIDE, TINY = (t for t in KERNEL.tiles() if KERNEL.unfit(REGISTRY.problem("gemm/m8n8k8/f32/NN"), t) is None)
+WIDE, TINY = (t for t in KERNEL.tiles() if KERNEL.unwanted(REGISTRY.problem("gemm/m8n8k8/f32/NN"), t) is None)
 SHAPES = [(1, 1, 1), (31, 33, 17), (1024, 2048, 26752), (4096, 4096, 4096), (129, 130, 8193), (5000, 300, 64)]
 
 

@@ -44,7 +44,7 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
         return Emulated(tile, skipped=reason)
     chosen = _of_kind(cases(registry, kernel, device), problem)
     taken = [case.tile for case in chosen]
-    untested = [t for t in kernel.tiles(device) if t not in taken and kernel.unfit(problem, t, device) is None]
+    untested = [t for t in kernel.tiles(device) if t not in taken and kernel.unwanted(problem, t, device) is None]
     try:
         looked = list(_looked_at(chosen))
     except (CompileError, WorkerError, ValueError) as error:  # the last: a waiver without a reason

@@ -33,10 +33,10 @@ def chosen(p: ConvProblem) -> Sides:
     return cheapest(p, sorted({*SIDES, *whole(p)}), _seconds)
 
 
-def at_once(c: Cuts, mib: int) -> int:
+def at_once(c: Cuts, mib: float) -> int:
     """Tiles that are transformed at a time, with that much memory for their spectra."""
     tiles = c.x.places
-    return math.ceil(tiles / min(tiles, math.ceil(_spectra_bytes(c, tiles) / (mib << 20))))
+    return math.ceil(tiles / min(tiles, math.ceil(_spectra_bytes(c, tiles) / (mib * 2**20))))
 
 
 def sides(p: ConvProblem, t: Tile) -> Sides:
