@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def registry() -> Iterator[Registry]:
     """Everything that is discovered; what a test registers is forgotten after it."""
     found = discover()
-    known, plugins = (dict(found.kernels), dict(found.operations)), dict(discovery._loaded)
+    known, plugins = (copy(found.kernels), copy(found.operations)), dict(discovery._loaded)
     yield found
     found.kernels, found.operations = known
     discovery._loaded = plugins  # what was forgotten can be loaded again
