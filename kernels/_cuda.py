@@ -42,7 +42,7 @@ def beyond_block(threads: int, sums: int, blocks: int = 1) -> str | None:
     """
     if not 32 <= threads <= BLOCK_THREADS:
         return f"a block has {threads} threads, expected 32 to {BLOCK_THREADS}"
-    registers = min(THREAD_REGISTERS, SM_REGISTERS // (threads * blocks)) - OTHER_REGISTERS
+    registers = max(0, min(THREAD_REGISTERS, SM_REGISTERS // (threads * blocks)) - OTHER_REGISTERS)
     return None if sums <= registers else f"a thread keeps {sums} values, expected at most {registers} in registers"
 
 

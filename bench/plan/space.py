@@ -88,9 +88,8 @@ class Space:
         A small space is drawn from evenly. In a larger one each tile is found value by value, past what is refused.
         """
         draw = random.Random(seed)
-        walked = list(islice(self.walk(), LOOKS + 1))
-        if len(walked) <= LOOKS:
-            found = [tile for tile in walked if isinstance(tile, Tile)]
+        if self.size <= LOOKS:
+            found = list(self.valid())
             return draw.sample(found, min(count, len(found)))
         tiles: dict[tuple[int, ...], Tile] = {}
         for _ in range(TRIES * count):

@@ -24,15 +24,16 @@ SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32, "STAGES": 4}
 WIDE_F32, SMALL_F32 = WIDE | {"BK": 16}, SMALL | {"BK": 16}
 SPLIT_F32 = WIDE_F32 | {"BN": 128, "WN": 32}
 ROW_BYTES = 128  # of a panel that is not along k, at the least: a key needs eight places
-#: Space of the kernels by mma.sync.
+#: Spaces of the kernels by mma.sync, of 16-bit and of FP32 elements.
 SPACE = {
     "BM": (32, 64, 128, 256),
     "BN": (32, 64, 128, 256),
-    "BK": (16, 32, 64),
+    "BK": (32, 64),
     "WM": (16, 32, 64, 128),
     "WN": (16, 32, 64, 128),
     "STAGES": (2, 3, 4, 5, 6),
 }
+SPACE_F32 = SPACE | {"BK": (16, 32, 64)}
 
 WMMA = "gemm_wmma<{ctype}, {TC}, {T}, {BK}, Op::{op_a}, Op::{op_b}>"
 MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, Op::{op_a}, Op::{op_b}>"
@@ -114,8 +115,9 @@ def mma_call(p: GemmProblem, t: Tile, arithmetic: str) -> list[KernelCall]:
     "gemm",
     source="gemm/wmma.cu",
     entry=WMMA,
-    tunables={"T": (64, 32, 96), "BK": (32, 16, 64, 128)},
+    tunables={"T": (32, 64, 96), "BK": (16, 32, 64, 128)},
     valid=fits_wmma,
+    prefer=Prefer(({"T": 64, "BK": 32},)),
     supports=within_grid("m", 64),
     **SIXTEEN,
 )
@@ -145,7 +147,7 @@ def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     source="gemm/mma_tf32.cu",
     entry=MMA,
     supports=within_grid("m", 64),
-    tunables=SPACE,
+    tunables=SPACE_F32,
     valid=fits_mma,
     prefer=by_size(WIDE_F32, SMALL_F32),
     **TF32 | {"numerics": "tf32"},
@@ -160,7 +162,7 @@ def mma_tf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     source="gemm/mma_3xtf32.cu",
     entry=MMA,
     supports=within_grid("m", 64),
-    tunables=SPACE,
+    tunables=SPACE_F32,
     valid=fits_mma,
     prefer=by_size(SPLIT_F32, SMALL_F32),
     **TF32 | {"numerics": "3xtf32", "executed": lambda p, t: 3 * p.flop},

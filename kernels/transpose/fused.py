@@ -1,6 +1,6 @@
 """Our own transposition of rectangles in place in two passes: a pure plan of cooperative launches."""
 
-from kernelmark import DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
+from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
 from kernels._cuda import ceil_div, multiprocessors
 from kernels.transpose.handwritten import BITS
 from kernels.transpose.inplace import NARROWEST, SCRATCH_SHARE, SHARED_EVERYWHERE, View, threads_for, view
@@ -23,12 +23,18 @@ def _supports(p: TransposeProblem) -> str | None:
 
 
 def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Wide stripes are coalesced better; they are worth it while a multiprocessor holds several."""
+    """Why a row or a stripe cannot be staged, or None."""
     v, limit = view(p), device.block_shared_bytes
-    stripe, least = v.stripe_bytes(t.W), v.stripe_bytes(NARROWEST)
-    for what, nbytes in ((f"a row of {v.cols} elements", v.row_bytes), (f"a stripe of {NARROWEST} columns", least)):
+    stripes = ((f"a stripe of {width} columns", v.stripe_bytes(width)) for width in (NARROWEST, t.W))
+    for what, nbytes in ((f"a row of {v.cols} elements", v.row_bytes), *stripes):
         if nbytes > limit:
             return f"{what} takes {nbytes} bytes, expected at most {limit}, of shared memory"
+    return None
+
+
+def _wide(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Wide stripes are coalesced better; they are worth it while a multiprocessor holds several."""
+    stripe = view(p).stripe_bytes(t.W)
     if t.W == NARROWEST or stripe <= SHARED_EVERYWHERE:
         return None
     return f"a stripe of {t.W} columns takes {stripe} bytes, expected at most {SHARED_EVERYWHERE}"
@@ -42,6 +48,7 @@ def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
     tunables={"W": (32, 16, 8), "SMS": (multiprocessors, 1)},
     supports=_supports,
     valid=_fits,
+    prefer=Prefer(tuple({"W": width, "SMS": sms} for width in (32, 16, 8) for sms in (multiprocessors, 1)), _wide),
     cooperative=True,
     **BITS,
 )

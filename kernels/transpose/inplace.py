@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from kernelmark import DTYPES, DeviceLimits, KernelCall, Scratch, Tile, cuda_kernel
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
 from kernels._cuda import ceil_div
 from kernels.transpose.handwritten import BITS
 from kernels.transpose.problem import TransposeProblem
@@ -101,13 +101,20 @@ def _row_fits(stages: Stages) -> str | None:
 
 
 def _stripe_fits(stages: Stages) -> str | None:
-    """Wide stripes are coalesced better; they are worth it while enough blocks can have one."""
     v, width = stages.view, stages.tile.W
+    if stages.stripe_is_shared or stages.stripe_blocks:
+        return None
+    return f"{v.rows} x {v.cols}: too few blocks can stage {width} columns each"
+
+
+def _wide(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
+    """Wide stripes are coalesced better; they are worth it while enough blocks can have one."""
+    stages, v = Stages(view(p), t, device), view(p)
     if stages.stripe_is_shared:
-        fits = width == NARROWEST or v.stripe_bytes(width) <= SHARED_EVERYWHERE
+        enough = v.stripe_bytes(t.W) <= SHARED_EVERYWHERE
     else:
-        fits = stages.stripe_blocks >= (1 if width == NARROWEST else stages.most_blocks // 2)
-    return None if fits else f"{v.rows} x {v.cols}: too few blocks can stage {width} columns each"
+        enough = stages.stripe_blocks >= stages.most_blocks // 2
+    return None if enough or t.W == NARROWEST else f"{v.rows} x {v.cols}: too few blocks stage {t.W} columns each"
 
 
 @cuda_kernel(
@@ -117,6 +124,7 @@ def _stripe_fits(stages: Stages) -> str | None:
     places=("in",),
     tunables={"SCRATCH": (0, 1), "W": (32, 16, 8)},
     valid=_fits,
+    prefer=Prefer(tuple({"SCRATCH": scratch, "W": width} for scratch in (0, 1) for width in (32, 16, 8)), _wide),
     **BITS,
 )
 def c2r(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:

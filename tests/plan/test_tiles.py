@@ -66,7 +66,7 @@ def test_without_a_preferred_tile_that_can_be_the_problem_is_refused(tuned, regi
     ("text", "found"),
     [
         ("BM=16", tile(BM=16, WM=16, BK=4)),  # as preferred
-        ("BK=4,BM=64", tile(BM=64, WM=16, BK=4)),  # one value changed, of the last; two of the others
+        ("BK=4,BM=64", tile(BM=64, WM=32, BK=4)),  # the first and the last change in one value: the first
         ("WM=8,BM=64", tile(BM=64, WM=8, BK=8)),  # 16 would be too deep
         ("BM=16,WM=8,BK=8", tile(BM=16, WM=8, BK=8)),
     ],

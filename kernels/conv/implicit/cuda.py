@@ -33,7 +33,8 @@ WIDE_16: dict[str, Tunable] = {**tensorcore.WIDE, "SMS": multiprocessors, "BLOCK
 SMALL_32, SQUARE_32, WIDE_32 = (tile | {"BK": 16} for tile in (SMALL_16, SQUARE_16, WIDE_16))
 #: Spaces. No tile is narrower than 32: more blocks would not fit along a grid's y.
 SPACE: dict[str, tuple[Tunable, ...]] = {**PIPELINE, "BN": (32, 64, 128, 256), "SMS": (multiprocessors,), **SLICES}
-MMA_SPACE: dict[str, tuple[Tunable, ...]] = {**tensorcore.SPACE, "BK": (16, 32), "SMS": (multiprocessors,), **SLICES}
+SPACE_16: dict[str, tuple[Tunable, ...]] = {**tensorcore.SPACE, "BK": (32,), "SMS": (multiprocessors,), **SLICES}
+SPACE_32: dict[str, tuple[Tunable, ...]] = SPACE_16 | {"BK": (16, 32)}
 WAVES = 4  # of blocks on all multiprocessors, after which it matters little that the last one is not full
 
 FFMA = (
@@ -122,7 +123,7 @@ def packed(p: ConvProblem) -> tuple[int, int]:
     supports=supports,
     tunables=SPACE,
     valid=valid,
-    prefer=Prefer((LEAST, NARROW, LOW, SQUARE, BROAD), unless),
+    prefer=Prefer((LEAST, LOW, NARROW, SQUARE, BROAD), unless),
 )
 def implicit(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Implicit GEMM in FP32, panels gathered several steps ahead."""
@@ -180,7 +181,6 @@ _MMA: dict[str, Any] = {
     "entry": MMA,
     "min_arch": 80,
     "supports": whole_chunks,
-    "tunables": MMA_SPACE,
     "valid": valid_mma,
 }
 
@@ -190,6 +190,7 @@ _MMA: dict[str, Any] = {
     dtypes=("f16", "bf16"),
     layouts=("nhwc",),
     numerics={"f16": "f16", "bf16": "bf16"},
+    tunables=SPACE_16,
     prefer=in_order(SMALL_16, SQUARE_16, WIDE_16),
     **_MMA,
 )
@@ -198,7 +199,14 @@ def implicit_mma(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCa
     return mma_call(p, t, "Sixteen<{ctype}>")
 
 
-@cuda_kernel("conv", dtypes=("f32",), numerics="tf32", prefer=in_order(SMALL_32, SQUARE_32, WIDE_32), **_MMA)
+@cuda_kernel(
+    "conv",
+    dtypes=("f32",),
+    numerics="tf32",
+    tunables=SPACE_32,
+    prefer=in_order(SMALL_32, SQUARE_32, WIDE_32),
+    **_MMA,
+)
 def implicit_tf32(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Implicit GEMM of FP32 operands rounded to TF32, by mma.sync."""
     return mma_call(p, t, "Tf32")
@@ -210,6 +218,7 @@ def implicit_tf32(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelC
     layouts=("nhwc",),
     numerics="3xtf32",
     executed=lambda p, t: 3 * p.flop,
+    tunables=SPACE_32,
     prefer=in_order(SMALL_32, SQUARE_32),
     **_MMA,
 )
