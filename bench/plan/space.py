@@ -14,7 +14,7 @@ from bench.plan.tunable import Tunables
 
 #: Parts of a space that are looked at for a count, and tiles that are drawn for an estimate.
 LOOKS, DRAWN = 20_000, 2_000
-#: Tries for one tile before none is drawn: a space may have no valid one.
+#: Draws in a row that find no other tile, after which there is taken to be none.
 TRIES = 1_000
 
 
@@ -91,13 +91,13 @@ class Space:
         if self.size <= LOOKS:
             found = list(self.valid())
             return draw.sample(found, min(count, len(found)))
-        tiles: dict[tuple[int, ...], Tile] = {}
-        for _ in range(TRIES * count):
-            if len(tiles) == count:
-                break
-            if tile := self._drawn(draw):
-                tiles[tuple(vars(tile).values())] = tile
-        return list(tiles.values())
+        tiles: list[Tile] = []
+        missed = 0
+        while len(tiles) < count and missed < TRIES:
+            tile = self._drawn(draw)
+            missed = missed + 1 if tile is None or tile in tiles else 0
+            tiles += [tile] if tile and not missed else []
+        return tiles
 
     def _drawn(self, draw: random.Random) -> Tile | None:
         """Return a valid tile, or None where the values drawn for the first tunables leave none for the others."""
