@@ -10,7 +10,7 @@ from bench.measure.timing import now
 from bench.plan.case import Plan, PlannedJob, jobs
 from bench.plan.discovery import discover
 from bench.plan.kernel import Kernel
-from bench.plan.registry import Registry
+from bench.plan.registry import Kernels, Registry
 from bench.plan.suites import Suite
 from bench.report.tables import status_line
 from bench.run.pool import Workers
@@ -47,7 +47,8 @@ class Task:
         self.settings, self.stage, self.until_s = asked.settings, asked.stage, asked.until_s
         self.folder, found = Folder(Path(asked.settings.folder)), discover(asked.settings.plugins)
         barred = [glob for globs in self.folder.read(DISAGREEING).values() for glob in globs.split()]
-        kernels = {id_: k for id_, k in found.kernels.items() if not any(fnmatchcase(id_, glob) for glob in barred)}
+        left = (id_ for id_ in found.kernels if not any(fnmatchcase(id_, glob) for glob in barred))
+        kernels = Kernels((id_, found.kernels[id_]) for id_ in left)
         # Kernels whose way of launching is timed wrong are not there, so that no glob of a plan can select them.
         self.registry = Registry(found.operations, kernels)
 

@@ -165,7 +165,7 @@ class Operands:
         }
         self.threads = threads
         self.stream = device.stream
-        self.tile = Tile()
+        self.tile: Tile | None = Tile()
         self.settings: dict[str, Any] = {}
         self._scratch = scratch
 

@@ -68,7 +68,7 @@ class Space:
         reasons: Counter[str] = Counter()
         for found in looked:
             if isinstance(found, Refused):
-                reasons[found.reason] += found.count
+                reasons[found.reason] += found.tiles
         return Count(self.size, sum(isinstance(found, Tile) for found in looked), _grouped(reasons), True)
 
     def _estimated(self) -> Count:

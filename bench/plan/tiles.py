@@ -55,6 +55,7 @@ class _Part:
     """The first few values of a tile, for a rule that may refuse it without the others."""
 
     __slots__ = ("_values",)
+    _values: Mapping[str, int]
 
     def __init__(self, values: Mapping[str, int]) -> None:
         object.__setattr__(self, "_values", values)
@@ -74,7 +75,7 @@ class _Part:
 class Refused(NamedTuple):
     """Tiles of a space that one reason refuses together: how many, and the first of them."""
 
-    count: int
+    tiles: int
     reason: str
 
 

@@ -6,8 +6,9 @@ from typing import Any
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel, split_dtype
 from kernels._cuda import beyond_block, beyond_static, ceil_div
 from kernels.gemm import _tiles
+from kernels.gemm._tiles import warps
 from kernels.gemm.handwritten import F32, arguments, within_grid
-from kernels.gemm.ladder import grid, warps
+from kernels.gemm.ladder import grid
 from kernels.gemm.problem import GemmProblem
 
 SIXTEEN: dict[str, Any] = {

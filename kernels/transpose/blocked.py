@@ -4,11 +4,11 @@ from typing import Any
 
 from kernelmark import DTYPES, DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._host import in_bands, in_turn
+from kernels.transpose._strips import SHARE
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
 
 RUN = 256  # of the default tile
 WHOLE = {"STRIP": 0, "SEGMENT": 256}  # the default tile of transpositions in place
-SHARE = 0.08  # of the matrix, for strips and what is left over; chunks saved from long cycles are below two per cent
 _NUMBA: dict[str, Any] = {
     "provider": "numba",
     "device": "cpu",

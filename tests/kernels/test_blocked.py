@@ -15,7 +15,7 @@ from bench.plan.discovery import discover
 from bench.plan.modes import Mode
 from bench.run.job import run_job
 from kernels._numba import bind
-from kernels.transpose import _numba, _tiles
+from kernels.transpose import _numba, _strips
 from kernels.transpose._blocks import width
 
 AWKWARD = [(1, 1), (1, 97), (97, 1), (2, 3), (3, 2), (13, 7), (31, 33), (97, 101), (101, 97), (509, 64), (64, 509)]
@@ -70,7 +70,7 @@ def test_scratch_grows_with_threads_by_one_strip_each() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 7, 64, 500])
 def test_strips_of_any_length_stay_within_their_share(threads: int) -> None:
     for longer in (*range(2, 300), 1009, 26752, 100003):
-        size, workers, rest = _tiles.strips(longer, 4096, threads)
+        size, workers, rest = _strips.strips(longer, 4096, threads)
         assert longer == longer // size * size + rest
         assert 1 <= workers <= threads
         assert size == 1 or workers * size + rest <= 0.1 * longer

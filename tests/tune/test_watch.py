@@ -101,11 +101,11 @@ def test_two_versions_are_two_contenders_of_one_job(folder, registry):
     comparison = Comparison("transpose/cuda.turned@H=4", PROBLEM, (), plugins, Budget(0.01))
     job = job_of(comparison, versions[1], versions[0])
     known = discover(job.plugins).kernels
-    assert [known[name].tunables for name in job.kernels] == [{"H": (4,)}] * 2
+    assert [known[name].tile for name in job.kernels] == [{"H": 4}] * 2
     assert [Path(known[name].source).read_text() for name in job.kernels] == [STAGED, SOURCE]
     with Workers() as workers:
         rows = workers.run(job, WorkerKey("cuda", 1))
-    assert [row.kernel for row in rows] == ["transpose/watch.current", "transpose/watch.previous"]
+    assert [row.kernel for row in rows] == ["transpose/watch.current@H=4", "transpose/watch.previous@H=4"]
     assert {row.status for row in rows} <= {"ok", "unsupported"}, rows
 
 

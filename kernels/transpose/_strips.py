@@ -1,0 +1,33 @@
+"""How the longer side of a matrix is cut into strips to be transposed in place; pure arithmetic."""
+
+from typing import NamedTuple
+
+SHARE = 0.08  # of the matrix, for strips and what is left over; chunks saved from long cycles are below two per cent
+CACHED = 2**20  # bytes of a strip that is worth cutting longer than 32: in the second-level cache, or nearly
+
+
+class Strips(NamedTuple):
+    """T, the number of threads that have a strip in scratch, and what T leaves over of the longer dimension."""
+
+    size: int
+    workers: int
+    rest: int
+
+
+def strips(longer: int, line_bytes: int, threads: int, wanted: int = 0) -> Strips:
+    """The largest T that leaves every thread a strip within SHARE, one that is cached where T is above 32.
+
+    From 16 down long chunks matter more than threads, and one strip is enough. wanted: the T to take, with fewer
+    threads where SHARE has no room for all.
+    """
+    for size in (128, 64, 32, 16, 8, 4, 2) if not wanted else ():
+        if size > 32 and size * line_bytes > CACHED:
+            continue
+        rest = longer % size
+        workers = min(threads, (int(SHARE * longer) - rest) // size)
+        if workers == threads or (workers > 0 and size <= 16):
+            return Strips(size, workers, rest)
+    if wanted:
+        room = (int(SHARE * longer) - longer % wanted) // wanted
+        return Strips(wanted, min(threads, room), longer % wanted)
+    return Strips(1, threads, 0)

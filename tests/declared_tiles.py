@@ -1,0 +1,31 @@
+"""Our kernels that have tunables, and the problem under which the space of each is looked at."""
+
+from bench.plan.discovery import discover
+from bench.plan.kernel import CudaKernel, Kernel
+from bench.plan.operation import Problem
+
+REGISTRY = discover()
+OURS = {k.id: k for k in REGISTRY.kernels.values() if k.is_ours and k.tunables}
+CUDA = {name: kernel for name, kernel in OURS.items() if isinstance(kernel, CudaKernel)}
+CPU = {name: kernel for name, kernel in OURS.items() if kernel.device == "cpu"}
+#: A problem of each kernel for which its space is what it is meant for; for the others one of their operation.
+TYPICAL_OF = {
+    "gemm": "gemm/m4096n4096k4096/{dtype}/NN",
+    "gemm/cuda.wgmma_tf32": "gemm/m4096n4096k4096/f32/NT",
+    "gemm/cuda.batched": "gemm/m32n32k32/f32/NN/batch4096",
+    "transpose": "transpose/m2048n26752/f32/out",
+    "transpose/numba.tiles": "transpose/m2048n26752/f32/in",
+    "transpose/cuda.tiled_inplace": "transpose/m4096n4096/f32/in",
+    "transpose/cuda.c2r": "transpose/m2048n26752/f32/in",
+    "transpose/cuda.c2r_fused": "transpose/m2048n26752/f32/in",
+    "copy": "copy/m2048n26752/f32",
+    "conv": "conv/n8c256h56w56k256r3s3pad1/{dtype}/{layout}/fprop",
+    "conv/cuda.depthwise": "conv/n8c256h56w56k256r3s3pad1/f32/nchw/fprop/g256",
+    "conv/cuda.fft_fused": "conv/n128c3h128w128k96r11s11/f32/nchw/fprop",
+}
+
+
+def typical(kernel: Kernel) -> Problem:
+    """The problem under which a kernel's space is counted."""
+    axes = {"dtype": "f32", "layout": "nchw"} | {axis: str(values[0]) for axis, values in kernel.domain.items()}
+    return REGISTRY.problem(TYPICAL_OF.get(kernel.id, TYPICAL_OF[kernel.op]).format(**axes))

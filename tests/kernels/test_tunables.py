@@ -1,0 +1,108 @@
+"""Every tunable of our CUDA kernels does something: to what is launched, or to the machine code."""
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import chain, islice
+
+import pytest
+
+from bench.measure.compile import compile_cubin
+from bench.measure.cpu import cpu_count
+from bench.measure.elf import elf_sections
+from bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile
+from bench.plan.limits import H100
+from bench.plan.operation import Problem
+from bench.plan.space import Space
+from declared_tiles import CUDA, REGISTRY, typical
+
+
+def pairs(kernel: Kernel, problem: Problem, tunable: str) -> Iterator[tuple[Tile, Tile]]:
+    """Valid tiles that differ in one tunable, and in another only where neither can change alone."""
+    space = Space(kernel, problem)
+    default = kernel.tile_for(problem)
+    for tile in chain([default] if default else [], (tile for seed in range(3) for tile in space.sample(1, seed))):
+        for more in ({}, *({name: value} for name, values in space.values.items() for value in values)):
+            for value in sorted(set(space.values[tunable]) - {vars(tile)[tunable]}):
+                other = Tile(**{**vars(tile), **more, tunable: value})
+                if tunable not in more and space.why_not(other) is None:
+                    yield tile, other
+
+
+#: Problems for tunables that do nothing for the typical one.
+OTHERWISE = {
+    ("conv/cuda.depthwise", "PIXELS"): "conv/n8c256h56w56k256r3s3pad1/f32/nchw/wgrad/g256",
+    ("conv/cuda.depthwise", "KIB"): "conv/n8c256h112w112k256r11s11pad5/f32/nchw/fprop/g256",
+    ("conv/cuda.fft_fused", "BLOCKS"): "conv/n1c3h32w32k96r11s11/f32/nchw/fprop",
+    ("conv/cuda.implicit", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f32/nchw/wgrad",
+    ("conv/cuda.implicit_mma", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f16/nhwc/wgrad",
+    ("conv/cuda.implicit_tf32", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f32/nchw/wgrad",
+    ("conv/cuda.implicit_3xtf32", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f32/nhwc/wgrad",
+    ("transpose/cuda.c2r_fused", "W"): "transpose/m512n26752/f32/in",
+    ("conv/cuda.im2col", "SLICE"): "conv/n1c64h8w8k64r3s3pad1/f32/nchw/wgrad",
+    ("gemm/cuda.splitk", "DEPTH"): "gemm/m128n128k4096/f32/NN",
+    ("gemm/cuda.splitk", "BLOCKS_PER_SM"): "gemm/m128n128k65536/f32/NN",
+    ("gemm/cuda.streamk", "DEPTH"): "gemm/m128n128k4096/f32/NN",
+    ("conv/cuda.implicit", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f32/nchw/wgrad",
+    ("conv/cuda.implicit_mma", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f16/nhwc/wgrad",
+    ("conv/cuda.implicit_tf32", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f32/nchw/wgrad",
+    ("conv/cuda.implicit_3xtf32", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f32/nhwc/wgrad",
+}
+TUNABLES = [(name, tunable) for name, kernel in CUDA.items() for tunable in kernel.tunables]
+
+
+@cache
+def changed(name: str, tunable: str) -> tuple[list[tuple[str, KernelCall]], list[tuple[str, KernelCall]]] | None:
+    """The launches under two values of a tunable that differ; None where its value follows from the device alone."""
+    kernel, other = CUDA[name], OTHERWISE.get((name, tunable))
+    problem = REGISTRY.problem(other) if other else typical(kernel)
+    if len(kernel.values()[tunable]) == 1:
+        return None
+    for tiles in islice(pairs(kernel, problem, tunable), 20):
+        before, after = (kernel.calls(problem, tile, H100) for tile in tiles)
+        if before != after:
+            return before, after
+    raise AssertionError(f"{name} launches the same for every value of {tunable}")
+
+
+@pytest.mark.parametrize("name", CUDA)
+def test_every_tunable_changes_what_is_launched(name: str) -> None:
+    found = [changed(name, tunable) for tunable in CUDA[name].tunables]
+    assert any(found)
+
+
+def code(kernel: CudaKernel, calls: list[tuple[str, KernelCall]]) -> str:
+    """The digest of the machine code of launches, without its names."""
+    entries = tuple(dict.fromkeys(entry for entry, _ in calls))
+    cubin = compile_cubin(kernel.source, entries, "sm_90a" if kernel.archs else "sm_80", kernel.id)
+    parts = [found for name, found in sorted(elf_sections(cubin.code).items()) if name.startswith(".text")]
+    digests = sorted(hashlib.sha256(cubin.code[part.offset : part.offset + part.size]).hexdigest() for part in parts)
+    return " ".join(digests)
+
+
+#: One kernel of each kind of template, and the tunables that only its launches show.
+COMPILED = (
+    "gemm/cuda.blocktile2d",
+    "gemm/cuda.warptile",
+    "gemm/cuda.async",
+    "gemm/cuda.mma_tf32",
+    "conv/cuda.fft_tiled",
+)
+COMPILED += ("gemm/cuda.wgmma_persistent", "transpose/cuda.tma", "copy/cuda.vectorised", "transpose/cuda.tiled")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("cuda_compiler")
+def test_every_tunable_that_a_kernel_is_compiled_for_changes_its_machine_code() -> None:
+    found_by = {pair: changed(*pair) for pair in TUNABLES if pair[0] in COMPILED}
+    named = {
+        pair: found
+        for pair, found in found_by.items()
+        if found and [entry for entry, _ in found[0]] != [entry for entry, _ in found[1]]
+    }
+    assert len({name for name, _ in named}) == len(COMPILED)
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        codes = pool.map(lambda item: [code(CUDA[item[0][0]], calls) for calls in item[1]], named.items())
+        same = [pair for pair, (before, after) in zip(named, codes, strict=True) if before == after]
+    assert same == []
