@@ -73,7 +73,7 @@ def kernelmark(*words: str) -> Took:
 
 
 def commands(folder: Path, count: int) -> list[tuple[str, ...]]:
-    """Return the commands over a store of so many rows; `import` reads what `export` has written."""
+    """Return the commands over a store of `count` rows; `import` reads what `export` has written."""
     from bench.record.store import Store
 
     with closing(Store(folder / "many.db")) as store:
@@ -92,7 +92,7 @@ def commands(folder: Path, count: int) -> list[tuple[str, ...]]:
 
 
 def noops(folder: Path, count: int) -> list[tuple[str, ...]]:
-    """Return the commands that measure and that verify so many cases of next to nothing."""
+    """Return the commands that measure and that verify `count` cases of next to nothing."""
     (folder / "noops.py").write_text(NOOPS)
     (folder / "noops.toml").write_text(NOOP_SUITE.format(count=count))
     words = (str(folder / "noops.toml"), "--plugin", str(folder / "noops.py"), "--device", "cpu")

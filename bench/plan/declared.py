@@ -1,6 +1,6 @@
 """Whether a declaration can hold: names, types and values of what the decorators are given, before it is used.
 
-A complaint names the operation or the kernel; the file and the line, which discovery knows, come before it.
+A complaint names the operation or the kernel; the file and the line, which discovery adds, come before it.
 """
 
 import re
@@ -25,7 +25,7 @@ ORDERS = ("C", "F")
 #: Ids stand in globs, in the names of files and in the cases of a run, which blanks, slashes and stars would split.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*", re.ASCII)
 _EXPECTED_NAME = "letters, digits, _, + and -"
-#: What an operation has to define: the base class only says what each is for.
+#: What an operation has to define: the base class only describes what each is for.
 _METHODS = ("operands", "reference", "check", "flop")
 _WORDS = {str: "a string", bool: "True or False", int: "a whole number", NoneType: "None", Any: "anything"}
 
@@ -60,7 +60,7 @@ def name_of(function: object, options: Mapping[str, Any]) -> Any:
 def checked(kernel: K, problem_class: type[Problem]) -> K:
     """Return the kernel as it is. Raises UsageError for an argument that no kernel can have."""
     subject = subject_of(kernel.op, kernel.provider, kernel.name)
-    for name, hint in _hints(type(kernel)).items():
+    for name, hint in _hints(type(kernel)).items():  # type: ignore[arg-type]  # a class is hashable
         _require(_fits(getattr(kernel, name), hint), subject, name, getattr(kernel, name), _words(hint))
     for name in ("provider", "name"):
         text = getattr(kernel, name)

@@ -122,7 +122,7 @@ def _where(error: BaseException, path: Path | None = None) -> str:
     """`file, line N: Type: message`, the line being the deepest one inside `path`, or that of a bad declaration."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}: {error.msg}"
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = list(traceback.extract_tb(error.__traceback__))
     if isinstance(error, UsageError):
         frames = [f for f in frames if not f.filename.startswith((_OWN, "<"))]
     elif path is not None:

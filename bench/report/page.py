@@ -81,7 +81,7 @@ def write_report(
 
 
 def _write_tables(store: Store, data: RunData, folder: Path) -> list[str]:
-    """Write the rows in every style, or as CSV alone where nobody would read so many, and return the files' names."""
+    """Write the rows in every style, or as CSV alone where they are too many to be read, and return the file names."""
     write_text(folder / TABLES["csv"], lambda out: write_table(data.table, out))
     others = [style for style in TABLES if style != "csv"]
     if len(data.rows) <= MOST_TABLED:

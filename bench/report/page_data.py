@@ -79,7 +79,7 @@ def _quantiles(blobs: Iterable[bytes], count: int) -> _Kept:
                 samples = np.frombuffer(b"".join(blob for _, blob in some)).reshape(len(some), -1)
                 found[[at for at, _ in some]] = np.quantile(samples, LEVELS, axis=1).T
     known = ~np.isnan(found[:, 0])
-    return _Kept(found[:, 0], found[:, -1], (known * len(LEVELS)).tolist(), _codes(found[known]))
+    return _Kept(found[:, 0].tolist(), found[:, -1].tolist(), (known * len(LEVELS)).tolist(), _codes(found[known]))
 
 
 def _codes(rows: Array) -> Array:

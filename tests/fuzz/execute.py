@@ -24,7 +24,7 @@ SCRIPT = Path(sys.executable).with_name("kernelmark")
 LIMIT_S, AGAIN_S = 15.0, 2.0
 #: Of an output this much is kept, and a reader that goes early takes so much before.
 KEPT_BYTES, HEAD_BYTES = 2**20, 10
-#: Of the caller's environment this is kept: where programs, libraries and what was compiled before are found.
+#: What is kept of the caller's environment: where programs, libraries and what was compiled before are found.
 KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE")
 now = time.monotonic
 
