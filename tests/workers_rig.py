@@ -10,7 +10,7 @@ from small_runs import FAULTS
 FAKE = str(Path(__file__).with_name("fake_device.py"))
 SMALL = "copy/m3n5/f32"
 QUICK = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--threads", "1", "--plugin", FAULTS)
-#: Ample for a call of 3 ms; set-up may take ten times that.
+#: Ample for a call of 3 ms.
 TIMEOUT_S = 0.5
 Measure = Callable[..., list[Measurement]]
 #: Begins the command in a folder, not waiting for its end.

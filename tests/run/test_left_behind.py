@@ -28,6 +28,7 @@ def test_what_has_left_group_and_session_and_lost_its_parent_ends_too(
     assert gone(int(told.read_text()))
 
 
+@pytest.mark.long
 def test_what_a_kernel_that_crashes_has_shared_is_removed_from_memory(measure: Measure, told: Path) -> None:
     bad, _ = measure("shares_memory", "honest")
     assert bad.reason.startswith("verification: the process ended with status 3")

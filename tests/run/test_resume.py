@@ -104,6 +104,7 @@ def test_an_empty_run_is_refused(refused) -> None:
     assert line == "kernelmark: --resume '': is empty, expected a run; `kernelmark runs` lists them"
 
 
+@pytest.mark.long
 def test_no_other_process_goes_on_with_a_run_meanwhile_whatever_its_tmpdir(
     hanging: tuple[subprocess.Popen[str], int], tmp_path: Path, refused
 ) -> None:

@@ -83,7 +83,7 @@ def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
     clock = iter([10.0, 10.5, 11.5, 12.2, 12.2])
     slept, said = [], []
     monkeypatch.setattr(sessions, "now", clock.__next__)
-    monkeypatch.setattr(sessions.time, "sleep", slept.append)
+    monkeypatch.setattr(sessions, "pause", slept.append)
     plan = Plan(("cpu",), processes=2, spread_s=2.2)
     run_passes(None, list, None, plan, lambda row: None, Heard(said), lambda: False)
     assert slept == [1.0, pytest.approx(0.7)]

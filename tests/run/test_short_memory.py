@@ -20,6 +20,7 @@ def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure: Measure, mon
     assert re.fullmatch(r"verification: the process took 0\.[234]\d* GB, 0\.2 GB are left", bad.reason)
 
 
+@pytest.mark.long
 def test_a_kernel_that_leaks_64_mb_a_call_is_oom_before_nothing_is_left(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:

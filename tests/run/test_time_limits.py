@@ -158,6 +158,7 @@ def test_a_run_on_a_problem_whose_figures_hang_ends_in_one_line(python_in, tmp_p
     assert line.startswith(expected)
 
 
+@pytest.mark.long
 def test_a_plugin_that_hangs_where_no_worker_has_loaded_it_ends_the_command(python_in, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("import time\ntime.sleep(1000)\n")
     text = "from bench.plan import discovery, foreign; foreign.LEAST_S = 0.5; discovery.discover(('bad.py',), 0.1)"
