@@ -74,7 +74,7 @@ class Bridge:
         self._plan = plan_asked(names, asked, "--km-")
         self._db = config.getoption("km_db")
         self._csv = Path(config.getoption("km_csv")) if config.getoption("km_csv") else None
-        self.registry = discover(self._plan.plugins)
+        self.registry = discover(self._plan.plugins, self._plan.timeout_s)
         self._suites = [find_suite(name, self.registry) for name in names]
         if self._csv is not None:
             check_writable(self._csv)

@@ -9,8 +9,11 @@ import pytest
 
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Job, Plan, WorkerKey
+from bench.plan.discovery import load_plugin
 from bench.plan.modes import Mode
+from bench.plan.registry import Registry
 from bench.run import limits
+from bench.run.asked import jobs_asked, suites_asked
 from bench.run.pool import Workers
 
 UNRULY = str(Path(__file__).parents[1].joinpath("unruly.py"))
@@ -143,6 +146,16 @@ def test_the_process_that_plans_is_ended_in_one_line_where_it_hangs_in_a_plugin(
 def test_what_ends_in_time_goes_on() -> None:
     done = subprocess.run([sys.executable, "-c", OVERSEEN.format("pass")], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
+
+
+def test_a_problem_whose_figures_cannot_be_had_is_refused(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, complaint: Callable[..., str]
+) -> None:
+    load_plugin(Path(UNRULY))
+    monkeypatch.setattr(registry.operations["stall"], "flop", property(lambda problem: 1 // 0))
+    plan = Plan(("cpu",), suites=("stall/m8/f32",))
+    line = complaint(lambda: jobs_asked(suites_asked(plan, registry), registry, plan))
+    assert line.startswith("stall/m8/f32: its size, work or traffic cannot be had: ZeroDivisionError: ")
 
 
 #: The command, where planning has a second.
