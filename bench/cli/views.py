@@ -120,14 +120,15 @@ def crossover(
     suite, store = listed(find_suite(suite_name, discover(plugins))), Store(db or default_store(), create=False)
     if any(selection):
         store.select(selection)
-    chosen = find_run(suite, store, run_id)
-    found = standings(suite, store, chosen)
-    if json_to is not None:
-        write_json(suite, store, chosen, found, json_to)
-    else:
-        click.echo(f"run {chosen}\n\n{render(suite, found)}")
-    if csv_path is not None:
-        write_text(csv_path, lambda out: write_csv(suite, chosen, found, out))
+    with store.snapshot():  # one transaction, where each of a hundred thousand questions would begin its own
+        chosen = find_run(suite, store, run_id)
+        found = standings(suite, store, chosen)
+        if json_to is not None:
+            write_json(suite, store, chosen, found, json_to)
+        else:
+            click.echo(f"run {chosen}\n\n{render(suite, found)}")
+        if csv_path is not None:
+            write_text(csv_path, lambda out: write_csv(suite, chosen, found, out))
 
 
 def print_run(store: Any, run_id: str, page: int = 1) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -41,14 +42,19 @@ def _first_of_each_core(cpus: list[int]) -> list[int]:
     return [cpu for cpu in cpus if cpu == min(core_of(cpu) & set(cpus))]
 
 
-def core_of(cpu: int) -> set[int]:
+def core_of(cpu: int) -> frozenset[int]:
     """The hardware threads of the core that this CPU belongs to, itself among them."""
+    return _core_of(CPUS, cpu)
+
+
+@lru_cache
+def _core_of(root: Path, cpu: int) -> frozenset[int]:
     for name in ("core_cpus_list", "thread_siblings_list"):  # the second is the older name
         try:
-            return cpus_in((CPUS / f"cpu{cpu}/topology/{name}").read_text()) | {cpu}
+            return frozenset(cpus_in((root / f"cpu{cpu}/topology/{name}").read_text()) | {cpu})
         except (OSError, ValueError):
             continue
-    return {cpu}
+    return frozenset({cpu})
 
 
 def _nodes() -> list[set[int]]:

@@ -64,11 +64,11 @@ class Draw:
 
     def scattered(self, operand: Operand) -> tuple[Array, Array]:
         """Places in an operand's buffer, drawn anew, and values for them."""
-        rows = math.prod(operand.shape[:-1])
-        count = min(SCATTERED, rows * operand.shape[-1])
-        places = self._rng.integers(rows, size=count) * operand.ld
-        places += self._rng.integers(operand.shape[-1], size=count)
-        return places, self._uniform(count, operand.dtype)
+        elements = math.prod(operand.shape)
+        places = self._rng.integers(elements, size=min(SCATTERED, elements))
+        if operand.pad:
+            places += places // operand.shape[-1] * operand.pad
+        return places, self._uniform(len(places), operand.dtype)
 
     def views(self, order: str) -> dict[str, Array]:
         """The inputs as arrays of their shapes."""

@@ -79,6 +79,7 @@ class CpuMonitor:
     def __init__(self) -> None:
         self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         self._ours = sorted({sibling for cpu in self._cpus for sibling in core_of(cpu)})
+        self._scaling = _scaling_files(CPUS, tuple(self._cpus))
         self._began_s, self._before = now(), self._read()
 
     def look(self) -> Window:
@@ -123,8 +124,7 @@ class CpuMonitor:
 
     def clock_mhz(self) -> float | None:
         """The mean clock of the CPUs that we may use, in MHz, where the system measures it."""
-        found = [_scaling_mhz(cpu) for cpu in self._cpus]
-        known = [mhz for mhz in found if mhz is not None] or _counted_mhz(self._cpus)
+        known = [mhz for path in self._scaling if (mhz := _scaling_mhz(path)) is not None] or _counted_mhz(self._cpus)
         return math.fsum(known) / len(known) if known else None
 
     def energy_j(self) -> float | None:
@@ -168,9 +168,16 @@ def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:
     return max(0.0, others_s) / spent.at_s, 100 * cpus.steal_s / (count * spent.at_s)
 
 
-def _scaling_mhz(cpu: int) -> float | None:
+@lru_cache
+def _scaling_files(root: Path, cpus: tuple[int, ...]) -> tuple[Path, ...]:
+    """Return where the clock of each CPU stands; nothing on most virtual machines, where to look takes its time too."""
+    files = (root / f"cpu{cpu}/cpufreq/scaling_cur_freq" for cpu in cpus)
+    return tuple(file for file in files if file.exists())
+
+
+def _scaling_mhz(path: Path) -> float | None:
     try:
-        return int((CPUS / f"cpu{cpu}/cpufreq/scaling_cur_freq").read_text()) / 1000
+        return int(path.read_text()) / 1000
     except (OSError, ValueError):
         return None
 

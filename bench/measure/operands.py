@@ -20,22 +20,22 @@ GUARD_PATTERN = 0xA5
 SPOTS = 16
 
 
-class Spot(NamedTuple):
-    """One element of a poisoned output."""
+class Spots(NamedTuple):
+    """Elements of one poisoned output: their places, by axis."""
 
     operand: str
     array: Array
-    place: tuple[int, ...]
+    places: tuple[Array, ...]
 
     def poison(self) -> None:
-        """Make it again what every output begins with."""
-        self.array[self.place] = np.nan
+        """Make them again what every output begins with."""
+        self.array[self.places] = np.nan
 
-    @property
-    def written(self) -> bool:
-        """Return whether it is no longer the NaN that every output begins with."""
-        value = self.array[self.place]
-        return bool(value == value)  # NaN alone differs from itself
+    def written(self) -> Array:
+        """Return which of them are no longer the NaN that every output begins with."""
+        values = self.array[self.places]
+        found: Array = values == values  # NaN alone differs from itself
+        return found
 
 
 class OperandSet:
@@ -80,18 +80,20 @@ class OperandSet:
             if operand.role == "out":
                 poison(self.flat[name], operand.dtype)
 
-    def spots(self, order: str, rng: np.random.Generator) -> list[Spot]:
-        """Elements of the outputs in host memory, drawn at random, that can be looked at before anything else is done.
+    def spots(self, order: str, rng: np.random.Generator) -> list[Spots]:
+        """Elements of each output in host memory, drawn at random, that can be looked at before anything else is done.
 
         A device is synchronised before its outputs are read; on the host a kernel may leave a thread at work.
         """
-        found = []
-        for name, operand in self.specs.items():
-            if operand.role == "out" and isinstance(self.flat[name], np.ndarray):
-                array = logical(self.flat[name], operand, order)
-                places = rng.integers(operand.shape, size=(SPOTS, len(operand.shape)))
-                found += [Spot(name, array, tuple(place)) for place in places.tolist()]
-        return found
+        return [
+            Spots(
+                name,
+                logical(self.flat[name], operand, order),
+                tuple(rng.integers(operand.shape, size=(SPOTS, len(operand.shape))).T),
+            )
+            for name, operand in self.specs.items()
+            if operand.role == "out" and isinstance(self.flat[name], np.ndarray)
+        ]
 
     def outputs(self, order: str) -> dict[str, Array]:
         """Return what a run has written, on the host."""

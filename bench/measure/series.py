@@ -184,8 +184,8 @@ class Series:
                 spot.poison()
             with self._called("sampling"):
                 self._launches[0]()
-            if late := next((spot for spot in spots if not spot.written), None):
-                return f"returned before {late.operand} was written"
+            if late := next((spot.operand for spot in spots if not spot.written().all()), None):
+                return f"returned before {late} was written"
         return None
 
     def _single(self, changed: bool) -> float:

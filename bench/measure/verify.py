@@ -61,10 +61,11 @@ def verify(
         launch()
         device.synchronize()
     took_s = now() - began
-    early = [spot for spot in spots if not spot.written]
+    early = [~spot.written() for spot in spots]
     verdict = judge(kernel, problem, operands, draw, references, called)
-    if not verdict.reason and (late := next((spot for spot in early if spot.written), None)):
-        verdict = msgspec.structs.replace(verdict, reason=f"returned before {late.operand} was written")
+    late = (spot.operand for spot, missing in zip(spots, early, strict=True) if (missing & spot.written()).any())
+    if not verdict.reason and (operand := next(late, None)):
+        verdict = msgspec.structs.replace(verdict, reason=f"returned before {operand} was written")
     return Verified(verdict, took_s)
 
 
