@@ -6,13 +6,13 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from bench.plan.chosen import Tiled, contenders
 from bench.plan.kernel import Kernel
 from bench.plan.modes import Mode
 from bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite
 from bench.plan.sweep import Entry
-from bench.plan.tunable import tiled
 
 BASELINES = {
     "gemm": "gemm/numpy.matmul",
@@ -140,11 +140,12 @@ def case_of(job: Job, problem: str, kernel: Kernel) -> str:
 
 def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[PlannedJob]:
     """The jobs of the suites, one group of siblings at a time; nothing is expanded before it is asked for."""
+    known: Tiled = {}
     for suite in suites:
         for group in suite.groups():
             fields: dict[tuple[str, int], list[_Field]] = {}
             for entry in group:
-                chosen = contenders(entry, registry, plan.devices, plan.kernels)
+                chosen = contenders(entry, registry, plan.devices, plan.kernels, known)
                 for isa, threads, baseline, kernels in _variants(entry, chosen, plan, suite):
                     fields.setdefault((isa, threads), []).append(_Field(entry.problem.id, baseline, kernels))
             for (isa, threads), own in fields.items():
@@ -203,17 +204,6 @@ def _variants(
         baseline = _baseline(entry, able, suite.baseline)
         for threads, kernels in _by_threads(able, plan, baseline):
             yield isa, threads, baseline, kernels
-
-
-def contenders(entry: Entry, registry: Registry, devices: tuple[str, ...], globs: tuple[str, ...] = ()) -> list[Kernel]:
-    """The kernels that devices, suite and the user's globs select, and whose domain holds the problem.
-
-    A kernel that is named in full stays, whatever its device and domain: its row is `unsupported`, with the reason.
-    """
-    named = {glob.partition("@")[0] for glob in globs}
-    of_operation = (kernel for kernel in registry.kernels.values() if kernel.op == entry.problem.op)
-    able = (k for k in of_operation if k.base_id in named or (k.device in devices and k.outside(entry.problem) is None))
-    return [chosen for kernel in able for listed in tiled(kernel, entry.kernels) for chosen in tiled(listed, globs)]
 
 
 def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iterator[tuple[int, list[Kernel]]]:

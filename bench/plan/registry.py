@@ -6,6 +6,7 @@ A kernel is a function that sets up and returns the timed closure (`@kernel`), o
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from bench.plan.declared import check_op, check_operation, checked, name_of, shown, subject_of
@@ -39,7 +40,7 @@ class Registry:
     def problem(self, text: str) -> Problem:
         """The problem with this id. Raises UsageError."""
         op, _, rest = text.partition("/")
-        return self.problem_class(op, text).parse(rest)
+        return _parsed(self.problem_class(op, text), rest)
 
     def named(self, name: str) -> Kernel:
         """Return the kernel with this id, and the tile that stands in it. Raises UsageError."""
@@ -62,6 +63,12 @@ class Registry:
         if kernel.id in self.kernels:
             raise UsageError(f"kernel {kernel.id} is registered twice; rename one of the two")
         self.kernels[kernel.id] = kernel
+
+
+@lru_cache(maxsize=1024)
+def _parsed(problem_class: type[Problem], rest: str) -> Problem:
+    """Return the problem with this id; every row asks for it several times."""
+    return problem_class.parse(rest)
 
 
 REGISTRY = Registry()

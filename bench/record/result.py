@@ -118,7 +118,9 @@ def make_result(
     values |= {"baseline": planned.job.baseline_of(problem.id) or "", "samples": 0, "interval": ""}
     if measured.status == Status.OK and measured.interval is not None:
         values |= _times(measured, problem, measured.interval)
-    return Result(**{name: finite(value) for name, value in values.items()})
+    for name in [name for name, value in values.items() if isinstance(value, float) and not math.isfinite(value)]:
+        values[name] = None
+    return Result(**values)
 
 
 _known: dict[type, tuple[str, ...]] = {}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey, case_count, case_key, case_of, contenders, jobs
+from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey, case_count, case_key, case_of, jobs
+from bench.plan.chosen import contenders
 from bench.plan.modes import Mode
 from bench.plan.suites import find_suite, load_suite
 from bench.plan.sweep import Entry

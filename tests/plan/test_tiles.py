@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.plan.case import Plan, case_of, contenders, jobs
+from bench.plan.case import Plan, case_of, jobs
+from bench.plan.chosen import contenders
 from bench.plan.errors import UsageError
 from bench.plan.globs import matches
 from bench.plan.kernel import KernelCall, Prefer
