@@ -60,6 +60,8 @@ def main() -> int:
                     firsts = list(printed(report.faults, kinds))
                     for small in pool.map(processes.smallest, firsts) if asked.smallest else ():
                         print(f"smallest: {line(small)}", flush=True)
+            except KeyboardInterrupt:
+                print("interrupted; what was begun is finished", flush=True)
             finally:
                 pool.shutdown(cancel_futures=True)
     print(_summary(total, kinds, time.monotonic() - begun))

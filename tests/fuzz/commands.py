@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bench.cli import cli
 from fuzz.inputs import Step
-from fuzz.words import FOLDERS, STORE_WORDS, TEXTS, Word, once_in, values_of
+from fuzz.words import TEXTS, Word, once_in, values_of
 
 #: Commands that may lawfully go on for minutes.
 LASTING = ("run", "verify", "claims", "selftest", "watch", "inspect")
@@ -55,15 +55,13 @@ def calls(draw: Any, names: list[str]) -> Call:
     name = draw(st.sampled_from(names))
     command = cli.commands[name]
     words = draw(_arguments(command))
-    options = [param for param in command.params if isinstance(param, click.Option)]
-    for option in draw(st.lists(st.sampled_from(options), max_size=4)):
-        words += draw(_option(option))
-    required = [option for option in options if option.required or option.name == "db"]
-    for option in required:
-        if not draw(once_in(10)):
-            words += draw(
-                _option(option, STORE_WORDS if option.name == "db" else FOLDERS if option.name == "out" else None)
-            )
+    known = [param for param in command.params if isinstance(param, click.Option)]
+    usual = [option for option in known if option.required or option.name == "db"]
+    options = draw(st.lists(st.sampled_from(known), max_size=4)) + [one for one in usual if not draw(once_in(10))]
+    for i, option in enumerate(options):
+        found = draw(_option(option))
+        again = option in options[i + 1 :] and not option.multiple  # the last one counts
+        words += [word._replace(refused=word.refused and not again) for word in found]
     if draw(once_in(25)):
         words += [Word(draw(st.sampled_from(["--nothing", "-", "--kernels", "-x", "--db"])), long=True)]
     return joined(name, words, QUICK.get(name, ()))
@@ -85,11 +83,11 @@ def _arguments(draw: Any, command: click.Command) -> list[Word]:
 
 
 @st.composite
-def _option(draw: Any, option: click.Option, values: Any = None) -> list[Word]:
+def _option(draw: Any, option: click.Option) -> list[Word]:
     name = draw(st.sampled_from([*option.opts, *option.secondary_opts]))
     if option.is_flag:
         return [Word(name, long=True)]
-    value = draw(values_of(option) if values is None else values)
+    value = draw(values_of(option))
     if name.startswith("--") and draw(st.booleans()):
         return [value._replace(text=f"{name}={value.text}")]
     return [Word(name), value]
