@@ -68,9 +68,13 @@ def checked(kernel: K, problem_class: type[Problem]) -> K:
     for name, choices in (("device", sorted(DEVICES)), ("order", ORDERS)):
         value = getattr(kernel, name)
         _require(value in choices, subject, name, value, f"one of {', '.join(choices)}")
-    for tunable, values in getattr(kernel, "tunables", {}).items():
+    for tunable, values in kernel.tunables.items():
         right = bool(values) and tunable.isidentifier()
         _require(right, subject, f"tunable {tunable}", values, "at least one value, and an identifier for its name")
+    for tile in kernel.prefer.tiles if kernel.prefer else ():
+        space, values = kernel.tunables, tile.items()
+        right = tile.keys() == space.keys() and all(value in space[tunable] for tunable, value in values)
+        _require(right, subject, "a preferred tile", tile, "one of the values of each tunable")
     _check_numerics(kernel, subject)
     _check_domain(kernel, problem_class, subject)
     return kernel

@@ -128,6 +128,16 @@ def test_a_value_that_follows_from_the_device_may_be_any_number(registry):
     assert found.with_tile({"SMS": 17}).tile_for(registry.problem(PROBLEM)) == tile(SMS=17)
 
 
+@pytest.mark.parametrize("preferred", [{"A": 1}, {"A": 1, "B": 3}, {"A": 1, "B": 2, "C": 3}])
+def test_a_preferred_tile_outside_of_the_space_is_refused_when_it_is_declared(registry, preferred):
+    with pytest.raises(UsageError, match=r"a preferred tile is \{'A'.*, expected one of the values of each tunable"):
+
+        @kernel("gemm", provider="own", device="cpu", tunables={"A": (1, 2), "B": (1, 2)}, prefer=Prefer((preferred,)))
+        def odd(problem, x):
+            """Odd."""
+            return lambda: None
+
+
 def ids(registry, globs, listed=()):
     entry = Entry(registry.problem(PROBLEM), kernels=listed)
     return [k.id for k in contenders(entry, registry, ("cpu",), globs) if k.provider in ("own", "numpy")]
