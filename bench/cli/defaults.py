@@ -8,8 +8,8 @@ import click
 
 from bench.plan.defaults import Defaults, find_defaults
 
-#: What names, continues or removes a run is given on the command line alone.
-NEVER = ("name", "resume", "delete", "prune")
+#: What names, continues or removes a run, or changes its tiles, is given on the command line alone.
+NEVER = ("name", "resume", "delete", "prune", "tuned")
 Commands = Mapping[str, click.Command]
 
 

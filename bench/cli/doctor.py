@@ -9,9 +9,11 @@ from typing import NamedTuple
 from bench.cli.listing import remedied
 from bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from bench.measure.cuda import cuda_missing
+from bench.measure.devices import devices_present
 from bench.measure.machine import environment, module_missing, module_version, unavailable
 from bench.measure.timing import resolution
 from bench.plan.discovery import discover
+from bench.plan.errors import UsageError
 from bench.record.store import Store
 from bench.report.format import count
 from bench.report.layout import Column, paragraph, table
@@ -50,7 +52,7 @@ def examine(store: Path) -> list[Finding]:
     findings += [_tool("nvcc", "install the CUDA toolkit"), _tool("g++", "apt-get install g++")]
     reason = cuda_missing()
     findings.append(Finding("GPU", reason is None, reason or "answers"))
-    return [*findings, *_kernels(), *_ceilings(store)]
+    return [*findings, *_kernels(), *_tuned(), *_ceilings(store)]
 
 
 def _machine() -> Finding:
@@ -83,6 +85,24 @@ def _kernels() -> list[Finding]:
     usable = reasons.pop("", [])
     findings = [Finding("kernels", True, f"{len(usable)} of {len(registry.kernels)} can run here")]
     return findings + [Finding("kernels", False, reason, tuple(ids)) for reason, ids in reasons.items()]
+
+
+def _tuned() -> list[Finding]:
+    """Report the tiles that `run --tuned auto` takes on the devices here, and each that is stale."""
+    from bench.tune.tuned import AUTO, file_of, tiles_in
+    from bench.tune.use import usable
+
+    findings = []
+    for file in (file_of(AUTO, device) for device in devices_present()):
+        try:
+            good, stale = usable(tiles_in(file), discover())
+        except UsageError as error:
+            findings.append(Finding("tuned", False, str(error)))
+            continue
+        if good:
+            findings.append(Finding("tuned", True, f"{count(len(good), 'tile')} in {file.path}"))
+        findings += [Finding("tuned", False, f"{one}; tune again") for one in stale]
+    return findings
 
 
 def _ceilings(path: Path) -> list[Finding]:

@@ -119,13 +119,18 @@ class Display(Progress):
         self._rows = []
 
     def _show(self, text: str) -> None:
-        """Put the text in the place of the line of progress, where there is one."""
         if self._terminal:
-            click.echo(f"\r{text[: shutil.get_terminal_size().columns - 1]}{_CLEAR}", nl=False, err=True)
+            show_line(text)
 
     def _write(self, text: str, err: bool) -> None:
         self._show("")
         click.echo(text, err=err)
+
+
+def show_line(text: str) -> None:
+    """Put the text in the place of the line of progress, where there is one."""
+    if sys.stderr.isatty():
+        click.echo(f"\r{text[: shutil.get_terminal_size().columns - 1]}{_CLEAR}", nl=False, err=True)
 
 
 def _least_s(planned: PlannedJob) -> float:

@@ -43,6 +43,11 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     metavar="DIR",
     help="Write the page of the run here, as `report` does, without PDFs of its figures.",
 )
+@click.option(
+    "--tuned",
+    metavar="FILE",
+    help="Take the tiles that `tune` has found for a kernel on a problem, but for baselines; auto: this device's file.",
+)
 @click.option("--fail-noisy", is_flag=True, help="Exit with 1 if other load disturbed a case.")
 def run(
     csv_path: Path | None, json_to: IO[str] | None, report_to: Path | None, fail_noisy: bool, **options: Any
@@ -68,7 +73,14 @@ class Wanted(NamedTuple):
 
 
 def _measure(
-    wanted: Wanted, *, db: Path | None, suites: tuple[str, ...], name: str, resume: str | None = None, **options: Any
+    wanted: Wanted,
+    *,
+    db: Path | None,
+    suites: tuple[str, ...],
+    name: str,
+    resume: str | None = None,
+    tuned: str | None = None,
+    **options: Any,
 ) -> None:
     from bench.cli.progress import Display
     from bench.measure.lock import exclusive, held_run
@@ -90,9 +102,12 @@ def _measure(
         with Workers() as workers:
             workers.load(plan)
             registry = discover(plan.plugins, plan.timeout_s)
+            if where := tuned or plan.tuned:
+                plan = _with_tuned(plan, where, registry)
             chosen = suites_asked(plan, registry)
             expanded = jobs_asked(chosen, registry, plan)
             planned = case_count(expanded, registry)
+            _name_tiles(plan, expanded)
             if not planned:
                 raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
             display = Display(expanded, plan.processes, registry, None if resume else table_style())
@@ -107,6 +122,25 @@ def _measure(
     finally:
         store.close()
     _exit(session, planned, finished, noisy)
+
+
+def _with_tuned(plan: Any, where: str, registry: Any) -> Any:
+    """Return the plan with tuned tiles; remarks on those that are not used go to standard error."""
+    from bench.tune.use import with_tuned
+
+    plan, remarks = with_tuned(plan, where, registry)
+    for remark in remarks:
+        click.echo(remark, err=True)
+    return plan
+
+
+def _name_tiles(plan: Any, jobs: Sequence[Any]) -> None:
+    """Name the tuned tiles that the run takes."""
+    taken = dict.fromkeys(tile for planned in jobs for tile in planned.job.tiles)
+    for tile in taken:
+        click.echo(f"tuned: {tile.kernel} takes {tile.tile} on {tile.problem}, as run {tile.run} found", err=True)
+    if plan.tiles and not taken:
+        click.echo("tuned: none of the tiles is for a kernel and a problem of this run", err=True)
 
 
 def _write(store: Any, run_id: str, registry: Any, wanted: Wanted) -> bool:

@@ -36,6 +36,7 @@ def compare_runs(
             stack.enter_context(store.snapshot())
         old, now = (store.find_run(run_id) for store, run_id in (base, new))
         machines = _machines(old, now, anyway)
+        _check_tiles(old, now, anyway)
         comparison = Comparison(Side(base[0], old["run_id"]), Side(new[0], now["run_id"]), margin)
         _check_cases(comparison, anyway)
         if fail_slower is not None:
@@ -72,6 +73,19 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
         which = f"runs {base['run_id']} and {new['run_id']}"
         raise UsageError(f"{which} are of different machines: {'; '.join(found)}; --anyway compares them")
     return found
+
+
+def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> None:
+    """Raise UsageError for runs whose kernels had different tiles: their times are not of the same code."""
+    tiles = [{_tile(tile) for tile in json.loads(run["plan"]).get("tiles", ())} for run in (base, new)]
+    if tiles[0] != tiles[1] and not anyway:
+        only = min(tiles[0] ^ tiles[1])
+        which = f"runs {base['run_id']} and {new['run_id']}"
+        raise UsageError(f"{which} differ in tuned tiles: {only} is of one alone; --anyway compares them")
+
+
+def _tile(tile: Mapping[str, Any]) -> str:
+    return f"{tile['kernel']}@{tile['tile']} on {tile['problem']}, {tile['threads']} threads"
 
 
 def _check_cases(comparison: Comparison, anyway: bool) -> None:

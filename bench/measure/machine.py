@@ -31,6 +31,7 @@ EXTRAS = {
     "torch": "torch",
     "cudnn": "cudnn",
     "pygal": "histogram",
+    "kernel_tuner": "tune",
 }
 
 

@@ -85,6 +85,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     scratch_bytes: int | None = None
     versions: str = ""
     tunables: str = ""
+    tuned: str = ""
     started_at: str = ""
     parts: list[Part] = []
     interval_scope: str = ""

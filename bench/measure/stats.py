@@ -189,7 +189,9 @@ def outliers(samples: Sequence[float]) -> int:
     return int(((ordered < low - reach) | (ordered > high + reach)).sum())
 
 
-def speedup(baseline: Sequence[Sequence[float]], samples: Sequence[Sequence[float]]) -> Ratio | None:
+def speedup(
+    baseline: Sequence[Sequence[float]], samples: Sequence[Sequence[float]], alpha: float = ALPHA
+) -> Ratio | None:
     """How much faster than the baseline; by process, from samples taken in turn, the i-th of each in the i-th round.
 
     Rounds go forward and backward (ABBA), so the ratio of sums over two neighbouring rounds is free of linear drift.
@@ -200,7 +202,7 @@ def speedup(baseline: Sequence[Sequence[float]], samples: Sequence[Sequence[floa
     if rounds < MIN_SAMPLES:
         return None
     quads = rounds >= 2 * MIN_SAMPLES
-    interval = pooled_interval([_ratios(b, s, quads).tolist() for b, s in zip(baseline, samples, strict=True)])
+    interval = pooled_interval([_ratios(b, s, quads).tolist() for b, s in zip(baseline, samples, strict=True)], alpha)
     minima = min(min(group) for group in baseline) / min(min(group) for group in samples)
     return Ratio(interval.median, interval.low, interval.high, "abba-quads" if quads else "rounds", minima)
 

@@ -13,6 +13,7 @@ from bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite
 from bench.plan.sweep import Entry
+from bench.plan.tuned import TunedTile
 
 BASELINES = {
     "gemm": "gemm/numpy.matmul",
@@ -42,7 +43,7 @@ class Job(msgspec.Struct, frozen=True):
 
     It crosses to the worker as data. Every kernel contends on every problem, but for the pairs `without`. baseline:
     what the others on a problem are set against; baselines: of problems that have another, by their ids, "" for none.
-    absent: devices of contenders that the run does not use; these are `unsupported`.
+    absent: devices of contenders that the run does not use; these are `unsupported`. tiles: taken for the defaults.
     """
 
     problems: tuple[str, ...]
@@ -59,6 +60,7 @@ class Job(msgspec.Struct, frozen=True):
     without: tuple[Entrant, ...] = ()
     baselines: Mapping[str, str] = {}
     absent: tuple[str, ...] = ()
+    tiles: tuple[TunedTile, ...] = ()
 
     @property
     def entrants(self) -> tuple[Entrant, ...]:
@@ -96,7 +98,8 @@ class Plan(msgspec.Struct, frozen=True):
     suites: as they were asked for, files by their absolute paths. isas: instruction sets, each in workers of its own,
     "" is what the libraries choose. timeout_s: for one call of a kernel. processes: fresh processes that each case is
     measured in, each a pass over the suites; spread_s: at least so long from the start of one pass to that of the next.
-    share_gpu: another run may use the GPU.
+    share_gpu: another run may use the GPU. tuned: where tiles are taken from, "" for nowhere; tiles: those.
+    tuning: what is being tuned, and how; "" for a run of suites.
     """
 
     devices: tuple[str, ...]
@@ -115,6 +118,9 @@ class Plan(msgspec.Struct, frozen=True):
     spread_s: float = SPREAD_S
     suites: tuple[str, ...] = ()
     share_gpu: bool = False
+    tuned: str = ""
+    tiles: tuple[TunedTile, ...] = ()
+    tuning: str = ""
 
 
 class PlannedJob(msgspec.Struct, frozen=True):
@@ -189,6 +195,7 @@ def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, max_time:
         isa=isa,
         baselines={field.problem: field.baseline or "" for field in fields if field.baseline != baseline},
         absent=tuple(sorted({k.device for field in fields for k in field.kernels} - set(plan.devices))),
+        tiles=tuple(tile for tile in plan.tiles if any(tile.is_taken(field, threads) for field in fields)),
     )
     if len(fields) == 1:
         return job

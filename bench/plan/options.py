@@ -77,6 +77,7 @@ above_zero = _checked("a number above 0", float, _is_above_zero)
 not_negative = _checked("a number, 0 or more", float, lambda value: 0 <= value < math.inf)
 per_cent = _checked("per cent above 0, such as 2%", _share, _is_above_zero)
 _processes = _checked("an integer from 1 to 1000", int, lambda value: 1 <= value <= 1000)
+_raced = _checked("an integer from 2 to 1000", int, lambda value: 2 <= value <= 1000)
 _seed = _checked("an integer from 0 to 9223372036854775807", int, lambda value: 0 <= value < 2**63)
 _counts = _checked("integers above 0, separated by commas", _integers, lambda values: min(values) > 0)
 
@@ -164,4 +165,24 @@ OPTIONS = (
         metavar="S",
         times=True,
     ),
+)
+#: How the tiles of a kernel are searched: all, some drawn, or some chosen by a strategy of Kernel Tuner, the default
+#: first (docs/tuning.md has what each finds).
+EXHAUSTIVE, RANDOM = "exhaustive", "random"
+GUIDED = ("simulated_annealing", "hybrid_vndx", "genetic_algorithm", "greedy_ils")
+STRATEGIES = (EXHAUSTIVE, RANDOM, *GUIDED)
+#: Up to ALL tiles are all measured; of more, as many as BUDGET.
+ALL, BUDGET = 200, 100
+_TAKEN = ("threads", "seed", "timeout", "share-gpu", "launcher", "plugin", "mode", "rel-ci", "ceilings", "spread")
+_DIFFERENT: dict[str, dict[str, Any]] = {
+    "max-time": {
+        "help": "Seconds for each tile in the search; the race takes ten times as many.",
+        "default": 0.2,
+        "unset": "",
+    },
+    "processes": {"help": "Fresh processes of the race.", "default": 5, "parse": _raced},
+}
+#: The options to a plan that `tune` takes; the time and the processes differ from those of a run.
+TUNE_OPTIONS = tuple(
+    option._replace(**_DIFFERENT.get(option.name, {})) for option in OPTIONS if option.name in (*_TAKEN, *_DIFFERENT)
 )

@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from bench.measure.stats import speedup
+from bench.measure.stats import ALPHA, speedup
 from bench.plan.dtypes import DTYPES, precision, split_dtype
 from bench.record.reader import Reader
 from bench.record.result import Result
@@ -74,20 +74,20 @@ def time_of(r: Result) -> Ratio:
     return Ratio(*fmt.row_time(r))  # type: ignore[arg-type]  # the median is there
 
 
-def paired(base: Sequence[Sequence[float]], own: Sequence[Sequence[float]]) -> Ratio | None:
+def paired(base: Sequence[Sequence[float]], own: Sequence[Sequence[float]], alpha: float = ALPHA) -> Ratio | None:
     """Return base's time over one's own, from samples taken in turn, process by process; None where they are too few.
 
-    The i-th sample of each was taken in the i-th round.
+    The i-th sample of each was taken in the i-th round. alpha: what the interval may err.
     """
-    found = speedup(base, own) if len(base) == len(own) else None
+    found = speedup(base, own, alpha) if len(base) == len(own) else None
     return Ratio(found.median, found.low, found.high) if found else None
 
 
 def faster(store: Reader, one: Result, other: Result) -> Ratio:
     """Return how many times faster `one` is than `other`."""
     in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
-    groups = (store.by_process(r.run_id, r.case) for r in (other, one))
-    if in_turn and (found := paired(*groups)):
+    base, own = (store.by_process(r.run_id, r.case) for r in (other, one))
+    if in_turn and (found := paired(base, own)):
         return found
     return time_of(other).over(time_of(one))._replace(in_turn=in_turn)
 

@@ -26,6 +26,7 @@ from bench.plan.kernel import CudaKernel
 from bench.plan.registry import Registry
 from bench.plan.status import Status
 from bench.plan.text import one_line
+from bench.plan.tuned import preferring
 from bench.run.progress import Glimpse
 from bench.run.stock import Stock, stocks
 
@@ -99,7 +100,7 @@ def _pools(modules: frozenset[str]) -> threadpoolctl.ThreadpoolController:
 
 
 def _contender(registry: Registry, entrant: Entrant, job: Job, called: Called) -> Contender:
-    kernel = registry.kernels[entrant.kernel]
+    kernel, tuned = preferring(registry.kernels[entrant.kernel], entrant.problem, job.tiles)
     with called("operands"):
         problem = registry.problem(entrant.problem)
         problem.operands()
@@ -109,12 +110,13 @@ def _contender(registry: Registry, entrant: Entrant, job: Job, called: Called) -
         device = get_device(kernel.device)
         if job.launcher == "pycuda" and isinstance(kernel, CudaKernel):
             take_stream(device)
-        return Contender(kernel, problem, device, job, called)
+        contender = Contender(kernel, problem, device, job, called)
+        contender.report.tuned = tuned
     except Unsupported as error:
         contender = Contender(kernel, problem, get_device("cpu"), job, called)
         contender.report.device_name = ""
         contender.fail(error)
-        return contender
+    return contender
 
 
 def _measure(job: Job, contenders: list[Contender], show: Show) -> str:

@@ -114,6 +114,7 @@ RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "scratch_bytes": _largest,
     "versions": _first,
     "tunables": _first,
+    "tuned": _alike,
     "started_at": _first,
     "parts": _concatenated,
     "attempt": _largest,

@@ -185,7 +185,7 @@ def run_suites(
     progress: Progress | None = None,
 ) -> bool:
     """Measure everything; return True if it was not interrupted. The first SIGINT lets the job in hand finish."""
-    with _interruptible() as interrupted:
+    with interruptible() as interrupted:
         planned = partial(jobs, suites, registry, plan)
         if run_passes(session, planned, registry, plan, notify, progress or Progress(), interrupted):
             session.finish()
@@ -234,7 +234,7 @@ def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -
 
 
 @contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
+def interruptible() -> Iterator[Callable[[], bool]]:
     """Turn the first SIGINT into a flag; the second one raises KeyboardInterrupt as usual."""
     hits: list[int] = []
     before: Any = signal.getsignal(signal.SIGINT)

@@ -1,9 +1,22 @@
-"""A user's kernel in a folder, and sessions on it."""
+"""A user's kernel in a folder, sessions on it, and tunings of kernels whose work is counted."""
 
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from bench.measure.measurement import Measurement, Part
+from bench.measure.stats import median_interval, speedup
+from bench.plan.case import Plan
 from bench.plan.discovery import discover
 from bench.plan.limits import H100
+from bench.plan.modes import Mode
+from bench.plan.suites import find_suite
+from bench.run.progress import Progress
+from bench.tune.screen import Rig
+from bench.tune.subject import subjects_of
+from bench.tune.tuning import Tuning, Wanted
 from bench.tune.watch.contenders import with_tile
 from bench.tune.watch.session import Session
 from turned import PLUGIN, PROBLEM, SOURCE, version
@@ -39,3 +52,71 @@ def look(session, folder):
     """Return a function that saves a text as the next version and returns what the session prints."""
     numbers = iter(range(1, 10))
     return lambda text, **headers: "\n".join(session.look(version(folder, next(numbers), text, headers)))
+
+
+COUNTED = str(Path(__file__).parents[1] / "counted.py")
+SMALL = "copy/m64n1024/f32"
+NOW = "2026-01-01T00:00:00+00:00"
+
+
+class Tuned:
+    """Tunings whose jobs are counted and not run: a contender takes as long as its tile works.
+
+    stop_after: jobs after which they are interrupted. spread: of the samples, as a share of their time.
+    """
+
+    def __init__(self, registry, store):
+        self.registry, self.store, self.jobs, self.told = registry, store, [], []
+        self.stop_after, self.spread = 10**6, 0.01
+
+    def execute(self, job, key):
+        """What a worker would report."""
+        self.jobs.append(job)
+        rng = np.random.default_rng((len(self.jobs), key.process))
+        found = {entrant: self._measured(entrant, job, rng) for entrant in job.entrants}
+        base = found[job.entrants[0]]
+        for one in found.values():
+            if one is not base and one.samples:
+                one.ratio = speedup([base.samples], [one.samples])
+        return list(found.values())
+
+    def _measured(self, entrant, job, rng):
+        kernel = self.registry.kernels[entrant.kernel]
+        work = getattr(kernel.tile_for(self.registry.problem(entrant.problem)), "WORK", 1)
+        common = {"kernel": kernel.id, "problem": entrant.problem, "job": f"{len(self.jobs)}", "started_at": NOW}
+        if kernel.name == "wrong":
+            return Measurement(**common, status="wrong", reason="b[0, 0] is 0, expected 1")
+        if kernel.name == "failing" and work in (2, 3):
+            return Measurement(**common, status="failed", reason="ValueError: no luck")
+        samples = (work * 1e-3 * rng.normal(1, self.spread, 12)).tolist()
+        interval = median_interval(samples)
+        parts = [Part(len(samples), interval.median)]
+        return Measurement(**common, samples=samples, interval=interval, interval_scope="within-process", parts=parts)
+
+    def begin(self, kernel, suite=SMALL, strategy=None, budget=None, **plan):
+        """Return a tuning of `copy/mine.<kernel>`."""
+        self.jobs.clear()
+        found = find_suite(suite, self.registry)
+        subjects = subjects_of(self.registry, f"copy/mine.{kernel}", found, 0)
+        asked = {"devices": ("cpu",), "suites": (suite,), "plugins": (COUNTED,), "mode": Mode.HOT, "max_time_s": 0.004}
+        plan = Plan(**{**asked, "ceilings": False, "processes": 3, "spread_s": 0.0, **plan})
+        interrupted = lambda: len(self.jobs) >= self.stop_after  # noqa: E731
+        rig = Rig(self.store, self.registry, self.execute, interrupted, self.told.append)
+        return Tuning(subjects, found, plan, Wanted(strategy, budget), rig)
+
+    def race(self, tuning):
+        return tuning.race(lambda jobs, processes: nullcontext(Progress()))
+
+    def all(self, *words, **plan):
+        """Search and race; return the tuning and the verdicts."""
+        tuning = self.begin(*words, **plan)
+        tuning.search()
+        verdicts = self.race(tuning)
+        tuning.finish()
+        return tuning, verdicts
+
+
+@pytest.fixture
+def tuned(registry, store):
+    discover((COUNTED,))
+    return Tuned(registry, store)

@@ -1,0 +1,136 @@
+"""The command `kernelmark tune`."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.cli import completion
+from bench.cli.ending import one_line
+from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, plan_option
+from bench.plan.errors import UsageError
+from bench.plan.options import ALL, BUDGET, STRATEGIES, TUNE_OPTIONS
+
+
+def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(TUNE_OPTIONS):
+        function = plan_option(option)(function)
+    return db_option(function)
+
+
+@click.command()
+@click.argument("kernel_id", metavar="KERNEL", shell_complete=completion.kernels)
+@click.argument("suite_name", metavar="PROBLEM|SUITE", shell_complete=completion.suites)
+@click.option(
+    "--budget",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Tiles to measure. [default: all up to {ALL}, {BUDGET} of more]",
+)
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="How a space that exceeds the budget is searched.")
+@click.option(
+    "--tuned",
+    "where",
+    default="auto",
+    show_default=True,
+    metavar="FILE",
+    help="Where the tile is kept; auto is the file of this device, which `run --tuned auto` reads.",
+)
+@_asks
+def tune(
+    kernel_id: str,
+    suite_name: str,
+    budget: int | None,
+    strategy: str | None,
+    where: str,
+    db: Path | None,
+    **options: Any,
+) -> None:
+    """Search the tiles of KERNEL; the default stays unless another is certainly faster.
+
+    Tiles are measured in short jobs, each beside the default; then the best three race the default in fresh processes.
+    After an interruption the same command goes on. KERNEL@A=1 searches the tiles with this value alone.
+    """
+    from bench.measure.lock import exclusive
+    from bench.record.store import Store, default_store
+    from bench.run.pool import Workers
+    from bench.run.session import interruptible
+    from bench.tune.screen import DefaultFailed, Interrupted, Rig
+    from bench.tune.tuned import opened
+    from bench.tune.tuning import Tuning, Wanted
+
+    registry, suite, plan, subjects = _asked(kernel_id, suite_name, options)
+    file = opened(where, subjects[0].kernel.device)
+    store = Store(db or default_store())
+    try:
+        with exclusive(plan.devices, plan.share_gpu), Workers() as workers, interruptible() as interrupted:
+            rig = Rig(store, registry, workers.run, interrupted, _tell)
+            _carry_out(Tuning(subjects, suite, plan, Wanted(strategy, budget), rig), file, where)
+    except Interrupted:
+        click.echo("interrupted; every row is kept, and the same command goes on")
+        sys.exit(INTERRUPTED)
+    except DefaultFailed as error:
+        click.echo(one_line(f"kernelmark: {error}"), err=True)
+        sys.exit(AGAINST)
+    finally:
+        store.close()
+
+
+def _asked(kernel_id: str, suite_name: str, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """Return the registry, the suite, the plan, and the kernel on each problem. Raises UsageError."""
+    from bench.plan.discovery import discover
+    from bench.plan.suites import find_suite
+    from bench.run.asked import plan_asked
+    from bench.tune.subject import subjects_of
+
+    if options["threads"] and len(options["threads"]) > 1:
+        raise UsageError(f"--threads {','.join(map(str, options['threads']))}: a tuning has one number of threads")
+    registry = discover(options["plugins"])
+    suite = find_suite(suite_name, registry)
+    subjects = subjects_of(registry, kernel_id, suite, options["seed"])
+    kernel = subjects[0].kernel
+    asked = {**options, "devices": kernel.device, "kernels": (kernel.id,), "isas": None}
+    return registry, suite, plan_asked([suite_name], asked), subjects
+
+
+def _carry_out(tuning: Any, file: Any, where: str) -> None:
+    """Search, race, and keep what is adopted; print what was found on the way."""
+    from bench.cli.progress import Display, show_line
+    from bench.measure.lock import held
+    from bench.tune.learned import learned, over_suite, sentence
+    from bench.tune.tuned import keep
+
+    run_id = tuning.session.run_id
+    click.echo(f"run {run_id}")
+    for subject, choice in zip(tuning.subjects, tuning.choices, strict=True):
+        click.echo(f"{subject.kernel.id} on {subject.problem.id}: {subject.tiles}; search: {choice}")
+    with held(f"run-{run_id}", "take another --seed", once=True):
+        tuning.search()
+        show_line("")
+        for screen in tuning.screens:
+            click.echo(f"\n{learned(screen)}")
+        verdicts = tuning.race(lambda jobs, processes: Display(jobs, processes, tuning.registry, None))
+        for verdict in verdicts:
+            keep(file, verdict.key, verdict.entry)
+        tuning.finish()
+    click.echo(f"\nrace: run {verdicts[0].default.run_id}")
+    for verdict in verdicts:
+        click.echo(f"\n{sentence(verdict, where)}")
+    if tuning.overall is not None:
+        click.echo(f"\n{over_suite(verdicts, tuning.overall)}")
+    sys.exit(OK)
+
+
+def _tell(screen: Any) -> None:
+    """Show how far the search is: on a terminal in one line, in a pipe in a line for each job."""
+    from bench.cli.progress import show_line
+    from bench.tune.learned import progress
+
+    show_line(progress(screen))
+    if not sys.stderr.isatty():
+        click.echo(f"[{progress(screen)}]", err=True)
+
+
+COMMANDS = (tune,)

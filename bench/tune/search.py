@@ -1,0 +1,149 @@
+"""Which tiles are evaluated: all of a small space; of a large one some, drawn or chosen by a strategy."""
+
+import io
+import random
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.measure.machine import module_missing
+from bench.plan.errors import UsageError
+from bench.plan.options import ALL, BUDGET, EXHAUSTIVE, GUIDED, RANDOM
+
+#: The values of the tunables, in the order of their names.
+Config = tuple[int, ...]
+#: The cost of each configuration, in their order: time relative to the default's, infinite for one that fails.
+Evaluate = Callable[[Sequence[Config]], Sequence[float]]
+
+_MODULES = {"hybrid_vndx": "gen_hybrid_vndx"}
+#: A strategy asks for what it knows already, and none may do so for ever.
+VISITS = 20
+
+
+class Choice(NamedTuple):
+    """How a space is searched, and how many of its tiles are evaluated at most."""
+
+    strategy: str
+    budget: int
+
+    def __str__(self) -> str:
+        return self.strategy if self.strategy == EXHAUSTIVE else f"{self.strategy}, {self.budget}"
+
+
+def choose(size: int, strategy: str | None, budget: int | None) -> Choice:
+    """Return how a space of `size` tiles is searched, as asked for. Raises UsageError where Kernel Tuner is missing."""
+    if strategy == EXHAUSTIVE or size <= (budget or (BUDGET if strategy else ALL)):
+        return Choice(EXHAUSTIVE, size)
+    strategy = strategy or GUIDED[0]
+    if strategy in GUIDED and (reason := module_missing("kernel_tuner")):
+        instead = f"take --strategy {EXHAUSTIVE} (all {size} tiles) or --strategy {RANDOM}"
+        raise UsageError(f"--strategy {strategy}: {reason}, or {instead}")
+    return Choice(strategy, budget or BUDGET)
+
+
+def search(names: Sequence[str], configs: Sequence[Config], evaluate: Evaluate, choice: Choice, seed: int = 0) -> None:
+    """Evaluate some of the configurations; the same seed and costs give the same ones in the same order."""
+    if choice.strategy == EXHAUSTIVE:
+        evaluate(configs)
+    elif choice.strategy == RANDOM:
+        evaluate(random.Random(seed).sample(configs, choice.budget))
+    else:
+        with _seeded(seed), _quiet():
+            _guided(names, configs, evaluate, choice)
+
+
+def _guided(names: Sequence[str], configs: Sequence[Config], evaluate: Evaluate, choice: Choice) -> None:
+    """Let a strategy of Kernel Tuner choose; it needs neither its compilers nor a GPU."""
+    from kernel_tuner.interface import Options
+    from kernel_tuner.searchspace import Searchspace
+    from kernel_tuner.util import StopCriterionReached
+
+    params = {name: sorted({config[i] for config in configs}) for i, name in enumerate(names)}
+    cache = {str(i): dict(zip(names, config, strict=True)) for i, config in enumerate(configs)}
+    space = Searchspace(None, None, None, from_cache={"tune_params": params, "cache": cache})
+    runner = _Runner(names, evaluate)
+    options = Options(
+        objective=["cost"],
+        objective_higher_is_better=[False],
+        strategy_options=Options(max_fevals=choice.budget),
+        budget=_Budget(runner.costs, choice.budget, StopCriterionReached),
+        verbose=False,
+    )
+    module = import_module(f"kernel_tuner.strategies.{_MODULES.get(choice.strategy, choice.strategy)}")
+    with suppress(StopCriterionReached):
+        module.tune(space, runner, options)
+
+
+class _Runner:
+    """What evaluates for a strategy, each configuration once."""
+
+    def __init__(self, names: Sequence[str], evaluate: Evaluate) -> None:
+        self.costs: dict[Config, float] = {}
+        self._names, self._evaluate = names, evaluate
+
+    def add_strategy_time(self, _seconds: float) -> None:
+        """Ignore how long the strategy took to think."""
+
+    def run(self, configs: Sequence[Sequence[int]], options: Any) -> list[dict[str, Any] | None]:
+        """Return a result for each configuration, None for those beyond the budget."""
+        asked = [tuple(config) for config in configs]
+        new = list(dict.fromkeys(config for config in asked if config not in self.costs))[: options.budget.left]
+        if new:
+            self.costs.update(zip(new, self._evaluate(new), strict=True))
+        options.budget.visits += len(asked)
+        return [self._result(config) for config in asked]
+
+    def _result(self, config: Config) -> dict[str, Any] | None:
+        from kernel_tuner.util import RuntimeFailedConfig
+
+        if config not in self.costs:
+            return None
+        cost = self.costs[config]
+        found = {"cost": cost} if np.isfinite(cost) else {"__error__": RuntimeFailedConfig()}
+        return {**dict(zip(self._names, config, strict=True)), **found}
+
+
+class _Budget:
+    """What is left to evaluate, as Kernel Tuner's strategies ask for it; visits to what is known are counted too."""
+
+    def __init__(self, costs: dict[Config, float], evaluations: int, stop: type[Exception]) -> None:
+        self._costs, self._evaluations, self._stop, self.visits = costs, evaluations, stop, 0
+
+    @property
+    def left(self) -> int:
+        return self._evaluations - len(self._costs)
+
+    def is_done(self) -> bool:
+        return self.left <= 0 or self.visits >= VISITS * self._evaluations
+
+    def raise_exception_if_done(self) -> None:
+        if self.is_done():
+            raise self._stop("the budget is spent")
+
+    def get_fraction_consumed(self) -> float:
+        return len(self._costs) / self._evaluations
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed the generators that all share, which strategies draw from, and leave them as they were."""
+    before = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide what strategies print, and their warnings about costs of failures, which are huge."""
+    with redirect_stdout(io.StringIO()), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,96 @@
+"""What is tuned: a kernel on a problem, with the tiles that it may have there."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bench.measure.cuda import cuda_missing
+from bench.measure.machine import unavailable
+from bench.plan.case import Budget, Job, Plan, PlannedJob, WorkerKey, case_of
+from bench.plan.errors import UsageError, unknown
+from bench.plan.kernel import Kernel
+from bench.plan.operation import Problem
+from bench.plan.registry import Registry
+from bench.plan.suites import Suite
+from bench.plan.tiles import Tile, tile_text
+from bench.tune.listing import Listing, limits_here, listing
+from bench.tune.search import Config
+
+
+class Subject(NamedTuple):
+    """The kernel that is tuned on a problem, and the tiles that it may have there."""
+
+    kernel: Kernel
+    problem: Problem
+    tiles: Listing
+
+    def tile(self, config: Config) -> Mapping[str, int]:
+        return dict(zip(self.tiles.names, config, strict=True))
+
+    def takes(self, config: Config) -> bool:
+        """Return whether the tile is valid for the problem."""
+        return self.kernel.unfit(self.problem, Tile(**self.tile(config)), limits_here(self.kernel)) is None
+
+    def text(self, config: Config) -> str:
+        """Return `BM=64,BN=32`."""
+        return tile_text(self.tile(config))
+
+    def contender(self, config: Config) -> str:
+        """Return the id of the kernel with this tile; without one for the default."""
+        base = self.kernel.base_id
+        return base if config == self.tiles.default else f"{base}@{self.text(config)}"
+
+    def job(self, configs: Sequence[Config], plan: Plan) -> PlannedJob:
+        """Return the job of the default and these tiles, measured in turn."""
+        base = self.kernel.base_id
+        job = Job(
+            problems=(self.problem.id,),
+            kernels=(base, *(self.contender(config) for config in configs)),
+            mode=plan.mode,
+            plugins=plan.plugins,
+            seed=plan.seed,
+            budget=Budget(plan.max_time_s or 0.0, plan.rel_ci),
+            threads=plan.threads[0],
+            baseline=base,
+            launcher=plan.launcher,
+            timeout_s=plan.timeout_s,
+        )
+        return PlannedJob(job, WorkerKey(self.kernel.device, job.threads), plan.suites[0], 1)
+
+    def case(self, config: Config, plan: Plan) -> str:
+        """Return the identity of the row of a tile."""
+        kernel = self.kernel.with_tile({} if config == self.tiles.default else self.tile(config))
+        return case_of(self.job((), plan).job, self.problem.id, kernel)
+
+
+def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int) -> list[Subject]:
+    """Return the kernel with each problem of a suite that it is for. Raises UsageError, also for what is not here.
+
+    kernel_id: with an @, its tile stands for the only values that some tunables may have.
+    """
+    kernel = _kernel(registry, kernel_id)
+    if kernel.device == "cuda" and (reason := cuda_missing()):
+        raise UsageError(f"{kernel.id}: {reason}; --static ranks its tiles by what the compiler reports of them")
+    if reason := unavailable(kernel):
+        raise UsageError(f"{kernel.id}: {reason}")
+    problems = list({e.problem.id: e.problem for e in suite.entries() if e.problem.op == kernel.op}.values())
+    able = [problem for problem in problems if kernel.outside(problem) is None] if len(problems) > 1 else problems
+    if not able:
+        raise UsageError(f"{suite.name}: has no problem of {kernel.base_id}; take another suite, or a problem's id")
+    return [Subject(kernel, problem, listing(kernel, problem, seed)) for problem in able]
+
+
+def _kernel(registry: Registry, kernel_id: str) -> Kernel:
+    """Return the kernel of an id, if it has tunables. Raises UsageError."""
+    base = kernel_id.partition("@")[0]
+    if base not in registry.kernels:
+        raise UsageError(f"kernel {base!r}: {unknown(base, registry.kernels)}")
+    kernel = registry.kernels[kernel_id]
+    if not kernel.tunables:
+        others = [other.id for other in registry.kernels.values() if other.tunables and other.op == kernel.op]
+        known = (
+            f"those of {kernel.op} that have some are {', '.join(others)}"
+            if others
+            else f"no kernel of {kernel.op} has"
+        )
+        raise UsageError(f"{kernel.id}: has no tunables; {known}")
+    return kernel

@@ -1,0 +1,145 @@
+"""A tuning: a kernel's tiles searched on each problem of a suite, and the best raced with the default."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from statistics import fmean
+from typing import NamedTuple
+
+import msgspec
+
+from bench.measure.lock import held
+from bench.plan.case import Plan, PlannedJob
+from bench.plan.errors import UsageError
+from bench.plan.registry import Registry
+from bench.plan.suites import Suite
+from bench.record.result import Result
+from bench.report.format import short
+from bench.run.progress import Progress
+from bench.run.session import Session, run_passes
+from bench.tune.race import Verdict, candidates, judge
+from bench.tune.screen import DefaultFailed, Interrupted, Rig, Screen
+from bench.tune.search import Config, choose, search
+from bench.tune.subject import Subject
+from bench.tune.use import source_digest
+
+#: The race measures a tile for as many times the seconds that the search does.
+LONGER = 10
+#: What shows how far the race is.
+Watch = Callable[[Sequence[PlannedJob], int], AbstractContextManager[Progress]]
+
+
+class Wanted(NamedTuple):
+    """How a space is to be searched; None for what suits its size."""
+
+    strategy: str | None = None
+    budget: int | None = None
+
+
+class Tuning:
+    """Both stages, each a run of its own; rows that unfinished runs of the same tuning have are taken from there."""
+
+    def __init__(self, subjects: Sequence[Subject], suite: Suite, plan: Plan, wanted: Wanted, rig: Rig) -> None:
+        """plan: of the search, but for its processes, which are those of the race. Raises UsageError."""
+        self.subjects, self.screens = subjects, list[Screen]()
+        self.choices = [choose(len(s.tiles.configs), wanted.strategy, wanted.budget) for s in subjects]
+        self._suite, self._plan, self._rig = suite, plan, rig
+        self.session = self._begun(self._searching(), "tune", unfinished=True)
+
+    @property
+    def registry(self) -> Registry:
+        """Return the kernels and operations that the tuning knows."""
+        return self._rig.registry
+
+    def _searching(self) -> Plan:
+        kernel = self.subjects[0].kernel
+        choices = ", ".join(dict.fromkeys(map(str, self.choices)))
+        tuning = f"search of {kernel.id}: {choices}; source {source_digest(kernel)}"
+        return msgspec.structs.replace(self._plan, processes=1, spread_s=0.0, ceilings=False, tuning=tuning)
+
+    def search(self) -> None:
+        """Measure tiles on every problem. Raises Interrupted, and DefaultFailed, after which the run is over."""
+        try:
+            self._search(self._searching())
+        except DefaultFailed:
+            self.finish()
+            raise
+
+    def finish(self) -> None:
+        """Note that nothing is left to do: the same command begins anew."""
+        self.session.finish()
+
+    def _search(self, plan: Plan) -> None:
+        for subject, choice in zip(self.subjects, self.choices, strict=True):
+            screen = Screen(subject, choice, self.session, plan, self._rig)
+            self.screens.append(screen)
+            screen.costs([subject.tiles.default])
+            search(subject.tiles.names, subject.tiles.configs, screen.costs, choice, plan.seed)
+        if len(self.screens) > 1:  # what is best of one problem is tried on all, so that one may be best over the suite
+            best = dict.fromkeys(config for screen in self.screens for config in candidates(screen))
+            for screen in self.screens:
+                screen.costs([config for config in best if screen.subject.takes(config)])
+
+    @property
+    def overall(self) -> Config | None:
+        """Return the tile with the highest geometric mean of speeds over the suite; None for a problem alone."""
+        if len(self.screens) < 2:
+            return None
+        timed = [{trial.config: trial.speed for trial in screen.ranked} for screen in self.screens]
+        common = [config for config in timed[0] if all(config in speeds for speeds in timed)]
+        return max(common, key=lambda config: fmean(math.log(speeds[config]) for speeds in timed))
+
+    def race(self, watch: Watch) -> list[Verdict]:
+        """Race the best tiles of each problem with its default. Raises Interrupted."""
+        raced = [self._raced(screen) for screen in self.screens]
+        names = "; ".join(dict.fromkeys(s.text(c) for s, own in zip(self.subjects, raced, strict=True) for c in own))
+        time_s = LONGER * (self._plan.max_time_s or 0.0)
+        tuning = f"race of run {self.session.run_id}: {names}"
+        plan = msgspec.structs.replace(self._plan, max_time_s=time_s, tuning=tuning)
+        jobs = [s.job(configs, plan) for s, configs in zip(self.subjects, raced, strict=True)]
+        session = self._begun(plan, "race", unfinished=False)
+        rig = self._rig
+        with held(f"run-{session.run_id}", "take another --seed", once=True), watch(jobs, plan.processes) as progress:
+            run_passes(session, lambda: jobs, rig.registry, plan, _unnoticed, progress, rig.interrupted)
+        if rig.interrupted():
+            raise Interrupted
+        session.finish()
+        return [
+            judge(rig.store, session.run_id, subject, configs, plan)
+            for subject, configs in zip(self.subjects, raced, strict=True)
+        ]
+
+    def _raced(self, screen: Screen) -> list[Config]:
+        own, overall = candidates(screen), self.overall
+        more = overall is not None and overall != screen.subject.tiles.default and screen.subject.takes(overall)
+        return list(dict.fromkeys([*own, *([overall] if overall is not None and more else [])]))
+
+    def _begun(self, plan: Plan, stage: str, unfinished: bool) -> Session:
+        """Return the session of the run that has this very plan, or of a new one."""
+        store, execute, suites = self._rig.store, self._rig.execute, [self._suite]
+        wanted = msgspec.json.decode(msgspec.json.encode(plan))
+        for run in reversed(store.runs()):
+            found = json.loads(run["plan"])
+            found.pop("suite_digests", None)
+            if found == wanted and not (unfinished and run["finished_at"]):
+                try:
+                    return Session(store, suites, plan, execute, run["run_id"])
+                except UsageError:  # another machine, commit or library: its rows are of something else
+                    continue
+        return Session(store, suites, plan, execute, name=self._free_name(stage))
+
+    def _free_name(self, stage: str) -> str:
+        """Return `tune-numba.blocked-2`, which no run has yet."""
+        name = re.sub(r"[^\w.+-]+", "-", short(self.subjects[0].kernel.base_id))
+        head = f"{stage}-{name}"[:50]
+        taken = {run["name"] for run in self._rig.store.runs()}
+        number = 1
+        while f"{head}-{number}" in taken:
+            number += 1
+        return f"{head}-{number}"
+
+
+def _unnoticed(_row: Result) -> None:
+    """Rows of a race are read from the store, once they are all there."""

@@ -1,0 +1,119 @@
+"""A run with tuned tiles: which entries of a file hold for the kernels as they are now, and which are stale."""
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from bench.measure.compile import with_includes
+from bench.measure.compilers import compiler, cuda_sources
+from bench.measure.machine import module_version
+from bench.plan.case import Plan
+from bench.plan.errors import Unsupported, UsageError
+from bench.plan.kernel import CudaKernel, Kernel
+from bench.plan.registry import Registry
+from bench.plan.tiles import parse_tile
+from bench.plan.tuned import TunedTile
+from bench.report.format import count
+from bench.tune.listing import limits_here
+from bench.tune.tuned import AUTO, Entry, File, file_of, read, tiles_in
+
+
+class Stale(NamedTuple):
+    """An entry that is not used, and why."""
+
+    entry: Entry
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.entry.kernel}@{self.entry.tile} on {self.entry.problem}: {self.reason}"
+
+
+def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[str]]:
+    """Return the plan with the tiles of a file, or of the files of its devices (`auto`), and remarks.
+
+    Raises UsageError for a file that is not there, is none, or is of another device.
+    """
+    where = where if where == AUTO else str(Path(where).absolute())
+    good: list[TunedTile] = []
+    remarks, files = [], _files(plan, where)
+    for file in files:
+        tiles, stale = usable(tiles_in(file), registry)
+        good += tiles
+        if stale:
+            what = f"{count(len(stale), 'tile')} of {file.path} not used: {stale[0]}"
+            remarks.append(f"tuned: {what}; `kernelmark doctor` lists all")
+    if not good:
+        remarks.append(
+            f"tuned: no tile for {' and '.join(file.device for file in files)}; `kernelmark tune` finds some"
+        )
+    return msgspec.structs.replace(plan, tuned=where, tiles=tuple(good)), remarks
+
+
+def _files(plan: Plan, where: str) -> list[File]:
+    """Return the file of each device, or the one that is named, which is of one of the devices."""
+    files = [file_of(where, device) for device in plan.devices]
+    if where == AUTO:
+        return files
+    device = read(Path(where)).device
+    return [next((file for file in files if file.device == device), files[0])]
+
+
+def usable(entries: Sequence[Entry], registry: Registry) -> tuple[list[TunedTile], list[Stale]]:
+    """Return the tiles that hold for the kernels as they are, and the entries that do not."""
+    good, stale = [], []
+    for entry in entries:
+        if reason := _staleness(entry, registry):
+            stale.append(Stale(entry, reason))
+        else:
+            good.append(TunedTile(entry.kernel, entry.problem, entry.threads, entry.tile, entry.run))
+    return good, stale
+
+
+def _staleness(entry: Entry, registry: Registry) -> str | None:
+    if entry.kernel not in registry.kernels:
+        return "there is no such kernel; --plugin names the file that declares one"
+    kernel = registry.kernels[entry.kernel]
+    try:
+        pinned, problem = kernel.with_tile(parse_tile(entry.tile, entry.kernel)), registry.problem(entry.problem)
+    except UsageError as error:
+        return str(error)
+    if reason := pinned.refuses(problem, limits_here(kernel)):
+        return reason
+    if entry.digest != source_digest(kernel):
+        return "its source has changed since it was tuned"
+    if entry.versions != (now := versions(kernel)):
+        return f"it was tuned with {entry.versions}, here is {now}"
+    return None
+
+
+def source_digest(kernel: Kernel) -> str:
+    """Return a hash of what a kernel's speed follows from: the module that declares it, its .cu file, their headers.
+
+    Of a CPU kernel, the modules beside it whose names begin with an underscore count too, and those above them.
+    """
+    module = Path(sys.modules[kernel.module].__file__ or "")
+    if isinstance(kernel, CudaKernel):
+        path = cuda_sources() / kernel.source
+        texts = [text for _, text in sorted(with_includes(path, cuda_sources()).items())]
+    else:
+        folders = module.parents[: kernel.module.count(".")]
+        texts = [file.read_bytes() for folder in folders for file in sorted(folder.glob("_*.py"))]
+    digest = hashlib.sha256()
+    for text in (module.read_bytes(), *texts):
+        digest.update(hashlib.sha256(text).digest())
+    return digest.hexdigest()[:16]
+
+
+def versions(kernel: Kernel) -> str:
+    """Return `numba 0.62.1`: what compiles and runs the kernel."""
+    found = [f"{module} {version}" for module in kernel.modules if (version := module_version(module))]
+    if isinstance(kernel, CudaKernel):
+        try:
+            found.append(compiler())
+        except Unsupported as error:
+            found.append(str(error))
+    return "; ".join(found)

@@ -1,0 +1,60 @@
+"""A plug-in of copies whose work is counted by their tiles: as many copies as WORK, whatever the other tunables are."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelmark import DeviceLimits, Launch, Tile, kernel
+
+WORK = (4, 1, 2, 3, 5, 6, 7, 8)
+Act = Any
+
+
+def declare(name: str, tunables: dict[str, tuple[int, ...]], act: Act = lambda x: None, **options: Any) -> None:
+    """Register a kernel that copies, after doing something in its set-up."""
+
+    def set_up(problem: Any, x: Any) -> Launch:
+        act(x)
+        work = getattr(x.tile, "WORK", 1)
+
+        def launch() -> None:
+            for _ in range(work):
+                np.copyto(x.b, x.a)
+
+        return launch
+
+    kernel("copy", provider="mine", device="cpu", numerics="exact", name=name, tunables=tunables, **options)(set_up)
+
+
+def _fail(x: Any) -> None:
+    if x.tile.WORK in (2, 3):
+        raise ValueError("no luck")
+
+
+def _interrupt(x: Any) -> None:
+    """Interrupt the command, once in a folder, when this tile is set up."""
+    if x.tile.WORK == 6 and not Path("interrupted").exists():
+        Path("interrupted").touch()
+        os.kill(os.getppid(), signal.SIGINT)
+
+
+def _odd(problem: Any, tile: Tile, device: DeviceLimits) -> str | None:
+    return f"{tile.A} is odd" if tile.A % 2 else None
+
+
+declare("counted", {"WORK": WORK})
+declare("failing", {"WORK": WORK}, _fail)
+declare("interrupting", {"WORK": WORK}, _interrupt)
+declare("none", {})
+declare("odd", {"A": (1, 3)}, valid=_odd)
+declare("one", {"A": (2, 3)}, valid=_odd)
+declare("vast", {name: tuple(range(10)) for name in "ABCDEFGHI"})
+
+
+@kernel("copy", provider="mine", device="cpu", numerics="exact", tunables={"WORK": WORK})
+def wrong(problem: Any, x: Any) -> Launch:
+    """Zeros, whatever the tile."""
+    return lambda: x.b.fill(0)

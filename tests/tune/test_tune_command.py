@@ -1,0 +1,104 @@
+"""`kernelmark tune` as a user runs it, and `run --tuned` after it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from bench.cli import main
+from complaints import complaints
+
+PLUGIN = str(Path(__file__).parents[1] / "counted.py")
+PROBLEM = "copy/m64n1024/f32"
+QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--plugin", PLUGIN)
+RACE = ("--processes", "3", "--spread", "0")
+
+
+class Called(NamedTuple):
+    """What a command printed, and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def called(registry, tmp_path, monkeypatch, capsys):
+    """Call a command in this test's folder, in this process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["kernelmark", *words])
+        with pytest.raises(SystemExit) as left:
+            main()
+        return Called(int(str(left.value.code or 0)), *capsys.readouterr())
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (("copy/mine.none", PROBLEM), "copy/mine.none: has no tunables; those of copy that have some are copy/"),
+        (("copy/mine.odd", PROBLEM), f"{PROBLEM}: copy/mine.odd: no tile is valid: 1 is odd; take another problem"),
+        (("copy/mine.counted@X=1", PROBLEM), "copy/mine.counted@X=1: X is unknown, expected one of WORK"),
+        (("copy/mine.counted@WORK=9", PROBLEM), "copy/mine.counted@WORK=9: WORK is 9, copy/mine.counted has 4, 1, "),
+        (("copy/mine.counted", "copy/m3"), "copy/m3: "),
+        (("copy/mine.counted", PROBLEM, "--threads", "1,2"), "--threads 1,2: a tuning has one number of threads"),
+        (
+            ("copy/mine.counted", PROBLEM, "--processes", "1"),
+            "Invalid value for '--processes': is '1', expected an integer ",
+        ),
+        (("copy/mine.counted", PROBLEM, "--budget", "0"), "Invalid value for '--budget': 0 is not in the range x>=1."),
+        (("copy/mine.counted", PROBLEM, "--strategy", "luck"), "Invalid value for '--strategy': 'luck' is not one of "),
+        (("copy/mine.counted", PROBLEM, "--tuned", "/proc/t.json"), "/proc/t.json: cannot be written: "),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_status_2(called, words, refusal):
+    done = called("tune", *words, "--plugin", PLUGIN)
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert line.startswith(f"kernelmark: {refusal}")
+
+
+def test_without_a_gpu_a_cuda_kernel_is_offered_static_ranking(called):
+    from bench.measure.cuda import cuda_missing
+
+    if cuda_missing() is None:
+        pytest.skip("a GPU answers")
+    done = called("tune", "gemm/cuda.tiled", "gemm/m64n64k64/f32/NT")
+    assert done.status == 2
+    assert done.err.startswith("kernelmark: gemm/cuda.tiled: no NVIDIA driver here")
+    assert "--static" in done.err
+
+
+@pytest.mark.long
+def test_a_session_tunes_is_interrupted_goes_on_and_run_uses_the_tile(tmp_path, kernelmark):
+    words = ("tune", "copy/mine.interrupting", PROBLEM, *QUICK, *RACE, "--db", "r.db")
+    stopped = kernelmark(*words)
+    assert (stopped.returncode, complaints(stopped.stderr)) == (130, [])
+    assert stopped.stdout.endswith("interrupted; every row is kept, and the same command goes on\n")
+    done = kernelmark(*words)
+    assert (done.returncode, complaints(done.stderr)) == (0, [])
+    assert done.stdout.splitlines()[0] == stopped.stdout.splitlines()[0]
+    assert "WORK=1 is " in done.stdout
+    assert f"`kernelmark run {PROBLEM} --tuned auto` uses it" in done.stdout
+    (file,) = (tmp_path / "data" / "kernelmark" / "tuned").iterdir()
+    (tile,) = json.loads(file.read_text())["tiles"]
+    assert (tile["kernel"], tile["tile"]) == ("copy/mine.interrupting", "WORK=1")
+    ran = kernelmark("run", PROBLEM, *QUICK, "--kernels", "copy/mine.inter*", "--tuned", "auto", "--csv", "o.csv")
+    assert ran.returncode == 0
+    assert f"tuned: copy/mine.interrupting takes WORK=1 on {PROBLEM}, as run {tile['run']} found" in ran.stderr
+    assert tile["run"] in (tmp_path / "o.csv").read_text()
+
+
+@pytest.mark.long
+def test_a_default_that_is_wrong_ends_in_one_line_and_exit_status_1(kernelmark):
+    done = kernelmark("tune", "copy/mine.wrong", PROBLEM, *QUICK)
+    assert done.returncode == 1
+    (line,) = complaints(done.stderr)
+    assert line.startswith(f"kernelmark: copy/mine.wrong on {PROBLEM}: is wrong with its default tile: b[0, 0] is 0, ")
+    assert line.endswith("; nothing was tuned")
