@@ -2,16 +2,17 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import click
 
 from bench.cli import completion
-from bench.cli.ending import one_line
 from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, plan_option
 from bench.plan.errors import UsageError
 from bench.plan.options import ALL, BUDGET, STRATEGIES, TUNE_OPTIONS
+from bench.plan.text import one_line
 
 
 def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,44 +62,45 @@ def tune(
     from bench.tune.tuned import opened
     from bench.tune.tuning import Tuning, Wanted
 
-    registry, suite, plan, subjects = _asked(kernel_id, suite_name, options)
-    file = opened(where, subjects[0].kernel.device)
-    store = Store(db or default_store())
-    try:
-        with exclusive(plan.devices, plan.share_gpu), Workers() as workers, interruptible() as interrupted:
-            rig = Rig(store, registry, workers.run, interrupted, _tell)
+    with ExitStack() as stack:
+        workers = stack.enter_context(Workers())
+        registry, suite, plan, subjects = _asked(workers, kernel_id, suite_name, options)
+        file = opened(where, subjects[0].kernel.device)
+        store = stack.enter_context(closing(Store(db or default_store())))
+        stack.enter_context(exclusive(plan.devices, plan.share_gpu))
+        rig = Rig(store, registry, workers.run, stack.enter_context(interruptible()), _tell)
+        try:
             _carry_out(Tuning(subjects, suite, plan, Wanted(strategy, budget), rig), file, where)
-    except Interrupted:
-        click.echo("interrupted; every row is kept, and the same command goes on")
-        sys.exit(INTERRUPTED)
-    except DefaultFailed as error:
-        click.echo(one_line(f"kernelmark: {error}"), err=True)
-        sys.exit(AGAINST)
-    finally:
-        store.close()
+        except Interrupted:
+            click.echo("interrupted; every row is kept, and the same command goes on")
+            sys.exit(INTERRUPTED)
+        except DefaultFailed as error:
+            click.echo(one_line(f"kernelmark: {error}"), err=True)
+            sys.exit(AGAINST)
 
 
-def _asked(kernel_id: str, suite_name: str, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+def _asked(workers: Any, kernel_id: str, suite_name: str, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     """Return the registry, the suite, the plan, and the kernel on each problem. Raises UsageError."""
+    import msgspec
+
     from bench.plan.discovery import discover
-    from bench.plan.suites import find_suite
-    from bench.run.asked import plan_asked
+    from bench.run.asked import plan_asked, suites_asked
     from bench.tune.subject import subjects_of
 
     if options["threads"] and len(options["threads"]) > 1:
         raise UsageError(f"--threads {','.join(map(str, options['threads']))}: a tuning has one number of threads")
-    registry = discover(options["plugins"])
-    suite = find_suite(suite_name, registry)
-    subjects = subjects_of(registry, kernel_id, suite, options["seed"])
+    plan = plan_asked([suite_name], {**options, "devices": "auto", "kernels": (), "isas": None})
+    workers.load(plan)
+    registry = discover(plan.plugins, plan.timeout_s)
+    (suite,) = suites_asked(plan, registry)
+    subjects = subjects_of(registry, kernel_id, suite, plan.seed)
     kernel = subjects[0].kernel
-    asked = {**options, "devices": kernel.device, "kernels": (kernel.id,), "isas": None}
-    return registry, suite, plan_asked([suite_name], asked), subjects
+    return registry, suite, msgspec.structs.replace(plan, devices=(kernel.device,), kernels=(kernel.id,)), subjects
 
 
 def _carry_out(tuning: Any, file: Any, where: str) -> None:
     """Search, race, and keep what is adopted; print what was found on the way."""
     from bench.cli.progress import Display, show_line
-    from bench.measure.lock import held
     from bench.tune.learned import learned, over_suite, sentence
     from bench.tune.tuned import keep
 
@@ -106,7 +108,7 @@ def _carry_out(tuning: Any, file: Any, where: str) -> None:
     click.echo(f"run {run_id}")
     for subject, choice in zip(tuning.subjects, tuning.choices, strict=True):
         click.echo(f"{subject.kernel.id} on {subject.problem.id}: {subject.tiles}; search: {choice}")
-    with held(f"run-{run_id}", "take another --seed", once=True):
+    with tuning.held(run_id):
         tuning.search()
         show_line("")
         for screen in tuning.screens:

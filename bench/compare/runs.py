@@ -77,7 +77,7 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
 
 def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> None:
     """Raise UsageError for runs whose kernels had different tiles: their times are not of the same code."""
-    tiles = [{_tile(tile) for tile in json.loads(run["plan"]).get("tiles", ())} for run in (base, new)]
+    tiles = [{_tile(tile) for tile in run["plan"].get("tiles", ())} for run in (base, new)]
     if tiles[0] != tiles[1] and not anyway:
         only = min(tiles[0] ^ tiles[1])
         which = f"runs {base['run_id']} and {new['run_id']}"

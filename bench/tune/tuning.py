@@ -1,6 +1,5 @@
 """A tuning: a kernel's tiles searched on each problem of a suite, and the best raced with the default."""
 
-import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.measure.lock import held
+from bench.measure.lock import held_run
 from bench.plan.case import Plan, PlannedJob
 from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
@@ -67,6 +66,10 @@ class Tuning:
             self.finish()
             raise
 
+    def held(self, run_id: str) -> AbstractContextManager[None]:
+        """Hold one of the runs, with which no other process may go on meanwhile. Raises UsageError."""
+        return held_run(self._rig.store.path, run_id, "take another --seed")
+
     def finish(self) -> None:
         """Note that nothing is left to do: the same command begins anew."""
         self.session.finish()
@@ -101,7 +104,7 @@ class Tuning:
         jobs = [s.job(configs, plan) for s, configs in zip(self.subjects, raced, strict=True)]
         session = self._begun(plan, "race", unfinished=False)
         rig = self._rig
-        with held(f"run-{session.run_id}", "take another --seed", once=True), watch(jobs, plan.processes) as progress:
+        with self.held(session.run_id), watch(jobs, plan.processes) as progress:
             run_passes(session, lambda: jobs, rig.registry, plan, _unnoticed, progress, rig.interrupted)
         if rig.interrupted():
             raise Interrupted
@@ -121,8 +124,7 @@ class Tuning:
         store, execute, suites = self._rig.store, self._rig.execute, [self._suite]
         wanted = msgspec.json.decode(msgspec.json.encode(plan))
         for run in reversed(store.runs()):
-            found = json.loads(run["plan"])
-            found.pop("suite_digests", None)
+            found = {name: value for name, value in run["plan"].items() if name != "suite_digests"}
             if found == wanted and not (unfinished and run["finished_at"]):
                 try:
                     return Session(store, suites, plan, execute, run["run_id"])

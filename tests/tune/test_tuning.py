@@ -1,7 +1,5 @@
 """Both stages of a tuning, on kernels whose work is counted: what is measured, adopted, kept and taken up again."""
 
-import json
-
 import pytest
 
 from bench.plan.errors import UsageError
@@ -178,7 +176,7 @@ def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tu
 
 def test_a_plan_holds_what_is_tuned_and_how(tuned):
     tuning, _ = tuned.all("counted")
-    search, race = (json.loads(run["plan"])["tuning"] for run in tuned.store.runs())
+    search, race = (run["plan"]["tuning"] for run in tuned.store.runs())
     assert search.startswith("search of copy/mine.counted: exhaustive; source ")
     assert race.startswith(f"race of run {tuning.session.run_id}: WORK=1; WORK=2; WORK=3")
 
