@@ -72,8 +72,8 @@ def checked(kernel: K, problem_class: type[Problem]) -> K:
         right = bool(values) and tunable.isidentifier()
         _require(right, subject, f"tunable {tunable}", values, "at least one value, and an identifier for its name")
     for tile in kernel.prefer.tiles if kernel.prefer else ():
-        space, values = kernel.tunables, tile.items()
-        right = tile.keys() == space.keys() and all(value in space[tunable] for tunable, value in values)
+        space = kernel.tunables
+        right = tile.keys() == space.keys() and all(value in space[tunable] for tunable, value in tile.items())
         _require(right, subject, "a preferred tile", tile, "one of the values of each tunable")
     _check_numerics(kernel, subject)
     _check_domain(kernel, problem_class, subject)
