@@ -89,12 +89,14 @@ def result_of(values: Sequence[Any]) -> Result:
         return struct_of(Result, [*map(finite, values)])
 
 
-def columns_of(values: Sequence[Any]) -> tuple[Any, ...]:
-    """The values of a result, in a tenth of the time that `result_of` takes. Raises ValueError, too."""
+def checked(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values of a row that begins with the columns, in a tenth of the time of `result_of`. Raises ValueError."""
     try:
-        return msgspec.structs.astuple(msgspec.convert(values, _Columns))
+        msgspec.convert(values, _Columns)
+        return values
     except msgspec.ValidationError:
-        return msgspec.structs.astuple(result_of(values))
+        count = len(COLUMNS)
+        return (*msgspec.structs.astuple(result_of(values[:count])), *values[count:])
 
 
 def struct_of(kind: type[Struct], values: Sequence[Any]) -> Struct:

@@ -16,7 +16,7 @@ from bench.measure.measurement import Measurement
 from bench.plan.numbers import Finite
 from bench.plan.status import Status
 from bench.record.case_reader import CaseReader, with_dims
-from bench.record.query import SELECTED, Dims, columns_of, dims_of, doubles, result_of, samples_of, struct_of
+from bench.record.query import SELECTED, Dims, checked, dims_of, doubles, result_of, samples_of, struct_of
 from bench.record.result import Result
 from bench.record.run_reader import RunReader
 from bench.record.table import TableReader
@@ -181,8 +181,8 @@ def _doubted(values: tuple[Any, ...]) -> tuple[Ceiling, str]:
 
 
 def _record(values: tuple[Any, ...]) -> Record:
-    *columns, dims, samples = values
-    return Record(columns_of(columns), dims_of(dims), samples_of(samples))
+    *columns, dims, samples = checked(values)
+    return Record(tuple(columns), dims_of(dims), samples_of(samples))
 
 
 def _numbered(values: tuple[Any, ...]) -> tuple[int, Result]:

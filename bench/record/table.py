@@ -9,7 +9,7 @@ from typing import Any, cast, get_type_hints
 
 import msgspec
 
-from bench.record.query import SELECTED, Query, columns_of, dims_of, result_of, samples_of
+from bench.record.query import SELECTED, Query, checked, dims_of, result_of, samples_of
 from bench.record.result import COLUMNS, Result
 
 #: Rows that are turned into columns at a time.
@@ -134,7 +134,7 @@ class TableReader(Query):
     def table(self, run_id: str) -> Table:
         """The rows of a run in the order in which they were recorded. Raises UsageError for values of wrong types."""
         query = f"SELECT {SELECTED}, dims FROM result WHERE {{of_run}} ORDER BY result_id"
-        found, builder = self._of_run(run_id, query, _with_text), Builder()
+        found, builder = self._of_run(run_id, query, checked), Builder()
         with self._guarded():
             while chunk := list(islice(found, CHUNK)):
                 builder.add(chunk)
@@ -152,12 +152,6 @@ class TableReader(Query):
         among = "problem IN (SELECT value FROM json_each(:wanted))"
         query = f"SELECT {SELECTED} FROM result WHERE {{of_run}} AND {among} ORDER BY result_id"
         return self._of_run(run_id, query, result_of, wanted=wanted)
-
-
-def _with_text(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The checked values of the columns, then the text of the dimensions."""
-    *columns, dims = values
-    return (*columns_of(columns), dims)
 
 
 def _sample_blob(values: tuple[bytes]) -> bytes:
