@@ -71,7 +71,7 @@ class Worker:
         self._progress = progress
         fresh, self._fresh = self._fresh, self._fresh and not job.entrants
         reply = self._answer(job)
-        self._relay()
+        relay(self._log.fileno(), sys.stderr)
         return reply._replace(fresh=fresh) if isinstance(reply, Death) else reply
 
     def _answer(self, job: Job) -> Reply | Death:
@@ -157,16 +157,9 @@ class Worker:
         how = signal.Signals(-code).name if code < 0 else f"the process ended with status {code}"
         if code == -signal.SIGKILL and memory.kills_by_system() > self._kills:
             return Death(blamed, Status.OOM, f"{stage}: killed by the system for want of memory")
-        said = self._last_words()
+        said = last_words(self._log.fileno())
         reason = f"{stage}: {how}" + (f": {said}" if said else "")
         return Death(blamed, Status.CRASHED, reason, killed=-code in FROM_OUTSIDE)
-
-    def _last_words(self) -> str:
-        return last_words(self._log.fileno())
-
-    def _relay(self) -> None:
-        """Pass on what kernels and libraries have printed."""
-        relay(self._log.fileno(), sys.stderr)
 
     def close(self) -> None:
         """End the process and whatever it has started, at once."""
