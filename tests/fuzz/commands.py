@@ -11,7 +11,7 @@ from fuzz.inputs import Step
 from fuzz.words import TEXTS, Word, once_in, values_of
 
 #: Commands that may lawfully go on for minutes.
-LASTING = ("run", "verify", "claims", "selftest", "watch", "inspect")
+LASTING = ("run", "verify", "claims", "selftest", "watch", "inspect", "tune")
 #: After this long they are interrupted.
 PATIENCE_S = 2.0
 #: What makes a run short.
@@ -20,7 +20,17 @@ QUICK = {
     "verify": ("--threads", "1", "--kernels", "*/numpy.*"),
 }
 #: Commands that take seconds are drawn more seldom.
-WEIGHTS = {"report": 1, "selftest": 1, "inspect": 1, "doctor": 1, "claims": 3, "run": 8, "verify": 5, "import": 6}
+WEIGHTS = {
+    "report": 1,
+    "selftest": 1,
+    "inspect": 1,
+    "doctor": 1,
+    "claims": 3,
+    "tune": 3,
+    "run": 8,
+    "verify": 5,
+    "import": 6,
+}
 USUAL = 6
 
 
