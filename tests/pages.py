@@ -48,6 +48,8 @@ REPLACED = {
     "kernelmark run --resume RUN": "kernelmark run --help",
     "kernelmark compare BASE NEW --fail-slower 2%": "kernelmark compare --help",
     "kernelmark import FILE": "kernelmark import --help",
+    "kernelmark tune transpose/numba.blocked transpose/m2048n26752/f32/out": "kernelmark tune "
+    "transpose/numba.blocked transpose/m64n96/f32/out",
     "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
 }
 #: Options that a command is run with besides, unless it has them, by how it begins.
@@ -56,6 +58,7 @@ BESIDES = {
     "kernelmark verify": (FEW,),
     "kernelmark inspect": ("--kernels gemm/cuda.tiled",),
     "kernelmark watch": ("--once",),
+    "kernelmark tune": ("--max-time 0.01", "--processes 2", "--spread 0", "--no-ceilings"),
     "kernelmark selftest": ("--help",),
     "kernelmark claims": ("--help",),
     "pytest": (

@@ -30,6 +30,7 @@ def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
     metavar="N",
     help=f"Tiles to measure. [default: all up to {ALL}, {BUDGET} of more]",
 )
+@click.option("--static", is_flag=True, help="Compile the tiles of a CUDA kernel and rank them; times nothing.")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="How a space that exceeds the budget is searched.")
 @click.option(
     "--tuned",
@@ -44,6 +45,7 @@ def tune(
     kernel_id: str,
     suite_name: str,
     budget: int | None,
+    static: bool,
     strategy: str | None,
     where: str,
     db: Path | None,
@@ -64,7 +66,10 @@ def tune(
 
     with ExitStack() as stack:
         workers = stack.enter_context(Workers())
-        registry, suite, plan, subjects = _asked(workers, kernel_id, suite_name, options)
+        registry, suite, plan, subjects = _asked(workers, kernel_id, suite_name, static, options)
+        if static:
+            _rank(subjects, budget, plan)
+            return
         file = opened(where, subjects[0].kernel.device)
         store = stack.enter_context(closing(Store(db or default_store())))
         stack.enter_context(exclusive(plan.devices, plan.share_gpu))
@@ -79,7 +84,9 @@ def tune(
             sys.exit(AGAINST)
 
 
-def _asked(workers: Any, kernel_id: str, suite_name: str, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+def _asked(
+    workers: Any, kernel_id: str, suite_name: str, static: bool, options: dict[str, Any]
+) -> tuple[Any, Any, Any, Any]:
     """Return the registry, the suite, the plan, and the kernel on each problem. Raises UsageError."""
     import msgspec
 
@@ -93,9 +100,20 @@ def _asked(workers: Any, kernel_id: str, suite_name: str, options: dict[str, Any
     workers.load(plan)
     registry = discover(plan.plugins, plan.timeout_s)
     (suite,) = suites_asked(plan, registry)
-    subjects = subjects_of(registry, kernel_id, suite, plan.seed)
+    subjects = subjects_of(registry, kernel_id, suite, plan.seed, static)
     kernel = subjects[0].kernel
     return registry, suite, msgspec.structs.replace(plan, devices=(kernel.device,), kernels=(kernel.id,)), subjects
+
+
+def _rank(subjects: Any, budget: int | None, plan: Any) -> None:
+    """Print the tiles of each problem by what the compiler reports of them."""
+    from bench.measure.cuda import cuda_missing
+    from bench.tune.listing import limits_here
+    from bench.tune.static import ARCH, rank, words
+
+    for subject in subjects:
+        arch = ARCH if cuda_missing() else limits_here(subject.kernel).arch
+        click.echo(words(subject, rank(subject, arch, budget, plan.seed), arch))
 
 
 def _carry_out(tuning: Any, file: Any, where: str) -> None:

@@ -74,8 +74,13 @@ def _guided(names: Sequence[str], configs: Sequence[Config], evaluate: Evaluate,
         verbose=False,
     )
     module = import_module(f"kernel_tuner.strategies.{_MODULES.get(choice.strategy, choice.strategy)}")
-    with suppress(StopCriterionReached):
-        module.tune(space, runner, options)
+    budget: _Budget = options.budget
+    while not budget.is_done():  # some end by themselves, before the budget is spent
+        visits = budget.visits
+        with suppress(StopCriterionReached):
+            module.tune(space, runner, options)
+        if budget.visits == visits:
+            break
 
 
 class _Runner:

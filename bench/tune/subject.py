@@ -6,7 +6,7 @@ from typing import NamedTuple
 from bench.measure.cuda import cuda_missing
 from bench.measure.machine import unavailable
 from bench.plan.case import Budget, Job, Plan, PlannedJob, WorkerKey, case_of
-from bench.plan.errors import UsageError, unknown
+from bench.plan.errors import UsageError
 from bench.plan.kernel import Kernel
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
@@ -62,15 +62,15 @@ class Subject(NamedTuple):
         return case_of(self.job((), plan).job, self.problem.id, kernel)
 
 
-def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int) -> list[Subject]:
+def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, static: bool = False) -> list[Subject]:
     """Return the kernel with each problem of a suite that it is for. Raises UsageError, also for what is not here.
 
-    kernel_id: with an @, its tile stands for the only values that some tunables may have.
+    kernel_id: with an @, its tile stands for the only values that some tunables may have. static: nothing is to be run.
     """
     kernel = _kernel(registry, kernel_id)
-    if kernel.device == "cuda" and (reason := cuda_missing()):
+    if not static and kernel.device == "cuda" and (reason := cuda_missing()):
         raise UsageError(f"{kernel.id}: {reason}; --static ranks its tiles by what the compiler reports of them")
-    if reason := unavailable(kernel):
+    if not static and (reason := unavailable(kernel)):
         raise UsageError(f"{kernel.id}: {reason}")
     problems = list({e.problem.id: e.problem for e in suite.entries() if e.problem.op == kernel.op}.values())
     able = [problem for problem in problems if kernel.outside(problem) is None] if len(problems) > 1 else problems
@@ -81,10 +81,7 @@ def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int) -> 
 
 def _kernel(registry: Registry, kernel_id: str) -> Kernel:
     """Return the kernel of an id, if it has tunables. Raises UsageError."""
-    base = kernel_id.partition("@")[0]
-    if base not in registry.kernels:
-        raise UsageError(f"kernel {base!r}: {unknown(base, registry.kernels)}")
-    kernel = registry.kernels[kernel_id]
+    kernel = registry.named(kernel_id)
     if not kernel.tunables:
         others = [other.id for other in registry.kernels.values() if other.tunables and other.op == kernel.op]
         known = (

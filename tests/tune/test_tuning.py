@@ -189,7 +189,7 @@ def test_a_plan_holds_what_is_tuned_and_how(tuned):
         ("one", "copy/mine.one on copy/m64n1024/f32: the default is its only valid tile; there is nothing to tune"),
         ("counted@X=1", "copy/mine.counted@X=1: X is unknown, expected one of WORK"),
         ("counted@WORK=9", "copy/mine.counted@WORK=9: WORK is 9, copy/mine.counted has 4, 1, 2, 3, 5, 6, 7, 8"),
-        ("mising", "kernel 'copy/mine.mising': is unknown, expected one of "),
+        ("countd", "kernel 'copy/mine.countd' is unknown, "),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_in_one_line(tuned, complaint, kernel, words):

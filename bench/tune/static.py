@@ -1,0 +1,68 @@
+"""Tiles of a CUDA kernel ranked by what the compiler reports of them, where there is no GPU. Nothing is timed."""
+
+import os
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from bench.measure.compile import CompileError
+from bench.plan.errors import UsageError
+from bench.plan.kernel import CudaKernel
+from bench.plan.options import BUDGET
+from bench.plan.tiles import Tile
+from bench.report.format import count
+from bench.tune.inspect import InspectRow, launch_rows, render
+from bench.tune.listing import limits_here
+from bench.tune.search import Config
+from bench.tune.subject import Subject
+
+#: Tiles that are shown.
+SHOWN = 10
+ARCH = "sm_90a"
+
+
+class Ranked(NamedTuple):
+    """Tiles that compiled without spilling, the highest occupancy first, as rows of `inspect`; how many did not."""
+
+    rows: list[list[InspectRow]]
+    tried: int
+    spilling: int
+    failed: int
+
+
+def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
+    """Compile tiles in parallel, all of a space or as many as the budget has. Raises UsageError for a CPU kernel."""
+    kernel = subject.kernel
+    if not isinstance(kernel, CudaKernel):
+        raise UsageError(f"--static: {kernel.id} is no CUDA kernel; leave --static out, which times its tiles")
+    if not kernel.runs_on(arch):
+        raise UsageError(f"--static: {kernel.id} does not run on {arch}; it is for {kernel.archs or kernel.min_arch}")
+    configs = subject.tiles.configs
+    most = budget or BUDGET
+    chosen = configs if len(configs) <= most else random.Random(seed).sample(configs, most)
+    found = [_compiled(subject, kernel, chosen[0], arch)]  # alone: threads that import the compiler at once fail
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found += pool.map(lambda config: _compiled(subject, kernel, config, arch), chosen[1:])
+    built = [rows for rows in found if rows]
+    good = [rows for rows in built if not any(row.spill_bytes for row in rows)]
+    good.sort(key=lambda rows: -min(row.occupancy for row in rows))
+    return Ranked(good, len(chosen), len(built) - len(good), len(chosen) - len(built))
+
+
+def _compiled(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -> Sequence[InspectRow]:
+    """Return what each launch of a tile takes; nothing where it does not compile."""
+    try:
+        return launch_rows(kernel, subject.problem, Tile(**subject.tile(config)), arch, limits_here(kernel))
+    except CompileError:
+        return []
+
+
+def words(subject: Subject, ranked: Ranked, arch: str) -> str:
+    """Return the table of the best, and what was dropped."""
+    shown = [row for rows in ranked.rows[:SHOWN] for row in rows]
+    dropped = f"{ranked.spilling} spill, {ranked.failed} do not compile"
+    tried = f"{count(ranked.tried, 'tile')} compiled for {arch}"
+    head = f"{subject.kernel.id} on {subject.problem.id}: {subject.tiles}; {tried}"
+    note = "NOTHING WAS TIMED: ranked by occupancy, which does not decide alone how fast a tile is"
+    return f"{head}: {dropped}\n\n{render(shown, 'table')}\n\n{note}"
