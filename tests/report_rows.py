@@ -144,6 +144,7 @@ def _like(known: dict[str, Any], i: int, kernels: int, rng: random.Random) -> di
         own |= {"speedup": ratio, "speedup_ci95_low": 0.95 * ratio, "speedup_ci95_high": 1.05 * ratio}
     more = {name: rng.uniform(1e-9, 1) for name in _MEASURED}
     more |= {"scratch_bytes": size * size * 4, "executed_flop": 2 * size**3 + i, "outliers": i % 5, "threads_used": 2}
-    scale = floats["time_s_median"] / known["time_s_median"]
+    scale = rng.uniform(0.5, 2)
+    floats |= {name: value * scale for name, value in known.items() if name.startswith("time_s_")}
     blob = array("d", [scale * sample for sample in array("d", known["sample_blob"])]).tobytes()
     return {**known, **floats, **more, **own, "sample_blob": blob}

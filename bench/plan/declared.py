@@ -61,7 +61,9 @@ def checked(kernel: K, problem_class: type[Problem]) -> K:
     """Return the kernel as it is. Raises UsageError for an argument that no kernel can have."""
     subject = subject_of(kernel.op, kernel.provider, kernel.name)
     for name, hint in _hints(type(kernel)).items():  # type: ignore[arg-type]  # a class is hashable
-        _require(_fits(getattr(kernel, name), hint), subject, name, getattr(kernel, name), _words(hint))
+        value = getattr(kernel, name)
+        if value is not kernel.__dataclass_fields__[name].default and not _fits(value, hint):
+            _require(False, subject, name, value, _words(hint))
     for name in ("provider", "name"):
         text = getattr(kernel, name)
         _require(bool(_NAME.fullmatch(text)), subject, name, text, _EXPECTED_NAME)

@@ -99,10 +99,10 @@ ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 #: The columns of a row's own are those of a result, the run's id first.
-_OWN = tuple(name for name in COLUMNS if name != "run_id")
-_NAMES = ("run_id", "case", *_OWN, "dims", "sample_blob", "part_blob")
+OWN = tuple(name for name in COLUMNS if name != "run_id")
+_NAMES = ("run_id", "case", *OWN, "dims", "sample_blob", "part_blob")
 INSERT = f"""INSERT INTO result ({", ".join(f'"{name}"' for name in _NAMES)}) VALUES ({", ".join("?" * len(_NAMES))})"""
-_own_values, _REASON = attrgetter(*_OWN), _OWN.index("reason")
+_own_values, _REASON = attrgetter(*OWN), OWN.index("reason")
 
 
 def row_values(

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shlex
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,10 +44,14 @@ class Batch(Store):
         except sqlite3.Error as error:
             raise UsageError(f"{self.path}: cannot be written: {error}; nothing was imported") from None
 
-    def add_all(self, run_id: str, rows: Iterable[Row]) -> None:
+    def add_all(self, run_id: str, rows: Sequence[Row]) -> None:
         """Add rows to a run."""
+        if isinstance(rows, own_csv.Rows):
+            stored = rows.stored(run_id)
+        else:
+            stored = (row_values(run_id, r.result, r.dims, r.samples, r.parts) for r in rows)
         with self._writing():
-            self._db.executemany(INSERT, (row_values(run_id, r.result, r.dims, r.samples, r.parts) for r in rows))
+            self._db.executemany(INSERT, stored)
 
     def commit(self) -> None:
         """Keep everything that was added. Raises UsageError for a full disk and the like."""
@@ -126,10 +130,11 @@ def _from_csv(path: Path, file: IO[str]) -> list[Source]:
 def _refuse_repeated(path: Path, sources: list[Source]) -> None:
     for source in sources:
         seen: set[str] = set()
-        for row in source.rows:
-            if row.result.case in seen:
-                raise UsageError(f"{path}: {row.result.case!r} is there twice; a run has one row a case")
-            seen.add(row.result.case)
+        rows = source.rows
+        for case in rows.cases() if isinstance(rows, own_csv.Rows) else (row.result.case for row in rows):
+            if case in seen:
+                raise UsageError(f"{path}: {case!r} is there twice; a run has one row a case")
+            seen.add(case)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """A row that kernelmark itself has written, and what must hold of it whichever format it comes in."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, get_type_hints
 
 import msgspec
@@ -22,6 +23,10 @@ _ORDERED = (
     ("time_s_ci95_low", "time_s_ci95_high"),
     ("speedup_ci95_low", "speedup_ci95_high"),
 )
+_STATUSES = frozenset(Status)
+#: Rows by column, all of one length, and what is wrong with one: its place, the column, and what is expected there.
+Columns = Mapping[str, Sequence[Any]]
+Wrong = tuple[int, str, str]
 #: Columns that no row of ours can be without.
 REQUIRED = (
     "schema",
@@ -34,8 +39,8 @@ def own_result(node: Node) -> Result:
     values = {name: _value(found, HINTS[name]) for name in COLUMNS if (found := node.get(name)) is not None}
     for name in REQUIRED:
         node.need(name)
-    if complaint := unsound(values):
-        name, expected = complaint
+    if complaint := unsound(_alone(values)):
+        _, name, expected = complaint
         node.need(name).refuse(expected)
     return Result(**{**values, "run_id": ""})
 
@@ -48,28 +53,50 @@ def _value(node: Node, hint: Any) -> Any:
     return node.number()
 
 
-def unsound(values: dict[str, Any]) -> tuple[str, str] | None:
-    """The first column whose value no row can have, and what is expected there."""
-    if values.get("schema") != SCHEMA:
-        return "schema", f"{SCHEMA}, which is what this kernelmark reads"
-    if values.get("status") not in list(Status):
-        return "status", f"one of {', '.join(Status)}"
-    if values.get("threads", 0) < 1:
-        return "threads", "a count from 1"
-    return next(_impossible(values), None)
+def unsound(columns: Columns) -> Wrong | None:
+    """Return the first row with a value that no row can have: its place, the column, and what is expected there."""
+    return min(_wrong(columns), key=lambda found: found[0], default=None)
 
 
 def refuse_unsound(result: Result, node: Node) -> None:
     """Raise UsageError, which names the node, where its numbers became columns that no row can have."""
     values = msgspec.structs.asdict(result)
-    for name, expected in _impossible(values):
+    for _, name, expected in _impossible(_alone(values)):
         node.holding(values).need(name).refuse(expected)
 
 
-def _impossible(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    known = {name: value for name, value in values.items() if value is not None}
-    yield from ((name, "seconds above 0") for name in _TIMES if known.get(name, 1.0) <= 0)
-    yield from ((name, "0 or more") for name in _NOT_NEGATIVE if known.get(name, 0.0) < 0)
+def _alone(values: Mapping[str, Any]) -> Columns:
+    """Return the columns of one row."""
+    return {name: (value,) for name, value in values.items()}
+
+
+def _wrong(columns: Columns) -> Iterator[Wrong]:
+    """Yield the first wrong row of each column."""
+    yield from _first(
+        columns, "schema", lambda value: value != SCHEMA, f"{SCHEMA}, which is what this kernelmark reads"
+    )
+    yield from _first(columns, "status", lambda value: value not in _STATUSES, f"one of {', '.join(Status)}")
+    yield from _first(columns, "threads", lambda value: value < 1, "a count from 1")
+    yield from _impossible(columns)
+
+
+def _impossible(columns: Columns) -> Iterator[Wrong]:
+    for name in _TIMES:
+        yield from _first(columns, name, lambda value: value <= 0, "seconds above 0")
+    for name in _NOT_NEGATIVE:
+        if min(filter(None, columns.get(name, ())), default=0.0) >= 0:  # ten times as fast as a look at each
+            continue
+        yield from _first(columns, name, lambda value: value < 0, "0 or more")
     for low, high in _ORDERED:
-        if low in known and high in known and known[low] > known[high] * (1 + ROUNDING):
-            yield low, f"at most {high}, {known[high]!r}"
+        ends = enumerate(zip(columns.get(low, ()), columns.get(high, ()), strict=False))
+        known = ((at, least, most) for at, (least, most) in ends if least is not None and most is not None)
+        yield from islice(
+            ((at, low, f"at most {high}, {most!r}") for at, least, most in known if least > most * (1 + ROUNDING)), 1
+        )
+
+
+def _first(columns: Columns, name: str, wrong: Callable[[Any], bool], expected: str) -> Iterator[Wrong]:
+    found = (
+        (at, name, expected) for at, value in enumerate(columns.get(name, ())) if value is not None and wrong(value)
+    )
+    yield from islice(found, 1)

@@ -4,25 +4,28 @@ import csv
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, repeat
 from typing import IO, Any, NamedTuple
 
 import msgspec
 
+from bench.plan.case import case_key
 from bench.plan.errors import UsageError
 from bench.plan.numbers import DECIMAL
+from bench.plan.text import one_line
 from bench.record.foreign.own import HINTS, REQUIRED, unsound
 from bench.record.foreign.source import Row, Source
 from bench.record.result import COLUMNS, Result
+from bench.record.schema import OWN
 from bench.record.table import CHUNK, Builder, Table
 
 KIND = "kernelmark CSV"
 _NUMBER = re.compile(DECIMAL)
 _INTEGER, _COUNT = re.compile("-?[0-9]{1,19}"), re.compile("[0-9]{1,19}")
-#: Of these `float` reads what `_NUMBER` takes, or nothing.
-_PLAIN = re.compile(r"[0-9.eE-]*")
+#: Of these characters `int` and `float` read what `_COUNT` and `_NUMBER` take, or nothing; a count has 18 at most.
+_DIGITS, _PLAIN, _LONGEST = re.compile("[0-9]*"), re.compile("[0-9.eE-]*"), 18
 _DEFAULTS = {field.name: None if field.required else field.default for field in msgspec.structs.fields(Result)}
 
 
@@ -44,6 +47,17 @@ class Rows(Sequence[Row]):
 
     def __getitem__(self, at: Any) -> Any:
         return Row(self._table.rows[at], self._table.dims.values[self._table.dims.codes[at]])
+
+    def cases(self) -> Iterator[str]:
+        """Yield the identity of each row."""
+        return map(case_key, *(self._table.columns[name] for name in ("kernel", "problem", "mode", "threads", "isa")))
+
+    def stored(self, run_id: str) -> Iterator[tuple[Any, ...]]:
+        """Yield what `INSERT` takes for each row of a run, without making the rows: that would take twice the time."""
+        own = (self._table.columns[name] for name in OWN)
+        texts = list(map(json.dumps, self._table.dims.values))
+        dims = map(texts.__getitem__, self._table.dims.codes)
+        return zip(repeat(run_id), self.cases(), *own, dims, repeat(b""), repeat(b""), strict=False)
 
 
 def recognise(header: str) -> bool:
@@ -88,12 +102,13 @@ def _parser(header: list[str], file: str) -> Callable[[list[Record]], list[tuple
                 raise UsageError(f"{file}, line {line}: {found}")
         texts = dict(zip(header, zip(*(record.fields for record in chunk), strict=True), strict=True))
         where = [f"{file}, line {record.line}" for record in chunk]
-        columns = [_values(name, texts.get(name), where) for name in COLUMNS]
-        for place, values in zip(where, zip(*columns, strict=True), strict=True):
-            _refuse_unsound(values, place)
+        columns = {name: _values(name, texts.get(name), where) for name in COLUMNS}
+        if complaint := unsound(columns):
+            at, name, expected = complaint
+            raise UsageError(f"{where[at]}: {name} is {columns[name][at]!r}, expected {expected}")
         dims = zip(*(texts[name] for name in others), strict=True) if others else ((),) * len(chunk)
         names = tuple(others)
-        return list(zip(*columns, (_dims(names, own) for own in dims), strict=True))
+        return list(zip(*columns.values(), (_dims(names, own) for own in dims), strict=True))
 
     return parse
 
@@ -104,12 +119,15 @@ def _values(name: str, texts: tuple[str, ...] | None, where: list[str]) -> Seque
     if texts is None or name == "run_id":
         return ["" if hint is str else default] * len(where)
     if hint is str:
-        return texts
+        return [one_line(text) for text in texts] if name == "reason" else texts
     if name in REQUIRED and "" in texts:
         raise UsageError(f"{where[texts.index('')]}: {name} is empty; every row of kernelmark has it")
-    if hint not in (int, int | None) and _PLAIN.fullmatch("".join(texts)):
+    whole = hint in (int, int | None)
+    plain = (_DIGITS if whole else _PLAIN).fullmatch("".join(texts))
+    if plain and not (whole and max(map(len, texts)) > _LONGEST):
+        read = int if whole else float
         try:
-            numbers = [float(text) if text else default for text in texts]
+            numbers = [read(text) if text else default for text in texts]
         except ValueError:  # which of them it is, is looked for below
             numbers = [math.inf]
         if math.inf not in numbers and -math.inf not in numbers:
@@ -124,13 +142,6 @@ def _number(text: str, column: str, where: str) -> int | float:
         expected = "a whole number from 0 or nothing" if whole else "a finite number or nothing"
         raise UsageError(f"{where}: {column} is {text!r}, expected {expected}")
     return int(text) if whole else float(text)
-
-
-def _refuse_unsound(values: tuple[Any, ...], where: str) -> None:
-    known = {name: value for name, value in zip(COLUMNS, values, strict=True) if value is not None}
-    if complaint := unsound(known):
-        name, expected = complaint
-        raise UsageError(f"{where}: {name} is {known.get(name)!r}, expected {expected}")
 
 
 @lru_cache(maxsize=4096)
