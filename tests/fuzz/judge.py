@@ -14,7 +14,7 @@ STATUSES = (0, 1, 2, 130)
 #: The longest line on standard error.
 MOST = 300
 #: Commands that write progress to standard error, or under --json all that is no JSON.
-TALKS = ("claims", "--json")
+TALKS = ("run", "claims", "tune", "--json")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Exception ignored in")
 #: What is no `Exception` ends the worker in which a plug-in raises it; what its process prints is shown.
 _BEYOND = re.compile(r"^(KeyboardInterrupt|GeneratorExit|\S+\.Base)\b", re.MULTILINE)

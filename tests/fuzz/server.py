@@ -4,7 +4,9 @@ A child has the files, the folder, the variables and the words of its step, call
 the console script does: its exit status is real. What it leaves running becomes a child of this process.
 """
 
+import atexit
 import ctypes
+import gc
 import json
 import os
 import pkgutil
@@ -14,6 +16,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -48,13 +51,12 @@ def main(link: socket.socket) -> None:
             with suppress(ImportError):
                 import_module(module.name)
     discover()
+    gc.freeze()  # what is never looked at stays shared with the children
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if (step := serve(link)) is not None:
         become(step)
-        from bench.cli import main as command
-
-        command()
+        end_with(run())
 
 
 def serve(link: socket.socket) -> dict[str, Any] | None:
@@ -76,6 +78,39 @@ def serve(link: socket.socket) -> dict[str, Any] | None:
         _write(link, {"pid": pid})
         _, status = os.waitpid(pid, 0)
         _write(link, {"status": os.waitstatus_to_exitcode(status), "left": leftovers()})
+
+
+def run() -> int:
+    """Call the command as the console script does, and return the exit status."""
+    from bench.cli import main as command
+
+    try:
+        command()
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else 0 if ending.code is None else 1
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        if isinstance(error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        return 1
+    return 0
+
+
+def end_with(status: int) -> None:
+    """End as the interpreter does, but for the removal of every object, which takes longer than most commands.
+
+    Where what is left to be written cannot be, the interpreter ends with 120.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            status = 120
+    os._exit(status & 0xFF)
 
 
 def become(step: dict[str, Any]) -> None:
