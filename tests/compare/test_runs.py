@@ -78,3 +78,18 @@ def test_base_may_lie_in_another_store(runs, tmp_path):
     assert "BASE older" in text
     assert fails
     other.close()
+
+
+def test_runs_whose_kernels_had_different_tuned_tiles_are_refused_unless_told(store, complaint):
+    tile = {"kernel": "copy/a.b", "problem": "copy/m3n5/f32", "threads": 1, "tile": "W=2", "run": "r1"}
+    begin(store, "base", plan={"tiles": [tile]})
+    begin(store, "same", plan={"tiles": [{**tile, "run": "r2"}]})
+    begin(store, "new", plan={"seed": 0})
+    for run_id in ("base", "same", "new"):
+        add(store, run_id, "m3n5/f32", STEADY)
+    assert complaint(lambda: compared(store)) == (
+        "runs base and new differ in tuned tiles: copy/a.b@W=2 on copy/m3n5/f32, 1 threads is of one alone; --anyway "
+        "compares them"
+    )
+    compared(store, anyway=True)
+    compared(store, new="same")

@@ -109,6 +109,7 @@ def test_a_strategy_gets_past_tiles_that_fail_and_ends_where_all_do(strategy):
 
 
 @GUIDED_HERE
+@pytest.mark.long
 def test_fifteen_percent_of_the_evaluations_find_97_percent_of_the_best_and_more_than_random_ones_do():
     def found(strategy, seed):
         return 1 / min(cost(c) for configs in asked(Choice(strategy, 60), seed) for c in configs)
