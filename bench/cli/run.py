@@ -88,7 +88,7 @@ def _measure(
     from bench.plan.discovery import discover
     from bench.record.store import Store, default_store
     from bench.report.export import check_writable
-    from bench.run.asked import jobs_asked, plan_asked, suites_asked
+    from bench.run.asked import plan_asked
     from bench.run.pool import Workers
     from bench.run.resume import plan_of
     from bench.run.session import Session, run_suites
@@ -102,14 +102,8 @@ def _measure(
         with Workers() as workers:
             workers.load(plan)
             registry = discover(plan.plugins, plan.timeout_s)
-            if where := tuned or plan.tuned:
-                plan = _with_tuned(plan, where, registry)
-            chosen = suites_asked(plan, registry)
-            expanded = jobs_asked(chosen, registry, plan)
+            plan, chosen, expanded = _expanded(plan, tuned or plan.tuned, registry)
             planned = case_count(expanded, registry)
-            _name_tiles(plan, expanded)
-            if not planned:
-                raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
             display = Display(expanded, plan.processes, registry, None if resume else table_style())
             workers.progress = display
             with exclusive(plan.devices, plan.share_gpu), workers:
@@ -122,6 +116,20 @@ def _measure(
     finally:
         store.close()
     _exit(session, planned, finished, noisy)
+
+
+def _expanded(plan: Any, tuned: str, registry: Any) -> tuple[Any, list[Any], list[Any]]:
+    """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError where there is none."""
+    from bench.run.asked import jobs_asked, suites_asked
+
+    if tuned:
+        plan = _with_tuned(plan, tuned, registry)
+    chosen = suites_asked(plan, registry)
+    expanded = jobs_asked(chosen, registry, plan)
+    if not expanded:
+        raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
+    _name_tiles(plan, expanded)
+    return plan, chosen, expanded
 
 
 def _with_tuned(plan: Any, where: str, registry: Any) -> Any:

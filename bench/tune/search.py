@@ -20,7 +20,7 @@ Config = tuple[int, ...]
 Evaluate = Callable[[Sequence[Config]], Sequence[float]]
 
 _MODULES = {"hybrid_vndx": "gen_hybrid_vndx"}
-#: A strategy asks for what it knows already, and none may do so for ever.
+#: A strategy asks again for what it has asked for, and none may do so for ever.
 VISITS = 20
 
 

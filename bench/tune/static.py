@@ -2,7 +2,6 @@
 
 import os
 import random
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -50,7 +49,7 @@ def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
     return Ranked(good, len(chosen), len(built) - len(good), len(chosen) - len(built))
 
 
-def _compiled(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -> Sequence[InspectRow]:
+def _compiled(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -> list[InspectRow]:
     """Return what each launch of a tile takes; nothing where it does not compile."""
     try:
         return launch_rows(kernel, subject.problem, Tile(**subject.tile(config)), arch, limits_here(kernel))

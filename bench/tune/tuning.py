@@ -49,7 +49,7 @@ class Tuning:
 
     @property
     def registry(self) -> Registry:
-        """Return the kernels and operations that the tuning knows."""
+        """Return the kernels and operations that the tuning has."""
         return self._rig.registry
 
     def _searching(self) -> Plan:

@@ -8,7 +8,6 @@ import pytest
 from bench.plan.case import Plan, case_of, jobs
 from bench.plan.chosen import contenders
 from bench.plan.errors import UsageError
-from bench.plan.globs import matches
 from bench.plan.kernel import KernelCall, Prefer
 from bench.plan.limits import H100, TYPICAL
 from bench.plan.registry import cuda_kernel, kernel
@@ -165,19 +164,6 @@ def test_a_suite_lists_tiles_as_a_user_does(tuned, registry):
     assert ids(registry, (), listed) == list(listed)
     assert ids(registry, ("gemm/own.*",), listed) == list(listed)
     assert ids(registry, ("gemm/own.*@BM=32",), listed) == ["gemm/own.tuned@BM=32"]
-
-
-@pytest.mark.parametrize(
-    ("name", "glob", "does"),
-    [
-        ("gemm/own.tuned@BM=16", "gemm/own.tuned", True),
-        ("gemm/own.tuned@BM=16", "*.tuned@BM=*", True),
-        ("gemm/own.tuned@BM=16", "*@BM=32", False),
-        ("gemm/own.tuned", "gemm/own.tuned@*", False),
-    ],
-)
-def test_a_glob_without_a_tile_matches_rows_of_every_tile(name, glob, does):
-    assert matches(name, (glob,)) is does
 
 
 def test_each_tile_is_a_case_of_its_own(tuned, registry):
