@@ -184,8 +184,7 @@ def export(
         raise UsageError(f"--spreadsheet: changes CSV, not {style}; leave out one of it and --format")
     style = "spreadsheet" if spreadsheet else style
     store, found = _selected(db, run_id, selection)
-    if partial := summary_of(store, found).partial:
-        click.echo(partial, err=True)
+    partial = summary_of(store, found).partial
     if style == "parquet":
         if output is None:
             raise UsageError("--format parquet: is binary; -o FILE names where it goes")
@@ -195,6 +194,8 @@ def export(
     else:
         check_writable(output)
         write_file(store, found, style, output)
+    if partial:  # after what can be refused, of which one line is all that is printed
+        click.echo(partial, err=True)
 
 
 COMMANDS = (show, export, crossover)

@@ -72,7 +72,7 @@ def inputs(samples: Path, quick: bool = False) -> st.SearchStrategy[Input]:
     shares = [
         (_called(commands.calls(names)), 26), (_called(commands.general_calls()), 2), (_prices(), 5), (_defaults(), 5),
         (_problems(["crossover", *measuring]), 6), (_suites(["crossover"] * 3 + measuring), 10), (_imports(text), 16),
-        (_plugins(), 6),
+        (_plugins(quick), 6),
     ]  # fmt: skip
     if not quick:
         shares += [(_stores(), 22), (_faulty(), 2), (_kills(), 1)]
@@ -181,9 +181,9 @@ def _outside(damage: tuple[Damage, ...]) -> tuple[Damage, ...]:
 
 
 @st.composite
-def _plugins(draw: Any) -> Input:
+def _plugins(draw: Any, quick: bool) -> Input:
     """A plug-in that is loaded, and no more."""
-    plugin = draw(plugins.loading())
+    plugin = draw(plugins.loading().filter(lambda found: not (quick and found.lasting)))
     words = draw(st.sampled_from(LOADERS))
     step = Step(
         (*words, "--plugin", "mine.py"), refused=plugin.refused, patience_s=PATIENCE_S if plugin.lasting else 0.0
