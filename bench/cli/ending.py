@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click import echo  # held since before a plug-in could put another in its place
 
 import bench
 from bench.cli.options import DEFECT, INTERRUPTED, OK, USAGE
@@ -79,7 +80,11 @@ def _done(work: Callable[[], object]) -> int:
 
 def _complain(text: str, status: int) -> int:
     try:
-        click.echo(one_line(f"kernelmark: {text}"), err=True)
+        sys.stdout.flush()  # of what was printed before, while its failure can be met
+    except OSError:
+        _discard(1)
+    try:
+        echo(one_line(f"kernelmark: {text}"), err=True)
     except OSError:
         _discard(2)
     return status
