@@ -1,5 +1,6 @@
 """The space of a kernel's tiles: counted, drawn from, and walked from tile to tile."""
 
+import tracemalloc
 from collections import Counter
 from types import SimpleNamespace
 
@@ -84,3 +85,37 @@ def test_a_kernel_with_a_tile_of_its_own_has_only_tiles_of_its_values(registry, 
 def test_a_kernel_without_tunables_has_one_tile(registry):
     one = Space(registry.kernels["gemm/numpy.matmul"], registry.problem(PROBLEM))
     assert (one.size, one.count().valid, list(one.valid())) == (1, 1, [SimpleNamespace()])
+
+
+def giant(registry, valid):
+    """A kernel with 10^9 tiles."""
+    tunables = {name: tuple(range(10)) for name in "ABCDEFGHI"}
+
+    @kernel("gemm", provider="own", device="cpu", tunables=tunables, valid=valid)
+    def giant(problem, x):
+        """Giant."""
+        return lambda: None
+
+    return registry.kernels["gemm/own.giant"]
+
+
+@pytest.mark.parametrize(
+    "valid",
+    [
+        lambda p, t, d: None,
+        lambda p, t, d: "not rising" if t.A >= t.B or t.B >= t.C or t.C >= t.D or t.D >= t.E else None,
+        lambda p, t, d: f"{t.I} is not the sum" if sum(vars(t).values()) % 10 != t.I else None,
+    ],
+)
+def test_a_space_of_a_thousand_million_tiles_takes_little_memory_for_any_question(registry, valid):
+    huge, problem = giant(registry, valid), registry.problem(PROBLEM)
+    tracemalloc.start()
+    space = Space(huge, problem)
+    assert huge.refuses(problem) is None
+    assert space.size == 10**9
+    assert space.count().valid > 0
+    drawn = space.sample(20, seed=1)
+    assert len(drawn) == 20
+    assert all(space.why_not(t) is None for t in [*drawn, *space.neighbours(drawn[0])])
+    assert tracemalloc.get_traced_memory()[1] < 200 * 2**20
+    tracemalloc.stop()

@@ -1,6 +1,5 @@
 """Tiles by name and by value: what a kernel's declaration makes of them, and what is refused."""
 
-import tracemalloc
 from types import SimpleNamespace
 
 import pytest
@@ -9,9 +8,8 @@ from bench.plan.case import Plan, case_of, jobs
 from bench.plan.chosen import contenders
 from bench.plan.errors import UsageError
 from bench.plan.kernel import KernelCall, Prefer
-from bench.plan.limits import H100, TYPICAL
+from bench.plan.limits import TYPICAL
 from bench.plan.registry import cuda_kernel, kernel
-from bench.plan.space import Space
 from bench.plan.suites import Suite
 from bench.plan.sweep import Entry
 from bench.plan.tiles import Refused, parse_tile, walk
@@ -203,37 +201,3 @@ def test_a_rule_that_a_part_of_a_tile_does_not_decide_is_asked_with_the_whole(ru
 
 def test_the_tile_of_a_name_is_read_as_it_is_written():
     assert parse_tile("BM=64,BN=32", "x") == {"BM": 64, "BN": 32}
-
-
-def giant(registry, valid):
-    """A kernel with 10^9 tiles."""
-    tunables = {name: tuple(range(10)) for name in "ABCDEFGHI"}
-
-    @kernel("gemm", provider="own", device="cpu", tunables=tunables, valid=valid)
-    def giant(problem, x):
-        """Giant."""
-        return lambda: None
-
-    return registry.kernels["gemm/own.giant"]
-
-
-@pytest.mark.parametrize(
-    "valid",
-    [
-        lambda p, t, d: None,
-        lambda p, t, d: "not rising" if t.A >= t.B or t.B >= t.C or t.C >= t.D or t.D >= t.E else None,
-        lambda p, t, d: f"{t.I} is not the sum" if sum(vars(t).values()) % 10 != t.I else None,
-    ],
-)
-def test_a_space_of_a_thousand_million_tiles_takes_little_memory_for_any_question(registry, valid):
-    huge, problem = giant(registry, valid), registry.problem(PROBLEM)
-    tracemalloc.start()
-    space = Space(huge, problem, H100)
-    assert huge.refuses(problem) is None
-    assert space.size == 10**9
-    assert space.count().valid > 0
-    drawn = space.sample(20, seed=1)
-    assert len(drawn) == 20
-    assert all(space.why_not(t) is None for t in [*drawn, *space.neighbours(drawn[0])])
-    assert tracemalloc.get_traced_memory()[1] < 200 * 2**20
-    tracemalloc.stop()
