@@ -5,6 +5,7 @@
 
 import numpy as np
 
+from kernels._host import LINE_BYTES
 from kernels._numba import fence, jit
 from kernels.transpose._blocks import block, block_streaming
 
@@ -12,11 +13,13 @@ PIECE = 2048  # elements moved at a time through a buffer in the first-level cac
 
 
 @jit
-def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
+def transpose(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # type: ignore[no-untyped-def]
     """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
 
-    run: elements read from one row of a before going on to the next; down: rows of a before going on along them.
+    As many cache lines are read from one row of a before going on to the next as the tuple `lines` is long, which is a
+    constant of the compiled function; down: rows of a before going on along them.
     """
+    run = len(lines) * LINE_BYTES // a.itemsize
     end, last = skip + (m - skip) // side * side, start + (stop - start) // side * side
     for ii in range(skip, end, down):
         for jj in range(start, last, run):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kernelmark import DTYPES, DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._host import in_bands, in_turn
+from kernels._host import LINE_BYTES, in_bands, in_turn
 from kernels.transpose._strips import SHARE
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
 
@@ -64,11 +64,11 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     side, size = width(a.itemsize), a.itemsize
     # Rows whose length is a multiple of the block's all reach the alignment after the same number of elements.
     streaming = bool(x.tile.STREAM) and m % side == 0 and m > side and b.ctypes.data % size == 0
-    run, down = x.tile.RUN // size, x.tile.DOWN or m
+    lines, down = (0,) * (x.tile.RUN // LINE_BYTES), x.tile.DOWN or m
     skip = -b.ctypes.data % (side * size) // size if streaming else 0
 
     def band(start: int, stop: int) -> Launch:
-        return bind(moves.transpose, b, a, m, n, side, skip, streaming, run, down, start, stop)
+        return bind(moves.transpose, b, a, m, n, side, skip, streaming, lines, down, start, stop)
 
     return in_bands(n, x.threads, band)
 

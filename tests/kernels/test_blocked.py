@@ -110,7 +110,7 @@ def test_a_block_is_transposed_in_registers_wherever_it_lies(dtype: str) -> None
     for m, n in itertools.product((side, side + 3), repeat=2):
         a = np.arange(m * n).astype(dtype)
         b = np.zeros_like(a)
-        bind(_numba.transpose, b, a, m, n, side, 0, False, side, m, 0, n)()
+        bind(_numba.transpose, b, a, m, n, side, 0, False, (0,), m, 0, n)()
         assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
 
 
@@ -120,7 +120,7 @@ def test_streaming_stores_reach_every_element_at_any_alignment(offset: int) -> N
     raw = np.zeros(m * n + 32, np.uint32)
     start = (-raw.ctypes.data % 64 + offset) // 4
     a, b = np.arange(m * n, dtype=np.uint32), raw[start : start + m * n]
-    bind(_numba.transpose, b, a, m, n, side, -b.ctypes.data % 64 // 4, True, side, m, 0, n)()
+    bind(_numba.transpose, b, a, m, n, side, -b.ctypes.data % 64 // 4, True, (0,), m, 0, n)()
     assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
 
 
