@@ -38,7 +38,8 @@ def _interrupt(x: Any) -> None:
     """Interrupt the command, once in a folder, when this tile is set up."""
     if x.tile.WORK == 6 and not Path("interrupted").exists():
         Path("interrupted").touch()
-        os.kill(os.getppid(), signal.SIGINT)
+        keeper = Path(f"/proc/{os.getppid()}/stat").read_text()  # of the worker, between it and the command
+        os.kill(int(keeper.rpartition(")")[2].split()[1]), signal.SIGINT)
 
 
 def _odd(problem: Any, tile: Tile, device: DeviceLimits) -> str | None:
