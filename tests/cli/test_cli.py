@@ -36,6 +36,7 @@ INTERRUPTED = """\
 import itertools
 import os
 import signal
+from pathlib import Path
 import numpy as np
 from kernelmark import kernel
 
@@ -45,7 +46,8 @@ set_ups_of_the_second = itertools.count()
 def interrupted(problem, x):
     '''Copies, and is interrupted at the second problem.'''
     if problem.m == 4 and next(set_ups_of_the_second) == 0:
-        os.kill(os.getppid(), signal.SIGINT)
+        keeper = Path(f"/proc/{os.getppid()}/stat").read_text()  # it stands between the worker and the command
+        os.kill(int(keeper.rpartition(")")[2].split()[1]), signal.SIGINT)
     return lambda: np.copyto(x.b, x.a)
 """
 SWEEP = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4, 6]\n"

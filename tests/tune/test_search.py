@@ -1,6 +1,7 @@
 """Which tiles are evaluated: all of a small space, some of a large one, and the same ones for the same seed."""
 
 import json
+import os
 import random
 from itertools import product
 from pathlib import Path
@@ -17,7 +18,10 @@ from bench.tune.search import Choice, choose, search
 
 NAMES = ("A", "B", "C", "D")
 CONFIGS = list(product((1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1, 2, 3), (0, 1, 2, 3, 4)))  # 400
-GUIDED_HERE = pytest.mark.skipif(module_missing("kernel_tuner") is not None, reason=str(module_missing("kernel_tuner")))
+MISSING = module_missing("kernel_tuner")
+if MISSING and os.environ.get("CI"):
+    raise RuntimeError(MISSING)
+GUIDED_HERE = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
 def cost(config):
@@ -122,7 +126,7 @@ def test_fifteen_percent_of_the_evaluations_find_97_percent_of_the_best_and_more
 @GUIDED_HERE
 @pytest.mark.long
 def test_fifteen_percent_of_the_tiles_of_a_tiled_convolution_reach_97_percent_of_the_best():
-    """Every tile was measured once: the cost is its fastest sample's time over that of the best tile."""
+    """The tiles were timed on a busy machine: a cost is the fastest sample of a tile over that of the best tile."""
     found = json.loads((Path(__file__).parents[1] / "data" / "tiled_tiles.json").read_text())
     costs = {tuple(config): cost for *config, cost in found["costs"]}
 
