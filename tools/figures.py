@@ -41,7 +41,8 @@ draws this page.
 Tables for a paper come with them. `out/report/tables/results.tex` holds problems x kernels of each operation, with
 captions, labels, intervals and the mark of noisy cells. `results-gemm.tex` and its like hold one operation each, for
 `\input`. `kernelmark export --format latex -o table.tex` writes the same. They need
-`\usepackage{booktabs,graphicx,longtable}`, and fit a column in `\scriptsize`.
+`\usepackage{booktabs,graphicx,longtable}`, and fit a column in `\scriptsize`. A run of more
+than 10,000 rows has its tables as CSV alone.
 """
 
 
