@@ -59,8 +59,8 @@ COMMANDS = {
     ("inspect",): "sm_90a",
     ("selftest", "--quick"): "adversaries",
 }
-#: What has no table, or is run below (`run`, `verify`), or has tests of its own (`watch`).
-WITHOUT = {"export", "import", "report", "run", "verify", "watch"}
+#: What has no table, or is run below (`run`, `verify`), or has tests of its own (`tune`, `watch`).
+WITHOUT = {"export", "import", "report", "run", "tune", "verify", "watch"}
 IN_STORE = {"runs", "show", "compare", "crossover", "claims", "doctor"}
 
 
