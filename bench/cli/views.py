@@ -191,6 +191,7 @@ def export(
         write_parquet_file(store, found, output)
     elif output is None:
         WRITERS[style](store, found, sys.stdout)
+        sys.stdout.flush()  # a disk that is full shows here
     else:
         check_writable(output)
         write_file(store, found, style, output)
