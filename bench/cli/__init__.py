@@ -9,7 +9,7 @@ import click
 
 from bench.cli import claims, compare, importing, overview, report, run, runs, selftest, tune, views, watch
 from bench.cli.defaults import default_map
-from bench.cli.ending import Commands, status_of
+from bench.cli.ending import Commands, interrupt_again, status_of
 from bench.plan.errors import UsageError
 
 
@@ -29,6 +29,7 @@ for module in (overview, run, runs, views, compare, report, claims, importing, w
 
 def main() -> None:
     """Entry point: every complaint is one line on standard error, with an exit status of its own."""
+    sys.unraisablehook = interrupt_again
     sys.exit(status_of(lambda: cli.main(standalone_mode=False, default_map=_defaults())))
 
 

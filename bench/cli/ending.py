@@ -1,9 +1,11 @@
 """How the command ends where something goes wrong: one line on standard error, and the exit status that fits."""
 
+import _thread
 import errno
 import os
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,6 +20,8 @@ from bench.cli.options import DEFECT, INTERRUPTED, OK, USAGE
 from bench.plan.errors import Unsupported, UsageError, message
 from bench.plan.text import MOST, one_line
 
+#: How soon after an interrupt that could not be raised the next one follows, when what it fell into has returned.
+AGAIN_S = 0.01
 #: What a write to standard output fails with; the error names no file then.
 _OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
 
@@ -64,6 +68,16 @@ def _stand_in_for_closed() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 # for as long as the process lives
+
+
+def interrupt_again(found: Any) -> None:
+    """Interrupt the main thread again where an interrupt fell into what cannot raise it: a callback, a finaliser."""
+    if issubclass(found.exc_type, KeyboardInterrupt):
+        again = threading.Timer(AGAIN_S, _thread.interrupt_main)
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(found)
 
 
 def _done(work: Callable[[], object]) -> int:

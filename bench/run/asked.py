@@ -9,6 +9,7 @@ from bench.measure.cpu import cpu_count
 from bench.measure.devices import choose_devices
 from bench.measure.isa import choose_isas
 from bench.plan.case import Plan, PlannedJob, jobs
+from bench.plan.declared import shown
 from bench.plan.errors import UsageError
 from bench.plan.foreign import each_overseen, overseen
 from bench.plan.modes import Mode
@@ -68,7 +69,11 @@ def _ask_for_figures(name: str, registry: Registry, patience_s: float) -> None:
     with overseen(f"{name}: its size, work and traffic", patience_s):
         problem = registry.problem(name)
         try:
-            _ = problem.footprint_bytes, problem.flop, problem.traffic_bytes, problem.dims()
+            problem.dims()
+            figures = {each: getattr(problem, each) for each in ("footprint_bytes", "flop", "traffic_bytes")}
         except Exception as error:
             found = f"{type(error).__name__}: {error}"
             raise UsageError(f"{name}: its size, work or traffic cannot be had: {found}") from None
+        for figure, value in figures.items():
+            if type(value) is not int or value < 0:
+                raise UsageError(f"{name}: {figure} is {shown(value)}, expected a property that is a number from 0")

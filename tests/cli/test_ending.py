@@ -111,3 +111,24 @@ def test_a_plugin_that_raises_what_has_no_message_is_one_line(tmp_path) -> None:
     done = called(MAIN, "list", "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
     said = f"kernelmark: plugin {tmp_path}/mine.py, line 5: Mute: a message that cannot be formed\n"
     assert (done.returncode, done.stderr) == (2, said)
+
+
+#: The command, interrupted in a finaliser, from which nothing is raised.
+IN_A_FINALISER = """\
+import time
+from bench.cli import listing, main
+class Last:
+    def __del__(self):
+        raise KeyboardInterrupt
+def kernels(*_):
+    Last()
+    time.sleep(10)
+    return []
+listing.kernels = kernels
+main()
+"""
+
+
+def test_an_interrupt_that_falls_into_a_finaliser_ends_the_command(tmp_path) -> None:
+    done = called(IN_A_FINALISER, "list", folder=tmp_path, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (130, "")

@@ -1,5 +1,6 @@
 """Foreign code outside of a kernel's calls that hangs, in real processes: `--timeout` holds there too."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -156,6 +157,9 @@ def test_a_problem_whose_figures_cannot_be_had_is_refused(
     plan = Plan(("cpu",), suites=("stall/m8/f32",))
     line = complaint(lambda: jobs_asked(suites_asked(plan, registry), registry, plan))
     assert line.startswith("stall/m8/f32: its size, work or traffic cannot be had: ZeroDivisionError: ")
+    monkeypatch.setattr(registry.operations["stall"], "flop", lambda problem: 8)
+    line = complaint(lambda: jobs_asked(suites_asked(plan, registry), registry, plan))
+    assert re.fullmatch(r"stall/m8/f32: flop is <bound method .*, expected a property that is a number from 0", line)
 
 
 #: The command, where planning has a second.
