@@ -1,8 +1,8 @@
 """How the command ends where something goes wrong: one line on standard error, and the exit status that fits."""
 
-import _thread
 import errno
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -71,9 +71,9 @@ def _stand_in_for_closed() -> None:
 
 
 def interrupt_again(found: Any) -> None:
-    """Interrupt the main thread again where an interrupt fell into what cannot raise it: a callback, a finaliser."""
+    """Interrupt this thread again where an interrupt fell into what cannot raise it: a callback, a finaliser."""
     if issubclass(found.exc_type, KeyboardInterrupt):
-        again = threading.Timer(AGAIN_S, _thread.interrupt_main)
+        again = threading.Timer(AGAIN_S, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
         again.daemon = True
         again.start()
     else:

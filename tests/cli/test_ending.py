@@ -131,4 +131,4 @@ main()
 
 def test_an_interrupt_that_falls_into_a_finaliser_ends_the_command(tmp_path) -> None:
     done = called(IN_A_FINALISER, "list", folder=tmp_path, stdout=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (130, "")
+    assert (done.returncode, done.stderr.strip()) == (130, "")
