@@ -51,6 +51,19 @@ def test_correlation_time_of_an_autoregression_is_found() -> None:
     assert correlation_time(values) == pytest.approx(expected, rel=0.15)
 
 
+@pytest.mark.parametrize("n", [64, 400, 401])
+def test_correlation_time_sums_pairs_of_lags_until_one_is_not_positive(n: int) -> None:
+    steps = np.random.default_rng(n).normal(size=n)
+    values = np.convolve(steps, np.ones(40), "same")  # correlated beyond the lags that are summed one by one
+    signs = np.sign(values - np.median(values))
+    signs -= signs.mean()
+    covariance = [float(sum(signs[i] * signs[i + lag] for i in range(n - lag))) for lag in range(n // 2 // 2 * 2)]
+    pairs = [(one + other) / covariance[0] for one, other in zip(covariance[::2], covariance[1::2], strict=True)]
+    stop = next((i for i, pair in enumerate(pairs) if pair <= 0), len(pairs))
+    assert stop > 8
+    assert correlation_time(values) == pytest.approx(max(1.0, 2 * sum(pairs[:stop]) - 1))
+
+
 def test_independent_samples_have_correlation_time_near_one() -> None:
     assert correlation_time(np.random.default_rng(2).normal(size=5000)) < 1.3
 
