@@ -45,10 +45,10 @@ class DotPlot(NamedTuple):
 
 
 class HeatRow(NamedTuple):
-    """A problem of a heat map; cells: (text, how dark in per cent, whether it wins), or None."""
+    """A problem of a heat map; cells: (text, how dark in per cent, `wins`, `ties` or empty), or None."""
 
     problem: str
-    cells: list[tuple[str, int, bool] | None]
+    cells: list[tuple[str, int, str] | None]
 
 
 class HeatMap(NamedTuple):
@@ -98,7 +98,7 @@ def heat_map(m: Map) -> HeatMap:
     for c in m.contests:
         found = [m.cell(c, kernel) for kernel in m.kernels]
         rows.append(
-            HeatRow(short(c.problem), [cell and (cell.text, _dark(cell.slowdown), cell.wins) for cell in found])
+            HeatRow(short(c.problem), [cell and (cell.text, _dark(cell.slowdown), cell.outline) for cell in found])
         )
     names = [short(kernel).partition(".") for kernel in m.kernels]
     kernels = [(provider + dot, name) for provider, dot, name in names]

@@ -64,7 +64,17 @@ def test_a_heat_map_shows_the_time_of_the_winner_and_multiples_of_it(store):
             put(store, f"copy/m{n}n8/f32", f"copy/some.{name}", taken=[median] * 6)
     (found,) = heat.maps(RunData(store, "r1"))
     cells = [found.cell(c, kernel) for c in found.contests for kernel in found.kernels]
-    assert [(cell.text, cell.wins) for cell in cells] == [("1.00 ms", True), ("2.00x", False)] * 2
+    assert [(cell.text, cell.outline) for cell in cells] == [("1.00 ms", "wins"), ("2.00x", "")] * 2
+
+
+def test_a_heat_map_marks_all_that_tie_with_the_fastest(store):
+    begin(store)
+    for n in (1, 2):
+        for name, taken in (("a", (1.0, 1.2)), ("b", (1.01, 1.19)), ("c", (9.0, 9.1))):
+            put(store, f"copy/m{n}n8/f32", f"copy/some.{name}", taken=[1e-3 * t for t in taken] * 6)
+    (found,) = heat.maps(RunData(store, "r1"))
+    outlines = [found.cell(found.contests[0], f"copy/some.{name}").outline for name in "abc"]
+    assert outlines == ["ties", "ties", ""]
 
 
 def test_heat_maps_of_two_baselines_are_two(store):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TITLE = "Problems x kernels"
 MOST, MOST_PROBLEMS, MOST_KERNELS, LEAST_PROBLEMS = 8, 24, 10, 2
+LINES = {"wins": "-", "ties": (0, (2, 2))}
 #: From here on a cell is as dark as it gets.
 SLOWEST = 8.0
 
@@ -38,16 +39,19 @@ class Map(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A time over that of the fastest; the fastest shows its time."""
+    """A time over that of the fastest, which shows its time. outline: `wins`, `ties` with the fastest, or empty."""
 
     slowdown: float
     text: str
-    wins: bool
+    outline: str
 
 
 def _cell(c: Contest, r: Result) -> Cell:
-    wins, slowdown = r is c.fastest, c.slowdown(r)
-    return Cell(slowdown, marked(seconds(r.time_s_median) if wins else f"{digits(slowdown)}x", r), wins)
+    first, slowdown = r is c.fastest, c.slowdown(r)
+    ratio = c.lead if first else c.faster(c.fastest, r)
+    certain = ratio is None or ratio.side == "faster"
+    outline = ("wins" if certain else "ties") if first or not certain else ""
+    return Cell(slowdown, marked(seconds(r.time_s_median) if first else f"{digits(slowdown)}x", r), outline)
 
 
 def maps(data: RunData) -> list[Map]:
@@ -82,8 +86,8 @@ def caption(m: Map) -> str:
     """Return what a cell holds, and in which setting."""
     note = f" {m.note}" if m.note else ""
     return (
-        f"{m.setting.title}. Outlined: the fastest, with its time; the others: their times over it, darker is slower. "
-        f"~: measured under noise; empty: no time.{note}"
+        f"{m.setting.title}. Outlined: the fastest, with its time; dashed: a tie with another, which is dashed too; "
+        f"the others: their times over it, darker is slower. ~: measured under noise; empty: no time.{note}"
     )
 
 
@@ -105,9 +109,9 @@ def _draw(m: Map) -> "Drawing":
         for j, cell in enumerate(row):
             if cell:
                 axes.text(j, i, cell.text, ha="center", va="center", color="black", fontsize=6.5)
-            if cell and cell.wins:
-                box = (j - 0.46, i - 0.42)
-                axes.add_patch(Rectangle(box, 0.92, 0.84, fill=False, edgecolor="#000000", linewidth=1))
+            if cell and cell.outline:
+                box, line = (j - 0.46, i - 0.42), LINES[cell.outline]
+                axes.add_patch(Rectangle(box, 0.92, 0.84, fill=False, edgecolor="#000000", linewidth=1, linestyle=line))
     axes.set_xticks(range(len(m.kernels)), [short(kernel).replace(".", ".\n", 1) for kernel in m.kernels])
     axes.xaxis.tick_top()
     axes.set_yticks(range(len(m.contests)), [short(c.problem) for c in m.contests])
