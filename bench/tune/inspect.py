@@ -4,11 +4,13 @@ import csv
 import io
 import json
 import math
+import os
 import typing
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -24,6 +26,8 @@ from bench.plan.tiles import tile_text
 from bench.plan.tunable import tiled
 from bench.report.layout import Column, table
 
+Wanted = TypeVar("Wanted")
+Built = TypeVar("Built")
 #: Tiles of a kernel that prefers none, at most: a space may be of any size.
 TILES = 64
 
@@ -62,14 +66,24 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
         raise UsageError(
             f"kernels {glob!r}: matches no hand-written kernel; `kernelmark list --device cuda` names them"
         )
-    rows = []
+    wanted = []
     for kernel in sorted(kernels, key=lambda k: k.id):
         problems = _samples(kernel, registry.problem_class(kernel.op, kernel.id))
         supported = [arch for arch in archs if kernel.runs_on(arch)]
         for tile in islice(kernel.tiles(), TILES):
             if problem := _taken_by(kernel, tile, problems):
-                rows += [row for arch in supported for row in launch_rows(kernel, problem, tile, arch)]
-    return rows
+                wanted += [(kernel, problem, tile, arch) for arch in supported]
+    return [row for rows in in_parallel(lambda words: launch_rows(*words), wanted) for row in rows]
+
+
+def in_parallel(compiled: Callable[[Wanted], Built], wanted: Sequence[Wanted]) -> list[Built]:
+    """Compile on all processors, and return what came of each in their order.
+
+    The first is compiled alone: threads that import the compiler at once fail.
+    """
+    found = [compiled(words) for words in wanted[:1]]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return found + list(pool.map(compiled, wanted[1:]))
 
 
 def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str], device: DeviceLimits) -> list[InspectRow]:

@@ -1,8 +1,6 @@
 """Tiles of a CUDA kernel ranked by what the compiler reports of them, where there is no GPU. Nothing is timed."""
 
-import os
 import random
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from bench.measure.compile import CompileError
@@ -11,7 +9,7 @@ from bench.plan.kernel import CudaKernel
 from bench.plan.options import BUDGET
 from bench.plan.tiles import Tile
 from bench.report.format import count
-from bench.tune.inspect import InspectRow, launch_rows, render
+from bench.tune.inspect import InspectRow, in_parallel, launch_rows, render
 from bench.tune.listing import limits_here
 from bench.tune.search import Config
 from bench.tune.subject import Subject
@@ -40,9 +38,7 @@ def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
     configs = subject.tiles.configs
     most = budget or BUDGET
     chosen = configs if len(configs) <= most else random.Random(seed).sample(configs, most)
-    found = [_compiled(subject, kernel, chosen[0], arch)]  # alone: threads that import the compiler at once fail
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found += pool.map(lambda config: _compiled(subject, kernel, config, arch), chosen[1:])
+    found = in_parallel(lambda config: _compiled(subject, kernel, config, arch), chosen)
     built = [rows for rows in found if rows]
     good = [rows for rows in built if not any(row.spill_bytes for row in rows)]
     good.sort(key=lambda rows: -min(row.occupancy for row in rows))

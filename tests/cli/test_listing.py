@@ -60,9 +60,8 @@ def test_inspect_tells_resources_and_occupancy_without_a_gpu(kernelmark):
 
 
 @pytest.mark.usefixtures("cuda_compiler")
-@pytest.mark.parametrize("style", ["table", "csv"])
-def test_inspect_shows_every_hand_written_kernel(kernelmark, style):
-    out = kernelmark("inspect", "--arch", "sm_80,sm_90a", "--format", style).stdout
+def test_inspect_shows_every_hand_written_kernel(kernelmark):
+    out = kernelmark("inspect", "--arch", "sm_90a").stdout
     listed = json.loads(kernelmark("list", "--device", "cuda", "--json").stdout)
     for name in (row["kernel"] for row in listed if "/cuda." in row["kernel"] and "memcpy" not in row["kernel"]):
         assert name in out
