@@ -34,16 +34,15 @@ def shown(table: list[tuple[object, ...]], *headers: str) -> None:
 
 
 @pytest.mark.long
-def test_each_stage_may_fail_and_all_others_are_done(tmp_path: Path) -> None:
-    table: list[tuple[object, ...]] = []
-    for stage, (fault, reason) in FAULTS.items():
-        found = report(tmp_path / stage, fault, GPU_FAULTY_STAGE=stage, GPU_FAULT_LIMIT_S="9")
-        states = {name: state for name, (state, _) in found.stages.items()}
-        table.append((stage, fault, found.status, found.stages[stage][1]))
-        assert states == dict.fromkeys(FAULTS, "done") | {stage: "failed"}
-        assert reason in found.stages[stage][1]
-        assert (found.status, unreadable(found.folder)) == (1, [])
-    shown(table, "stage", "fault", "status", "its line")
+@pytest.mark.parametrize("stage", FAULTS)
+def test_a_stage_may_fail_and_all_others_are_done(stage: str, tmp_path: Path) -> None:
+    fault, reason = FAULTS[stage]
+    found = report(tmp_path, fault, GPU_FAULTY_STAGE=stage, GPU_FAULT_LIMIT_S="9")
+    states = {name: state for name, (state, _) in found.stages.items()}
+    shown([(stage, fault, found.status, found.stages[stage][1])], "stage", "fault", "status", "its line")
+    assert states == dict.fromkeys(FAULTS, "done") | {stage: "failed"}
+    assert reason in found.stages[stage][1]
+    assert (found.status, unreadable(found.folder)) == (1, [])
 
 
 @pytest.mark.long
