@@ -80,20 +80,18 @@ def inspect(
 
 
 def _inspect_one(registry: Any, kernel: str, problem_id: str | None, archs: Sequence[str], style: str) -> None:
-    from bench.measure.cuda import cuda_missing, present_limits
     from bench.plan.errors import UsageError
-    from bench.plan.limits import H100
     from bench.tune.inspect import render, space_text, tile_rows
+    from bench.tune.listing import limits_here
 
     if problem_id is None:
         raise UsageError(f"inspect {kernel}: expected a problem after the kernel; --kernels GLOB is without one")
     chosen, problem = registry.named(kernel), registry.problem(problem_id)
-    device = H100 if chosen.device == "cpu" or cuda_missing() else present_limits()
-    rows = tile_rows(chosen, problem, archs, device)
+    rows = tile_rows(chosen, problem, archs)
     if rows or style != "table":
         click.echo(render(rows, style), nl=style != "csv")
     if style == "table":
-        click.echo(space_text(chosen, problem, device))
+        click.echo(space_text(chosen, problem, limits_here(chosen)))
 
 
 COMMANDS = (list_command, doctor, inspect)

@@ -18,7 +18,7 @@ from bench.measure.compile import ARCHS, compile_cubin
 from bench.measure.occupancy import Limiter, occupancy, typical
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, Kernel, Tile
-from bench.plan.limits import H100, DeviceLimits
+from bench.plan.limits import DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.plan.space import Space
@@ -53,7 +53,9 @@ class InspectRow(msgspec.Struct, frozen=True):
 
 
 def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARCHS) -> list[InspectRow]:
-    """Return a row for each hand-written kernel that `glob` matches, each tile, each architecture that it supports.
+    """Return a row for each hand-written kernel that `glob` matches, each architecture that it supports, each tile.
+
+    A typical device of the architecture is planned for.
 
     Raises UsageError where nothing matches or an architecture is unknown, CompileError (a UsageError, too) where a .cu
     does not compile, Unsupported where there is no compiler.
@@ -69,10 +71,10 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
     wanted = []
     for kernel in sorted(kernels, key=lambda k: k.id):
         problems = _samples(kernel, registry.problem_class(kernel.op, kernel.id))
-        supported = [arch for arch in archs if kernel.runs_on(arch)]
-        for tile in islice(kernel.tiles(), TILES):
-            if problem := _taken_by(kernel, tile, problems):
-                wanted += [(kernel, problem, tile, arch) for arch in supported]
+        for arch in (arch for arch in archs if kernel.runs_on(arch)):
+            for tile in islice(kernel.tiles(typical(arch)), TILES):
+                if problem := _taken_by(kernel, tile, problems, typical(arch)):
+                    wanted.append((kernel, problem, tile, arch))
     return [row for rows in in_parallel(lambda words: launch_rows(*words), wanted) for row in rows]
 
 
@@ -86,18 +88,19 @@ def in_parallel(compiled: Callable[[Wanted], Built], wanted: Sequence[Wanted]) -
         return found + list(pool.map(compiled, wanted[1:]))
 
 
-def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str], device: DeviceLimits) -> list[InspectRow]:
-    """Return a row for each launch and architecture of the tile that a run takes; none of a kernel that is not ours.
+def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[InspectRow]:
+    """Return a row for each launch of the tile that a run takes on each architecture; none of a kernel that is not ours.
 
-    Raises UsageError where the kernel cannot take the problem.
+    An architecture is left out where its typical device cannot take the problem. Raises UsageError where none can.
     """
-    if reason := kernel.refuses(problem, device):
-        raise UsageError(f"{reason}; take another problem")
-    tile = kernel.tile_for(problem, device)
-    if tile is None or not isinstance(kernel, CudaKernel):
+    devices = {arch: typical(arch) for arch in archs if not isinstance(kernel, CudaKernel) or kernel.runs_on(arch)}
+    reasons = [kernel.refuses(problem, device) for device in devices.values()]
+    if reasons and all(reasons):
+        raise UsageError(f"{reasons[0]}; take another problem")
+    if not isinstance(kernel, CudaKernel):
         return []
-    supported = [arch for arch in archs if kernel.runs_on(arch)]
-    return [row for arch in supported for row in launch_rows(kernel, problem, tile, arch, device)]
+    tiles = ((arch, kernel.tile_for(problem, device)) for arch, device in devices.items())
+    return [row for arch, tile in tiles if tile for row in launch_rows(kernel, problem, tile, arch)]
 
 
 def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
@@ -114,8 +117,8 @@ def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
     return "\n".join([head, *([table(columns, reasons, titled=True)] if reasons else [])])
 
 
-def _taken_by(kernel: CudaKernel, tile: Tile, problems: list[Problem]) -> Problem | None:
-    return next((p for p in problems if kernel.unwanted(p, tile) is None), None)
+def _taken_by(kernel: CudaKernel, tile: Tile, problems: list[Problem], device: DeviceLimits) -> Problem | None:
+    return next((p for p in problems if kernel.unwanted(p, tile, device) is None), None)
 
 
 def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:
@@ -140,13 +143,13 @@ def _first_choice(kind: Any) -> Any:
 
 
 def launch_rows(
-    kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits = H100
+    kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None
 ) -> list[InspectRow]:
     """Return what each launch of the plan takes, in its order; repeated launches are one row. Raises CompileError.
 
-    device: for which the launches are planned, whatever they are compiled for.
+    device: for which the launches are planned; a typical one of the architecture unless it is given.
     """
-    calls = dict(kernel.calls(problem, tile, device))
+    calls = dict(kernel.calls(problem, tile, device or typical(arch)))
     cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)
     rows = []
     for entry, call in calls.items():
