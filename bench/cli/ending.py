@@ -64,9 +64,9 @@ def status_of(work: Callable[[], object]) -> int:
 
 
 def _stand_in_for_closed() -> None:
-    """Give a stream that the caller has closed a file that takes everything; its number would go to another file."""
+    """Give a stream that is closed a file that takes everything; its number would go to another file."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
+        if getattr(getattr(sys, name), "closed", True):  # None has no such thing
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 # for as long as the process lives
 
 
@@ -82,10 +82,18 @@ def interrupt_again(found: Any) -> None:
 
 def _done(work: Callable[[], object]) -> int:
     status: int | str | None = OK
+    streams = sys.stdout, sys.stderr
     try:
         work()
     except SystemExit as ending:
         status = ending.code
+    except ValueError:
+        if not any(stream.closed for stream in streams):
+            raise
+        raise UsageError("standard output: a plug-in closed it or standard error; expected both open") from None
+    finally:
+        sys.stdout, sys.stderr = streams  # a plug-in may have closed them, or put others in their place
+        _stand_in_for_closed()
     sys.stdout.flush()  # a disk that is full shows here
     if isinstance(status, str):  # a plug-in's words
         raise UsageError(status)

@@ -113,6 +113,23 @@ def test_a_plugin_that_raises_what_has_no_message_is_one_line(tmp_path) -> None:
     assert (done.returncode, done.stderr) == (2, said)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sys.stdout.close()", "kernelmark: standard output: a plug-in closed it or standard error; "),
+        ("sys.stdout = None", "kernelmark: no kernel matches"),
+        ("sys.stderr.close()", ""),
+    ],
+)
+def test_a_plugin_that_closes_or_takes_a_stream_costs_no_traceback(tmp_path, text, said) -> None:
+    (tmp_path / "mine.py").write_text(f"import sys\n{text}\n")
+    words = ("list", "--json") if "stdout.close" in text else ("verify", "copy/m4n4/f32", "--kernels", "no/such")
+    done = called(MAIN, *words, "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == bool(said)
+    assert done.stderr.startswith(said)
+
+
 #: The command, interrupted in a finaliser, from which nothing is raised.
 IN_A_FINALISER = """\
 import time

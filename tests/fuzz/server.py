@@ -106,7 +106,7 @@ def end_with(status: int) -> None:
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
-            if stream is not None:
+            if stream is not None and not stream.closed:
                 stream.flush()
         except (OSError, ValueError):
             status = 120
