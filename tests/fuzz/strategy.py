@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from bench.run.limits import LEAST_S
 from fuzz import commands, documents, plugins
 from fuzz.commands import LASTING, PATIENCE_S, QUICK, Call, joined
 from fuzz.damages import damages
@@ -212,7 +213,8 @@ def _faulty(draw: Any) -> Input:
         "--db",
         "new.db",
     )
-    return Input((Step(words), Step(("show", "--db", "new.db"))), files={"mine.py": File(plugin.text)}, wild=True)
+    steps = Step(words, granted_s=LEAST_S), Step(("show", "--db", "new.db"))
+    return Input(steps, files={"mine.py": File(plugin.text)}, wild=True)
 
 
 @st.composite
