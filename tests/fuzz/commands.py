@@ -12,8 +12,9 @@ from fuzz.words import TEXTS, Word, once_in, values_of
 
 #: Commands that may lawfully go on for minutes.
 LASTING = ("run", "verify", "claims", "selftest", "watch", "inspect", "tune")
-#: After this long they are interrupted.
-PATIENCE_S = 2.0
+#: After this long they are interrupted, and after so much those that are short where no one else uses the processors:
+#: what is measured while others do is measured again.
+PATIENCE_S, MEASURING_S = 2.0, 10.0
 #: What makes a run short.
 QUICK = {
     "run": ("--max-time", "0.01", "--no-ceilings", "--threads", "1", "--kernels", "*/numpy.*"),
@@ -35,15 +36,15 @@ USUAL = 6
 
 
 class Call(NamedTuple):
-    """The words of a command line, whether they must be refused, and whether the command may take long."""
+    """The words of a command line, whether they must be refused, and after how long the command is interrupted."""
 
     words: tuple[str, ...]
     refused: bool = False
-    long: bool = False
+    patience_s: float = 0.0
 
     def step(self) -> Step:
         """Return the step that calls it."""
-        return Step(self.words, refused=self.refused, patience_s=PATIENCE_S if self.long else 0.0)
+        return Step(self.words, refused=self.refused, patience_s=self.patience_s)
 
 
 def joined(name: str, words: Sequence[Word], fixed: Sequence[str] = ()) -> Call:
@@ -51,7 +52,8 @@ def joined(name: str, words: Sequence[Word], fixed: Sequence[str] = ()) -> Call:
     drawn = any(word.long for word in words)
     long = name in LASTING and (drawn or name not in QUICK)
     texts = (name, *fixed, *(word.text.replace("\0", "") for word in words))
-    return Call(texts, any(word.refused for word in words), long)
+    patience_s = PATIENCE_S if long else MEASURING_S if name in QUICK else 0.0
+    return Call(texts, any(word.refused for word in words), patience_s)
 
 
 def names() -> list[str]:

@@ -116,7 +116,7 @@ class Server:
     def _followed(self, step: Step, streams: list["_Stream"]) -> Outcome:
         """Read what a step prints, and send it the signals that are due, until it has ended."""
         pid, begun = int(self._line()["pid"]), now()
-        kill, hung, limit = step.kill, False, self._limit_s + step.patience_s + step.granted_s
+        kill, hung, limit = step.kill, False, self._limit_s + step.patience_s
         interrupts = [step.patience_s, step.patience_s + AGAIN_S] if step.patience_s else []
         while not (ended := self._readable(streams)):
             elapsed = now() - begun

@@ -46,7 +46,6 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """One command. fresh: by the console script, and not in a fork of a process that has imported it.
 
     patience_s: a command that may go on for long is interrupted after this; 0 for one that must end by itself.
-    granted_s: how long the command itself lets foreign code hang before it ends that.
     refused: exit status 2 is certain.
     """
 
@@ -57,7 +56,6 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     fresh: bool = False
     kill: Kill | None = None
     patience_s: float = 0.0
-    granted_s: float = 0.0
     refused: bool = False
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bench.run.limits import LEAST_S
 from fuzz import commands, documents, plugins
-from fuzz.commands import LASTING, PATIENCE_S, QUICK, Call, joined
+from fuzz.commands import LASTING, MEASURING_S, PATIENCE_S, QUICK, Call, joined
 from fuzz.damages import damages
 from fuzz.files import EXPORTS, ROWS_RUN, STORES
 from fuzz.inputs import Damage, File, Input, Kill, Step
@@ -93,7 +93,7 @@ def _placed(draw: Any, given: Input) -> Input:
         first = msgspec.structs.replace(first, refused=first.refused and first.out == "pipe")
     if draw(once_in(20)):
         first = msgspec.structs.replace(first, variables=draw(st.sampled_from(VARIABLES)), refused=False)
-    if draw(once_in(40)) and first.kill is None and not first.patience_s:  # none would be for its start
+    if draw(once_in(40)) and first.kill is None and first.patience_s != PATIENCE_S:  # none would be for its start
         first = msgspec.structs.replace(
             first, fresh=True, variables={**first.variables, **draw(st.sampled_from([{}, *LOCALES]))}
         )
@@ -213,7 +213,7 @@ def _faulty(draw: Any) -> Input:
         "--db",
         "new.db",
     )
-    steps = Step(words, granted_s=LEAST_S), Step(("show", "--db", "new.db"))
+    steps = Step(words, patience_s=LEAST_S + PATIENCE_S), Step(("show", "--db", "new.db"))
     return Input(steps, files={"mine.py": File(plugin.text)}, wild=True)
 
 
@@ -226,6 +226,5 @@ def _kills(draw: Any) -> Input:
     kill = Kill(int(number), draw(st.floats(0, 2.5)), worker)
     words = ("run", "mine.toml", *QUICK["run"], "--name", "mine", "--db", "new.db")
     rest = (("runs",), ("run", "--resume", "mine"), ("show", "mine"))
-    return Input(
-        (Step(words, kill=kill), *(Step((*word, "--db", "new.db")) for word in rest)), files={"mine.toml": suite}
-    )
+    steps = [Step((*word, "--db", "new.db"), patience_s=MEASURING_S if word[0] == "run" else 0.0) for word in rest]
+    return Input((Step(words, kill=kill, patience_s=MEASURING_S), *steps), files={"mine.toml": suite})
