@@ -4,13 +4,15 @@ A kernel is a function that sets up and returns the timed closure (`@kernel`), o
 (`@cuda_kernel`). Registration imports nothing heavy and runs nothing.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from bench.plan.declared import check_op, check_operation, checked, name_of, shown, subject_of
 from bench.plan.errors import UsageError, unknown
+from bench.plan.foreign import limited
 from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.operation import Problem
 from bench.plan.tiles import parse_tile
@@ -18,6 +20,10 @@ from bench.plan.tiles import parse_tile
 P = TypeVar("P", bound=Problem)
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound=Kernel)
+
+
+#: What a kernel declares that is called for where nothing else watches it.
+_FOREIGN = ("supports", "executed", "valid", "plan")
 
 
 class Kernels(dict[str, Kernel]):
@@ -32,15 +38,22 @@ class Kernels(dict[str, Kernel]):
 
 @dataclass
 class Registry:
-    """The operations and kernels known to this process."""
+    """The operations and kernels known to this process.
+
+    patience_s: how long the operation of a plug-in may take to read an id; infinite where another process watches it.
+    """
 
     operations: dict[str, type[Problem]] = field(default_factory=dict)
     kernels: Kernels = field(default_factory=Kernels)
+    patience_s: float = math.inf
 
     def problem(self, text: str) -> Problem:
         """The problem with this id. Raises UsageError."""
         op, _, rest = text.partition("/")
-        return _parsed(self.problem_class(op, text), rest)
+        problem_class = self.problem_class(op, text)
+        if problem_class.__module__.startswith("kernels."):
+            return _parsed(problem_class, rest)
+        return limited(_parsed, f"{op}: its reading of an id", self.patience_s)(problem_class, rest)
 
     def named(self, name: str) -> Kernel:
         """Return the kernel with this id, and the tile that stands in it. Raises UsageError."""
@@ -58,6 +71,15 @@ class Registry:
             known = ", ".join(sorted(self.operations))
             raise UsageError(f"{subject}: {op!r} is not an operation; expected one of {known}")
         return self.operations[op]
+
+    def limit(self, known: Collection[str], timeout_s: float) -> None:
+        """Let what operations and kernels declare, but those that were known before, take no longer in this process."""
+        self.patience_s = timeout_s
+        for name in self.kernels.keys() - set(known):
+            kernel = self.kernels[name]
+            own = {key: value for key in _FOREIGN if callable(value := getattr(kernel, key, None))}
+            calls: dict[str, Any] = {key: limited(value, f"{name}: {key}", timeout_s) for key, value in own.items()}
+            self.kernels[name] = replace(kernel, **calls)
 
     def add(self, kernel: Kernel) -> None:
         if kernel.id in self.kernels:

@@ -24,6 +24,8 @@ SCRIPT = Path(sys.executable).with_name("kernelmark")
 #: with patience has this from its interrupt on. The first interrupt of a run lets the job in hand finish, so a second
 #: one follows.
 LIMIT_S, MOST_BUSY, AGAIN_S = 10.0, 10, 2.0
+#: How many times that it takes to draw all figures of a run twice, which uses a processor for eight seconds.
+SLOW = {"report": 2}
 #: Of an output this much is kept, and a reader that goes early takes so much before.
 KEPT_BYTES, HEAD_BYTES = 2**20, 10
 #: What is kept of the caller's environment: where programs, libraries and what was compiled before are found.
@@ -116,7 +118,8 @@ class Server:
     def _followed(self, step: Step, streams: list["_Stream"]) -> Outcome:
         """Read what a step prints, and send it the signals that are due, until it has ended."""
         pid, begun = int(self._line()["pid"]), now()
-        kill, hung, limit = step.kill, False, self._limit_s + step.patience_s
+        kill, hung = step.kill, False
+        limit = self._limit_s * SLOW.get("".join(step.words[:1]), 1) + step.patience_s
         interrupts = [step.patience_s, step.patience_s + AGAIN_S] if step.patience_s else []
         while not (ended := self._readable(streams)):
             elapsed = now() - begun

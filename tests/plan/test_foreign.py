@@ -1,0 +1,96 @@
+"""Foreign code in the process that plans, and that no other process watches: it is ended in one line, and exit 2."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+#: A process with a limit of a fifth of a second that runs this text within it.
+OVERSEEN = """
+from bench.plan import foreign
+foreign.LEAST_S = 0.2
+with foreign.overseen("plugin x.py: its import", 0.1):
+    {}
+print("went on")
+"""
+PATCHED = "import os, sys, threading, time; os._exit = os.write = sys._current_frames = time.sleep = hang = input"
+
+
+@pytest.mark.parametrize("text", ["threading.Event().wait()", f"{PATCHED}; threading.Event().wait()"])
+def test_the_process_that_plans_is_ended_in_one_line_where_it_hangs_in_a_plugin(text: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OVERSEEN.format(f"import threading; {text}")],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("kernelmark: plugin x.py: its import took more than 0.2 s (now at ")
+    assert line.endswith("; --timeout allows more")
+
+
+#: Code in C that does not release the interpreter.
+HOLDS = "import ctypes; ctypes.PyDLL(None).sleep(30)"
+
+
+def test_the_process_that_plans_is_ended_where_code_in_c_holds_the_interpreter() -> None:
+    code = f"import bench.plan.foreign as foreign; foreign.GRACE_S = 0.1\n{OVERSEEN.format(HOLDS)}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    said = "kernelmark: plugin x.py: its import took more than 0.2 s; --timeout allows more\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+PLUGIN = """
+from bench.plan.registry import REGISTRY
+from kernelmark import kernel, operation
+
+def answers(problem):
+    {declared}
+
+@kernel("copy", provider="bad", device="cpu", numerics="exact", supports=answers)
+def odd(problem, x):
+    return lambda: None
+
+@operation("mine")
+class Mine(REGISTRY.operations["copy"], frozen=True, kw_only=True):
+    @classmethod
+    def parse(cls, text):
+        {read}
+"""
+#: Loads it, which may take longer than its calls may, and asks for what it declares.
+DECLARED = """
+import contextlib, sys
+from pathlib import Path
+from bench.plan import discovery, foreign
+foreign.LEAST_S = 1.0
+registry = discovery.discover()
+discovery.overseen = lambda *_: contextlib.nullcontext()
+discovery.load_plugin(Path(sys.argv[1]), 0.5)
+registry.kernels["copy/bad.odd"].refuses(registry.problem("copy/m4n4/f32"))
+registry.problem("mine/m4n4/f32")
+print("went on")
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("declared", "kernelmark: copy/bad.odd: supports took more than 1 s; --timeout allows more\n"),
+        ("read", "kernelmark: mine: its reading of an id took more than 1 s; --timeout allows more\n"),
+        ("", ""),
+    ],
+)
+def test_what_a_plugin_declares_ends_the_command_where_it_hangs(tmp_path: Path, place: str, said: str) -> None:
+    acts = {"declared": "pass", "read": "return super().parse(text)", place: HOLDS}
+    (tmp_path / "mine.py").write_text(PLUGIN.format(**acts))
+    words = [sys.executable, "-c", DECLARED, str(tmp_path / "mine.py")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr, done.stdout) == ((2, said, "") if said else (0, "", "went on\n"))
+
+
+def test_what_ends_in_time_goes_on() -> None:
+    done = subprocess.run([sys.executable, "-c", OVERSEEN.format("pass")], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
