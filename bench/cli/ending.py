@@ -17,6 +17,7 @@ from click import echo  # held since before a plug-in could put another in its p
 
 import bench
 from bench.cli.options import DEFECT, INTERRUPTED, OK, USAGE
+from bench.plan.discovery import of_plugin
 from bench.plan.errors import Unsupported, UsageError, message
 from bench.plan.text import MOST, one_line
 
@@ -113,7 +114,9 @@ def _complain(text: str, status: int) -> int:
 
 
 def _defect(error: Exception) -> int:
-    """Report a defect of kernelmark's own, with its traceback in a file."""
+    """Report a defect of kernelmark's own, with its traceback in a file; one of a plug-in is bad input."""
+    if found := of_plugin(error):
+        return _complain(found, USAGE)
     what = f"{type(error).__name__}: {message(error)}"[: MOST // 3]
     return _complain(f"defect: {what}; a report of it, for the authors, is {_saved(error)}", DEFECT)
 

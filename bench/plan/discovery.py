@@ -119,6 +119,12 @@ def load_plugin(path: Path, timeout_s: float = TIMEOUT_S) -> None:
     _loaded[path] = module
 
 
+def of_plugin(error: BaseException) -> str | None:
+    """Return a complaint about the plug-in in whose code an error was raised after its import, or None."""
+    files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
+    return next((f"plugin {_where(error, path)}" for path in _loaded if str(path) in files), None)
+
+
 def _where(error: BaseException, path: Path | None = None) -> str:
     """`file, line N: Type: message`, the line being the deepest one inside `path`, or that of a bad declaration."""
     if isinstance(error, SyntaxError):

@@ -22,6 +22,8 @@ from bench.run.printed import MOST
 
 #: Begins an answer in what the child prints; everything else is from libraries.
 _MARK = "kernelmark-answer "
+#: Bytes of an answer.
+_LONGEST = 2**26
 _POLL_S = 0.1
 #: Held since before a plug-in could replace them.
 _read, _select = os.read, select.select
@@ -53,7 +55,7 @@ def answers(
 
 class _Child:
     def __init__(self, module: str, questions: Sequence[str]) -> None:
-        self._buffer, self._words = b"", ""
+        self._buffer, self._words, self._shown = b"", "", 0
         self._kept = Kept(
             "bench.run.watched", [module, *questions], {}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -68,7 +70,7 @@ class _Child:
 
     def next(self, until_s: float, stop: Callable[[], bool]) -> Any:
         """The next answer, or why there is none."""
-        began = now()
+        began, self._shown = now(), 0
         while True:
             while b"\n" in self._buffer:
                 line, _, self._buffer = self._buffer.partition(b"\n")
@@ -76,6 +78,9 @@ class _Child:
                 if mark:
                     return json.loads(text)
                 self._pass_on(line)
+            if len(self._buffer) > (_LONGEST if self._buffer.startswith(_MARK.encode()) else MOST):
+                self._pass_on(self._buffer)
+                self._buffer = b""  # what follows is taken for another line
             if stop() or now() > until_s:
                 return Lost(f"ended after {now() - began:.0f} s without an answer{self._last_words()}")
             if not self._read():
@@ -100,7 +105,9 @@ class _Child:
     def _pass_on(self, line: bytes) -> None:
         if text := plain(line[:MOST].decode(errors="replace")).strip():
             self._words = text
-            sys.stderr.write(text + "\n")
+            if self._shown < MOST:
+                sys.stderr.write(text[: MOST - self._shown] + "\n")
+            self._shown += len(text)
 
     def _last_words(self) -> str:
         return f": {self._words[:200]}" if self._words else ""

@@ -130,6 +130,13 @@ def test_a_plugin_that_closes_or_takes_a_stream_costs_no_traceback(tmp_path, tex
     assert done.stderr.startswith(said)
 
 
+def test_a_plugin_whose_code_raises_where_it_took_the_place_of_ours_is_named(tmp_path) -> None:
+    (tmp_path / "mine.py").write_text("import json\ndef fails(*_, **__):\n    return 1 // 0\njson.dumps = fails\n")
+    done = called(MAIN, "list", "--json", "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
+    said = f"kernelmark: plugin {tmp_path}/mine.py, line 3: ZeroDivisionError: integer division or modulo by zero\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
 #: The command, interrupted in a finaliser, from which nothing is raised.
 IN_A_FINALISER = """\
 import time

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bench.measure.timing import now
+from bench.run.printed import MOST
 from bench.run.watched import Lost, answers
 
 MODULE = """
@@ -17,6 +18,8 @@ ACTS = {
     "abort": os.abort,
     "raise": lambda: [][0],
     "print": lambda: print("what a library prints, without a newline", end=""),
+    "endless line": lambda: [print("x" * 10**6, end="") for _ in range(30)],
+    "lines": lambda: [print("line " + "x" * 995) for _ in range(10**4)],
     "complain": lambda: (print("out of luck", file=sys.stderr, flush=True), os._exit(4)),
 }
 
@@ -58,6 +61,12 @@ def test_a_child_that_ends_costs_one_answer(module: str, act: str, reason: str) 
     found = ask(module, "a", act, "b")
     assert found[act] == Lost(reason)
     assert found["a"]["process"] != found["b"]["process"]
+
+
+@pytest.mark.parametrize("act", ["endless line", "lines"])
+def test_of_what_a_child_prints_before_an_answer_64_kb_are_shown(module: str, act: str, capsys: Any) -> None:
+    assert ask(module, "a", act, "b")[act]["name"] == act
+    assert MOST <= len(capsys.readouterr().err) < MOST + 200
 
 
 def test_a_child_that_is_silent_is_ended(module: str) -> None:

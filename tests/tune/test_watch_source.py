@@ -1,8 +1,11 @@
 """Saves of a .cu and of the headers beside it, as `kernelmark watch` notices them."""
 
+import os
 import threading
+from pathlib import Path
+from typing import Any
 
-from bench.tune.watch.source import saves
+from bench.tune.watch.source import contents, saves
 
 
 def test_a_save_without_a_change_is_none(tmp_path):
@@ -32,3 +35,13 @@ def test_a_file_that_an_editor_replaces_is_waited_for(tmp_path):
     file.unlink()
     threading.Timer(0.3, file.write_text, ["two"]).start()
     assert next(found) == {"a.cu": b"two"}
+
+
+def test_a_named_pipe_is_refused_and_one_among_the_headers_is_left_out(tmp_path: Path, complaint: Any) -> None:
+    (tmp_path / "a.cu").write_text("one")
+    os.mkfifo(tmp_path / "b.cuh")
+    assert contents(tmp_path / "a.cu") == {"a.cu": b"one"}
+    os.mkfifo(tmp_path / "c.cu")
+    found = f"{tmp_path}/c.cu: is a named pipe, expected a file"
+    assert complaint(lambda: contents(tmp_path / "c.cu")) == found
+    assert complaint(lambda: next(saves(tmp_path / "c.cu"))) == found

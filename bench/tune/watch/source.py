@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from bench.plan.files import require_file
+
 #: How often the files are looked at.
 POLL_S = 0.2
 #: Contents by name: the watched file and the headers in its folder, which it may include.
@@ -45,7 +47,9 @@ def saves(file: Path) -> Iterator[Files]:
 
 
 def _watched(file: Path) -> list[Path]:
-    return [file, *sorted(file.parent.glob("*.cuh"))]
+    """Return the file and the headers in its folder. Raises UsageError for a file that is none, such as a pipe."""
+    require_file(file)
+    return [file, *sorted(header for header in file.parent.glob("*.cuh") if header.is_file())]
 
 
 def _stamps(file: Path) -> list[tuple[str, int, int, int]] | None:
