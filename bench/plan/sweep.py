@@ -57,6 +57,11 @@ class Sweep(msgspec.Struct, frozen=True):
     together: tuple[str, ...] = ()
     max_time: float | None = None
 
+    @property
+    def size(self) -> int:
+        """The number of problems, of which none is made for it."""
+        return math.prod(map(len, self.axes.values())) * len(self.points)
+
     def entries(self) -> Iterator[Entry]:
         """The problems, group by group. Raises UsageError."""
         for group in self.groups():
@@ -151,9 +156,10 @@ def _together(named: Any, swept: Mapping[str, Sequence[Any]], where: str) -> tup
 
 def _check_combined(sweep: Sweep) -> None:
     """Axes that are right one by one may not be together. Large sweeps are looked at when they are run."""
-    count = math.prod(map(len, sweep.axes.values())) * len(sweep.points)
-    expect(count <= MOST_PROBLEMS, f"{sweep.where}: has {count:,} problems, expected at most {MOST_PROBLEMS:,}")
-    if count <= CHECKED_AT_ONCE:
+    expect(
+        sweep.size <= MOST_PROBLEMS, f"{sweep.where}: has {sweep.size:,} problems, expected at most {MOST_PROBLEMS:,}"
+    )
+    if sweep.size <= CHECKED_AT_ONCE:
         for _ in sweep.entries():
             pass
 

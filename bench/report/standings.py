@@ -16,6 +16,8 @@ from bench.report.contest import Contest, Ratio, Setting, contests, is_timed
 
 #: Places of a line within which it has to be certain who was ahead before a takeover, and who is after it.
 REACH = 8
+#: Problems of a suite that are gone through, which takes six seconds.
+MOST_LISTED = 200_000
 
 
 class Change(NamedTuple):
@@ -50,7 +52,11 @@ class Listed(Sweep, frozen=True):
 
 
 def listed(suite: Suite) -> Suite:
-    """Return the suite with its problems made, once for all."""
+    """Return the suite with its problems made, once for all. Raises UsageError where they are too many."""
+    size = sum(sweep.size for sweep in suite.sweeps)
+    if size > MOST_LISTED:
+        found = f"{suite.name}: has {size:,} problems, expected at most {MOST_LISTED:,}"
+        raise UsageError(f"{found}; a suite of some of them answers for these")
     own = (Listed(**msgspec.structs.asdict(sweep), made=list(sweep.groups())) for sweep in suite.sweeps)
     return msgspec.structs.replace(suite, sweeps=tuple(own))
 

@@ -218,3 +218,11 @@ def test_a_suite_that_is_listed_makes_its_problems_once(crossing, suite, store, 
     found = standings(whole, store, "r1")
     assert render(whole, found).endswith("3 of 3 problems have a time")
     assert made == []
+
+
+def test_a_suite_of_more_problems_than_can_be_gone_through_is_refused_before_one_is_made(registry, tmp_path, complaint):
+    path = tmp_path / "vast.toml"
+    sweep = 'op = "copy"\ndtype = "f32"\nn = 3\nm = {linear = [1, 200001, 1]}'
+    path.write_text(f'title = "T"\nsource = "S"\n[[sweep]]\n{sweep}\n')
+    line = complaint(lambda: listed(load_suite(path, registry)))
+    assert line.startswith("vast: has 200,001 problems, expected at most 200,000; ")
