@@ -72,9 +72,9 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
     for kernel in sorted(kernels, key=lambda k: k.id):
         problems = _samples(kernel, registry.problem_class(kernel.op, kernel.id))
         for arch in (arch for arch in archs if kernel.runs_on(arch)):
-            for tile in islice(kernel.tiles(typical(arch)), TILES):
-                if problem := _taken_by(kernel, tile, problems, typical(arch)):
-                    wanted.append((kernel, problem, tile, arch))
+            tiles = islice(kernel.tiles(typical(arch)), TILES)
+            taken = ((_taken_by(kernel, tile, problems, typical(arch)), tile) for tile in tiles)
+            wanted += [(kernel, problem, tile, arch) for problem, tile in taken if problem]
     return [row for rows in in_parallel(lambda words: launch_rows(*words), wanted) for row in rows]
 
 
@@ -89,7 +89,7 @@ def in_parallel(compiled: Callable[[Wanted], Built], wanted: Sequence[Wanted]) -
 
 
 def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[InspectRow]:
-    """Return a row for each launch of the tile that a run takes on each architecture; none of a kernel that is not ours.
+    """Return a row for each launch of the tile that a run takes on each architecture; none of a CPU kernel or library.
 
     An architecture is left out where its typical device cannot take the problem. Raises UsageError where none can.
     """
