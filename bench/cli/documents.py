@@ -9,6 +9,7 @@ from bench.compare.document import CompareDocument
 from bench.measure.ceiling import Ceiling
 from bench.record.result import Result
 from bench.report.crossover_json import CrossoverDocument
+from bench.report.history import HistoryDocument
 from bench.report.run_json import RunDocument
 from bench.report.runs import RunSummary
 from bench.tune.inspect import InspectRow
@@ -105,6 +106,7 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     "list": ("list --json", list[ListedKernel]),
     "suites": ("list --suites --json", list[ListedSuite]),
     "doctor": ("doctor --json", list[Part]),
+    "history": ("history --json", HistoryDocument),
     "inspect": ("inspect --format json", list[InspectRow]),
     "selftest": ("selftest --json", Checks),
 }

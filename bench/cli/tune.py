@@ -75,7 +75,7 @@ def tune(
         stack.enter_context(exclusive(plan.devices, plan.share_gpu))
         rig = Rig(store, registry, workers.run, stack.enter_context(interruptible()), _tell)
         try:
-            _carry_out(Tuning(subjects, suite, plan, Wanted(strategy, budget), rig), file, where)
+            _carry_out(Tuning(subjects, suite, plan, Wanted(strategy, budget, where), rig), file)
         except Interrupted:
             click.echo("interrupted; every row is kept, and the same command goes on")
             sys.exit(INTERRUPTED)
@@ -107,46 +107,68 @@ def _asked(
 
 def _rank(subjects: Any, budget: int | None, plan: Any) -> None:
     """Print the tiles of each problem by what the compiler reports of them."""
-    from bench.measure.cuda import cuda_missing
-    from bench.tune.listing import limits_here
-    from bench.tune.static import ARCH, rank, words
+    from bench.tune.static import arch_here, rank, words
 
     for subject in subjects:
-        arch = ARCH if cuda_missing() else limits_here(subject.kernel).arch
+        arch = arch_here(subject.kernel)
         click.echo(words(subject, rank(subject, arch, budget, plan.seed), arch))
 
 
-def _carry_out(tuning: Any, file: Any, where: str) -> None:
+def _carry_out(tuning: Any, file: Any) -> None:
     """Search, race, and keep what is adopted; print what was found on the way."""
     from bench.cli.progress import Display, show_line
-    from bench.tune.learned import learned, over_suite, sentence
+    from bench.report.layout import paragraph
+    from bench.report.searched import size_words
+    from bench.tune.log import log_adopted
     from bench.tune.tuned import keep
 
     run_id = tuning.session.run_id
     click.echo(f"run {run_id}")
     for subject, choice in zip(tuning.subjects, tuning.choices, strict=True):
-        click.echo(f"{subject.kernel.id} on {subject.problem.id}: {subject.tiles}; search: {choice}")
+        text = f"{subject.kernel.id} on {subject.problem.id}: {size_words(subject.space)}; search: {choice}"
+        click.echo(paragraph(text, rest=""))
     with tuning.held(run_id):
         tuning.search()
         show_line("")
-        for screen in tuning.screens:
-            click.echo(f"\n{learned(screen)}")
+        print_search(tuning.store, run_id)
         verdicts = tuning.race(lambda jobs, processes: Display(jobs, processes, tuning.registry, None))
         for verdict in verdicts:
             keep(file, verdict.key, verdict.entry)
+            log_adopted(tuning.store, verdict)
         tuning.finish()
-    click.echo(f"\nrace: run {verdicts[0].default.run_id}")
-    for verdict in verdicts:
-        click.echo(f"\n{sentence(verdict, where)}")
-    if tuning.overall is not None:
-        click.echo(f"\n{over_suite(verdicts, tuning.overall)}")
+    print_race(tuning.store, verdicts[0].default.run_id)
     sys.exit(OK)
+
+
+def print_search(store: Any, run_id: str) -> None:
+    """Print what a search has found on each problem."""
+    from bench.report.run_data import RunData
+    from bench.report.searched import learned, searches
+
+    with store.snapshot():
+        for found in searches(RunData(store, run_id)):
+            click.echo(f"\n{learned(found)}")
+
+
+def print_race(store: Any, run_id: str) -> None:
+    """Print what follows from a race."""
+    from bench.report.layout import paragraph
+    from bench.report.raced import over_suite, overall_words, races, sentence
+    from bench.report.run_data import RunData
+
+    click.echo(f"\nrace: run {run_id}")
+    with store.snapshot():
+        raced = races(RunData(store, run_id))
+    for each in raced:
+        click.echo(f"\n{paragraph(sentence(each), rest='')}")
+    if raced[0].tunes.overall:
+        click.echo(f"\n{over_suite(raced)}\n\n{paragraph(overall_words(raced), rest='')}")
 
 
 def _tell(screen: Any) -> None:
     """Show how far the search is: on a terminal in one line, in a pipe in a line for each job."""
     from bench.cli.progress import show_line
-    from bench.tune.learned import progress
+    from bench.tune.screen import progress
 
     show_line(progress(screen))
     if not sys.stderr.isatty():

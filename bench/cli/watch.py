@@ -4,13 +4,14 @@ import os
 import re
 import sys
 import tempfile
+from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bench.cli.options import AGAINST, INTERRUPTED, OK, Read, plugin_option
+from bench.cli.options import AGAINST, INTERRUPTED, OK, Read, db_option, plugin_option
 from bench.plan.errors import UsageError
 from bench.plan.options import above_zero
 
@@ -43,21 +44,27 @@ DEFAULT_ARCH = "sm_90a"
 )
 @click.option("--once", is_flag=True, help="Look at the file once and exit, with status 1 where something is wrong.")
 @plugin_option
-def watch(file: Path, problem_id: str, once: bool, **options: Any) -> None:
+@db_option
+def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: Any) -> None:
     """Compile, verify and time FILE.cu on PROBLEM each time it is saved, beside the version before.
 
-    Every tile is tested in the emulator, on small problems; timing needs a GPU. Ctrl-C ends with a summary.
+    Every tile is tested in the emulator, on small problems; timing needs a GPU. Ctrl-C ends with a summary. What was
+    found of each version is kept: `kernelmark history KERNEL PROBLEM`.
     """
+    from bench.record.store import Store, default_store
+    from bench.tune.watch.log import Log
     from bench.tune.watch.source import keep, saves
 
-    with tempfile.TemporaryDirectory(prefix="kernelmark-watch-") as folder:
+    with tempfile.TemporaryDirectory(prefix="kernelmark-watch-") as folder, ExitStack() as stack:
         session = _session(file, problem_id, Path(folder), **options)
+        log = Log(stack.enter_context(closing(Store(db or default_store()))), session)
         try:
             for number, files in enumerate(saves(file), 1):
                 beside = f", beside {session.beside.name}" if session.beside else ""
                 _print(f"version {number}, {datetime.now():%H:%M:%S}{beside}")
                 for part in session.look(keep(files, file, Path(folder), number)):
                     _print(f"\n{part}")
+                log.add(files)
                 if once:
                     sys.exit(OK if session.good else AGAINST)
                 _print(f"\nwaiting for {file} to be saved; Ctrl-C ends\n")

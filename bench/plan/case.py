@@ -13,7 +13,7 @@ from bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite
 from bench.plan.sweep import Entry
-from bench.plan.tuned import TunedTile
+from bench.plan.tuned import TunedTile, Tunes
 
 BASELINES = {
     "gemm": "gemm/numpy.matmul",
@@ -99,7 +99,7 @@ class Plan(msgspec.Struct, frozen=True):
     "" is what the libraries choose. timeout_s: for one call of a kernel. processes: fresh processes that each case is
     measured in, each a pass over the suites; spread_s: at least so long from the start of one pass to that of the next.
     share_gpu: another run may use the GPU. tuned: where tiles are taken from, "" for nowhere; tiles: those.
-    tuning: what is being tuned, and how; "" for a run of suites.
+    tunes: what is being tuned, and how; None for a run of suites.
     """
 
     devices: tuple[str, ...]
@@ -120,7 +120,7 @@ class Plan(msgspec.Struct, frozen=True):
     share_gpu: bool = False
     tuned: str = ""
     tiles: tuple[TunedTile, ...] = ()
-    tuning: str = ""
+    tunes: Tunes | None = None
 
 
 class PlannedJob(msgspec.Struct, frozen=True):

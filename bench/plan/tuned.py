@@ -1,4 +1,4 @@
-"""Tiles that tuning has found, as a plan and its jobs carry them."""
+"""Tuning, as plans and jobs carry it: tiles that were found, and what a run of a tuning searches or races."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -39,6 +39,38 @@ class TunedTile(msgspec.Struct, frozen=True):
         """Return whether a contender takes it; a baseline never does, since that would move what is set against it."""
         own = [kernel for kernel in field.kernels if kernel.id == self.kernel != field.baseline]
         return field.problem == self.problem and any(self.threads == threads or not one.threaded for one in own)
+
+
+class Space(msgspec.Struct, frozen=True):
+    """The tiles that a kernel can have on a problem, as they were counted before any was measured.
+
+    size: of the product of all values. valid: how many of these can be used, an estimate unless `exact`. listed: how
+    many there were to choose from. default: the tile that a run takes, `BM=64,BN=32`.
+    """
+
+    problem: str
+    size: int
+    valid: int
+    exact: bool
+    listed: int
+    default: str
+
+
+class Tunes(msgspec.Struct, frozen=True):
+    """What a run of a tuning tunes, and how: it is the search, or the race of the run `search`.
+
+    how: the strategies with their budgets. source: a digest of the kernel's source. where: what `--tuned` was. raced:
+    the tiles of the race. overall: the tile that was best over a suite in the search, if there is one.
+    """
+
+    kernel: str
+    how: str
+    source: str
+    where: str
+    spaces: tuple[Space, ...]
+    search: str = ""
+    raced: tuple[str, ...] = ()
+    overall: str = ""
 
 
 def preferring(kernel: K, problem: str, tiles: Iterable[TunedTile]) -> tuple[K, str]:

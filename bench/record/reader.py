@@ -20,6 +20,7 @@ from bench.record.query import SELECTED, Dims, checked, dims_of, doubles, result
 from bench.record.result import Result
 from bench.record.run_reader import RunReader
 from bench.record.table import TableReader
+from bench.record.versions import VersionReader
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -70,7 +71,7 @@ _CEILING = ", ".join(Ceiling.__struct_fields__)
 _Sum = Finite | None
 
 
-class Reader(CaseReader, RunReader, TableReader):
+class Reader(CaseReader, RunReader, TableReader, VersionReader):
     """Queries over an open store. Raises UsageError where the file cannot be read."""
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:

@@ -10,7 +10,7 @@ from bench.measure.measurement import Part
 from bench.plan.text import one_line
 from bench.record.result import COLUMNS, Result, finite
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 _TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
 _HINTS = get_type_hints(Result)
 _RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
@@ -57,6 +57,24 @@ CREATE TABLE evidence (
     found TEXT NOT NULL
 );
 """
+_CREATE_VERSIONS = """
+CREATE TABLE resource (
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    "case" TEXT NOT NULL,
+    registers INTEGER NOT NULL,
+    spill_bytes INTEGER NOT NULL,
+    UNIQUE (run_id, "case")
+);
+CREATE TABLE source (digest TEXT PRIMARY KEY, files BLOB NOT NULL);
+CREATE TABLE version (
+    version_id INTEGER PRIMARY KEY,
+    kernel TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    digest TEXT NOT NULL REFERENCES source(digest),
+    facts TEXT NOT NULL
+);
+CREATE INDEX version_of ON version (kernel, problem);
+"""
 CREATE = f"""
 CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
 CREATE TABLE run (
@@ -96,6 +114,7 @@ ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
 {_CREATE_LAYER}
 {_CREATE_PENDING}
 {_CREATE_EVIDENCE}
+{_CREATE_VERSIONS}
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 #: The columns of a row's own are those of a result, the run's id first.
@@ -117,12 +136,13 @@ def row_values(
     return (run_id, result.case, *own, json.dumps(known), *kept)
 
 
+_OF_A_RUN = ("result", "resource", "ceiling", "layer", "pending", "run")
 _RESULTS = "SELECT result_id FROM result WHERE run_id = ?"
 #: What removes a run, in this order.
 REMOVE = (
     f"DELETE FROM ratio WHERE result_id IN ({_RESULTS})",
     f"DELETE FROM evidence WHERE result_id IN ({_RESULTS})",
-    *(f"DELETE FROM {table} WHERE run_id = ?" for table in ("result", "ceiling", "layer", "pending", "run")),
+    *(f"DELETE FROM {table} WHERE run_id = ?" for table in _OF_A_RUN),
 )
 #: What a store of the version before lacks, by that version.
 MIGRATE = {
@@ -171,5 +191,9 @@ PRAGMA user_version = 5;
 ALTER TABLE run ADD COLUMN name TEXT NOT NULL DEFAULT '';
 ALTER TABLE run ADD COLUMN planned INTEGER;
 PRAGMA user_version = 6;
+""",
+    6: f"""
+{_CREATE_VERSIONS}
+PRAGMA user_version = 7;
 """,
 }

@@ -20,6 +20,7 @@ from bench.record.reader import Layer as Layer
 from bench.record.reader import Reader
 from bench.record.result import Result
 from bench.record.schema import INSERT, REMOVE, row_values
+from bench.record.versions import KernelVersion, Resources, Sources, digest_of, packed
 
 
 def default_store() -> Path:
@@ -179,6 +180,21 @@ class Store(Reader):
             self._db.execute(
                 "INSERT OR IGNORE INTO layer VALUES (?, ?, ?, ?, ?)", (run_id, *msgspec.structs.astuple(layer))
             )
+
+    def add_resources(self, run_id: str, case: str, used: Resources) -> None:
+        """Note what a tile of a run takes; what is known of it already is replaced."""
+        with self._writing():
+            values = (run_id, case, *msgspec.structs.astuple(used))
+            self._db.execute("INSERT OR REPLACE INTO resource VALUES (?, ?, ?, ?)", values)
+
+    def add_version(self, version: KernelVersion, sources: Sources) -> int:
+        """Keep a version of a kernel, whose sources are kept once however often they are tried; return its number."""
+        digest = digest_of(sources)
+        with self._writing():
+            self._db.execute("INSERT OR IGNORE INTO source VALUES (?, ?)", (digest, packed(sources)))
+            values = (version.kernel, version.problem, digest, msgspec.json.encode(version).decode())
+            cursor = self._db.execute("INSERT INTO version VALUES (NULL, ?, ?, ?, ?)", values)
+        return int(cursor.lastrowid or 0)
 
     def doubt_ceiling(self, run_id: str, ceiling: Ceiling, reason: str) -> None:
         """Note why a ceiling does not hold."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from bench.plan.status import AGAINST, Status
 from bench.record.result import Result
+from bench.report import tuning
 from bench.report.contest import TIE, Contest, Ratio, speedup_of
 from bench.report.format import count, digits, factor, pace, rate, row_time, short, time
 from bench.report.founding import answers
@@ -55,10 +56,12 @@ class Winner(NamedTuple):
 
 
 def verdict(data: RunData) -> str:
-    """Return the answer of a run in one or two sentences: to the founding question, or else who is fastest.
+    """Return the answer of a run in one or two sentences: of a tuning, to the founding question, or who is fastest.
 
     The page begins with this text, and `run` ends with it.
     """
+    if data.tunes:
+        return tuning.verdict(data)
     if founding := answers(data):
         return founding[0].words
     found = winners(data)

@@ -101,11 +101,11 @@ def _apart(ratio: Ratio) -> str:
 
 
 def answers(data: RunData) -> list[Answer]:
-    """Return an answer for each founding product that was also computed by transposing B first.
+    """Return an answer for each founding product that was also computed by transposing B first; none of a tuning.
 
     Those on a GPU are first, then cold ones, those in fp32, and those with the most threads.
     """
-    products = [c for c in data.contests if _is_founding(data, c)]
+    products = [c for c in data.contests if _is_founding(data, c)] if data.tunes is None else []
     products.sort(key=lambda c: (
         c.setting.device != "cuda", c.setting.mode != "cold", c.setting.precision != "fp32", -c.setting.threads
     ))  # fmt: skip

@@ -3,28 +3,21 @@
 from collections.abc import Sequence
 from datetime import datetime
 from statistics import median
-from typing import NamedTuple
 
 from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.plan.suites import find_suite
 from bench.record.result import Result
+from bench.report import tuning
 from bench.report.contest import Ratio
 from bench.report.findings import Winner, of_contests, winners
 from bench.report.format import digits, factor, interval, rate, row_time, seconds, short
 from bench.report.founding import Answer, answers
 from bench.report.noise import marked
 from bench.report.run_data import RunData
+from bench.report.tuning import Number
 
 MOST_TITLES = 2
-
-
-class Number(NamedTuple):
-    """A number, what it is, and how sure."""
-
-    value: str
-    label: str
-    note: str
 
 
 def title(data: RunData, registry: Registry | None) -> str:
@@ -33,7 +26,8 @@ def title(data: RunData, registry: Registry | None) -> str:
     titles = [_title(text, registry) for text in asked]
     rest = len(titles) - MOST_TITLES
     more = [f"{rest} more"] if rest > 0 else []
-    return "; ".join(titles[:MOST_TITLES] + more) or "A run without a suite"
+    found = "; ".join(titles[:MOST_TITLES] + more) or "A run without a suite"
+    return f"{tuning.title(data)}: {found}" if data.tunes else found
 
 
 def _title(text: str, registry: Registry | None) -> str:
@@ -55,7 +49,9 @@ def date(data: RunData) -> str:
 
 
 def numbers(data: RunData) -> list[Number]:
-    """Return three numbers: of the founding question, of the one contest, or of all; fewer where little was timed."""
+    """Return three numbers: of a tuning, of the founding question, of the one contest, or of all; fewer of few rows."""
+    if data.tunes:
+        return tuning.numbers(data)
     if founding := answers(data):
         return _of_founding(founding[0])
     found = winners(data)

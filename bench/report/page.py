@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.record.store import Store
-from bench.report import findings, founding, headline, method
+from bench.report import findings, founding, headline, method, tuning
 from bench.report.export import write_file, write_table, write_text, writing
-from bench.report.figures import Drawn, draw, heat, kinds, roofline, speedups
+from bench.report.figures import Drawn, draw, heat, kinds, roofline, speedups, tunables
 from bench.report.figures.plan import Kind
 from bench.report.noise import noise_of
 from bench.report.page_data import page_columns, page_data
@@ -108,7 +108,7 @@ def _write_page(
     text = method.paragraph(data)
     (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
     (folder / "method.txt").write_text(text + "\n", encoding="utf-8")
-    parts = {"claims": claims, "method": text, "environment": environment, "tables": tables}
+    parts = {"claims": None if data.tunes else claims, "method": text, "environment": environment, "tables": tables}
     before, begin, after = _page(data, registry, _figures(data, planned, drawn) | parts).partition(_DATA)
     with (folder / "index.html").open("w", encoding="utf-8") as out:
         out.write(before + begin)
@@ -135,7 +135,7 @@ def _figures(data: RunData, planned: Sequence[Kind], drawn: Sequence[Drawn]) -> 
     files = iter(drawn)
     by_kind = {kind.title: list(islice(files, len(kind.figures))) for kind in planned}
     plots = zip(map(dot_plot, speedups.plots(data)), by_kind.pop(speedups.TITLE), strict=False)
-    maps = zip(map(heat_map, heat.maps(data)), by_kind.pop(heat.TITLE), strict=False)
+    maps = zip(map(heat_map, heat.maps(data)), by_kind.pop(heat.TITLE, []), strict=False)
     first_plots, more_plots = _first(plots, lambda pair: pair[0].title)
     first_maps, more_maps = _first(maps, lambda pair: pair[0].title)
     rooflines, others = _first(by_kind.pop(roofline.TITLE), lambda each: each.title.partition(",")[0])
@@ -145,6 +145,7 @@ def _figures(data: RunData, planned: Sequence[Kind], drawn: Sequence[Drawn]) -> 
         "maps": first_maps,
         "more_maps": more_maps,
         "rooflines": rooflines,
+        "tunables": by_kind.pop(tunables.TITLE, []),
         "others": [*others, *(each for found in by_kind.values() for each in found)],
         "omitted": [(kind.title, kind.omitted) for kind in planned if kind.omitted],
     }
@@ -184,6 +185,7 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
         verdict=findings.verdict(data),
         numbers=headline.numbers(data),
         answers=founding.answers(data),
+        learned=tuning.learned(data) if data.tunes else None,
         sentences=findings.sentences(data),
         fastest=fastest,
         problems=problems,

@@ -2,15 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
 from typing import Any
 
 import msgspec
 
+from bench.plan.tuned import Tunes
 from bench.record.result import Result
 from bench.record.store import Store
+from bench.record.versions import Resources
 from bench.report.contest import Contest, Ratio, contests, is_timed
 
 Dims = dict[str, Any]
@@ -64,6 +66,37 @@ class RunData:
     def sample_blobs(self) -> Iterator[bytes]:
         """Yield the samples of every row, as doubles; nothing for a row without a time."""
         return self._store.sample_blobs(self.run_id)
+
+    def by_process(self, r: Result) -> list[Sequence[float]]:
+        """Return the samples of each process that a row was measured in."""
+        return self._store.by_process(self.run_id, r.case)
+
+    @cached_property
+    def resources(self) -> Mapping[str, Resources]:
+        """Return what the tiles of a tuning take of a GPU, by their cases."""
+        return self._store.resources(self.run_id)
+
+    @cached_property
+    def tunes(self) -> Tunes | None:
+        """Return what a run of a tuning tunes; None for any other run."""
+        return msgspec.convert(self.run.plan.get("tunes"), Tunes | None)
+
+    @cached_property
+    def search(self) -> "RunData | None":
+        """Return the search of a tuning: the run itself, or the one that it is the race of, if the store has that."""
+        if self.tunes is None or not self.tunes.search:
+            return self if self.tunes else None
+        known = self.tunes.search in self._store.run_ids()
+        return RunData(self._store, self.tunes.search) if known else None
+
+    @cached_property
+    def race(self) -> "RunData | None":
+        """Return the race of a tuning: the run itself, or the latest race of the search that it is, if there is one."""
+        if self.tunes is None or self.tunes.search:
+            return self if self.tunes else None
+        plans = {run["run_id"]: run["plan"].get("tunes") or {} for run in self._store.runs()}
+        found = [run_id for run_id, tunes in plans.items() if tunes.get("search") == self.run_id]
+        return RunData(self._store, found[-1]) if found else None
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def plan_of(store: Store, run_id: str) -> Plan:
         plan = msgspec.convert(found.plan, Plan)
     except msgspec.ValidationError as error:
         raise UsageError(f"--resume {found.run_id}: its plan is damaged: {error}; start a new run") from None
-    if plan.tuning:
+    if plan.tunes:
         remedy = "the command that began the tuning goes on with it"
         raise UsageError(f"--resume {found.run_id}: is a run of `kernelmark tune`; {remedy}")
     if not plan.suites:

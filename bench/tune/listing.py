@@ -9,7 +9,6 @@ from bench.plan.kernel import Kernel, Tile
 from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.space import Count, Space
-from bench.report.format import count
 from bench.tune.search import Config
 
 #: Tiles that are drawn from a space too large to be listed.
@@ -26,11 +25,6 @@ class Listing(NamedTuple):
     configs: list[Config]
     default: Config
     counted: Count
-
-    def __str__(self) -> str:
-        size, valid, _, exact = self.counted
-        about = "" if exact else f"about {valid} valid, {len(self.configs)} of them drawn"
-        return f"{count(size, 'tile')}, {about or f'{valid} valid'}"
 
 
 def limits_here(kernel: Kernel) -> DeviceLimits:

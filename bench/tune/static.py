@@ -4,11 +4,15 @@ import random
 from typing import NamedTuple
 
 from bench.measure.compile import CompileError
-from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel
+from bench.measure.cuda import cuda_missing
+from bench.plan.errors import Unsupported, UsageError
+from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.options import BUDGET
 from bench.plan.tiles import Tile
+from bench.record.versions import Resources
 from bench.report.format import count
+from bench.report.layout import paragraph
+from bench.report.searched import size_words
 from bench.tune.inspect import InspectRow, in_parallel, launch_rows, render
 from bench.tune.listing import limits_here
 from bench.tune.search import Config
@@ -38,18 +42,32 @@ def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
     configs = subject.tiles.configs
     most = budget or BUDGET
     chosen = configs if len(configs) <= most else random.Random(seed).sample(configs, most)
-    found = in_parallel(lambda config: _compiled(subject, kernel, config, arch), chosen)
+    found = in_parallel(lambda config: _launches(subject, kernel, config, arch), chosen)
     built = [rows for rows in found if rows]
     good = [rows for rows in built if not any(row.spill_bytes for row in rows)]
     good.sort(key=lambda rows: -min(row.occupancy for row in rows))
     return Ranked(good, len(chosen), len(built) - len(good), len(chosen) - len(built))
 
 
-def _compiled(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -> list[InspectRow]:
+def arch_here(kernel: Kernel) -> str:
+    """Return the architecture that a kernel's tiles are compiled for: of the GPU here, or else `ARCH`."""
+    return ARCH if cuda_missing() else limits_here(kernel).arch
+
+
+def resources(subject: Subject, config: Config) -> Resources | None:
+    """Return what a tile takes of a GPU at most; None for a kernel of the CPU, and where it does not compile."""
+    kernel = subject.kernel
+    launches = _launches(subject, kernel, config, arch_here(kernel)) if isinstance(kernel, CudaKernel) else []
+    if not launches:
+        return None
+    return Resources(max(row.registers for row in launches), max(row.spill_bytes for row in launches))
+
+
+def _launches(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -> list[InspectRow]:
     """Return what each launch of a tile takes; nothing where it does not compile."""
     try:
         return launch_rows(kernel, subject.problem, Tile(**subject.tile(config)), arch, limits_here(kernel))
-    except CompileError:
+    except (CompileError, Unsupported):  # the latter: no compiler is here
         return []
 
 
@@ -58,6 +76,7 @@ def words(subject: Subject, ranked: Ranked, arch: str) -> str:
     shown = [row for rows in ranked.rows[:SHOWN] for row in rows]
     dropped = f"{ranked.spilling} spill, {ranked.failed} do not compile"
     tried = f"{count(ranked.tried, 'tile')} compiled for {arch}"
-    head = f"{subject.kernel.id} on {subject.problem.id}: {subject.tiles}; {tried}"
+    head = f"{subject.kernel.id} on {subject.problem.id}: {size_words(subject.space)}; {tried}"
     note = "NOTHING WAS TIMED: ranked by occupancy, which does not decide alone how fast a tile is"
-    return f"{head}: {dropped}\n\n{render(shown, 'table')}\n\n{note}"
+    texts = (paragraph(f"{head}: {dropped}", rest=""), render(shown, "table"), paragraph(note, rest=""))
+    return "\n\n".join(texts)

@@ -12,6 +12,7 @@ from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite
 from bench.plan.tiles import Tile, tile_text
+from bench.plan.tuned import Space
 from bench.tune.listing import Listing, limits_here, listing
 from bench.tune.search import Config
 
@@ -22,6 +23,13 @@ class Subject(NamedTuple):
     kernel: Kernel
     problem: Problem
     tiles: Listing
+
+    @property
+    def space(self) -> Space:
+        """Return what a run keeps of the tiles that there are."""
+        size, valid, _, exact = self.tiles.counted
+        default = self.text(self.tiles.default)
+        return Space(self.problem.id, size, valid, exact, len(self.tiles.configs), default)
 
     def tile(self, config: Config) -> Mapping[str, int]:
         return dict(zip(self.tiles.names, config, strict=True))

@@ -14,7 +14,9 @@ from bench.plan.case import Plan, PlannedJob
 from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite
+from bench.plan.tuned import Tunes
 from bench.record.result import Result
+from bench.record.store import Store
 from bench.report.format import short
 from bench.run.progress import Progress
 from bench.run.session import Session, run_passes
@@ -22,6 +24,7 @@ from bench.tune.race import Verdict, candidates, judge
 from bench.tune.screen import DefaultFailed, Interrupted, Rig, Screen
 from bench.tune.search import Config, choose, search
 from bench.tune.subject import Subject
+from bench.tune.tuned import AUTO
 from bench.tune.use import source_digest
 
 #: The race measures a tile for as many times the seconds that the search does.
@@ -31,10 +34,11 @@ Watch = Callable[[Sequence[PlannedJob], int], AbstractContextManager[Progress]]
 
 
 class Wanted(NamedTuple):
-    """How a space is to be searched; None for what suits its size."""
+    """How a space is to be searched, None for what suits its size, and where what is found is kept."""
 
     strategy: str | None = None
     budget: int | None = None
+    where: str = AUTO
 
 
 class Tuning:
@@ -44,8 +48,13 @@ class Tuning:
         """plan: of the search, but for its processes, which are those of the race. Raises UsageError."""
         self.subjects, self.screens = subjects, list[Screen]()
         self.choices = [choose(len(s.tiles.configs), wanted.strategy, wanted.budget) for s in subjects]
-        self._suite, self._plan, self._rig = suite, plan, rig
+        self._suite, self._plan, self._rig, self._where = suite, plan, rig, wanted.where
         self.session = self._begun(self._searching(), "tune", unfinished=True)
+
+    @property
+    def store(self) -> Store:
+        """Return where the rows are kept."""
+        return self._rig.store
 
     @property
     def registry(self) -> Registry:
@@ -55,8 +64,9 @@ class Tuning:
     def _searching(self) -> Plan:
         kernel = self.subjects[0].kernel
         choices = ", ".join(dict.fromkeys(map(str, self.choices)))
-        tuning = f"search of {kernel.id}: {choices}; source {source_digest(kernel)}"
-        return msgspec.structs.replace(self._plan, processes=1, spread_s=0.0, ceilings=False, tuning=tuning)
+        spaces = tuple(subject.space for subject in self.subjects)
+        tunes = Tunes(kernel.base_id, choices, source_digest(kernel), self._where, spaces)
+        return msgspec.structs.replace(self._plan, processes=1, spread_s=0.0, ceilings=False, tunes=tunes)
 
     def search(self) -> None:
         """Measure tiles on every problem. Raises Interrupted, and DefaultFailed, after which the run is over."""
@@ -97,10 +107,12 @@ class Tuning:
     def race(self, watch: Watch) -> list[Verdict]:
         """Race the best tiles of each problem with its default. Raises Interrupted."""
         raced = [self._raced(screen) for screen in self.screens]
-        names = "; ".join(dict.fromkeys(s.text(c) for s, own in zip(self.subjects, raced, strict=True) for c in own))
-        time_s = LONGER * (self._plan.max_time_s or 0.0)
-        tuning = f"race of run {self.session.run_id}: {names}"
-        plan = msgspec.structs.replace(self._plan, max_time_s=time_s, tuning=tuning)
+        overall = self.subjects[0].text(self.overall) if self.overall is not None else ""
+        names = tuple(dict.fromkeys(s.text(c) for s, own in zip(self.subjects, raced, strict=True) for c in own))
+        time_s, searching = LONGER * (self._plan.max_time_s or 0.0), self._searching().tunes
+        assert searching is not None
+        tunes = msgspec.structs.replace(searching, search=self.session.run_id, raced=names, overall=overall)
+        plan = msgspec.structs.replace(self._plan, max_time_s=time_s, tunes=tunes)
         jobs = [s.job(configs, plan) for s, configs in zip(self.subjects, raced, strict=True)]
         session = self._begun(plan, "race", unfinished=False)
         rig = self._rig
@@ -109,10 +121,7 @@ class Tuning:
         if rig.interrupted():
             raise Interrupted
         session.finish()
-        return [
-            judge(rig.store, session.run_id, subject, configs, plan)
-            for subject, configs in zip(self.subjects, raced, strict=True)
-        ]
+        return judge(rig.store, session.run_id, self.subjects, plan)
 
     def _raced(self, screen: Screen) -> list[Config]:
         own, overall = candidates(screen), self.overall

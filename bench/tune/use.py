@@ -95,17 +95,27 @@ def source_digest(kernel: Kernel) -> str:
 
     Of a CPU kernel, the modules beside it whose names begin with an underscore count too, and those above them.
     """
-    module = Path(sys.modules[kernel.module].__file__ or "")
-    if isinstance(kernel, CudaKernel):
-        path = cuda_sources() / kernel.source
-        texts = [text for _, text in sorted(with_includes(path, cuda_sources()).items())]
-    else:
-        folders = module.parents[: kernel.module.count(".")]
-        texts = [file.read_bytes() for folder in folders for file in sorted(folder.glob("_*.py"))]
     digest = hashlib.sha256()
-    for text in (module.read_bytes(), *texts):
-        digest.update(hashlib.sha256(text).digest())
+    for file in (_module(kernel), *_parts(kernel)):
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:16]
+
+
+def sources_of(kernel: Kernel) -> dict[str, bytes]:
+    """Return the files that hold a kernel's code, by their names: the .cu file with its headers, or Python modules."""
+    files = _parts(kernel) if isinstance(kernel, CudaKernel) else [_module(kernel), *_parts(kernel)]
+    return {file.name: file.read_bytes() for file in reversed(files)}  # of two with one name, the nearer one
+
+
+def _module(kernel: Kernel) -> Path:
+    return Path(sys.modules[kernel.module].__file__ or "")
+
+
+def _parts(kernel: Kernel) -> list[Path]:
+    if isinstance(kernel, CudaKernel):
+        return sorted(with_includes(cuda_sources() / kernel.source, cuda_sources()))
+    folders = _module(kernel).parents[: kernel.module.count(".")]
+    return [file for folder in folders for file in sorted(folder.glob("_*.py"))]
 
 
 def versions(kernel: Kernel) -> str:

@@ -10,6 +10,7 @@ from bench.cli import cli
 from bench.cli.documents import DOCUMENTS, schema
 from bench.record.result import COLUMNS
 from bench.record.store import Store
+from bench.record.versions import KernelVersion
 from bench.selftest.finding import Finding, as_json
 from compared_runs import add, begin, times
 from pages import DOCS
@@ -106,6 +107,31 @@ def test_a_comparison_that_fails_prints_its_json_and_exits_with_1(called, two_ru
     done = called("compare", "base", "slow", "--fail-slower", "2%", "--json", "--db", two_runs)
     assert done.status == 1
     assert valid(done.out, "compare")["verdicts"] == {"slower": 1}
+
+
+def test_a_history_is_valid_also_of_a_kernel_without_versions(called, store):
+    known = {"kernel": "copy/a.b", "problem": "copy/m3n5/f32", "saved_at": "t", "by": "watch", "right": None}
+    for text in (b"int a;\n", b"int b;\n"):
+        store.add_version(KernelVersion(**known, verdict="not verified"), {"a.cu": text})
+    path = str(store.path)
+    store.close()
+    found = valid(called("history", "copy/a.b", "copy/m3n5/f32", "--json", "--db", path).out, "history")
+    assert [each["diff"] for each in found["versions"]] == ["", "--- a.cu 1\n+++ a.cu 2\n@@ -1 +1 @@\n-int a;\n+int b;"]
+    assert valid(called("history", "copy/a.c", "copy/m3n5/f32", "--json", "--db", path).out, "history") == {
+        "kernel": "copy/a.c",
+        "problem": "copy/m3n5/f32",
+        "versions": [],
+    }
+
+
+def test_a_history_without_versions_is_one_line_and_a_tile_is_refused(called, store):
+    path = str(store.path)
+    store.close()
+    done = called("history", "copy/a.c", "copy/m3n5/f32", "--db", path)
+    assert (done.status, done.err, len(done.out.splitlines())) == (0, "", 1)
+    done = called("history", "copy/a.c@A=1", "copy/m3n5/f32", "--db", path)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("kernelmark: copy/a.c@A=1: a history is that of a kernel with all its tiles; ")
 
 
 def test_findings_of_the_selftest_are_valid():

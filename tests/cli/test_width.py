@@ -1,17 +1,21 @@
 """No table of any command is wider than the terminal, and no word is broken, however long the ids and reasons are."""
 
+import json
 import re
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from bench.cli import cli
+from bench.cli.tune import print_race, print_search
 from bench.measure.measurement import Part
 from bench.plan.status import Status
 from bench.record.store import Layer, Store
+from bench.record.versions import Compared, KernelVersion
 from bench.selftest import checks
 from bench.selftest.finding import Finding
-from bench.tune import inspect
+from bench.tune import inspect, static
 from bench.tune.inspect import InspectRow
 from report_rows import begin, ceilings, fail, put
 
@@ -57,11 +61,13 @@ COMMANDS = {
     ("list", "--all"): "conv/cpu.im2col",
     ("list", "--suites"): "alexnet",
     ("inspect",): "sm_90a",
+    ("history", "conv/cudnn_frontend.implicit_precomp_gemm_tf32", CONV.format(r=3)): "not in turn:",
+    ("tune", "gemm/cuda.tiled", "gemm/m1024n1024k1024/f32/NT", "--static", "--budget", "2"): "NOTHING WAS TIMED",
     ("selftest", "--quick"): "adversaries",
 }
-#: What has no table, or is run below (`run`, `verify`), or has tests of its own (`tune`, `watch`).
-WITHOUT = {"export", "import", "report", "run", "tune", "verify", "watch"}
-IN_STORE = {"runs", "show", "compare", "crossover", "claims", "doctor"}
+#: What has no table, or is run below (`run`, `verify`), or has tests of its own (`watch`).
+WITHOUT = {"export", "import", "report", "run", "verify", "watch"}
+IN_STORE = {"runs", "show", "compare", "crossover", "claims", "doctor", "history"}
 
 
 def words_of(text: str) -> set[str]:
@@ -93,6 +99,38 @@ def fill(store: Store, run_id: str, factor: float) -> None:
     ceilings(store)
 
 
+def tile(number: int) -> str:
+    """A tile that is as long as those of kernels with many tunables."""
+    return ",".join(f"{name}={value}" for name, value in {**json.loads(TILE), "STAGES": number}.items())
+
+
+def tunings(store: Store) -> None:
+    """A search and its race, over two problems, of a kernel with many tunables; and a history of its versions."""
+    spaces = [
+        {"problem": CONV.format(r=r), "size": 10**9, "valid": 10**6, "exact": False, "listed": 2000, "default": tile(1)}
+        for r in (3, 5)
+    ]
+    tunes = {"kernel": KERNELS[0], "how": "random, 100", "source": "c0ffee", "where": "auto", "spaces": spaces}
+    begin(store, "searched", plan={"tunes": tunes})
+    begin(store, "raced", plan={"tunes": {**tunes, "search": "searched", "overall": tile(2)}})
+    for run_id in ("searched", "raced"):
+        for space in spaces:
+            for stages in (1, 2, 3):
+                kernel = KERNELS[0] + (f"@{tile(stages)}" if stages > 1 else "")
+                own = {"tunables": json.dumps({**json.loads(TILE), "STAGES": stages}), "speedup": 1.0 * stages}
+                put(store, space["problem"], kernel, 1 / stages, run_id=run_id, disturbed=NOISE, **own)
+
+
+def versions(store: Store) -> None:
+    """Versions with long verdicts and tiles, of which the last was not in turn with the first."""
+    known = {"kernel": KERNELS[0], "problem": CONV.format(r=3), "saved_at": "2026-01-01T10:00:00+00:00", "by": "watch"}
+    known |= {"verdict": "FAIL, does not compile and 12 reports", "right": False, "tile": tile(4), "time_s": 1.23456e-3}
+    known |= {"low": 1.2e-3, "high": 1.3e-3, "registers": 255, "spill_bytes": 65536, "device": "Some GPU"}
+    others = (Compared(1.23456, 0.0123456, 12.3456, KERNELS[1]), Compared(1.1, 1.0, 1.2, KERNELS[2]))
+    for text in (b"one", b"two"):
+        store.add_version(KernelVersion(**known, compared=others), {"tiled.cu": text})
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with a suite and a store of two runs whose ids and reasons are long."""
@@ -101,6 +139,7 @@ def folder(tmp_path_factory):
     store = Store(made / "w.db")
     fill(store, "old", 1.0)
     fill(store, "new", 1.1)
+    versions(store)
     store.close()
     return made
 
@@ -114,7 +153,10 @@ def shown(folder, monkeypatch):
     launches = [
         dict.fromkeys(InspectRow.__struct_fields__, 65536) | names | {"entry": e} for e in ("filters", "product")
     ]
-    monkeypatch.setattr(inspect, "inspect_rows", lambda *_: [InspectRow(**values) for values in launches])
+    found = [InspectRow(**values) for values in launches]
+    monkeypatch.setattr(inspect, "inspect_rows", lambda *_: found)
+    fits = [msgspec.structs.replace(row, spill_bytes=0) for row in found]
+    monkeypatch.setattr(static, "_launches", lambda *_: fits)
     monkeypatch.chdir(folder)
 
     def run(words: tuple[str, ...], width: int) -> str:
@@ -132,6 +174,23 @@ def test_no_table_is_wider_than_the_terminal_and_no_word_is_broken(shown, words)
     whole = words_of(shown(words, WIDE))
     for width in SIZES:
         found = shown(words, width)
+        assert [line for line in found.splitlines() if len(line) > width and len(line.split()) > 1] == []
+        assert words_of(LEFT_OUT.sub("", found)) - whole == set()
+
+
+def test_what_a_tuning_prints_is_no_wider_than_the_terminal_and_no_word_is_broken(store, monkeypatch, capsys):
+    tunings(store)
+
+    def printed(width: int) -> str:
+        monkeypatch.setenv("COLUMNS", str(width))
+        print_search(store, "searched")
+        print_race(store, "raced")
+        return capsys.readouterr().out
+
+    whole = words_of(printed(WIDE))
+    assert {"STAGES", "regret"} <= whole
+    for width in SIZES:
+        found = printed(width)
         assert [line for line in found.splitlines() if len(line) > width and len(line.split()) > 1] == []
         assert words_of(LEFT_OUT.sub("", found)) - whole == set()
 

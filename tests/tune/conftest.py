@@ -1,5 +1,6 @@
 """A user's kernel in a folder, sessions on it, and tunings of kernels whose work is counted."""
 
+import json
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -82,8 +83,10 @@ class Tuned:
 
     def _measured(self, entrant, job, rng):
         kernel = self.registry.kernels[entrant.kernel]
-        work = getattr(kernel.tile_for(self.registry.problem(entrant.problem)), "WORK", 1)
+        tile = kernel.tile_for(self.registry.problem(entrant.problem))
+        work = getattr(tile, "WORK", 1)
         common = {"kernel": kernel.id, "problem": entrant.problem, "job": f"{len(self.jobs)}", "started_at": NOW}
+        common["tunables"] = json.dumps(vars(tile))
         if kernel.name == "wrong":
             return Measurement(**common, status="wrong", reason="b[0, 0] is 0, expected 1")
         if kernel.name == "failing" and work in (2, 3):
@@ -93,11 +96,11 @@ class Tuned:
         parts = [Part(len(samples), interval.median)]
         return Measurement(**common, samples=samples, interval=interval, interval_scope="within-process", parts=parts)
 
-    def begin(self, kernel, suite=SMALL, strategy=None, budget=None, **plan):
-        """Return a tuning of `copy/mine.<kernel>`."""
+    def begin(self, kernel, suite=SMALL, strategy=None, budget=None, op="copy/mine", **plan):
+        """Return a tuning of `<op>.<kernel>`."""
         self.jobs.clear()
         found = find_suite(suite, self.registry)
-        subjects = subjects_of(self.registry, f"copy/mine.{kernel}", found, 0)
+        subjects = subjects_of(self.registry, f"{op}.{kernel}", found, 0)
         asked = {"devices": ("cpu",), "suites": (suite,), "plugins": (COUNTED,), "mode": Mode.HOT, "max_time_s": 0.004}
         plan = Plan(**{**asked, "ceilings": False, "processes": 3, "spread_s": 0.0, **plan})
         interrupted = lambda: len(self.jobs) >= self.stop_after  # noqa: E731

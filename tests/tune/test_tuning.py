@@ -3,10 +3,12 @@
 import pytest
 
 from bench.plan.errors import UsageError
+from bench.report.raced import over_suite, overall_words, sentence
+from bench.report.run_data import RunData
 from bench.report.runs import summaries
-from bench.tune.learned import learned, over_suite, progress, sentence
+from bench.report.searched import learned, searches, size_words, space_words
 from bench.tune.race import CANDIDATES
-from bench.tune.screen import AT_ONCE, DefaultFailed, Interrupted
+from bench.tune.screen import AT_ONCE, DefaultFailed, Interrupted, progress
 
 WORK = (4, 1, 2, 3, 5, 6, 7, 8)  # of the plug-in counted.py
 
@@ -15,6 +17,11 @@ SUITE = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 1024\nm = [32, 64]\n"
 
 def rows(tuned, run_id):
     return {row.kernel: row for row, _ in tuned.store.results(run_id)}
+
+
+def learned_of(tuned, tuning):
+    (found,) = searches(RunData(tuned.store, tuning.session.run_id))
+    return found
 
 
 def test_every_tile_is_a_row_of_a_run_and_every_job_has_the_default(tuned):
@@ -30,8 +37,8 @@ def test_every_tile_is_a_row_of_a_run_and_every_job_has_the_default(tuned):
 
 def test_the_tile_that_works_least_is_adopted_with_what_the_file_needs(tuned):
     tuning, (verdict,) = tuned.all("counted")
-    assert verdict.decision.best == (1,)
-    assert set(verdict.rows) == {(1,), (2,), (3,)}
+    assert verdict.raced.decision.best == "WORK=1"
+    assert set(verdict.raced.rows) == {"WORK=1", "WORK=2", "WORK=3"}
     entry = verdict.entry
     assert (entry.kernel, entry.tile, entry.default) == ("copy/mine.counted", "WORK=1", "WORK=4")
     assert 1 < entry.low < entry.ratio < entry.high
@@ -46,10 +53,10 @@ def test_the_race_takes_fresh_samples_for_ten_times_as_long_in_one_job_a_process
     (verdict,) = tuned.race(tuning)
     assert len(tuned.jobs) == 3
     assert {job.kernels for job in tuned.jobs} == {
-        ("copy/mine.counted", *(row.kernel for row in verdict.rows.values()))
+        ("copy/mine.counted", *(row.kernel for row in verdict.raced.rows.values()))
     }
     assert {job.budget.max_time_s for job in tuned.jobs} == {0.04}
-    assert len(verdict.rows) == CANDIDATES
+    assert len(verdict.raced.rows) == CANDIDATES
 
 
 def test_both_runs_are_named_after_the_kernel_and_a_second_tuning_begins_anew(tuned):
@@ -63,9 +70,9 @@ def test_a_tile_that_fails_is_a_row_and_is_not_raced(tuned):
     tuning, (verdict,) = tuned.all("failing")
     found = rows(tuned, tuning.session.run_id)
     assert {found[f"copy/mine.failing@WORK={work}"].status for work in (2, 3)} == {"failed"}
-    assert set(verdict.rows).isdisjoint({(2,), (3,)})
-    assert verdict.decision.best == (1,)
-    assert "6 ok, 2 failed" in learned(tuning.screens[0])
+    assert set(verdict.raced.rows).isdisjoint({"WORK=2", "WORK=3"})
+    assert verdict.raced.decision.best == "WORK=1"
+    assert "6 ok, 2 failed" in space_words(learned_of(tuned, tuning))
 
 
 def test_a_default_that_is_wrong_ends_the_tuning_before_any_tile_and_is_not_taken_up_again(tuned):
@@ -126,10 +133,10 @@ def test_a_random_search_measures_no_more_than_its_budget_and_the_default(tuned)
 
 def test_a_kernel_with_a_tile_searches_the_rest_and_races_its_own_default(tuned):
     _, (verdict,) = tuned.all("counted@WORK=8")
-    assert set(verdict.rows) == {(8,)}
+    assert set(verdict.raced.rows) == {"WORK=8"}
     assert verdict.default.kernel == "copy/mine.counted"
-    assert verdict.decision.best is None
-    assert verdict.decision.ratios[(8,)].high < 1
+    assert verdict.raced.decision.best is None
+    assert verdict.raced.decision.ratios["WORK=8"].high < 1
 
 
 def test_a_run_of_a_tuning_is_not_resumed_as_one_of_suites(tuned, complaint):
@@ -144,11 +151,12 @@ def test_a_run_of_a_tuning_is_not_resumed_as_one_of_suites(tuned, complaint):
 
 def test_words_name_the_tile_its_factor_and_the_command_that_uses_it(tuned):
     tuning, (verdict,) = tuned.all("counted")
-    text = sentence(verdict, "auto")
+    text = sentence(verdict.raced)
     assert text.startswith("copy/mine.counted on copy/m64n1024/f32: WORK=1 is ")
     assert " as fast as the default (WORK=4) over 3 processes" in text
     assert text.endswith("; `kernelmark run copy/m64n1024/f32 --tuned auto` uses it")
-    kept = sentence(verdict._replace(decision=verdict.decision._replace(best=None, tied=[(2,)])), "auto")
+    undecided = verdict.raced.decision._replace(best=None, tied=["WORK=2"])
+    kept = sentence(verdict.raced._replace(decision=undecided))
     assert "the default (WORK=4) stays: of 3 tiles none is certainly faster over 3 processes" in kept
     assert kept.endswith("; it cannot be distinguished from WORK=2")
     assert progress(tuning.screens[0]).startswith("8 of 8 tiles, best so far WORK=1: ")
@@ -157,9 +165,9 @@ def test_words_name_the_tile_its_factor_and_the_command_that_uses_it(tuned):
 def test_what_was_learned_counts_the_tiles_and_ranks_the_values_of_each_tunable(tuned):
     tuning = tuned.begin("counted")
     tuning.search()
-    text = learned(tuning.screens[0])
-    assert text.startswith("8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best\n")
-    lines = text.splitlines()
+    found = learned_of(tuned, tuning)
+    assert space_words(found) == "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best"
+    lines = learned(found).splitlines()
     assert [line.split()[1] for line in lines if line.startswith("WORK")] == list("12345678")
 
 
@@ -168,17 +176,24 @@ def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tu
     tuning, verdicts = tuned.all("counted", str(tmp_path / "two.toml"))
     assert [verdict.subject.problem.id for verdict in verdicts] == ["copy/m32n1024/f32", "copy/m64n1024/f32"]
     assert tuning.overall == (1,)
-    assert all((1,) in verdict.rows for verdict in verdicts)
-    text = over_suite(verdicts, tuning.overall)
-    assert "\n\none tile for all: WORK=1, " in text
-    assert "slower than the best of a problem" in text
+    raced = [verdict.raced for verdict in verdicts]
+    assert all("WORK=1" in each.rows for each in raced)
+    assert overall_words(raced).startswith("one tile for all: WORK=1, ")
+    assert "slower than the best of a problem" in overall_words(raced)
+    assert [line.split()[0] for line in over_suite(raced).splitlines()[2:]] == [
+        "copy/m32n1024/f32",
+        "copy/m64n1024/f32",
+    ]
 
 
 def test_a_plan_holds_what_is_tuned_and_how(tuned):
     tuning, _ = tuned.all("counted")
-    search, race = (run["plan"]["tuning"] for run in tuned.store.runs())
-    assert search.startswith("search of copy/mine.counted: exhaustive; source ")
-    assert race.startswith(f"race of run {tuning.session.run_id}: WORK=1; WORK=2; WORK=3")
+    search, race = (run["plan"]["tunes"] for run in tuned.store.runs())
+    assert (search["kernel"], search["how"], search["search"]) == ("copy/mine.counted", "exhaustive", "")
+    assert search["spaces"] == [
+        {"problem": "copy/m64n1024/f32", "size": 8, "valid": 8, "exact": True, "listed": 8, "default": "WORK=4"}
+    ]
+    assert (race["search"], race["raced"]) == (tuning.session.run_id, ["WORK=1", "WORK=2", "WORK=3"])
 
 
 @pytest.mark.parametrize(
@@ -200,7 +215,8 @@ def test_a_space_of_a_billion_tiles_is_drawn_from_and_never_listed(tuned):
     tuning = tuned.begin("vast", strategy="random", budget=2)
     tiles = tuning.subjects[0].tiles
     assert (tiles.counted.size, len(tiles.configs)) == (10**9, 2000)
-    assert str(tiles) == "1000000000 tiles, about 1000000000 valid, 2000 of them drawn"
+    words = "1000000000 tiles, about 1000000000 valid, 2000 of them drawn"
+    assert size_words(tuning.subjects[0].space) == words
 
 
 def test_a_suite_without_a_problem_of_the_kernel_is_refused(tuned, complaint):

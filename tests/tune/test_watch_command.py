@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from turned import BROKEN, PROBLEM, STAGED, UNGUARDED
+from bench.record.store import Store
+from turned import BROKEN, PROBLEM, SOURCE, STAGED, UNGUARDED
 
 ROOT = Path(__file__).resolve().parents[2]
 TILED = str(ROOT / "cuda/gemm/tiled.cu")
@@ -26,7 +27,7 @@ def watching(folder, *words):
     """The command at work, its output line by line."""
     script = str(Path(sys.executable).with_name("kernelmark"))
     command = [sys.executable, script, "watch", *words]
-    env = {**os.environ, **NO_GPU}
+    env = {**os.environ, **NO_GPU, "XDG_DATA_HOME": str(folder / "data")}
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
             yield process
@@ -68,6 +69,12 @@ def test_each_save_is_compiled_and_ctrl_c_ends_with_130(folder):
             "last: version 3, FAIL, does not compile",
         ]
         assert process.wait(timeout=20) == 130
+    with closing(Store(folder / "data" / "kernelmark" / "results.db", create=False)) as store:
+        found = store.versions("transpose/cuda.turned", PROBLEM)
+    kept = [(one.version.verdict, one.version.right, one.version.time_s, bool(one.version.registers)) for one in found]
+    assert kept == [("PASS", True, None, True)] * 2 + [("FAIL, does not compile", False, None, False)]
+    assert [one.sources["turned.cu"].decode() for one in found] == [SOURCE, STAGED, BROKEN]
+    assert "common.cuh" in found[0].sources
 
 
 def test_a_version_that_is_wrong_makes_the_exit_status_1(folder, kernelmark):

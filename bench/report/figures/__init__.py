@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.plan.registry import Registry
-from bench.report.figures import crossover, heat, layouts, rates, roofline, samples, speedups, style, threads
+from bench.report.figures import crossover, heat, layouts, rates, roofline, samples, speedups, style, threads, tunables
 from bench.report.figures.plan import Kind
 from bench.report.run_data import RunData
 
@@ -24,9 +24,10 @@ class Drawn(NamedTuple):
 def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
     """Return every kind of figure, with what was left out and why. The registry finds the suites of the run."""
     looks = style.looks(r.kernel for r in data.timed)
+    tiles = tunables.tunables(data) if data.tunes else heat.heat_maps(data)  # a column a tile would fill no page
     return [
         speedups.speedups(data),
-        heat.heat_maps(data),
+        tiles,
         roofline.rooflines(data, looks),
         rates.rates(data, looks),
         layouts.layout_maps(data),

@@ -1,10 +1,11 @@
 """A session: what is shown of each version, which one the next is compared with, and what it comes to in the end."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from bench.measure.measurement import Measurement
 from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel
+from bench.plan.kernel import CudaKernel, Tile
 from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
@@ -20,13 +21,24 @@ from bench.tune.watch.view import resource_table, time_table
 
 @dataclass
 class Tried:
-    """A version that was looked at. against: what was found, in a few words. judged: it ran somewhere and was right."""
+    """A version that was looked at, beside another. against: what was found, in a few words.
+
+    judged: it ran somewhere and was right. launches: what it takes. rows: of its job, its own first.
+    """
 
     version: Version
     against: list[str] = field(default_factory=list)
     judged: bool = False
     done: bool = False
-    time_s: float | None = None
+    beside: Version | None = None
+    launches: Sequence[InspectRow] = ()
+    rows: Sequence[Measurement] = ()
+
+    @property
+    def time_s(self) -> float | None:
+        """Return the median of its own job, if it has one."""
+        own = self.rows[0].interval if self.rows and self.rows[0].status == Status.OK else None
+        return own.median if own else None
 
     @property
     def good(self) -> bool:
@@ -53,22 +65,22 @@ class Session:
         device: DeviceLimits = H100,
         vs: Version | None = None,
     ) -> None:
-        self._registry, self._kernel, self._problem = registry, kernel, problem
-        self._arch, self._comparison, self._device = arch, comparison, device
+        self._registry, self.kernel, self.problem = registry, kernel, problem
+        self.arch, self._comparison, self._device = arch, comparison, device
         self.beside = self._vs = vs
-        self._tried: list[Tried] = []
+        self.tried: list[Tried] = []
         if vs:
             self._resources(vs)  # raises where it does not compile
 
     @property
     def good(self) -> bool:
         """Return whether the last version compiles and nothing was found against it."""
-        return bool(self._tried) and self._tried[-1].good
+        return bool(self.tried) and self.tried[-1].good
 
     def look(self, version: Version) -> Iterator[str]:
         """Yield what is shown of a version, part by part. The next is compared with the last version that is right."""
-        tried = Tried(version)
-        self._tried.append(tried)
+        tried = Tried(version, beside=self.beside)
+        self.tried.append(tried)
         yield from map(version.told, self._looked_at(tried))
         tried.done = True
         if tried.good and self._vs is None:
@@ -76,28 +88,37 @@ class Session:
 
     def _looked_at(self, tried: Tried) -> Iterator[str]:
         try:
-            rows = self._resources(tried.version)
+            tried.launches = self._resources(tried.version)
         except UsageError as error:
             tried.against.append("does not compile")
             yield f"FAIL: {error}"
             return
-        yield resource_table(rows, self._resources(self.beside) if self.beside else [])
+        yield resource_table(tried.launches, self._resources(self.beside) if self.beside else [])
         if self._comparison:
             yield from self._timed(tried, self._comparison)
         yield self._emulated(tried)
 
     def _resources(self, version: Version) -> list[InspectRow]:
         """Compile a version as a run would for this problem. Raises UsageError, in the user's names of the files."""
-        kernel = self._of(version)
-        tile = kernel.tile_for(self._problem, self._device)
-        assert tile is not None, "a kernel that takes the problem has a tile for it"
         try:
-            return launch_rows(kernel, self._problem, tile, self._arch, self._device)
+            return launch_rows(self._of(version), self.problem, self.tile, self.arch, self._device)
         except UsageError as error:
             raise UsageError(version.told(str(error))) from None
 
+    @property
+    def tile(self) -> Tile:
+        """Return the tile that a run takes for the problem."""
+        tile = self.kernel.tile_for(self.problem, self._device)
+        assert tile is not None, "a kernel that takes the problem has a tile for it"
+        return tile
+
+    @property
+    def previous_id(self) -> str:
+        """Return what the version before is called in a job."""
+        return self._comparison.ids[1] if self._comparison else ""
+
     def _of(self, version: Version) -> CudaKernel:
-        return replace(self._kernel, source=str(version.source))
+        return replace(self.kernel, source=str(version.source))
 
     def _timed(self, tried: Tried, comparison: Comparison) -> Iterator[str]:
         """Verify and time a version on the GPU."""
@@ -108,16 +129,17 @@ class Session:
             return
         named = (tried.version, self.beside) if self.beside else (tried.version,)
         names = {of: v.name for of, v in zip(comparison.ids, named, strict=False)}
-        yield time_table(rows, names, self._problem)
+        tried.rows = rows
+        yield time_table(rows, names, self.problem)
         if rows[0].status == Status.OK:
-            tried.judged, tried.time_s = True, rows[0].interval.median if rows[0].interval else None
+            tried.judged = True
         else:
             tried.against.append(rows[0].status)
-            yield f"FAIL: {rows[0].status} on {self._problem.id}"
+            yield f"FAIL: {rows[0].status} on {self.problem.id}"
 
     def _emulated(self, tried: Tried) -> str:
         """Judge a version in the emulator, every tile of it, and return what is shown of that."""
-        found = emulate(self._registry, self._of(tried.version), self._problem, self._device)
+        found = emulate(self._registry, self._of(tried.version), self.problem, self._device)
         if found.skipped:
             return f"not {'emulated:' if self._comparison else 'verified: no GPU is here, and'} {found.skipped}"
         tried.judged = True
@@ -129,15 +151,15 @@ class Session:
 
     def summary(self) -> str:
         """Return how many versions were tried, the best of those that passed, and what became of the last."""
-        if not self._tried:
+        if not self.tried:
             return "no version was tried"
-        good = [tried for tried in self._tried if tried.good]
-        lines = [f"{count(len(self._tried), 'version')} tried, {len(good)} passed"]
+        good = [tried for tried in self.tried if tried.good]
+        lines = [f"{count(len(self.tried), 'version')} tried, {len(good)} passed"]
         timed = [(tried.time_s, tried.version.name) for tried in good if tried.time_s is not None]
         if timed:
             time_s, name = min(timed)
             lines.append(f"best: {name}, {seconds(time_s)} (its own job's median)")
         elif good:
             lines.append(f"last that passed: {good[-1].version.name}")
-        last = self._tried[-1]
+        last = self.tried[-1]
         return "\n".join([*lines, f"last: {last.version.name}, {last.state}"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.tune.race import decide
+from bench.report.raced import decide
 
 RACES, PROCESSES, SAMPLES = 20, 5, 40
 #: What one process differs from the next by, and one sample from the next, as shares of the time.

@@ -1,0 +1,41 @@
+"""The command `kernelmark history`."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import IO
+
+import click
+
+from bench.cli import completion
+from bench.cli.options import db_option, json_option
+from bench.plan.errors import UsageError
+
+
+@click.command()
+@click.argument("kernel_id", metavar="KERNEL", shell_complete=completion.kernels)
+@click.argument("problem_id", metavar="PROBLEM")
+@click.option("--diff", is_flag=True, help="Print what changed in the sources from each version to the next.")
+@json_option
+@db_option
+def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None, db: Path | None) -> None:
+    """The versions of KERNEL on PROBLEM that `watch` and `tune` have tried: verdicts, rates, resources, and changes.
+
+    A rate without a mark comes from samples taken in turn with what it is against.
+    """
+    import msgspec
+
+    from bench.record.store import Store, default_store
+    from bench.report.history import history_document, history_page
+
+    if "@" in kernel_id:
+        raise UsageError(f"{kernel_id}: a history is that of a kernel with all its tiles; leave out the @ and the tile")
+    with closing(Store(db or default_store(), create=False)) as store:
+        found = store.versions(kernel_id, problem_id)
+    if json_to is not None:
+        text = msgspec.json.encode(history_document(kernel_id, problem_id, found)).decode()
+        json_to.write(msgspec.json.format(text, indent=2) + "\n")
+        return
+    click.echo("\n\n".join(history_page(kernel_id, problem_id, found, diff)))
+
+
+COMMANDS = (history,)

@@ -1,0 +1,125 @@
+"""Versions of a kernel that `watch` and `tune` have tried, and what compilers report of the tiles of a run."""
+
+import hashlib
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from bench.plan.numbers import NotNegative
+from bench.record.query import Query, struct_of
+
+#: Texts by the names of their files.
+Sources = Mapping[str, bytes]
+WATCH, TUNE = "watch", "tune"
+
+
+class Resources(msgspec.Struct, frozen=True):
+    """What the launches of a CUDA kernel take at most: registers of a thread, bytes that it spills."""
+
+    registers: int
+    spill_bytes: int
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """Another that a version was sampled in turn with: how many times faster the version is, with its interval.
+
+    kernel: an id, the version's own for its default tile; "" for an earlier version. version: its number in the store.
+    """
+
+    ratio: NotNegative
+    low: NotNegative | None
+    high: NotNegative | None
+    kernel: str = ""
+    version: int | None = None
+
+
+class KernelVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a kernel as it was tried on a problem. by: `watch` or `tune`. right: None where it was not judged.
+
+    verdict: in a few words. arch: that the resources are of. time_s, low, high: of its own job, None where it has none.
+    compared: with the version before it and with the baseline or the vendor's calls, as far as they shared its job.
+    """
+
+    kernel: str
+    problem: str
+    saved_at: str
+    by: str
+    verdict: str
+    right: bool | None
+    tile: str = ""
+    device: str = ""
+    mode: str = ""
+    threads: int = 1
+    arch: str = ""
+    registers: int | None = None
+    spill_bytes: int | None = None
+    time_s: NotNegative | None = None
+    low: NotNegative | None = None
+    high: NotNegative | None = None
+    processes: int = 1
+    run: str = ""
+    compared: tuple[Compared, ...] = ()
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A version with its number in the store, the digest of its sources, and these."""
+
+    number: int
+    digest: str
+    version: KernelVersion
+    sources: dict[str, bytes]
+
+
+def digest_of(sources: Sources) -> str:
+    """Return a hash of the names and the contents of a version's files."""
+    digest = hashlib.sha256()
+    for name, text in sorted(sources.items()):
+        digest.update(name.encode() + b"\0" + hashlib.sha256(text).digest())
+    return digest.hexdigest()[:16]
+
+
+def packed(sources: Sources) -> bytes:
+    """Return the files of a version as the store keeps them, compressed."""
+    return zlib.compress(msgspec.msgpack.encode(dict(sorted(sources.items()))), 9)
+
+
+class VersionReader(Query):
+    """Queries for versions of kernels, and for what the tiles of a run take."""
+
+    def versions(self, kernel: str, problem: str) -> list[Kept]:
+        """Return the versions of a kernel on a problem, the first one first."""
+        query = """
+            SELECT version_id, digest, facts, files FROM version JOIN source USING (digest)
+            WHERE kernel = :kernel AND problem = :problem ORDER BY version_id"""
+        return list(self._rows(query, _kept, kernel=kernel, problem=problem))
+
+    def versioned(self) -> list[tuple[str, str]]:
+        """Return the kernels and problems that have versions, the latest first."""
+        query = "SELECT kernel, problem FROM version GROUP BY kernel, problem ORDER BY max(version_id) DESC"
+        return list(self._rows(query, _names))
+
+    def resources(self, run_id: str) -> dict[str, Resources]:
+        """Return what the kernels of a run take that were compiled for a tuning, by their cases."""
+        query = 'SELECT "case", registers, spill_bytes FROM resource WHERE run_id = :run_id'
+        return dict(self._rows(query, _resources, run_id=run_id))
+
+
+def _names(values: tuple[Any, ...]) -> tuple[str, str]:
+    return msgspec.convert(values, tuple[str, str])
+
+
+def _resources(values: tuple[Any, ...]) -> tuple[str, Resources]:
+    case, *used = values
+    return msgspec.convert(case, str), struct_of(Resources, used)
+
+
+def _kept(values: tuple[Any, ...]) -> Kept:
+    number, digest, facts, files = values
+    try:
+        unpacked = zlib.decompress(files)
+    except zlib.error as error:
+        raise ValueError(f"the sources of version {number} are damaged: {error}") from None
+    sources = msgspec.msgpack.decode(unpacked, type=dict[str, bytes])
+    return Kept(number, msgspec.convert(digest, str), msgspec.json.decode(facts, type=KernelVersion), sources)

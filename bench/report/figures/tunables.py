@@ -1,0 +1,99 @@
+"""The speed of tiles by each value of each tunable: what the search of a tuning has measured, a panel a tunable."""
+
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING
+
+from bench.report.figures.plan import Figure, Kind, file_name, kind
+from bench.report.figures.style import COLOURS, FULL_WIDTH, GREY, INK, MM, WIDTH, ratio_ticks, ticks
+from bench.report.format import count, rate, short
+from bench.report.noise import is_noisy, noise_of
+from bench.report.run_data import RunData
+from bench.report.searched import Searched, Trial, searches
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+TITLE = "Speed by tunable"
+MOST, MOST_PANELS, ABREAST = 6, 12, 3
+#: What is shown of the axis of speeds beyond the slowest and the fastest tile, as a factor.
+MARGIN = 1.15
+#: How far dots stand from the middle of their value, and how long the strokes are, where values are 1 apart.
+ASIDE, STROKE = 0.3, 0.36
+LEGEND = (
+    "A dot is a tile, as many times as fast as the default (in turn); strokes: the best (blue) and the median (black) "
+    "of a value; ring: the default; star: the fastest tile."
+)
+
+
+def tunables(data: RunData) -> Kind:
+    """Return a figure for each problem of a tuning, in the order of its suite."""
+    found = [searched for searched in searches(data.search) if searched.varied]
+    return kind(TITLE, [_figure(searched) for searched in found], "no tunable has two values that were timed", MOST)
+
+
+def _figure(found: Searched) -> Figure:
+    kernel, problem = found.tunes.kernel, found.space.problem
+    names = list(found.varied)
+    left_out = f" Left out: {', '.join(names[MOST_PANELS:])}." * (len(names) > MOST_PANELS)
+    noise = noise_of(trial.row for trial in found.trials)
+    quiet = f"{noise.sentence}; their dots are hollow." if noise.noisy else "No tile was measured under noise."
+    return Figure(
+        file_name("tunables", short(kernel), problem),
+        f"{TITLE}: {short(kernel)} on {problem}",
+        f"{count(len(found.trials), 'tile')}; 1x is the default, {rate(found.default)}. {LEGEND} {quiet}{left_out}",
+        partial(_draw, found),
+    )
+
+
+def _draw(found: Searched) -> "Drawing":
+    from matplotlib.figure import Figure as Canvas
+
+    names = list(found.varied)[:MOST_PANELS]
+    abreast = min(ABREAST, len(names))
+    rows = -(-len(names) // abreast)
+    width = WIDTH if abreast == 1 else FULL_WIDTH
+    figure = Canvas(figsize=(width, (6 + 46 * rows) * MM))
+    panels = figure.subplots(rows, abreast, sharey=True, squeeze=False)
+    speeds = [trial.ratio.median for trial in found.trials]
+    low, high = min(1.0, *speeds) / MARGIN, max(1.0, *speeds) * MARGIN
+    for i, axes in enumerate(panels.flat):
+        if i >= len(names):
+            axes.set_visible(False)
+            continue
+        _panel(axes, found, names[i])
+        axes.set_yscale("log")
+        axes.set_ylim(low, high)
+        ticks(axes.yaxis, ratio_ticks(low, high))
+        axes.set_ylabel("speed, default = 1" if i % abreast == 0 else "")
+    return figure
+
+
+def _panel(axes: "Axes", found: Searched, name: str) -> None:
+    """Draw the tiles by the values of one tunable, which stand evenly apart."""
+    values = found.varied[name]
+    axes.axhline(1, color=GREY, linewidth=0.6, linestyle="--")
+    axes.grid(axis="y")
+    for x, value in enumerate(values):
+        own = found.at(name, value)
+        _dots(axes, x, own)
+        speeds = [trial.ratio.median for trial in own]
+        for speed, colour in ((median(speeds), INK), (max(speeds), COLOURS[0])):
+            axes.plot([x - STROKE, x + STROKE], [speed, speed], color=colour, linewidth=1.4, solid_capstyle="butt")
+    best = found.trials[0]
+    axes.plot(values.index(best.tile[name]), best.ratio.median, "*", color=COLOURS[1], markersize=7)
+    default = next(trial for trial in found.trials if trial.row is found.default)
+    axes.plot(values.index(default.tile[name]), 1, "o", color=COLOURS[1], markerfacecolor="none", markersize=6.5)
+    axes.set_xticks(range(len(values)), [str(value) for value in values])
+    axes.set(xlim=(-0.6, len(values) - 0.4), xlabel=name)
+
+
+def _dots(axes: "Axes", x: float, own: list[Trial]) -> None:
+    """Draw the tiles of a value beside each other, in the order of their speeds; hollow where there was noise."""
+    step = 2 * ASIDE / max(1, len(own) - 1)
+    for i, trial in enumerate(own):
+        fill = "none" if is_noisy(trial.row) else GREY
+        aside = -ASIDE + i * step if len(own) > 1 else 0.0
+        axes.plot(x + aside, trial.ratio.median, "o", color=GREY, markerfacecolor=fill, markersize=2.4,
+                  markeredgewidth=0.5)  # fmt: skip
