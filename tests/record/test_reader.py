@@ -157,7 +157,7 @@ def test_a_file_that_breaks_while_it_is_read_is_one_line(begun, complaint):
     fill(begun, *((m, "cold", "") for m in range(300)))
     begun.close()
     content = bytearray(begun.path.read_bytes())
-    content[65536:] = b"\xff" * (len(content) - 65536)
+    content[98304:] = b"\xff" * (len(content) - 98304)  # the pages before hold the names of the tables
     begun.path.write_bytes(content)
     broken = Store(begun.path)
     assert complaint(lambda: list(broken.results("r1"))).startswith(f"{begun.path}: cannot be read: ")
