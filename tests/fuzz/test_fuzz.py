@@ -20,7 +20,8 @@ LEAVES = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(6
 
 @pytest.fixture(scope="module")
 def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
-    made = Lane(make_samples(tmp_path_factory.mktemp("samples")), tmp_path_factory.mktemp("fuzz"), quick=True)
+    folders = make_samples(tmp_path_factory.mktemp("samples")), tmp_path_factory.mktemp("fuzz")
+    made = Lane(*folders, limit_s=60.0, quick=True)  # other tests use the processors meanwhile
     yield made
     made.close()
 
