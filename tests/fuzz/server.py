@@ -27,7 +27,7 @@ import bench
 from bench.plan.discovery import discover
 
 #: How long the processes that a step has started may outlive it.
-GRACE_S = 3.0
+GRACE_S = 10.0
 #: Address space of a step, so that what a plug-in takes does not end other programs.
 MOST_BYTES = 8 * 2**30
 #: Left for the few steps that need them: they start threads or take a second to import.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.campaign import Lane, Report
+from fuzz.campaign import Fault, Lane, Report
 from fuzz.execute import Found, Outcome
 from fuzz.files import make_samples
 from fuzz.inputs import Damage, Entry, File, Input, Kill, Step, read, write
@@ -47,6 +47,17 @@ def test_one_seed_draws_the_same_inputs(lane: Lane, monkeypatch) -> None:
     for seed in (3, 3, 4):
         lane.batch(seed, 20)
     assert drawn[:20] == drawn[20:40] != drawn[40:]
+
+
+def test_a_smaller_input_with_a_fault_of_the_same_kind_is_found(lane: Lane, monkeypatch) -> None:
+    def tried(one: Input, seed: int, _: Report) -> list[Fault]:
+        return [Fault(one, "hang", seed)] if one.steps[0].words[:1] == ("import",) else []
+
+    monkeypatch.setattr(lane, "tried", tried)
+    large = Fault(Input((Step(("import", *map(str, range(50)))),)), "hang", 1)
+    small = lane.smallest(large)
+    assert small.kind == large.kind
+    assert len(small.given.steps[0].words) < 10
 
 
 @pytest.mark.parametrize("fresh", [False, True])
