@@ -73,8 +73,9 @@ class Display(Progress):
         if process != self._process:
             self._process, self._done, self._number = process, 0, 0
         self._waiting = False
-        self._show(f"{self._where}: {planned.job.problems[0]}")
-        if not self._terminal:
+        if self._terminal:
+            self._show(f"{self._where}: {planned.job.problems[0]}")
+        else:
             click.echo(f"[{self._where}] {' and '.join(planned.job.problems)}", err=True)
 
     def calls(self, entrant: Entrant, stage: str) -> None:

@@ -91,7 +91,7 @@ def _measure(
     from bench.run.asked import plan_asked
     from bench.run.pool import Workers
     from bench.run.resume import plan_of
-    from bench.run.session import Session, run_suites
+    from bench.run.session import Session, run_jobs
 
     _check(suites, resume, name)
     store = Store(db or default_store(), create=resume is None)
@@ -110,7 +110,7 @@ def _measure(
                 session = Session(store, chosen, plan, workers.run, resume, name=name, planned=planned)
                 click.echo(f"run {session.run_id}")
                 with held_run(store.path, session.run_id, "start a run of your own"), display:
-                    finished = run_suites(session, chosen, registry, plan, display.row, display)
+                    finished = run_jobs(session, lambda: expanded, registry, plan, display.row, display)
         (print_run if resume else print_end)(store, session.run_id)
         noisy = _write(store, session.run_id, registry, wanted)
     finally:

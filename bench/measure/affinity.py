@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from bench.measure.proc import contents
+
 CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
 TASKS = Path("/proc/self/task")
@@ -107,7 +109,7 @@ def _thread_times() -> dict[str, int]:
     times = {}
     try:
         for task in TASKS.iterdir():
-            times[task.name] = int((task / "schedstat").read_text().split()[0])
+            times[task.name] = int(contents(task / "schedstat").split()[0])
     except (OSError, ValueError, IndexError):  # a thread may end between listing and reading it
         pass
     return times

@@ -3,8 +3,7 @@
 import mmap
 import os
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import NamedTuple
 
 from bench.measure.timing import now
@@ -13,6 +12,7 @@ from bench.measure.timing import now
 IMPORT = "import"
 OF_OPERATION = ("operands", "reference", "check")
 STAGES = (IMPORT, *OF_OPERATION, "set-up", "verification", "warm-up", "sampling")
+_NUMBER_OF = {stage: number for number, stage in enumerate(STAGES)}
 #: Of the machine's own byte order, in which each field is stored at once: since when, stage, contender from 1 or 0.
 _LAYOUT = struct.Struct("dqq")
 _NUMBER = struct.Struct("q")
@@ -41,15 +41,9 @@ class Board:
             os.pwrite(fd, bytes(_LAYOUT.size), 0)  # a file of holes would end the process where the disk is full
         self._memory = mmap.mmap(fd, _LAYOUT.size)
 
-    @contextmanager
-    def calling(self, contender: int, stage: str) -> Iterator[None]:
+    def calling(self, contender: int, stage: str) -> "_Calling":
         """Note what is being called: whatever happens to the process meanwhile is its doing. Calls do not nest."""
-        # The number goes last: who reads in the midst of it must not take an earlier call's time for this one's.
-        _LAYOUT.pack_into(self._memory, 0, now(), STAGES.index(stage), contender + 1)
-        try:
-            yield
-        finally:  # a signal that ends the process leaves it standing, to be read
-            self.clear()
+        return _Calling(self._memory, _NUMBER_OF[stage], contender + 1)
 
     def clear(self) -> None:
         """Note that nothing foreign is being called."""
@@ -64,3 +58,20 @@ class Board:
     def close(self) -> None:
         """Give the memory back."""
         self._memory.close()
+
+
+class _Calling:
+    """Notes one call while it lasts; a generator would take longer than the shortest calls do."""
+
+    __slots__ = ("_memory", "_number", "_stage")
+
+    def __init__(self, memory: mmap.mmap, stage: int, number: int) -> None:
+        self._memory, self._stage, self._number = memory, stage, number
+
+    def __enter__(self) -> None:
+        # The number goes last: who reads in the midst of it must not take an earlier call's time for this one's.
+        _LAYOUT.pack_into(self._memory, 0, now(), self._stage, self._number)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        # A signal that ends the process leaves the call standing, to be read.
+        _NUMBER.pack_into(self._memory, _NUMBER_AT, 0)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from bench.measure.affinity import core_of
 from bench.measure.device import Window
 from bench.measure.memory import CGROUP
+from bench.measure.proc import contents
 from bench.measure.timing import now
 
 STAT = Path("/proc/stat")
@@ -80,10 +81,14 @@ class CpuMonitor:
         self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         self._ours = sorted({sibling for cpu in self._cpus for sibling in core_of(cpu)})
         self._scaling = _scaling_files(CPUS, tuple(self._cpus))
-        self._began_s, self._before = now(), self._read()
+        self._began_s = now()
+        self._before: _Reading | None = None
 
     def look(self) -> Window:
-        """Return the means since the last look; nothing of the load where /proc/stat does not report it."""
+        """Return the means since the last look; nothing of the load where /proc/stat does not report it.
+
+        The first look begins: there is no load before it.
+        """
         began_s, before = self._began_s, self._before
         self._began_s, self._before = now(), self._read()
         mhz = self.clock_mhz()
@@ -110,16 +115,16 @@ class CpuMonitor:
 
     def _read(self) -> _Reading | None:
         try:
-            lines = [line.split() for line in STAT.read_text().splitlines() if line.startswith("cpu")]
+            lines = [line.split() for line in contents(STAT).splitlines() if line.startswith(b"cpu")]
         except OSError:
             return None
         counters = {name: _counters(words) for name, *words in lines}
-        every = counters.pop("cpu")
-        ours = [counters[f"cpu{cpu}"] for cpu in self._ours if f"cpu{cpu}" in counters]
+        every = counters.pop(b"cpu")
+        ours = [counters[name] for cpu in self._ours if (name := b"cpu%d" % cpu) in counters]
         if len(ours) == len(counters):  # the sum is rounded once, and the sum of what is rounded is not
             ours = [every]
         used = _usage(_SELF)
-        own = _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
+        own = ours[0] if len(ours) == 1 else _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
         return _Reading(now(), used.ru_utime + used.ru_stime, _denied_s(), every, own, len(counters))
 
     def clock_mhz(self) -> float | None:
@@ -138,13 +143,13 @@ class CpuMonitor:
 def _denied_s() -> float:
     """Return what a container's quota has kept from its threads, in seconds of a CPU."""
     try:
-        lines = (CGROUP / "cpu.stat").read_text().splitlines()
+        lines = contents(f"{CGROUP}/cpu.stat").splitlines()
     except OSError:
         return 0.0
-    return next((int(line.split()[1]) * 1e-6 for line in lines if line.startswith("throttled_usec ")), 0.0)
+    return next((int(line.split()[1]) * 1e-6 for line in lines if line.startswith(b"throttled_usec ")), 0.0)
 
 
-def _counters(words: list[str]) -> _Cpus:
+def _counters(words: list[bytes]) -> _Cpus:
     """Read the counters from a line of /proc/stat."""
     seconds = [int(word) * TICK_S for word in words]
     return _Cpus(math.fsum(seconds), seconds[_IDLE] + seconds[_IOWAIT], seconds[_STEAL])

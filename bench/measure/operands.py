@@ -17,23 +17,23 @@ from bench.plan.registry import REGISTRY
 
 GUARD_BYTES = 4096
 GUARD_PATTERN = 0xA5
-SPOTS = 16
+_GUARD = bytes([GUARD_PATTERN]) * GUARD_BYTES
 
 
 class Spots(NamedTuple):
-    """Elements of one poisoned output: their places, by axis."""
+    """Elements of one poisoned output: their places in its buffer."""
 
     operand: str
-    array: Array
-    places: tuple[Array, ...]
+    flat: Array
+    places: Array
 
     def poison(self) -> None:
         """Make them again what every output begins with."""
-        self.array[self.places] = np.nan
+        self.flat[self.places] = np.nan
 
     def written(self) -> Array:
         """Return which of them are no longer the NaN that every output begins with."""
-        values = self.array[self.places]
+        values = self.flat[self.places]
         found: Array = values == values  # NaN alone differs from itself
         return found
 
@@ -80,17 +80,13 @@ class OperandSet:
             if operand.role == "out":
                 poison(self.flat[name], operand.dtype)
 
-    def spots(self, order: str, rng: np.random.Generator) -> list[Spots]:
+    def spots(self, draw: Draw) -> list[Spots]:
         """Elements of each output in host memory, drawn at random, that can be looked at before anything else is done.
 
         A device is synchronised before its outputs are read; on the host a kernel may leave a thread at work.
         """
         return [
-            Spots(
-                name,
-                logical(self.flat[name], operand, order),
-                tuple(rng.integers(operand.shape, size=(SPOTS, len(operand.shape))).T),
-            )
+            Spots(name, self.flat[name], draw.scattered(operand)[0])
             for name, operand in self.specs.items()
             if operand.role == "out" and isinstance(self.flat[name], np.ndarray)
         ]
@@ -118,7 +114,7 @@ class OperandSet:
                     return f"wrote into the padding between the rows of {name}"
             guards = (self._raw[name][:GUARD_BYTES], self._raw[name][-GUARD_BYTES:])
             for guard, where in zip(guards, ("before", "beyond"), strict=True):
-                if (self._device.download(guard) != GUARD_PATTERN).any():
+                if self._device.download(guard).tobytes() != _GUARD:
                     guard.fill(GUARD_PATTERN)
                     return f"wrote {where} the bounds of {name}"
         return None

@@ -1,7 +1,7 @@
 """The samples of one contender: warmed up, batched, prepared, and when they suffice."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import cycle, islice
 from statistics import median
@@ -16,8 +16,9 @@ from bench.plan.case import Budget
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import Launch
 
-#: A sample lasts at least this long, thousands of ticks of the clock; shorter calls are batched up to it.
-SAMPLE_S = 200e-6
+#: A sample lasts at least this long, thousands of ticks of the clock; shorter calls are batched up to it. Where there
+#: is less time than for six of these, it is a sixth of that, but this many ticks at the least.
+SAMPLE_S, SAMPLE_STEPS = 200e-6, 1000
 #: A batch that lasts fewer steps of the clock than this is of no use: half a per cent is what a step may cost.
 MIN_STEPS = 20
 #: Calls longer than this are not repeated just to wake threads and caches: both are a small part of them.
@@ -67,8 +68,7 @@ class Series:
         self.cold_by_eviction = cold and evict
         self._turn = 0
         self._looks = Looks()
-        self._started = 0.0
-        self._call_s = 0.0
+        self._started = self._call_s = 0.0
         self.batch = 1
         self.samples: list[float] = []
         self.repeated = 0
@@ -83,7 +83,8 @@ class Series:
         """
         fastest = self._until_settled(min(self.device.warm_up_s, WARM_UP_SHARE * max_time_s), monitor or Unwatched())
         self._call_s = fastest
-        wanted = max(1, round(SAMPLE_S / max(fastest, 1e-9)))
+        sample_s = min(SAMPLE_S, max(max_time_s / MIN_SAMPLES, SAMPLE_STEPS * self.clock.resolution_s))
+        wanted = max(1, round(sample_s / max(fastest, 1e-9)))
         # An evicted or restored set is good for one call, and in cold mode one set is spent on waking the threads.
         limit = len(self._sets) - 1 if self._evict else self.clock.max_batch
         self.batch = max(1, min(wanted, limit, self.clock.max_batch))
@@ -137,25 +138,26 @@ class Series:
     def sample(self) -> None:
         """Prepare untimed, time one batch, keep the seconds a call."""
         count = len(self._sets)
-        wake, timed = self._turn % count, [(self._turn + 1 + i) % count for i in range(self.batch)]
+        wake, first = self._turn % count, (self._turn + 1) % count
         self._turn += 1 + self.batch
         if not self._cold:  # the set that is woken on is the one that is timed, so its operands change in between
             self._wake(wake)
-        self._sets[timed[0]].refresh(self._draw)
-        self._restore(timed)
+        self._sets[first].refresh(self._draw)
+        self._restore((first + i) % count for i in range(min(self.batch, count)))
         if self._evict:
             self.device.evict()
         if self._cold:
             self._wake(wake)
-        self.samples.append(self._time([self._launches[i] for i in timed], "sampling"))
+        queue = self._launches * (self.batch // count + 2)
+        self.samples.append(self._time(queue[first : first + self.batch], "sampling"))
 
     def stand(self, which: int) -> None:
         """Time one more call, on one set as it is; its outputs are left standing."""
         self._restore([which])
         self._time([self._launches[which]], "sampling")
 
-    def _restore(self, timed: list[int]) -> None:
-        for i in set(timed) if self._restores else ():
+    def _restore(self, timed: Iterable[int]) -> None:
+        for i in timed if self._restores else ():
             self._sets[i].restore(self._draw)
 
     def spared_work(self) -> str | None:
@@ -179,7 +181,7 @@ class Series:
     def early_return(self) -> str | None:
         """Return why the samples cannot be trusted: an output is written later. One look may come too late."""
         for _ in range(AUDITS if self._call_s < LONG_CALL_S else 1):
-            spots = self._sets[0].spots("C", self._draw.rng)
+            spots = self._sets[0].spots(self._draw)
             for spot in spots:
                 spot.poison()
             with self._called("sampling"):

@@ -189,6 +189,6 @@ def captured(launch: Launch, stream: Any) -> Launch:
 
 
 def call_overhead(clock: Clock) -> float:
-    """Seconds that a call which does nothing costs in a batch of this clock."""
-    calls = [lambda: None] * min(1000, clock.max_batch)
+    """Seconds that a call which does nothing costs in a batch of this clock; a batch lasts hundreds of clock steps."""
+    calls = [lambda: None] * min(200, clock.max_batch)
     return min(clock.time(calls) for _ in range(5))

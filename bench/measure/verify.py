@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from bench.measure.device import Device
 from bench.measure.draw import Draw
@@ -25,9 +24,8 @@ class References:
     def get(self, order: str) -> Any:
         """The reference for kernels that read the buffers in `order`."""
         if order not in self._known:
-            rng = np.random.default_rng(self._draw.rng.integers(2**63))
             with self._called("reference"):
-                self._known[order] = self._problem.reference(self._draw.views(order), rng)
+                self._known[order] = self._problem.reference(self._draw.views(order), self._draw.rng)
         return self._known[order]
 
 
@@ -55,7 +53,7 @@ def verify(
     operands.poison()
     scratch.poison()
     device.synchronize()
-    spots = operands.spots(kernel.order, draw.rng)
+    spots = operands.spots(draw)
     began = now()
     with called("verification"):
         launch()

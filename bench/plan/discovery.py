@@ -34,7 +34,7 @@ def discover(plugins: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S) -> Reg
     """
     _discover_installed()
     for plugin in plugins:
-        load_plugin(Path(plugin), timeout_s)
+        load_plugin(plugin, timeout_s)
     return REGISTRY
 
 
@@ -92,9 +92,15 @@ def _declaring(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*.py") if not private(file))
 
 
-def load_plugin(path: Path, timeout_s: float = TIMEOUT_S) -> None:
+@cache
+def _resolved(path: Path) -> Path:
+    """Return where a path leads; every job asks for its plug-ins again."""
+    return path.resolve()
+
+
+def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
     """Import a user's file, whose decorators register its kernels; a second time does nothing. Raises UsageError."""
-    path = path.resolve()
+    path = _resolved(Path(plugin).absolute())
     if path in _loaded:
         return
     if not path.is_file():

@@ -96,7 +96,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         if missing := [name for name in cls.required() if name not in values]:
             raise UsageError(f"{subject}: {missing[0]} is missing; {cls.op} needs {', '.join(cls.axes())}")
         try:
-            return cls(**{name: msgspec.convert(value, cls.axes()[name]) for name, value in values.items()})
+            return msgspec.convert(values, cls)
         except ValueError as error:
             raise UsageError(f"{subject}: {error}") from None
 

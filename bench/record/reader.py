@@ -145,6 +145,10 @@ class Reader(CaseReader, RunReader, TableReader, VersionReader):
         query = "SELECT status, count(*) FROM result WHERE {of_run} GROUP BY status ORDER BY min(result_id)"
         return Counter(dict(self._of_run(run_id, query, _counted)))
 
+    def recorded(self, run_id: str) -> set[str]:
+        """Return the cases that the run has a row for."""
+        return set(self._rows("SELECT [case] FROM result WHERE run_id = :run_id", _case, run_id=run_id))
+
     def kernel_totals(self, run_id: str) -> list[KernelTotal]:
         """Return what each kernel's rows come to, in order of appearance; speedup: the geometric mean."""
         self._db.create_function("log", 1, math.log, deterministic=True)
@@ -174,6 +178,10 @@ class Reader(CaseReader, RunReader, TableReader, VersionReader):
         """Return what the processes asked so far have found of a job, by its place in the plan."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id AND job = :job ORDER BY process"
         return list(self._rows(query, _measured, run_id=run_id, job=job))
+
+
+def _case(values: tuple[Any, ...]) -> str:
+    return msgspec.convert(values[0], str)
 
 
 def _doubted(values: tuple[Any, ...]) -> tuple[Ceiling, str]:

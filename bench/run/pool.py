@@ -6,6 +6,7 @@ from typing import Self
 
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey
+from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.status import Status
 from bench.run.process import Death, Worker
@@ -50,7 +51,10 @@ class Workers:
         if plan.plugins:
             threads, isa = plan.threads[0], plan.isas[0]
             job = Job((), (), plan.mode, plan.plugins, plan.seed, Budget(), threads, timeout_s=plan.timeout_s)
-            self.run(job, WorkerKey("cpu", threads, isa))
+            key = WorkerKey("cpu", threads, isa)
+            self._waiting[key] = Worker(key)
+            discover()  # while the worker starts: what is installed takes this process as long
+            self.run(job, key)
 
     def run(self, job: Job, key: WorkerKey) -> list[Measurement]:
         """The rows of a job, in the order of its contenders, from the process of this key.

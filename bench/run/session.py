@@ -1,23 +1,20 @@
 """A run: jobs to the worker, rows to the store, until the suites are done or the user interrupts."""
 
-import os
 import secrets
 import shlex
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import msgspec
 
-import bench
 from bench.measure.machine import environment, machine
 from bench.measure.measurement import Measurement
 from bench.measure.timing import now, pause
@@ -29,33 +26,13 @@ from bench.plan.suites import Suite
 from bench.record.result import Result, make_result
 from bench.record.store import Layer, Run, Store
 from bench.run.ceilings import Ceilings
+from bench.run.commit import git_commit
 from bench.run.passes import merge
 from bench.run.pool import Execute
 from bench.run.progress import Progress
 from bench.run.resume import taken_up
 
 Notify = Callable[[Result], None]
-
-
-@lru_cache
-def git_commit() -> str:
-    """Return the commit of the checkout that kernelmark runs from, `-dirty` after it where files differ.
-
-    A tree that was copied without its `.git` has the commit that KERNELMARK_COMMIT names, otherwise its version.
-    """
-    root = Path(bench.__file__).resolve().parents[1]
-    if not (root / ".git").exists():
-        return os.environ.get("KERNELMARK_COMMIT") or f"kernelmark {bench.__version__}"
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(root), *words], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")
-    except (OSError, subprocess.CalledProcessError):
-        return f"kernelmark {bench.__version__}"
 
 
 class Session:
@@ -74,6 +51,8 @@ class Session:
             run = taken_up(store, resume, run)
             self.tally.update(store.statuses(run.run_id))
         self.run_id = run.run_id
+        self._cases = store.recorded(run.run_id) if resume is not None else set()
+        self._taken = resume is not None
         self._ceilings: Ceilings | None = None
         if plan.ceilings and plan.mode.does.times:
             registry = discover(plan.plugins)
@@ -96,7 +75,7 @@ class Session:
         left = [
             entrant
             for entrant in job.entrants
-            if not self._store.has(self.run_id, case_of(job, entrant.problem, registry.kernels[entrant.kernel]))
+            if case_of(job, entrant.problem, registry.kernels[entrant.kernel]) not in self._cases
         ]
         bases = {Entrant(problem, job.baseline_of(problem) or "") for problem, _ in left}
         keep = [entrant for entrant in job.entrants if entrant in left or entrant in bases]
@@ -104,24 +83,29 @@ class Session:
 
     def take(self, number: int, process: int, planned: PlannedJob) -> None:
         """Measure a job, by its place in the plan, in one process of several, and keep what it finds for `measure`."""
-        before = self._store.pending(self.run_id, number)
+        before, self._taken = self._pending(number), True
         if len(before) < process and (left := _still_good(planned, before)):
             self._store.set_aside(self.run_id, number, process, self._ask(left, process))
 
     def measure(self, number: int, planned: PlannedJob, registry: Registry) -> list[tuple[Result, Measurement]]:
         """Measure a job in the last of its processes and commit its rows; of a case that the run has, the row stays."""
-        rows, before = [], self._store.pending(self.run_id, number)
+        rows, before = [], self._pending(number)
         for measured in self._merged(before, planned):
             kernel, problem = registry.kernels[measured.kernel], registry.problem(measured.problem)
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
-            if not self._store.has(self.run_id, result.case):
+            if result.case not in self._cases:
                 kept = (measured.samples, measured.parts) if result.samples else ([], [])
                 self._store.add(result, problem.dims(), kept[0], measured.ratio, kept[1], measured.evidence)
+                self._cases.add(result.case)
                 self.tally[result.status] += 1
             rows.append((result, measured))
         if before:
             self._store.forget(self.run_id, number)
         return rows
+
+    def _pending(self, number: int) -> list[list[Measurement]]:
+        """Return what earlier processes found of a job; the store is asked only if there may have been any."""
+        return self._store.pending(self.run_id, number) if self._taken else []
 
     def _merged(self, before: list[list[Measurement]], planned: PlannedJob) -> list[Measurement]:
         """Return what all processes have found, the last of them now, under the ceilings of now."""
@@ -176,18 +160,22 @@ def _run_of(suites: list[Suite], plan: Plan) -> Run:
     )
 
 
-def run_suites(
+def run_suites(session: Session, suites: list[Suite], registry: Registry, plan: Plan, notify: Notify) -> bool:
+    """Measure all jobs of the suites; return True if it was not interrupted."""
+    return run_jobs(session, partial(jobs, suites, registry, plan), registry, plan, notify, Progress())
+
+
+def run_jobs(
     session: Session,
-    suites: list[Suite],
+    planned_jobs: Callable[[], Iterable[PlannedJob]],
     registry: Registry,
     plan: Plan,
     notify: Notify,
-    progress: Progress | None = None,
+    progress: Progress,
 ) -> bool:
     """Measure everything; return True if it was not interrupted. The first SIGINT lets the job in hand finish."""
     with interruptible() as interrupted:
-        planned = partial(jobs, suites, registry, plan)
-        if run_passes(session, planned, registry, plan, notify, progress or Progress(), interrupted):
+        if run_passes(session, planned_jobs, registry, plan, notify, progress, interrupted):
             session.finish()
         return not interrupted()
 

@@ -55,8 +55,23 @@ def both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     return Machine(monkeypatch, tmp_path, {0, 1})
 
 
-def test_what_we_take_ourselves_is_no_load(both: Machine) -> None:
+def watching() -> CpuMonitor:
+    """Return a monitor whose first look has been taken."""
     watch = CpuMonitor()
+    watch.look()
+    return watch
+
+
+def test_what_was_before_the_first_look_is_no_load(both: Machine) -> None:
+    watch = CpuMonitor()
+    both.passes(1.0, own=1.0, idle=(0.0, 0.5))
+    window = watch.look()
+    assert "load" not in window.state
+    assert window.causes == {}
+
+
+def test_what_we_take_ourselves_is_no_load(both: Machine) -> None:
+    watch = watching()
     both.passes(1.0, own=1.5, idle=(0.0, 0.5))
     window = watch.look()
     assert window.seconds == 1.0
@@ -65,7 +80,7 @@ def test_what_we_take_ourselves_is_no_load(both: Machine) -> None:
 
 
 def test_what_others_take_is_load_and_disturbs_beyond_a_tenth_of_a_cpu(both: Machine) -> None:
-    watch = CpuMonitor()
+    watch = watching()
     both.passes(1.0, own=1.0, idle=(0.0, 0.65))
     window = watch.look()
     assert window.state["load"] == pytest.approx(0.35)
@@ -75,7 +90,7 @@ def test_what_others_take_is_load_and_disturbs_beyond_a_tenth_of_a_cpu(both: Mac
 
 
 def test_one_step_of_the_counters_in_a_short_window_disturbs_nothing(both: Machine) -> None:
-    watch = CpuMonitor()
+    watch = watching()
     both.passes(0.05, own=0.05, idle=(0.0, 0.04))
     window = watch.look()
     assert window.state["load"] == pytest.approx(0.2)
@@ -88,7 +103,7 @@ def test_who_keeps_to_a_cpu_that_is_not_ours_is_load_and_does_not_disturb(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     machine = Machine(monkeypatch, tmp_path, {0})
-    watch = CpuMonitor()
+    watch = watching()
     machine.passes(1.0, own=1.0, idle=(0.0, 0.0))
     window = watch.look()
     assert (window.state["load"], window.causes) == (pytest.approx(1.0), {})
@@ -102,13 +117,13 @@ def test_who_keeps_to_the_other_hardware_thread_of_our_core_disturbs(
     (tmp_path / "cpu0/topology").mkdir(parents=True)
     (tmp_path / "cpu0/topology/core_cpus_list").write_text("0-1\n")
     machine = Machine(monkeypatch, tmp_path, {0})
-    watch = CpuMonitor()
+    watch = watching()
     machine.passes(1.0, own=1.0, idle=(0.0, 0.0))
     assert watch.look().causes == {monitor.OTHERS: pytest.approx(1.0)}
 
 
 def test_time_stolen_by_the_hypervisor_disturbs_and_is_no_load(both: Machine) -> None:
-    watch = CpuMonitor()
+    watch = watching()
     both.passes(1.0, own=1.0, idle=(0.0, 0.9), steal=0.1)
     window = watch.look()
     assert window.state == {"load": 0.0, "steal_pct": pytest.approx(5.0)}
@@ -117,14 +132,14 @@ def test_time_stolen_by_the_hypervisor_disturbs_and_is_no_load(both: Machine) ->
 
 def test_a_quota_that_holds_threads_back_disturbs_though_the_cpus_are_idle(both: Machine, tmp_path: Path) -> None:
     (tmp_path / "cpu.stat").write_text("usage_usec 5\nnr_throttled 0\nthrottled_usec 1000000\n")
-    watch = CpuMonitor()
+    watch = watching()
     (tmp_path / "cpu.stat").write_text("usage_usec 5\nnr_throttled 4\nthrottled_usec 1600000\n")
     both.passes(1.0, own=1.0, idle=(0.5, 0.5))
     assert watch.look().causes == {monitor.QUOTA: pytest.approx(0.6)}
 
 
 def test_counters_that_stand_still_or_are_missing_tell_nothing(both: Machine, tmp_path: Path) -> None:
-    watch = CpuMonitor()
+    watch = watching()
     both.now_s = 1.0  # /proc/stat stays as it was, as sandboxes show it
     assert watch.look() == Window(1.0)
     (tmp_path / "stat").unlink()
@@ -161,7 +176,7 @@ def test_energy_is_that_of_whole_packages(both: Machine, monkeypatch: pytest.Mon
 
 
 def test_readings_here_are_possible_ones() -> None:
-    watch = CpuMonitor()
+    watch = watching()
     sum(range(10**6))
     window = watch.look()
     assert window.seconds > 0

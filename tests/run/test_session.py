@@ -9,7 +9,8 @@ import pytest
 import bench
 from bench.plan.modes import Mode
 from bench.record.store import Store, default_store
-from bench.run.session import git_commit, new_run_id
+from bench.run.commit import git_commit
+from bench.run.session import new_run_id
 from copying import SMALL, copy, declare, nothing, out_of_memory, raises, refuses
 
 
