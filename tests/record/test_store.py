@@ -76,6 +76,7 @@ def test_has_knows_the_cases_of_its_own_run_alone(begun):
     begun.add(result(), {}, [], None)
     assert begun.has("r1", result().case)
     assert not begun.has("r2", result().case)
+    assert (begun.recorded("r1"), begun.recorded("r2")) == ({result().case}, set())
 
 
 def test_runs_on_one_machine_share_its_row(begun):
