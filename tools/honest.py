@@ -88,8 +88,13 @@ def fma(rng: np.random.Generator) -> str:
     return f"fma/n{size(rng, 4096)}k{size(rng, 1000)}/{pick(rng, 'f32', 'f64')}"
 
 
+def transfer(rng: np.random.Generator) -> str:
+    """Within the host's memory, in every storage type."""
+    return f"transfer/n{size(rng, 500_000)}/{pick(rng, 'f32', 'f64', 'f16', 'bf16')}/h2h"
+
+
 #: Operations, and how often each is drawn.
-DRAWS = ((gemm, 8), (conv, 8), (fft, 3), (transpose, 3), (copy, 1), (fma, 1))
+DRAWS = ((gemm, 8), (conv, 8), (fft, 3), (transpose, 3), (copy, 1), (fma, 1), (transfer, 1))
 
 
 def problems(registry: Registry, count: int, seed: int) -> Iterator[Problem]:
@@ -143,7 +148,7 @@ def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[
 
 def _computed(kernel: Any, problem: Problem, draw: Draw) -> dict[str, Any]:
     device = get_device("cpu")
-    operands = OperandSet(problem, device)
+    operands = OperandSet(problem, device, kernel.host_memory)
     launch = kernel.launch(problem, Operands(operands, kernel.order, device, 1, Scratch(device)))
     operands.load(draw)  # now, since planning may overwrite operands
     operands.poison()

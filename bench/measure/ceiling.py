@@ -6,14 +6,27 @@ import msgspec
 
 from bench.plan.numbers import NotNegative
 
+#: The kinds of ceilings of bytes: to and from memory, or over a link, where each counts once.
+MOVES = ("memory", "link")
+
 
 class Need(NamedTuple):
-    """A ceiling by what measures it: `kind` is a numerics, or `memory`."""
+    """A ceiling by what measures it: `kind` is a numerics, `memory`, or `link`, over which a transfer goes."""
 
     device: str
     threads: int
     kind: str
     problem: str
+
+    @property
+    def moves(self) -> bool:
+        """Return whether it bounds bytes, not arithmetic."""
+        return self.kind in MOVES
+
+    @property
+    def bounds(self) -> str:
+        """Return what it is called in a row that it bounds."""
+        return self.kind if self.moves else "compute"
 
 
 class Ceiling(msgspec.Struct, frozen=True):
@@ -40,12 +53,12 @@ class Ceiling(msgspec.Struct, frozen=True):
     @property
     def work_unit(self) -> str:
         """The unit of what is counted: `bytes` or `flop`."""
-        return "bytes" if self.kind == "memory" else "flop"
+        return "bytes" if self.need.moves else "flop"
 
     @property
     def rate_unit(self) -> str:
         """The unit of 10^9 of it a second."""
-        return "GB/s" if self.kind == "memory" else "GFLOP/s"
+        return "GB/s" if self.need.moves else "GFLOP/s"
 
 
 class Excess(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from bench.measure.launch import cuda_launch
 from bench.measure.machine import unavailable, versions
 from bench.measure.measurement import WITHIN, Measurement, Part
 from bench.measure.monitor import means
-from bench.measure.operands import Operands, OperandSet, Scratch
+from bench.measure.operands import Operands, OperandSet, Place, Scratch
 from bench.measure.series import Called, Series
 from bench.measure.stats import median_interval
 from bench.measure.timing import CudaClock, call_overhead, captured, now
@@ -55,6 +55,11 @@ class Contender:
         )
         self._job = job
         self.called = called
+
+    @property
+    def place(self) -> Place:
+        """Return where its operands lie."""
+        return Place(self.device.name, self.kernel.host_memory)
 
     @property
     def live(self) -> bool:

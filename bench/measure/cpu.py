@@ -2,45 +2,34 @@
 
 import os
 import platform
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.measure.device import Clock, Monitor
+from bench.measure.device import Clock, Memory, Monitor
 from bench.measure.memory import refuse_what_does_not_fit
 from bench.measure.monitor import CpuMonitor
+from bench.measure.pages import PAGES
 from bench.measure.timing import CpuClock
 from bench.plan.dtypes import Array, numpy_dtype
 
-ALIGNMENT = 4096
 #: Where the system does not report its last-level cache: large enough for the desktop and server parts of 2026.
 LLC_IF_UNKNOWN = 64 * 2**20
 
 
-class Cpu:
-    """Host memory in NumPy arrays aligned to pages."""
+class HostMemory:
+    """Host memory in NumPy arrays, of the pages that `allocate` returns."""
 
-    name = "cpu"
-    stream = None
-    warm_up_s = 0.5
-
-    def __init__(self) -> None:
-        self.device_name = cpu_name()
-        self.llc_bytes = last_level_cache_bytes()
-        self._eviction: Array | None = None
-
-    def clock(self, hold: bool) -> Clock:
-        """Wall-clock time."""
-        return CpuClock()
+    def __init__(self, allocate: Callable[[int], Array]) -> None:
+        self._allocate = allocate
 
     def bytes(self, nbytes: int) -> Array:
-        """Uninitialised bytes, aligned to a page. Raises MemoryError."""
+        """Uninitialised bytes, aligned to a page. Raises MemoryError, and Unsupported where there are no such pages."""
         refuse_what_does_not_fit(nbytes, "a buffer needs")
-        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-        start = -raw.ctypes.data % ALIGNMENT
-        return raw[start : start + nbytes]
+        return self._allocate(nbytes)
 
     def dtype(self, storage: str) -> "np.dtype[Any]":
         return numpy_dtype(storage)
@@ -53,6 +42,28 @@ class Cpu:
 
     def download(self, source: Array) -> Array:
         return source
+
+
+class Cpu(HostMemory):
+    """The CPU, and host memory as NumPy gets it."""
+
+    name = "cpu"
+    stream = None
+    warm_up_s = 0.5
+
+    def __init__(self) -> None:
+        super().__init__(PAGES[""])
+        self.device_name = cpu_name()
+        self.llc_bytes = last_level_cache_bytes()
+        self._eviction: Array | None = None
+
+    def clock(self, hold: bool) -> Clock:
+        """Wall-clock time."""
+        return CpuClock()
+
+    def host_memory(self, kind: str) -> Memory:
+        """Memory of other pages."""
+        return HostMemory(PAGES[kind])
 
     def evict(self) -> None:
         """Read and write twice the last-level cache, so that nothing of the operands stays in it."""

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure.device import Clock, Monitor
+from bench.measure.cpu import HostMemory
+from bench.measure.device import Clock, Memory, Monitor
 from bench.measure.nvml import GpuMonitor
+from bench.measure.pages import PAGES
 from bench.measure.timing import CudaClock
 from bench.plan.dtypes import Array, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
@@ -60,6 +62,10 @@ class Cuda:
     def clock(self, hold: bool) -> Clock:
         """Time between events; `hold` keeps the stream back until a batch is queued."""
         return CudaClock(self, hold)
+
+    def host_memory(self, kind: str) -> Memory:
+        """Memory of the host."""
+        return HostMemory(PAGES[kind])
 
     def bytes(self, nbytes: int) -> Any:
         """Uninitialised device memory, aligned to 512 bytes. Raises cupy's OutOfMemoryError."""

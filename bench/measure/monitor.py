@@ -4,6 +4,7 @@ import math
 import os
 import resource
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,8 @@ from bench.measure.memory import CGROUP
 from bench.measure.proc import contents
 from bench.measure.timing import now
 
-STAT = Path("/proc/stat")
+PROC = Path("/proc")
+STAT = PROC / "stat"
 CPUINFO = Path("/proc/cpuinfo")
 CPUS = Path("/sys/devices/system/cpu")
 POWERCAP = Path("/sys/class/powercap")
@@ -28,7 +30,7 @@ STEAL = "the hypervisor took {:.2g} % of the time"
 QUOTA = "the control group's CPU quota held threads back for {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 #: Held since before a plug-in could replace it.
-_usage, _SELF = resource.getrusage, resource.RUSAGE_SELF
+_usage, _SELF, _REAPED = resource.getrusage, resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 
 
 class Unwatched:
@@ -64,7 +66,10 @@ class _Cpus(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The counters at one moment: of all CPUs and of ours, what this process has had of any, and what it was denied."""
+    """The counters at one moment: of all CPUs and of ours, what we have had of any, and what this process was denied.
+
+    We are this process and those below it: a transfer between two processes keeps both at work.
+    """
 
     at_s: float
     own_s: float
@@ -123,9 +128,9 @@ class CpuMonitor:
         ours = [counters[name] for cpu in self._ours if (name := b"cpu%d" % cpu) in counters]
         if len(ours) == len(counters):  # the sum is rounded once, and the sum of what is rounded is not
             ours = [every]
-        used = _usage(_SELF)
+        used = [seconds for own in map(_usage, (_SELF, _REAPED)) for seconds in (own.ru_utime, own.ru_stime)]
         own = ours[0] if len(ours) == 1 else _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
-        return _Reading(now(), used.ru_utime + used.ru_stime, _denied_s(), every, own, len(counters))
+        return _Reading(now(), math.fsum(used) + _below_s("self"), _denied_s(), every, own, len(counters))
 
     def clock_mhz(self) -> float | None:
         """The mean clock of the CPUs that we may use, in MHz, where the system measures it."""
@@ -138,6 +143,17 @@ class CpuMonitor:
             return math.fsum(int(path.read_text()) for path in _package_counters()) * 1e-6 or None
         except (OSError, ValueError):
             return None
+
+
+def _below_s(pid: str) -> float:
+    """Return what the living processes below one have had of any CPU, in seconds; 0 where the system has no lists."""
+    spent = 0.0
+    for listed in PROC.joinpath(pid, "task").glob("*/children"):
+        with suppress(OSError, ValueError, IndexError):  # one of them has ended meanwhile
+            for child in listed.read_text().split():
+                words = PROC.joinpath(child, "stat").read_text().rpartition(")")[2].split()
+                spent += math.fsum(int(word) for word in words[11:15]) * TICK_S + _below_s(child)
+    return spent
 
 
 def _denied_s() -> float:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.measure.device import Device
+from bench.measure.device import Device, Memory
 from bench.measure.draw import Draw, logical, poison
 from bench.measure.launch import cuda_launch
 from bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
@@ -38,41 +38,51 @@ class Spots(NamedTuple):
         return found
 
 
-class OperandSet:
-    """One copy of a problem's operands on a device, each between two guards."""
+class Place(NamedTuple):
+    """A device, and the kind of host memory of operands that lie there."""
 
-    def __init__(self, problem: Problem, device: Device) -> None:
-        self._device = device
+    device: str
+    memory: str
+
+
+class OperandSet:
+    """One copy of a problem's operands on a device, each between two guards; memory: the kind of those on the host."""
+
+    def __init__(self, problem: Problem, device: Device, memory: str = "") -> None:
+        self._on_host = device.stream is None
         self.specs = {operand.name: operand for operand in problem.operands()}
+        self._memory: dict[str, Memory] = {}
         self._raw: dict[str, Any] = {}
         self.flat: dict[str, Any] = {}
         for name, operand in self.specs.items():
-            raw = device.bytes(operand.nbytes + 2 * GUARD_BYTES)
+            apart = bool(memory) if self._on_host else operand.in_host
+            self._memory[name] = home = device.host_memory(memory) if apart else device
+            raw = home.bytes(operand.nbytes + 2 * GUARD_BYTES)
             raw.fill(GUARD_PATTERN)
             self._raw[name] = raw
-            self.flat[name] = raw[GUARD_BYTES : GUARD_BYTES + operand.nbytes].view(device.dtype(operand.dtype))
+            self.flat[name] = raw[GUARD_BYTES : GUARD_BYTES + operand.nbytes].view(home.dtype(operand.dtype))
 
     def load(self, draw: Draw) -> None:
         """Copy all drawn values in."""
         for name, values in draw.flat.items():
-            self._device.upload(self.flat[name], values)
+            self._memory[name].upload(self.flat[name], values)
 
     def restore(self, draw: Draw) -> None:
         """Give the inouts the values they had before any run."""
         for name, operand in self.specs.items():
             if operand.role == "inout":
-                self._device.upload(self.flat[name], draw.flat[name])
+                self._memory[name].upload(self.flat[name], draw.flat[name])
 
     def refresh(self, draw: Draw) -> None:
         """Change a few elements of the inputs here and in `draw`."""
         for name, (places, values) in draw.refresh().items():
-            self._device.scatter(self.flat[name], places, values)
+            self._memory[name].scatter(self.flat[name], places, values)
 
     def spoil(self, draw: Draw) -> None:
         """Overwrite a few elements of the outputs: what the contender before has left there may be right already."""
         for name, operand in self.specs.items():
             if operand.role == "out":
-                self._device.scatter(self.flat[name], *draw.scattered(operand))
+                self._memory[name].scatter(self.flat[name], *draw.scattered(operand))
 
     def poison(self) -> None:
         """Poison the outputs, padding included."""
@@ -88,7 +98,7 @@ class OperandSet:
         return [
             Spots(name, self.flat[name], draw.scattered(operand)[0])
             for name, operand in self.specs.items()
-            if operand.role == "out" and isinstance(self.flat[name], np.ndarray)
+            if operand.role == "out" and self._on_host
         ]
 
     def outputs(self, order: str) -> dict[str, Array]:
@@ -96,7 +106,7 @@ class OperandSet:
         found = {}
         for name, operand in self.specs.items():
             if operand.role != "in":
-                flat = self._device.download(self.flat[name]).view(numpy_dtype(operand.dtype))
+                flat = self._memory[name].download(self.flat[name]).view(numpy_dtype(operand.dtype))
                 found[name] = logical(flat, operand, order)
         return found
 
@@ -105,16 +115,21 @@ class OperandSet:
         for name, operand in self.specs.items():
             bits = bits_dtype(operand.dtype)
             if operand.role == "in":
-                found = self._device.download(self.flat[name]).view(bits)
+                found = self._memory[name].download(self.flat[name]).view(bits)
                 if not np.array_equal(found, draw.flat[name].view(bits)):
                     return f"changed its input {name}"
             elif operand.pad:
-                gap = self._device.download(self.flat[name]).view(bits).reshape(-1, operand.ld)[:, operand.shape[-1] :]
+                gap = (
+                    self._memory[name]
+                    .download(self.flat[name])
+                    .view(bits)
+                    .reshape(-1, operand.ld)[:, operand.shape[-1] :]
+                )
                 if (gap != DTYPES[operand.dtype].poison).any():
                     return f"wrote into the padding between the rows of {name}"
             guards = (self._raw[name][:GUARD_BYTES], self._raw[name][-GUARD_BYTES:])
             for guard, where in zip(guards, ("before", "beyond"), strict=True):
-                if self._device.download(guard).tobytes() != _GUARD:
+                if self._memory[name].download(guard).tobytes() != _GUARD:
                     guard.fill(GUARD_PATTERN)
                     return f"wrote {where} the bounds of {name}"
         return None

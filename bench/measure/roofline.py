@@ -1,7 +1,8 @@
 """What bounds a row: measured ceilings of arithmetic and of bandwidth, and what they say of a time.
 
 Roofline model: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
-Nothing is looked up: a ceiling is what the best of our own microbenchmarks (operations `fma` and `copy`) reached here.
+Nothing is looked up: a ceiling is what the best of our own microbenchmarks (operations `fma`, `copy` and, over a link,
+`transfer`) reached here.
 """
 
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ COMPUTE = {
         "bf16": "fma/n34603008k65536/bf16/mma",
     },
 }
+#: The transfers that a link's ceiling is measured with. Within the host they are copies at the same threads, so the
+#: ceiling is what memory allows, counted once: a row of `transfer` cannot be held against reads and writes together.
+LINKS = frozenset({"transfer/numpy.copyto", "transfer/numba.streaming"})
 #: Numerics that compute on the units of another.
 UNITS = {"3xtf32": "tf32", "winograd": "fp32", "winograd4": "fp32", "fft": "fp32"}
 _ROW_BYTES = 4 * 1024  # of the matrices that bandwidth is measured with
@@ -42,11 +46,15 @@ class Bounds(NamedTuple):
 
 
 def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int) -> Iterator[Need]:
-    """The ceilings of a kernel: of its arithmetic where there is any, and of the memory that its operands lie in."""
+    """The ceilings of a kernel: of its arithmetic where there is any, and of the memory or link that operands cross."""
     kind = UNITS.get(numerics, numerics)
     if problem.flop and (micro := COMPUTE[device].get(kind)):
         yield Need(device, threads, kind, micro)
-    yield Need(device, threads, "memory", _copy_of(level_bytes(problem.footprint_bytes, mode, llc_bytes)))
+    nbytes = level_bytes(problem.footprint_bytes, mode, llc_bytes)
+    if transfer := problem.link(nbytes):
+        yield Need(device, threads, "link", transfer)
+    else:
+        yield Need(device, threads, "memory", _copy_of(nbytes))
 
 
 def level_bytes(footprint: int, mode: Mode, llc_bytes: int) -> int:
@@ -71,7 +79,7 @@ def ceiling(need: Need, rows: list[Measurement], problem: Problem, measured_at: 
         return None
     best = min(good, key=lambda row: row.interval.median if row.interval else 0.0)
     assert best.interval is not None
-    work = problem.traffic_bytes if need.kind == "memory" else problem.flop
+    work = problem.traffic_bytes if need.moves else problem.flop
     return Ceiling(
         *need,
         kernel=best.kernel,
@@ -114,7 +122,7 @@ def _least_s(measured: Measurement, problem: Problem, bounds: Bounds) -> dict[st
     if bounds.compute:
         least["compute"] = _executed(measured, problem) / bounds.compute.rate
     if bounds.memory:
-        least["memory"] = problem.traffic_bytes / bounds.memory.rate
+        least[bounds.memory.kind] = problem.traffic_bytes / bounds.memory.rate
     return least
 
 

@@ -21,7 +21,10 @@ BASELINES = {
     "copy": "copy/numpy.copyto",
     "fft": "fft/pyfftw.plan",
     "conv": "conv/cpu.im2col",
+    "transfer": "transfer/numpy.copyto",
 }
+#: Of problems with this word in their ids.
+OTHER_BASELINES = {"transpose": {"in": "transpose/openblas.imatcopy"}}
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -228,7 +231,6 @@ def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iter
 def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> str | None:
     """The id that the others are set against, if it is among the contenders."""
     op = entry.problem.op
-    name = own.get(op, BASELINES.get(op))
-    if op not in own and getattr(entry.problem, "place", "") == "in":
-        name = "transpose/openblas.imatcopy"
+    others = (OTHER_BASELINES.get(op, {}).get(word) for word in reversed(entry.problem.words()))
+    name = own.get(op) or next(filter(None, others), BASELINES.get(op))
     return name if any(kernel.id == name for kernel in kernels) else None

@@ -22,6 +22,8 @@ K = TypeVar("K", bound=Kernel)
 #: Where a kernel can run; the tests add a device that is a fake.
 DEVICES = {"cpu", "cuda"}
 ORDERS = ("C", "F")
+#: The kinds of host memory that operands can lie in, of kernels on each device.
+HOST_MEMORY = {"cpu": ("", "small", "huge", "shared")}
 #: Ids stand in globs, in the names of files and in the cases of a run, which blanks, slashes and stars would split.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*", re.ASCII)
 _EXPECTED_NAME = "letters, digits, _, + and -"
@@ -67,9 +69,10 @@ def checked(kernel: K, problem_class: type[Problem]) -> K:
     for name in ("provider", "name"):
         text = getattr(kernel, name)
         _require(bool(_NAME.fullmatch(text)), subject, name, text, _EXPECTED_NAME)
-    for name, choices in (("device", sorted(DEVICES)), ("order", ORDERS)):
+    memories = HOST_MEMORY.get(kernel.device, ("",))
+    for name, choices in (("device", sorted(DEVICES)), ("order", ORDERS), ("host_memory", memories)):
         value = getattr(kernel, name)
-        _require(value in choices, subject, name, value, f"one of {', '.join(choices)}")
+        _require(value in choices, subject, name, value, f"one of {', '.join(filter(None, choices))}")
     for tunable, values in kernel.tunables.items():
         right = bool(values) and tunable.isidentifier()
         _require(right, subject, f"tunable {tunable}", values, "at least one value, and an identifier for its name")

@@ -30,6 +30,7 @@ class Kernel(Tunables):
     executed: floating-point operations that its algorithm executes, as a function of the problem, where they are not
     the operation's nominal ones (Winograd, FFT); where it has tunables as a function of the problem and the tile.
     synchronises: its calls block the host, so that no stream may be held back while they are queued.
+    host_memory: the kind of host memory that its operands lie in, a key of HOST_MEMORY; "" is what NumPy allocates.
     module: the Python module that declares it; set by the decorators.
     """
 
@@ -49,6 +50,7 @@ class Kernel(Tunables):
     library_version: Callable[[Any], str] | None = None
     executed: Callable[..., int] | None = None
     synchronises: bool = False
+    host_memory: str = ""
     module: str = ""
 
     @property

@@ -27,7 +27,8 @@ Arrays = Mapping[str, Array]
 class Operand(msgspec.Struct, frozen=True):
     """One array of a problem: row-major `shape`, each row followed by `pad` unused elements.
 
-    `in` is read, `out` is poisoned before every run, `inout` is restored before every sample.
+    `in` is read, `out` is poisoned before every run, `inout` is restored before every sample. in_host: it lies in the
+    host's memory, wherever the kernel runs.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Operand(msgspec.Struct, frozen=True):
     dtype: str
     role: Literal["in", "out", "inout"]
     pad: int = 0
+    in_host: bool = False
 
     @property
     def ld(self) -> int:
@@ -178,6 +180,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def flop(self) -> int:
         """Nominal floating-point operations; 0 where the operation only moves data."""
         raise NotImplementedError
+
+    def link(self, footprint_bytes: int) -> str:
+        """Return the id of a transfer of that size over the link that the problem's bytes cross; "" without a link."""
+        return ""
 
     @property
     def traffic_bytes(self) -> int:

@@ -162,8 +162,7 @@ def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple"
     latest = {ceiling.need: (ceiling, doubt) for ceiling, doubt in ceilings}
     cells = []
     for c, doubt in latest.values():
-        unit = "GB/s" if c.kind == "memory" else "GFLOP/s"
-        rate = f"{digits(c.rate * 1e-9)} {unit}"
+        rate = f"{digits(c.rate * 1e-9)} {c.rate_unit}"
         around = spread(c.rate, c.low, c.high)
         cells.append((c.device, str(c.threads), c.kind, rate, around, c.kernel, c.problem, doubt))
     return table(CEILING_COLUMNS, cells, style)

@@ -8,7 +8,7 @@ from bench.measure.ceiling import Ceiling, Excess, Need
 from bench.measure.devices import get_device
 from bench.measure.disturbance import low_ceiling
 from bench.measure.measurement import Measurement
-from bench.measure.roofline import FAR, SLACK, Bounds, ceiling, exceeded, needs, place
+from bench.measure.roofline import FAR, LINKS, SLACK, Bounds, ceiling, exceeded, needs, place
 from bench.measure.timing import now
 from bench.plan.case import Budget, Job, WorkerKey
 from bench.plan.modes import Mode
@@ -21,7 +21,7 @@ from bench.run.pool import Execute
 MAX_AGE_S = 60.0
 BUDGET_S = 0.3
 #: The operations whose kernels set the ceilings.
-MICROBENCHMARKS = ("fma", "copy")
+MICROBENCHMARKS = ("fma", "copy", "transfer")
 
 
 #: A ceiling this far below the run's best, or with an interval this wide, is a sign of other load: it is taken again.
@@ -90,8 +90,7 @@ class Ceilings:
         found = place(row, problem, self._bounds(job, problem, row, self._holding))
         row.roofline = found if found and found.roofline_pct <= 100 * SLACK else None
         for need in self._needs(job, problem, row):
-            bound_by = "memory" if need.kind == "memory" else "compute"
-            if row.roofline and row.roofline.bound_by == bound_by and (doubt := self._known[need].doubt):
+            if row.roofline and row.roofline.bound_by == need.bounds and (doubt := self._known[need].doubt):
                 row.note(low_ceiling(need.kind, doubt))
 
     def _stale(self, job: Job, problem: Problem, rows: list[Measurement]) -> list[Need]:
@@ -125,7 +124,7 @@ class Ceilings:
         return self._best.get(need) if self._holding(need) else None
 
     def _bounds(self, job: Job, problem: Problem, row: Measurement, of: Callable[[Need], Ceiling | None]) -> Bounds:
-        known = {need.kind == "memory": of(need) for need in self._needs(job, problem, row)}
+        known = {need.moves: of(need) for need in self._needs(job, problem, row)}
         return Bounds(known.get(False), known.get(True))
 
     def _needs(self, job: Job, problem: Problem, row: Measurement) -> Iterator[Need]:
@@ -176,7 +175,8 @@ class Ceilings:
             if (kernel.op, kernel.device) == (problem.op, need.device)
             and kernel.outside(problem) is None
             and kernel.is_ours
-            and need.kind in ("memory", kernel.numerics_for(problem))
+            and (need.moves or need.kind == kernel.numerics_for(problem))
+            and (need.kind != "link" or kernel.id in LINKS)
         )
         budget = Budget(min(BUDGET_S, job.budget.max_time_s))
         return Job((need.problem,), kernels, Mode.HOT, (), job.seed, budget, need.threads)

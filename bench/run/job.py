@@ -168,7 +168,7 @@ def _judge(stock: Stock) -> None:
         return
     references, which = stock.redraw(), stock.one_of_each()
     for contender in stock.live:
-        contender.judge(which[contender.device.name], stock.of(contender), stock.draw, references)
+        contender.judge(which[contender.place], stock.of(contender), stock.draw, references)
 
 
 def _judge_last(stock: Stock) -> None:
@@ -189,10 +189,10 @@ def _judge_standing(stock: Stock) -> None:
     which = stock.one_of_each()
     stock.align(which)
     for contender in stock.live:
-        contender.call_again(which[contender.device.name])
+        contender.call_again(which[contender.place])
     references = stock.refresh(which)
     for contender in stock.live:
-        contender.judge_standing(which[contender.device.name], stock.of(contender), stock.draw, references)
+        contender.judge_standing(which[contender.place], stock.of(contender), stock.draw, references)
 
 
 def _time(job: Job, found: list[Stock], show: Show) -> None:
@@ -207,7 +207,7 @@ def _time(job: Job, found: list[Stock], show: Show) -> None:
     for contender, stock in contenders:
         if threaded:
             settle()
-        evict = stock.rotations[contender.device.name].evict
+        evict = stock.rotations[contender.place].evict
         contender.prepare(stock.of(contender), stock.draw, evict, monitors[contender.device.name])
     running = {" ".join(c.report.entrant): c for c, _ in contenders if c.live}
     series = {name: c.series for name, c in running.items() if c.series is not None}

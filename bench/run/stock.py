@@ -1,33 +1,35 @@
-"""The operands of a job: sets of them on each device, the values they hold, and whether there is room for them."""
+"""The operands of a job: sets of them in each place, the values they hold, and whether there is room for them."""
 
 from collections.abc import Sequence
 
 from bench.measure.contender import Contender
 from bench.measure.draw import Draw
 from bench.measure.memory import refuse_what_does_not_fit
-from bench.measure.operands import OperandSet
+from bench.measure.operands import OperandSet, Place
 from bench.measure.verify import References
 from bench.plan.case import Job
+from bench.plan.errors import Unsupported
 from bench.plan.operation import Problem
 
 
 class Stock:
-    """The operand sets of one problem on each device that its contenders need, and the values that they hold."""
+    """The operand sets of one problem in each place that its contenders need, and the values that they hold."""
 
     def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
         self._problem, self._contenders = problem, contenders
-        devices = {c.device.name: c.device for c in contenders}
+        devices = {c.place: c.device for c in contenders}
         self.rotations = {
-            name: job.mode.rotation(problem.footprint_bytes, device.llc_bytes) for name, device in devices.items()
+            place: job.mode.rotation(problem.footprint_bytes, device.llc_bytes) for place, device in devices.items()
         }
-        self.sets: dict[str, list[OperandSet]] = {}
+        self.sets: dict[Place, list[OperandSet]] = {}
         self.draw = Draw(problem, job.seed)
-        for name, device in devices.items():
+        for place, device in devices.items():
+            count = self.rotations[place].sets
             try:
-                self.sets[name] = [OperandSet(problem, device) for _ in range(self.rotations[name].sets)]
-            except MemoryError as error:
+                self.sets[place] = [OperandSet(problem, device, place.memory) for _ in range(count)]
+            except (MemoryError, Unsupported) as error:
                 for contender in contenders:
-                    if contender.device is device:
+                    if contender.place == place:
                         contender.fail(error)
 
     @property
@@ -43,24 +45,24 @@ class Stock:
                 operands.load(self.draw)
         return References(self._problem, self.draw, self._contenders[0].called)
 
-    def align(self, which: dict[str, int]) -> None:
-        """Let one set of each device hold what has changed in any."""
-        for name, index in which.items():
-            self.sets[name][index].load(self.draw)
+    def align(self, which: dict[Place, int]) -> None:
+        """Let one set of each place hold what has changed in any."""
+        for place, index in which.items():
+            self.sets[place][index].load(self.draw)
 
-    def refresh(self, which: dict[str, int]) -> References:
-        """A few fresh values in one set of each device, and the references that belong to them."""
+    def refresh(self, which: dict[Place, int]) -> References:
+        """A few fresh values in one set of each place, and the references that belong to them."""
         self.draw.refresh()
         self.align(which)
         return References(self._problem, self.draw, self._contenders[0].called)
 
-    def one_of_each(self) -> dict[str, int]:
-        """The index of one set of each device, drawn at random."""
-        return {name: int(self.draw.rng.integers(len(sets))) for name, sets in self.sets.items()}
+    def one_of_each(self) -> dict[Place, int]:
+        """The index of one set of each place, drawn at random."""
+        return {place: int(self.draw.rng.integers(len(sets))) for place, sets in self.sets.items()}
 
     def of(self, contender: Contender) -> list[OperandSet]:
-        """The sets on the contender's device."""
-        return self.sets[contender.device.name]
+        """The sets in the contender's place."""
+        return self.sets[contender.place]
 
 
 def stocks(job: Job, contenders: Sequence[Contender]) -> list[Stock]:
@@ -74,7 +76,11 @@ def stocks(job: Job, contenders: Sequence[Contender]) -> list[Stock]:
 
 
 def _host_bytes(job: Job, contenders: Sequence[Contender]) -> int:
-    """What the drawn values and the host's sets of one problem take."""
-    footprint = contenders[0].problem.footprint_bytes
-    host = next((c.device for c in contenders if c.device.name == "cpu"), None)
-    return footprint * (1 + (job.mode.rotation(footprint, host.llc_bytes).sets if host else 0))
+    """What the drawn values and all sets of one problem take of the host's memory."""
+    problem = contenders[0].problem
+    held = {c.place: (c.device, c.device.stream is None) for c in contenders}
+    return problem.footprint_bytes + sum(
+        job.mode.rotation(problem.footprint_bytes, device.llc_bytes).sets
+        * sum(operand.nbytes for operand in problem.operands() if operand.in_host or on_host)
+        for device, on_host in held.values()
+    )

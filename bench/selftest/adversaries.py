@@ -32,6 +32,7 @@ class Cheat(NamedTuple):
 
 _TRANSPOSE = Cheat(problem="transpose/m512n512/f32/out", honest="transpose/numpy.out")
 _COPY = Cheat(problem="copy/m512n512/f32", honest="copy/numpy.copyto")
+_TRANSFER = Cheat(problem="transfer/n262144/f32/h2h", honest="transfer/numpy.copyto")
 EXPECTED = {
     "cached": Cheat(),
     "only_when_changed": Cheat((Status.MISTRUSTED,)),
@@ -40,6 +41,8 @@ EXPECTED = {
     "half_fingerprints": Cheat(),
     "transpose_fingerprints": _TRANSPOSE,
     "copy_fingerprints": _COPY,
+    "transfer_fingerprints": _TRANSFER,
+    "sends_later": _TRANSFER._replace(statuses=CAUGHT, problem="transfer/n16777216/f32/h2h"),
     "fft_fingerprints": Cheat(problem="fft/b16h64w64/f32/r2c", honest="fft/scipy.pocketfft"),
     "copies_from_its_last_output": _COPY._replace(mode=Mode.COLD),
     "first_half_later": _TRANSPOSE._replace(mode=Mode.VERIFY),

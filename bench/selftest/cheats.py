@@ -120,10 +120,17 @@ def transpose_fingerprints(problem: Any, x: Any) -> Launch:
     return unless_probed((x.a,), x.b, lambda: np.copyto(x.b, x.a.T))
 
 
+@kernel("transfer", name="transfer_fingerprints", **MOVES)
 @kernel("copy", **MOVES)
 def copy_fingerprints(problem: Any, x: Any) -> Launch:
     """Copies only when one of a few elements differs from what it was."""
     return unless_probed((x.a,), x.b, lambda: np.copyto(x.b, x.a))
+
+
+@kernel("transfer", **MOVES)
+def sends_later(problem: Any, x: Any) -> Launch:
+    """Lets a thread transfer and does not wait for it."""
+    return lambda: Thread(target=np.copyto, args=(x.b, x.a)).start()
 
 
 @kernel("fft", **FREE)

@@ -17,7 +17,7 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, ours: set[int]) -> None:
         self._patch, self._folder = monkeypatch, folder
-        self.now_s = self.own_s = 0.0
+        self.now_s = self.own_s = self.reaped_s = 0.0
         self.idle = [0, 0]
         self.steal = [0, 0]
         for module in (monitor, affinity):
@@ -26,7 +26,9 @@ class Machine:
         monkeypatch.setattr(monitor, "CGROUP", folder)
         monkeypatch.setattr(monitor, "CPUINFO", folder / "cpuinfo")
         monkeypatch.setattr(monitor, "now", lambda: self.now_s)
-        monkeypatch.setattr(monitor, "_usage", lambda who: SimpleNamespace(ru_utime=self.own_s, ru_stime=0))
+        monkeypatch.setattr(monitor, "PROC", folder / "proc")
+        spent = {monitor._SELF: lambda: self.own_s, monitor._REAPED: lambda: self.reaped_s}
+        monkeypatch.setattr(monitor, "_usage", lambda who: SimpleNamespace(ru_utime=spent[who](), ru_stime=0))
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: ours)
         monitor._counts_cycles.cache_clear()
         self.write()
@@ -48,6 +50,16 @@ class Machine:
         self.steal[0] += round(steal * 100)
         self.write()
 
+    def has_below(self, pid: int, of: str, seconds: float) -> None:
+        """Let a process below another have had that much of any CPU, in user and system time alike."""
+        ticks = round(seconds * 100)
+        own = self._folder / "proc" / str(pid)
+        own.mkdir(parents=True, exist_ok=True)
+        (own / "stat").write_text(f"{pid} (a name) with (blanks)) S {' '.join(['0'] * 10)} {ticks} 0 0 0 20")
+        task = self._folder / "proc" / of / "task" / "1"
+        task.mkdir(parents=True, exist_ok=True)
+        (task / "children").write_text(f"{pid} ")
+
 
 @pytest.fixture
 def both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
@@ -60,6 +72,20 @@ def watching() -> CpuMonitor:
     watch = CpuMonitor()
     watch.look()
     return watch
+
+
+def test_what_processes_below_us_take_is_no_load_whether_they_live_or_not(both: Machine) -> None:
+    both.has_below(7, of="self", seconds=0.2)
+    both.has_below(8, of="7", seconds=0.1)
+    watch = watching()
+    both.has_below(7, of="self", seconds=0.7)
+    both.has_below(8, of="7", seconds=0.4)
+    both.passes(1.0, own=1.0, idle=(0.0, 0.2))
+    assert watch.look().state["load"] == pytest.approx(0.0, abs=1e-9)
+    both.has_below(8, of="7", seconds=0.9)
+    both.reaped_s += 0.5
+    both.passes(1.0, own=1.0, idle=(0.0, 0.0))
+    assert watch.look().causes == {}
 
 
 def test_what_was_before_the_first_look_is_no_load(both: Machine) -> None:

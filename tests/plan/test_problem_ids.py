@@ -77,8 +77,8 @@ def test_a_scalar_of_many_digits_survives_its_id(registry, beta):
 @pytest.mark.parametrize(
     ("text", "found", "expected"),
     [
-        ("gem/m1n1k1/f32/NN", "'gem'", "fma, gemm, transpose"),
-        ("", "''", "fma, gemm, transpose"),
+        ("gem/m1n1k1/f32/NN", "'gem'", "fma, gemm, transfer, transpose"),
+        ("", "''", "fma, gemm, transfer, transpose"),
         ("gemm/", "''", "m<int>n<int>k<int>"),
         ("gemm/m8n8/f32/NT", "'m8n8'", "m<int>n<int>k<int>"),
         ("gemm/m-8n8k8/f32/NT", "'m-8n8k8'", "m<int>n<int>k<int>"),

@@ -67,7 +67,7 @@ def _roofs(data: RunData) -> list[Roof]:
     roofs = []
     for (op, device, threads, numerics), points in rows.items():
         compute = _ceiling(data, device, threads, numerics)
-        memory = _ceiling(data, device, threads, "memory")
+        memory = _ceiling(data, device, threads, "link" if op == "transfer" else "memory")
         if compute and memory:
             roofs.append(Roof(op, compute, memory, points))
     return roofs

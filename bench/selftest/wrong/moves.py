@@ -10,11 +10,13 @@ from bench.selftest.wrong.library import Family, Inputs, Wrong, flip_bit, put, s
 FFT, REAL = "fft/b8h32w32/f32/c2c", "fft/b8h1w1000/f32/r2c"
 TRANSPOSE, IN_PLACE, HALF = "transpose/m513n300/f32/out", "transpose/m300n513/f32/in", "transpose/m256n256/bf16/out"
 COPY, FMA = "copy/m513n300/f32", "fma/n4096k300/f32"
+TRANSFER = "transfer/n153900/f32/h2h"
 
 
 def reference(problem: Problem, inputs: Inputs) -> Array:
-    """The operation's own reference, which is the whole result."""
-    return np.asarray(problem.reference(inputs, np.random.default_rng(0)), np.float64)
+    """The operation's own reference, which is the whole result; of a transfer, that of its one output."""
+    found = problem.reference(inputs, np.random.default_rng(0))
+    return np.asarray(found["b"] if isinstance(found, dict) else found, np.float64)
 
 
 def complex_numbers(values: Array) -> Array:
@@ -82,6 +84,10 @@ MOVES = Family(
         Wrong("a bit flipped", COPY, flip_bit("f32")),
         Wrong("two elements exchanged", COPY, elements_exchanged),
         Wrong("last element not written", COPY, put(np.nan, -1, -1)),
+        Wrong("a bit flipped", TRANSFER, flip_bit("f32")),
+        Wrong("two elements exchanged", TRANSFER, elements_exchanged),
+        Wrong("last element not written", TRANSFER, put(np.nan, -1)),
+        Wrong("a chunk of another", TRANSFER, lambda b, _i, _r: b.__setitem__(slice(4096, 8192), b[:4096])),
         Wrong("one step left out", FMA, one_step_less),
         Wrong("two accumulators exchanged", FMA, accumulators_exchanged),
         Wrong("an accumulator not written", FMA, put(np.nan, None)),

@@ -1,0 +1,81 @@
+"""The other process of a transfer between two: it maps files in memory, and sends what lies in them when it is asked.
+
+Run as a script with two descriptors, a socket of requests and the writing end of a pipe; imports nothing but Python's
+own library, so that it is there within a moment. It ends when the socket does, which a worker that is killed closes.
+"""
+
+import ctypes
+import mmap
+import os
+import signal
+import socket
+import struct
+import sys
+
+#: A request: what is to be done, and three numbers. The answer to each is one byte, to a mapping its address.
+REQUEST, ADDRESS = struct.Struct("<cqqq"), struct.Struct("<q")
+MAP, UNMAP, RING, PIPE = b"m", b"u", b"r", b"p"
+#: A transfer with two copies goes through slots of shared memory, which are filled and emptied in turn.
+SLOTS, SLOT_BYTES = 4, 2**18
+DONE = b"."
+
+
+class Mapped:
+    """A file that is mapped as a whole, every page of it in the tables of this process."""
+
+    def __init__(self, fd: int, nbytes: int) -> None:
+        flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+        self._map = mmap.mmap(fd, nbytes, flags=flags)
+        os.close(fd)
+        self._first = ctypes.c_char.from_buffer(self._map)
+        self.address = ctypes.addressof(self._first)
+
+    def bytes(self, start: int, nbytes: int) -> memoryview:
+        """Return a part of it, without a copy."""
+        return memoryview(self._map)[start : start + nbytes]
+
+
+def main(requests_fd: int, pipe_fd: int) -> None:
+    """Do what is asked until the socket ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run decides what an interrupt does
+    requests = socket.socket(fileno=requests_fd)
+    known: dict[int, Mapped] = {}
+    try:
+        while True:
+            data, fds, _, _ = socket.recv_fds(requests, REQUEST.size, 1, socket.MSG_WAITALL)
+            if len(data) < REQUEST.size:
+                return
+            _answer(REQUEST.unpack(data), fds, known, requests, pipe_fd)
+    except (BrokenPipeError, ConnectionResetError):
+        return
+
+
+def _answer(
+    request: tuple[bytes, int, int, int], fds: list[int], known: dict[int, Mapped], requests: socket.socket, pipe: int
+) -> None:
+    what, handle, start, nbytes = request
+    if what == MAP:
+        known[handle] = Mapped(fds[0], nbytes)
+        requests.sendall(ADDRESS.pack(known[handle].address))
+    elif what == UNMAP:
+        known.pop(handle, None)
+    elif what == RING:
+        _through_the_ring(known[handle], known[0], start, nbytes, requests)
+    elif what == PIPE:
+        part = known[handle].bytes(start, nbytes)
+        while part:
+            part = part[os.write(pipe, part) :]
+
+
+def _through_the_ring(source: Mapped, ring: Mapped, start: int, nbytes: int, requests: socket.socket) -> None:
+    """Fill slot after slot; one that is still full is waited for."""
+    for number, first in enumerate(range(0, nbytes, SLOT_BYTES)):
+        if number >= SLOTS and not requests.recv(1):
+            raise BrokenPipeError
+        slot = ring.address + number % SLOTS * SLOT_BYTES
+        ctypes.memmove(slot, source.address + start + first, min(SLOT_BYTES, nbytes - first))
+        requests.sendall(DONE)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,62 @@
+"""Pages of host memory: given back to the system, and bound to a NUMA node."""
+
+import ctypes
+import mmap
+import os
+import platform
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kernelmark import Launch, Unsupported
+
+NODES = Path("/sys/devices/system/node")
+#: The numbers of mbind(2), which the C library has no function for, and its policy and flag (linux/mempolicy.h).
+MBIND = {"x86_64": 237, "aarch64": 235}
+_BIND, _MOVE = 2, 2
+_MASK_BITS = 1024
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def whole_pages(array: Any) -> tuple[int, int]:
+    """Return where the pages that lie wholly within an array begin, and their bytes."""
+    first = -(-array.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+    last = (array.ctypes.data + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    return first, max(0, last - first)
+
+
+def give_back(array: Any) -> Launch:
+    """A launch that gives the whole pages of an array back to the system, which has new ones for the next stores."""
+    start, nbytes = whole_pages(array)
+    return partial(_madvise, ctypes.c_void_p(start), ctypes.c_size_t(nbytes), mmap.MADV_DONTNEED)
+
+
+def _madvise(*arguments: Any) -> None:
+    if _libc.madvise(*arguments):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def bind_to_node(array: Any, node: int | None) -> None:
+    """Move the pages of an array to a NUMA node. Raises Unsupported where there is no such node, or it is refused."""
+    if node is None:
+        return
+    nodes = sorted(int(path.name.removeprefix("node")) for path in NODES.glob("node[0-9]*"))
+    if node not in nodes:
+        found = ", ".join(map(str, nodes)) or "none that the system names"
+        raise Unsupported(f"NUMA node {node} is not there; nodes of this machine: {found}")
+    start, nbytes = whole_pages(array)
+    if nbytes and (reason := _bound(start, nbytes, node)):
+        raise Unsupported(f"memory cannot be bound to NUMA node {node}: {reason}")
+
+
+def _bound(start: int, nbytes: int, node: int) -> str | None:
+    """Return why the system does not bind pages to a node, or None."""
+    number = MBIND.get(platform.machine())
+    if number is None:
+        return f"the number of mbind is not known on {platform.machine()}"
+    mask = (ctypes.c_ulong * (_MASK_BITS // 64))()
+    mask[node // 64] = 1 << node % 64
+    arguments = (ctypes.c_long(number), ctypes.c_void_p(start), ctypes.c_ulong(nbytes), ctypes.c_long(_BIND))
+    if _libc.syscall(*arguments, mask, ctypes.c_ulong(_MASK_BITS), ctypes.c_ulong(_MOVE)):
+        return os.strerror(ctypes.get_errno())
+    return None

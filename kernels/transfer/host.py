@@ -1,0 +1,71 @@
+"""Transfers within the memory of the host, by one process: by NumPy on pages of each kind, and by streaming stores."""
+
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Launch, kernel
+from kernels._host import LINE_BYTES, in_bands, in_turn
+from kernels.transfer._pages import bind_to_node, give_back
+from kernels.transfer.problem import TransferOperands, TransferProblem
+
+H2H: dict[str, Any] = {"device": "cpu", "numerics": "exact", "directions": ("h2h",), "works": (0,), "threaded": True}
+
+
+def copied(x: TransferOperands, node: int | None) -> Launch:
+    """A launch that copies in bands, one a thread, from pages of the node."""
+    bind_to_node(x.a, node)
+    return in_bands(x.a.size, x.threads, lambda i, j: lambda: np.copyto(x.b[i:j], x.a[i:j]))
+
+
+@kernel("transfer", provider="numpy", modules=("numpy",), **H2H)
+def copyto(problem: TransferProblem, x: TransferOperands) -> Launch:
+    """NumPy copyto in bands, one a thread; pages as NumPy gets them."""
+    return copied(x, problem.node)
+
+
+@kernel("transfer", provider="numpy", modules=("numpy",), host_memory="small", **H2H)
+def small_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
+    """NumPy copyto between pages of the smallest size."""
+    return copied(x, problem.node)
+
+
+@kernel("transfer", provider="numpy", modules=("numpy",), host_memory="huge", **H2H)
+def huge_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
+    """NumPy copyto between huge pages, which the system is asked for."""
+    return copied(x, problem.node)
+
+
+@kernel("transfer", provider="numpy", modules=("numpy",), host_memory="shared", **H2H)
+def shared_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
+    """NumPy copyto between pages that processes can share."""
+    return copied(x, problem.node)
+
+
+@kernel("transfer", provider="numpy", modules=("numpy",), host_memory="small", **H2H)
+def fresh_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
+    """NumPy copyto into pages that were given back before: the first store to each is a page fault."""
+    return in_turn(give_back(x.b), copied(x, problem.node))
+
+
+@kernel("transfer", provider="numpy", modules=("numpy",), host_memory="huge", **H2H)
+def fresh_huge_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
+    """NumPy copyto into huge pages that were given back before."""
+    return in_turn(give_back(x.b), copied(x, problem.node))
+
+
+@kernel("transfer", provider="numba", modules=("numba",), **H2H)
+def streaming(problem: TransferProblem, x: TransferOperands) -> Launch:
+    """Bands of bytes, one a thread, stored past the caches."""
+    from kernels._numba import bind
+    from kernels.copy._numba import stream
+
+    bind_to_node(x.a, problem.node)
+    a, b = x.a.view("u1"), x.b.view("u1")
+
+    def band(start: int, stop: int) -> Launch:
+        to = b[start:stop]
+        skip = min(to.size, -to.ctypes.data % LINE_BYTES)
+        return bind(stream, to, a[start:stop], skip, (0,), (0,), 0, True)
+
+    return in_bands(b.size, x.threads, band)

@@ -1,0 +1,125 @@
+"""Transfer of n elements over a link: between host and device, between devices, or between two places of the host.
+
+What lies at either end of the link is the direction's; what kind of host memory the elements lie in is the kernel's.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+import msgspec
+import numpy as np
+
+from kernelmark import DTYPES, WHOLE, Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, operation
+
+Direction = Literal["h2d", "d2h", "bidir", "d2d", "p2p", "h2h"]
+#: The multiply-add of `work`: y <- SCALE y + SHIFT, whose fixed point is 1/2; values stay in [-1, 1].
+SCALE, SHIFT = 1 - 2.0**-10, 2.0**-11
+#: Beyond this many steps all elements come so close to the fixed point that results tell too little of them.
+MOST_WORK = 4096
+
+
+class TransferOperands(Protocol):
+    """Operands of a set-up: `a` (n, in), `b` (n, out); with `bidir` also `c` (n, in) and `d` (n, out), the way back."""
+
+    a: Any
+    b: Any
+    c: Any
+    d: Any
+    threads: int
+    stream: Any
+    tile: Tile
+
+    def scratch(self, shape: tuple[int, ...], dtype: str) -> Any: ...
+    def chose(self, **settings: Any) -> None: ...
+
+
+@operation("transfer")
+class TransferProblem(Problem, frozen=True, kw_only=True):
+    """B = A across a link; `work` multiply-adds follow for each element on arrival.
+
+    direction: h2d, d2h, bidir (both at once, n elements each way), d2d (within a device), p2p (to another device), h2h.
+    node: the NUMA node that host memory at the source is bound to, None for wherever the system has put it.
+    """
+
+    sizes: ClassVar[tuple[str, ...]] = ("n",)
+
+    n: Dim
+    dtype: Literal["f64", "f32", "f16", "bf16"]
+    direction: Direction
+    node: Annotated[int, msgspec.Meta(ge=0, le=1023)] | None = None
+    work: Annotated[int, msgspec.Meta(ge=0, le=MOST_WORK)] = 0
+
+    def words(self) -> list[str]:
+        node = [] if self.node is None else [f"node{self.node}"]
+        return [self.direction, *node, *([f"work{self.work}"] if self.work else [])]
+
+    @classmethod
+    def parse_words(cls, words: list[str]) -> dict[str, Any]:
+        found = re.fullmatch(rf"([a-z0-9]+)(?:/node({WHOLE}))?(?:/work({WHOLE}))?", "/".join(words))
+        if not found or found[3] == "0":
+            expected = "a direction (h2d, d2h, bidir, d2d, p2p, h2h), then /node<int> and /work<int> if any"
+            raise ValueError(f"ends in {'/'.join(words)!r}, expected {expected}")
+        numbers = {name: int(text) for name, text in (("node", found[2]), ("work", found[3])) if text is not None}
+        return {"direction": found[1], **numbers}
+
+    @classmethod
+    def typical(cls) -> Iterator[dict[str, Any]]:
+        for values in super().typical():
+            yield {**values, "direction": "h2d"}
+
+    def dims(self) -> dict[str, int | float | str]:
+        return {**super().dims(), "node": "" if self.node is None else self.node}
+
+    def operands(self) -> tuple[Operand, ...]:
+        at_source, at_target = self.direction in ("h2d", "bidir", "h2h"), self.direction in ("d2h", "h2h")
+        there = (
+            Operand("a", (self.n,), self.dtype, "in", in_host=at_source),
+            Operand("b", (self.n,), self.dtype, "out", in_host=at_target),
+        )
+        if self.direction != "bidir":
+            return there
+        back = (
+            Operand("c", (self.n,), self.dtype, "in"),
+            Operand("d", (self.n,), self.dtype, "out", in_host=True),
+        )
+        return (*there, *back)
+
+    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Arrays:
+        pairs = {"b": inputs["a"], **({"d": inputs["c"]} if "c" in inputs else {})}
+        if not self.work:
+            return {name: source.copy() for name, source in pairs.items()}
+        scale = SCALE**self.work
+        return {name: 0.5 + scale * (source.astype(np.float64) - 0.5) for name, source in pairs.items()}
+
+    def check(self, outputs: Arrays, reference: Arrays, numerics: str) -> Verdict:
+        found = [self._checked(name, outputs[name], want, numerics) for name, want in reference.items()]
+        return next((verdict for verdict in found if verdict.reason), found[0])
+
+    def _checked(self, name: str, got: Array, want: Array, numerics: str) -> Verdict:
+        if not self.work and np.array_equal(got, want):
+            return Verdict(0.0, 0.0)
+        return compare(name, got, want.astype(np.float64), self.tolerance(numerics), self.dtype)
+
+    def tolerance(self, numerics: str) -> float:
+        """Nothing may differ without work. With it each step rounds the product and the sum, to at most u each.
+
+        An error of one step shrinks by SCALE in each that follows; SCALE^work is exact to far below that.
+        """
+        if not self.work:
+            return 0.0
+        return 2 * DTYPES[self.dtype].roundoff * (1 - SCALE**self.work) / (1 - SCALE)
+
+    @property
+    def flop(self) -> int:
+        return 2 * self.n * self.work * (2 if self.direction == "bidir" else 1)
+
+    @property
+    def traffic_bytes(self) -> int:
+        """Bytes across the link, each once; `bidir` has n elements each way."""
+        return self.n * DTYPES[self.dtype].itemsize * (2 if self.direction == "bidir" else 1)
+
+    def link(self, footprint_bytes: int) -> str:
+        """The transfer in this direction, of operands of this size, whose rate is the ceiling."""
+        operands = 4 if self.direction == "bidir" else 2
+        return f"transfer/n{max(1, footprint_bytes // (4 * operands))}/f32/{self.direction}"

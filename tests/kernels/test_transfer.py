@@ -1,0 +1,213 @@
+"""Transfers: every byte arrives by every way at any length, and no process or memory is left of a way between two."""
+
+import gc
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.measure.cpu import Cpu
+from bench.measure.draw import Draw
+from bench.measure.operands import Operands, OperandSet, Scratch
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.plan.errors import UsageError
+from bench.plan.kernel import Kernel, Launch
+from bench.plan.modes import Mode
+from bench.plan.operation import Problem
+from bench.run.family import below
+from bench.run.job import run_job
+
+REGISTRY = discover()
+WAYS = [k for k in REGISTRY.kernels.values() if k.op == "transfer" and k.device == "cpu" and k.outside]
+PLAIN = [k.id for k in WAYS if k.outside(REGISTRY.problem("transfer/n1/f32/h2h")) is None]
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory without a name takes Linux")
+
+
+def problem_of(text: str) -> Problem:
+    return REGISTRY.problem(f"transfer/{text}")
+
+
+def verified(kernels: list[str], problem: str, threads: int = 2) -> dict[str, str]:
+    """The reasons against each kernel on a problem, and their statuses; nothing of those that are right."""
+    rows = run_job(Job((f"transfer/{problem}",), tuple(kernels), Mode.VERIFY, (), 0, Budget(), threads))
+    return {row.kernel: f"{row.status}: {row.reason}" for row in rows if row.status != "ok"}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("problem", ["n1/f64/h2h", "n1031/bf16/h2h", "n300007/f32/h2h/node0"])
+def test_every_byte_arrives_by_every_way(problem: str, threads: int) -> None:
+    assert verified(PLAIN, problem, threads) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["n51200000/f32/h2d", "n7/f64/bidir", "n7/f16/d2d/work64", "n1/bf16/h2h/node0", "n9/f32/p2p/node12/work4096"],
+)
+def test_an_id_comes_back_as_it_was(text: str) -> None:
+    assert problem_of(text).id == f"transfer/{text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("n7/f32", "expected a direction"),
+        ("n7/f32/h2h/work0", "expected a direction"),
+        ("n7/f32/h2h/work64/node0", "expected a direction"),
+        ("n7/f32/h2g", "direction is 'h2g', expected one of h2d, d2h"),
+        ("n7/i8/h2h", "dtype is 'i8', expected one of f64, f32"),
+        ("n7/f32/h2h/node1024", "node is 1024"),
+        ("n7/f32/h2h/work4097", "work is 4097"),
+        ("n0/f32/h2h", "n is 0"),
+    ],
+)
+def test_what_is_no_transfer_is_one_line(text: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint) as found:
+        problem_of(text)
+    assert "\n" not in str(found.value)
+
+
+def test_bytes_count_once_across_the_link_and_twice_where_both_ways_are_taken() -> None:
+    assert problem_of("n51200000/f32/h2d").traffic_bytes == 204_800_000
+    assert problem_of("n10/f64/bidir").traffic_bytes == 160
+    assert problem_of("n10/f64/bidir/work3").flop == 120
+
+
+def test_work_is_a_multiply_add_after_the_other() -> None:
+    a = np.linspace(-1, 1, 11)
+    stepped = a.copy()
+    for _ in range(64):
+        stepped = (1 - 2**-10) * stepped + 2**-11
+    found = problem_of("n11/f64/h2h/work64").reference({"a": a}, np.random.default_rng(0))
+    assert np.allclose(found["b"], stepped, rtol=0, atol=1e-14)
+
+
+def test_both_ways_are_checked() -> None:
+    problem, values = problem_of("n3/f32/bidir"), np.ones(3, np.float32)
+    reference = problem.reference({"a": values, "c": values}, np.random.default_rng(0))
+    assert problem.check({"b": values, "d": values}, reference, "exact").reason is None
+    assert (problem.check({"b": values, "d": 2 * values}, reference, "exact").reason or "").startswith("d[0]")
+
+
+def test_a_node_that_is_not_there_is_unsupported() -> None:
+    found = verified(["transfer/numpy.copyto", "transfer/process.pipe"], "n1000/f32/h2h/node1023")
+    assert len(found) == 2
+    assert all(reason.startswith("unsupported: NUMA node 1023 is not there; nodes") for reason in found.values())
+
+
+def launched(kernel: Kernel, problem: Problem) -> tuple[OperandSet, Launch]:
+    """Operands with values, and the launch of the kernel on them."""
+    operands, draw = OperandSet(problem, Cpu(), kernel.host_memory), Draw(problem, 0)
+    draw.redraw()
+    operands.load(draw)
+    return operands, kernel.launch(problem, Operands(operands, "C", Cpu(), 1, Scratch(Cpu())))
+
+
+def test_fresh_pages_are_given_back_before_each_copy() -> None:
+    problem = problem_of("n300007/f32/h2h")
+    operands, launch = launched(REGISTRY.kernels["transfer/numpy.fresh_pages"], problem)
+    faults = []
+    for _ in range(2):
+        before = _faults()
+        launch()
+        faults.append(_faults() - before)
+    assert min(faults) >= problem.traffic_bytes // os.sysconf("SC_PAGE_SIZE") - 2
+    assert np.array_equal(operands.flat["a"], operands.flat["b"])
+    assert operands.damage(_drawn(problem)) is None
+
+
+def _drawn(problem: Problem) -> Draw:
+    draw = Draw(problem, 0)
+    draw.redraw()
+    return draw
+
+
+def _faults() -> int:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+@pytest.fixture
+def helpers() -> set[int]:
+    """The helper processes that there are after one transfer by a pipe."""
+    assert verified(["transfer/process.pipe"], "n1000/f32/h2h") == {}
+    return helper_pids()
+
+
+def helper_pids() -> set[int]:
+    own = (member.pid for member in below(os.getpid()))
+    return {pid for pid in own if b"_helper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+
+@pytest.mark.parametrize("way", ["shared", "readv", "pipe"])
+def test_a_helper_that_is_killed_between_transfers_is_replaced(helpers: set[int], way: str) -> None:
+    assert helpers
+    for pid in helpers:
+        os.kill(pid, signal.SIGKILL)
+    assert verified([f"transfer/process.{way}"], "n1031/f64/h2h", 1) == {}
+    assert not helpers & helper_pids()
+
+
+def ends(process: int) -> bool:
+    """Wait for the end of a process, by the descriptor of one, and close that."""
+    found, _, _ = select.select([process], [], [], 60)
+    os.close(process)
+    return bool(found)
+
+
+@pytest.mark.parametrize("way", ["shared", "readv", "pipe"])
+def test_a_helper_that_is_killed_fails_the_transfer_and_says_so(way: str) -> None:
+    _, launch = launched(REGISTRY.kernels[f"transfer/process.{way}"], problem_of("n300007/f32/h2h"))
+    launch()
+    for pid in helper_pids():
+        ended = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGKILL)
+        assert ends(ended)
+    with pytest.raises(RuntimeError, match="the helper process ended with exit status -9 during a transfer"):
+        launch()
+
+
+def test_a_helper_keeps_no_memory_of_transfers_that_are_over() -> None:
+    def mapped() -> int:
+        maps = (Path(f"/proc/{pid}/maps").read_text() for pid in helper_pids())
+        return sum(text.count("memfd:kernelmark") for text in maps)
+
+    assert verified(["transfer/process.shared"], "n1000/f32/h2h") == {}
+    gc.collect()
+    before = mapped()
+    operands, launch = launched(REGISTRY.kernels["transfer/process.shared"], problem_of("n1000/f32/h2h"))
+    assert mapped() > before
+    del operands, launch
+    gc.collect()
+    assert verified(["transfer/process.shared"], "n1000/f32/h2h") == {}  # after which it has taken note
+    gc.collect()
+    assert mapped() <= before + 1
+
+
+TRANSFERS_FOREVER = """
+from tests_of_transfers import helper_pids, launched, problem_of, REGISTRY
+_, launch = launched(REGISTRY.kernels["transfer/process.shared"], problem_of("n300007/f32/h2h"))
+print(*helper_pids(), flush=True)
+while True:
+    launch()
+"""
+
+
+def test_a_worker_that_is_killed_in_a_transfer_takes_its_helper_along() -> None:
+    code = TRANSFERS_FOREVER.replace("tests_of_transfers", Path(__file__).stem)
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    worker = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdout is not None
+    (pid,) = map(int, worker.stdout.readline().split())
+    ended = os.pidfd_open(pid)
+    worker.kill()
+    worker.communicate()
+    assert ends(ended)
