@@ -23,8 +23,11 @@ BASELINES = {
     "conv": "conv/cpu.im2col",
     "transfer": "transfer/numpy.copyto",
 }
-#: Of problems with this word in their ids.
-OTHER_BASELINES = {"transpose": {"in": "transpose/openblas.imatcopy"}}
+#: Of problems with this word in their ids, whatever number follows it.
+OTHER_BASELINES = {
+    "transpose": {"in": "transpose/openblas.imatcopy"},
+    "transfer": {"work": "transfer/numba.serial"},
+}
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -231,6 +234,7 @@ def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iter
 def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> str | None:
     """The id that the others are set against, if it is among the contenders."""
     op = entry.problem.op
-    others = (OTHER_BASELINES.get(op, {}).get(word) for word in reversed(entry.problem.words()))
+    words = (word.rstrip("0123456789") for word in reversed(entry.problem.words()))
+    others = (OTHER_BASELINES.get(op, {}).get(word) for word in words)
     name = own.get(op) or next(filter(None, others), BASELINES.get(op))
     return name if any(kernel.id == name for kernel in kernels) else None

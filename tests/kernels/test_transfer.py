@@ -14,17 +14,19 @@ import pytest
 from bench.measure.cpu import Cpu
 from bench.measure.draw import Draw
 from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.case import Budget, Job
+from bench.plan.case import Budget, Job, Plan, jobs
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.kernel import Kernel, Launch
 from bench.plan.modes import Mode
 from bench.plan.operation import Problem
+from bench.plan.suites import find_suite
 from bench.run.family import below
 from bench.run.job import run_job
 
 REGISTRY = discover()
 WAYS = [k for k in REGISTRY.kernels.values() if k.op == "transfer" and k.device == "cpu" and k.outside]
+WORKED = ["transfer/numba.serial", "transfer/numba.arrived", "transfer/numba.staged"]
 PLAIN = [k.id for k in WAYS if k.outside(REGISTRY.problem("transfer/n1/f32/h2h")) is None]
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory without a name takes Linux")
 
@@ -92,6 +94,28 @@ def test_both_ways_are_checked() -> None:
     reference = problem.reference({"a": values, "c": values}, np.random.default_rng(0))
     assert problem.check({"b": values, "d": values}, reference, "exact").reason is None
     assert (problem.check({"b": values, "d": 2 * values}, reference, "exact").reason or "").startswith("d[0]")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("problem", ["n1/f64/h2h/work3", "n1031/f32/h2h/work64", "n600011/f32/h2h/work1"])
+def test_work_is_done_on_every_element_that_arrives(problem: str, threads: int) -> None:
+    pytest.importorskip("numba")
+    assert verified(WORKED, problem, threads) == {}
+
+
+def test_one_step_of_the_work_left_out_is_wrong() -> None:
+    problem, values = problem_of("n100/f32/h2h/work64"), np.linspace(-1, 1, 100).astype(np.float32)
+    less = problem_of("n100/f32/h2h/work63").reference({"a": values}, np.random.default_rng(0))
+    reference = problem.reference({"a": values}, np.random.default_rng(0))
+    assert problem.check({"b": reference["b"].astype(np.float32)}, reference, "fp32").reason is None
+    assert problem.check({"b": less["b"].astype(np.float32)}, reference, "fp32").reason
+
+
+def test_staging_and_work_are_set_against_one_after_the_other() -> None:
+    suite = find_suite("transfer/n1000/f32/h2h/work64", REGISTRY)
+    (planned,) = jobs([suite], REGISTRY, Plan(("cpu",), threads=(2,)))
+    assert planned.job.baseline == "transfer/numba.serial"
+    assert set(planned.job.kernels) == set(WORKED)
 
 
 def test_a_node_that_is_not_there_is_unsupported() -> None:

@@ -1,0 +1,92 @@
+"""Transfers within the memory of the host, each element of which multiply-adds are done on when it has arrived.
+
+Lanes take bands of the elements. `serial` does one after the other, `arrived` leaves the transfer out, `staged` has two
+threads a lane, so that it can hide the shorter of both: what of it is hidden is their overlap.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Launch, kernel
+from kernels._host import in_bands, in_turn
+from kernels.transfer._pages import bind_to_node
+from kernels.transfer.problem import SCALE, SHIFT, TransferOperands, TransferProblem
+
+#: A piece is on its way while the one before is worked on: small enough for a cache, and much longer than to wait.
+PIECE_BYTES = 2**20
+WORKED: dict[str, Any] = {
+    "provider": "numba",
+    "device": "cpu",
+    "dtypes": ("f32", "f64"),
+    "directions": ("h2h",),
+    "modules": ("numba",),
+    "threaded": True,
+    "supports": lambda p: None if p.work else "there is no work to do on arrival; expected /work<int>",
+}
+
+
+def _work(problem: TransferProblem, target: Any, source: Any) -> Launch:
+    """A launch of the multiply-adds: target = source after all of them."""
+    from kernels._numba import bind
+    from kernels.transfer import _work as loops
+
+    size = loops.ACCUMULATORS * loops.NBYTES // source.itemsize
+    constants = source.dtype.type(SCALE), source.dtype.type(SHIFT)
+    return bind(loops.work, target, source, *constants, problem.work, size)
+
+
+def _lanes(threads: int) -> int:
+    """Lanes of two threads each, as many as `staged` has."""
+    return max(1, threads // 2)
+
+
+@kernel("transfer", **WORKED)
+def serial(problem: TransferProblem, x: TransferOperands) -> Launch:
+    """Copies all, then works on it: one thread for each two."""
+    bind_to_node(x.a, problem.node)
+
+    def band(start: int, stop: int) -> Launch:
+        own = x.b[start:stop]
+        return in_turn(partial(np.copyto, own, x.a[start:stop]), _work(problem, own, own))
+
+    return in_bands(problem.n, _lanes(x.threads), band)
+
+
+@kernel("transfer", **WORKED)
+def arrived(problem: TransferProblem, x: TransferOperands) -> Launch:
+    """Works on what has arrived already, without the copy: one thread for each two."""
+    bind_to_node(x.a, problem.node)
+    lanes = _lanes(x.threads)
+    return in_bands(problem.n, lanes, lambda i, j: _work(problem, x.b[i:j], x.a[i:j]))
+
+
+@lru_cache
+def _stager(lane: int) -> ThreadPoolExecutor:
+    """The thread of a lane that copies, one for the whole process."""
+    return ThreadPoolExecutor(1, thread_name_prefix=f"kernelmark-stage{lane}")
+
+
+@kernel("transfer", **WORKED)
+def staged(problem: TransferProblem, x: TransferOperands) -> Launch:
+    """A staging thread copies piece after piece while another works on those that have arrived."""
+    bind_to_node(x.a, problem.node)
+    lanes = iter(range(_lanes(x.threads)))
+
+    def band(start: int, stop: int) -> Launch:
+        step = PIECE_BYTES // x.a.itemsize
+        pieces = [slice(first, min(first + step, stop)) for first in range(start, stop, step)]
+        copies = [partial(np.copyto, x.b[piece], x.a[piece]) for piece in pieces]
+        works = [_work(problem, x.b[piece], x.b[piece]) for piece in pieces]
+        stage = _stager(next(lanes))
+
+        def launch() -> None:
+            for arriving, work in zip([stage.submit(copy) for copy in copies], works, strict=True):
+                arriving.result()
+                work()
+
+        return launch
+
+    return in_bands(problem.n, _lanes(x.threads), band)
