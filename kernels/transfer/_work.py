@@ -41,7 +41,7 @@ def _affine(_context: Any, b: Any, a: Any, start: Any, scale: Any, shift: Any, s
     return signature, generate
 
 
-#: `affine(b, a, start, scale, shift, steps)`: a group of b is that of a after so many steps of scale y + shift.
+#: `affine(b, a, start, scale, shift, steps)`: a group of b is that of a after all steps of scale y + shift.
 affine = cast(Any, intrinsic(_affine))
 
 
