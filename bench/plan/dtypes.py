@@ -60,6 +60,9 @@ NUMERICS = {
     "winograd": Numerics(0.0, 2.0**-24),
     "winograd4": Numerics(0.0, 2.0**-24),
     "fft": Numerics(0.0, 2.0**-24),
+    # FP32, of which a bit or a byte an element is sent and the rest is kept for the next time.
+    "onebit": Numerics(0.0, 2.0**-24),
+    "int8": Numerics(0.0, 2.0**-24),
 }
 
 #: The numerics of a kernel that declares none: full products, accumulated in at least FP32.

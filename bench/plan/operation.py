@@ -57,12 +57,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the problem classes: sizes, storage type and options of one operation.
 
     A subclass declares its fields (suites use them as axes), which of them are `sizes` and which `suffixes`
-    may stand right after these in an id, and the methods below.
+    may stand right after these in an id, and the methods below. shared: its operands lie in memory that other
+    processes can map.
     """
 
     op: ClassVar[str] = ""
     sizes: ClassVar[tuple[str, ...]] = ()
     suffixes: ClassVar[tuple[str, ...]] = ()
+    shared: ClassVar[bool] = False
 
     @property
     def id(self) -> str:

@@ -1,0 +1,147 @@
+"""Aggregation: s = the sum of w gradients of n elements, or the step that it makes of the weights."""
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+import msgspec
+import numpy as np
+
+from kernelmark import (
+    DTYPES,
+    NUMERICS,
+    Arrays,
+    Bound,
+    Dim,
+    Operand,
+    Problem,
+    Tile,
+    Verdict,
+    compare,
+    operation,
+)
+from kernels.aggregate._compressed import check_compressed
+from kernels.aggregate._formats import FORMATS
+
+#: The learning rate of `/update`, which every storage type holds exactly.
+LR = 2.0**-6
+_STEPS, _FEEDBACK = ("sum", "update"), ("plain", "ef")
+
+
+class AggregateOperands(Protocol):
+    """Operands of a set-up; `s` or, with /update, `weights` and `replicas`; `e` with /ef."""
+
+    g: Any
+    s: Any
+    weights: Any
+    replicas: Any
+    e: Any
+    threads: int
+    stream: Any
+    tile: Tile
+
+    def scratch(self, shape: tuple[int, ...], dtype: str) -> Any: ...
+    def chose(self, **settings: Any) -> None: ...
+
+
+@operation("aggregate")
+class AggregateProblem(Problem, frozen=True, kw_only=True):
+    """The sum of `g` (w, n), where every worker can read it.
+
+    By default `s` (n) is the sum. With /update, `weights` (n, inout) become weights - lr x sum, and `replicas` (w, n,
+    out) each a copy of them: the sum is spread. With /ef there are residuals `e` (w + 1, n, inout): a row a worker, and
+    the last row of the stripes' owners. A compressed strategy sends g + e and leaves in e what it has not sent; an
+    exact one sends everything, so it leaves e alone.
+    """
+
+    sizes: ClassVar[tuple[str, ...]] = ("w", "n")
+    shared: ClassVar[bool] = True
+    lr: ClassVar[float] = LR
+
+    w: Annotated[int, msgspec.Meta(ge=2, le=1024)]
+    n: Dim
+    dtype: Literal["f64", "f32"]
+    step: Literal["sum", "update"] = "sum"
+    feedback: Literal["plain", "ef"] = "plain"
+
+    def words(self) -> list[str]:
+        return [word for word, default in ((self.step, "sum"), (self.feedback, "plain")) if word != default]
+
+    @classmethod
+    def parse_words(cls, words: list[str]) -> dict[str, Any]:
+        found = {"step" if word == "update" else "feedback": word for word in words}
+        if words != [word for word in ("update", "ef") if word in words]:
+            raise ValueError(f"ends in {'/'.join(words)!r}, expected nothing, update, ef or update/ef after the dtype")
+        return found
+
+    @classmethod
+    def typical(cls) -> Iterator[dict[str, Any]]:
+        """A large gradient, a small one, and one with an end that is no block."""
+        for w, n in ((4, 51_200_000), (4, 1_000_000), (3, 65_537), (2, 4096), (2, 700)):
+            yield {"w": w, "n": n}
+
+    def operands(self) -> tuple[Operand, ...]:
+        found = [Operand("g", (self.w, self.n), self.dtype, "in")]
+        if self.step == "sum":
+            found.append(Operand("s", (self.n,), self.dtype, "out"))
+        else:
+            found.append(Operand("weights", (self.n,), self.dtype, "inout"))
+            found.append(Operand("replicas", (self.w, self.n), self.dtype, "out"))
+        if self.feedback == "ef":
+            found.append(Operand("e", (self.w + 1, self.n), self.dtype, "inout"))
+        return tuple(found)
+
+    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Arrays:
+        """What was drawn, and `want`: the exact result in float64."""
+        want = np.add.reduce(inputs["g"], axis=0, dtype=np.float64)
+        if self.step == "update":
+            want *= -LR
+            want += inputs["weights"]
+        return {**inputs, "want": want}
+
+    def check(self, outputs: Arrays, reference: Arrays, numerics: str) -> Verdict:
+        """Compare the result, or where it is compressed what the residuals must obey."""
+        target = "s" if self.step == "sum" else "weights"
+        if self.feedback == "ef" and numerics in FORMATS:
+            verdict = check_compressed(numerics, outputs, reference, target, LR, self.dtype)
+        else:
+            verdict = compare(target, outputs[target], reference["want"], self.tolerance(numerics), self.dtype)
+            if self.feedback == "ef" and not np.array_equal(outputs["e"], reference["e"]):
+                kept = "e is changed, expected as before: an exact sum leaves nothing to be sent later"
+                verdict = msgspec.structs.replace(verdict, reason=verdict.reason or kept)
+        if self.step == "update" and not (outputs["replicas"] == outputs["weights"]).all():
+            late = "replicas differ from weights, expected a copy of them in each row"
+            verdict = msgspec.structs.replace(verdict, reason=verdict.reason or late)
+        return verdict
+
+    def tolerance(self, numerics: str) -> Bound:
+        """Bound sums of w numbers in [-1, 1] added in any order, each partial sum rounded by half a unit at most.
+
+        A sum of k of them is at most k large and sqrt(k / 3) rms. Numbers that are rounded before they are sent are
+        once more when their sum is sent back.
+        """
+        arithmetic, stored = NUMERICS[numerics], DTYPES[self.dtype]
+        u = max(arithmetic.accumulate, stored.roundoff) * (2 if self.dtype == "f64" else 1)  # the reference errs too
+        sent = arithmetic.operand if arithmetic.operand > stored.roundoff else 0.0
+        partial = range(2, self.w + 1)
+        largest = u * sum(partial) + 2 * sent * self.w
+        rms = math.hypot(u * math.sqrt(sum(partial) / 9), sent * math.sqrt(2 * self.w / 9))
+        if self.step == "sum":
+            return Bound(largest, rms, self.dtype)
+        return Bound(LR * (largest + u * self.w), LR * (rms + u * math.sqrt(self.w / 9)), self.dtype)
+
+    @property
+    def flop(self) -> int:
+        """The additions of the sum, and a multiply-add an element where it updates weights."""
+        return (self.w - 1) * self.n + (2 * self.n if self.step == "update" else 0)
+
+    @property
+    def traffic_bytes(self) -> int:
+        """What every strategy has to move: residuals are read and written by the compressed ones alone."""
+        moved = self.w + 1 if self.step == "sum" else 2 * self.w + 2
+        return moved * self.n * DTYPES[self.dtype].itemsize
+
+    @property
+    def bus_bytes(self) -> float:
+        """What a ring moves across the bus for it: 2 (w - 1) / w of a gradient, as in nccl-tests."""
+        return 2 * (self.w - 1) / self.w * self.n * DTYPES[self.dtype].itemsize
