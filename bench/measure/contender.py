@@ -102,6 +102,7 @@ class Contender:
             self.report.setup_s = now() - start
             self.report.executed_flop = self.kernel.executed_flop(self.problem, self._limits) or None
             self.report.scratch_bytes = self.scratch.nbytes
+            self.report.wire_bytes = self.kernel.wire_bytes_for(self.problem)
             if self.kernel.library_scratch:
                 self.report.scratch_bytes += self.kernel.library_scratch(self.problem)
             self.report.versions = versions(self.kernel, self.problem, self._launcher)
@@ -162,6 +163,7 @@ class Contender:
         """Keep the error that comes closest to its bound; a wrong kernel loses its samples."""
         if verdict.reason:
             self.report.status, self.report.reason = Status.WRONG, of + verdict.reason
+        self.report.compression_error = verdict.compression_error or self.report.compression_error
         error, bound, known = verdict.max_error, verdict.error_bound, self.report.max_error
         if bound is None or (error is not None and known and error * (self.report.error_bound or 0.0) <= known * bound):
             return

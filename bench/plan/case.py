@@ -21,6 +21,7 @@ BASELINES = {
     "copy": "copy/numpy.copyto",
     "fft": "fft/pyfftw.plan",
     "conv": "conv/cpu.im2col",
+    "aggregate": "aggregate/cpu.host_serial",
     "transfer": "transfer/numpy.copyto",
 }
 #: Of problems with this word in their ids, whatever number follows it.

@@ -29,6 +29,7 @@ class Kernel(Tunables):
     set up for it.
     executed: floating-point operations that its algorithm executes, as a function of the problem, where they are not
     the operation's nominal ones (Winograd, FFT); where it has tunables as a function of the problem and the tile.
+    wire: bytes that it sends between workers, as a function of the problem, where the operation has any.
     synchronises: its calls block the host, so that no stream may be held back while they are queued.
     host_memory: the kind of host memory that its operands lie in, a key of HOST_MEMORY; "" is what NumPy allocates.
     module: the Python module that declares it; set by the decorators.
@@ -49,6 +50,7 @@ class Kernel(Tunables):
     library_scratch: Callable[[Any], int] | None = None
     library_version: Callable[[Any], str] | None = None
     executed: Callable[..., int] | None = None
+    wire: Callable[[Any], int] | None = None
     synchronises: bool = False
     host_memory: str = ""
     module: str = ""
@@ -93,6 +95,15 @@ class Kernel(Tunables):
         if self.executed is None:
             return problem.flop
         return self.executed(problem, self.tile_for(problem, device)) if self.tunables else self.executed(problem)
+
+    def wire_bytes_for(self, problem: Problem) -> int | None:
+        """Return what it declares to send between workers. Raises ValueError for less than its numerics take."""
+        if self.wire is None:
+            return None
+        numerics, declared = self.numerics_for(problem), self.wire(problem)
+        if declared < (least := problem.least_wire_bytes(numerics)):
+            raise ValueError(f"declares {declared} bytes on the wire, expected at least {least} of {numerics}")
+        return declared
 
     def launch(self, problem: Problem, x: Any) -> Launch:
         """Set the kernel up on the operands `x`, with its tile for the problem as `x.tile`."""

@@ -57,14 +57,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the problem classes: sizes, storage type and options of one operation.
 
     A subclass declares its fields (suites use them as axes), which of them are `sizes` and which `suffixes`
-    may stand right after these in an id, and the methods below. shared: its operands lie in memory that other
-    processes can map.
+    may stand right after these in an id, and the methods below.
     """
 
     op: ClassVar[str] = ""
     sizes: ClassVar[tuple[str, ...]] = ()
     suffixes: ClassVar[tuple[str, ...]] = ()
-    shared: ClassVar[bool] = False
 
     @property
     def id(self) -> str:
@@ -186,6 +184,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def link(self, footprint_bytes: int) -> str:
         """Return the id of a transfer of that size over the link that the problem's bytes cross; "" without a link."""
         return ""
+
+    @property
+    def bus_bytes(self) -> float | None:
+        """What crosses a bus between workers at the least, where the operation has workers."""
+        return None
+
+    def least_wire_bytes(self, numerics: str) -> int:
+        """Return what a kernel that computes in `numerics` sends between workers at the least."""
+        return 0
 
     @property
     def traffic_bytes(self) -> int:

@@ -24,11 +24,13 @@ class Verdict(msgspec.Struct, frozen=True):
     """Whether outputs are right, and why not (None means right).
 
     max_error: absolute error of the element that comes closest to its bound, error_bound: that bound.
+    compression_error: the squared norm of what was not sent over that of what was to be sent, where there is such.
     """
 
     max_error: float | None = None
     error_bound: float | None = None
     reason: str | None = None
+    compression_error: float | None = None
 
 
 class Bound(NamedTuple):

@@ -150,6 +150,7 @@ def _times(measured: Measurement, problem: Problem, interval: Interval) -> dict[
         "outliers": outliers(times),
         "gflop_per_s": problem.flop / interval.median * 1e-9 if problem.flop else None,
         "gbyte_per_s": problem.traffic_bytes / interval.median * 1e-9,
+        "bus_gbyte_per_s": problem.bus_bytes / interval.median * 1e-9 if problem.bus_bytes else None,
         **measured.state,
         **(msgspec.structs.asdict(measured.roofline) if measured.roofline else {}),
         **(_speedup(measured.ratio) if measured.ratio else {}),

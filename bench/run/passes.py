@@ -112,6 +112,8 @@ RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "max_error": _largest,
     "error_bound": _first,
     "scratch_bytes": _largest,
+    "wire_bytes": _alike,
+    "compression_error": _largest,
     "versions": _first,
     "tunables": _first,
     "tuned": _alike,

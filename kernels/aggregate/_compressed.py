@@ -3,125 +3,120 @@
 Conservation: nothing is lost, so the sum that is delivered and the residuals that are left are the gradients and the
 residuals that were there. Contraction: what is left of each block is no more than what the format's own rounding
 leaves. Compressed: what was sent of each block are values that the format has. Sending nothing conserves everything,
-and does not contract.
+and does not contract. The first is asked of every element, the others of every block of parts that are drawn.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from kernelmark import DTYPES, Array, Arrays, Verdict
 from kernels.aggregate._formats import FORMATS
 
-#: Elements that are judged at a time: the temporary arrays stay in a cache.
-_CHUNK = 2**16
+#: Elements that are judged at a time, whose temporary arrays stay in a cache; every block divides them.
+PART = 2**15
+#: Parts whose blocks are judged at the most: a million elements of each row.
+PARTS = 32
 #: How much more than the format's own rounding leaves may be left: a bias of 2 % of a step leaves more.
 _SLACK = 1e-3
+_TINY = math.ulp(0.0)
 
 
-def check_compressed(
-    name: str, outputs: Arrays, drawn: Arrays, target: str, lr: float, dtype: str, chunk: int = _CHUNK
-) -> Verdict:
-    """Judge `e` and the sum `s` (or the `weights` after a step of `lr`) against what was drawn."""
-    n = drawn["g"].shape[1]
-    worst, limit = 0.0, 0.0
-    for start in range(0, n, chunk):
-        part = slice(start, min(n, start + chunk))
-        try:
-            error, bound = _judge(name, outputs, drawn, target, lr, part, DTYPES[dtype].roundoff)
-        except _Wrong as wrong:
-            return Verdict(None, None, str(wrong))
-        if error * max(limit, math.ulp(0.0)) >= worst * bound:
-            worst, limit = error, bound
-    return Verdict(worst, limit)
-
-
-def compression_error(name: str, values: Array) -> float:
-    """Return |x - Q(x)|^2 / |x|^2 of the format: 1 for what sends nothing."""
-    x = values.astype(np.float64)
-    blocks = list(_blocks(x, FORMATS[name].block))
-    left = sum(float(_LEAST[name](block).sum()) for block in blocks)
-    return left / max(float(np.vdot(x, x)), math.ulp(0.0))
+def drawn_parts(n: int, rng: np.random.Generator) -> Array:
+    """Return where the parts begin whose blocks are judged: all, or as many as are enough."""
+    starts = np.arange(0, n, PART)
+    return starts if len(starts) <= PARTS else rng.choice(starts, PARTS, replace=False)
 
 
 class _Wrong(Exception):
     """Why the result is wrong."""
 
 
-def _judge(
-    name: str, outputs: Arrays, drawn: Arrays, target: str, lr: float, part: slice, u: float
-) -> tuple[float, float]:
-    """Return the largest error of the delivered sum in this part, and its bound. Raises _Wrong."""
-    w = len(drawn["g"])
-    left = outputs["e"]
-    received = drawn["e"][w, part].astype(np.float64)
-    for i in range(w):
-        x = drawn["g"][i, part].astype(np.float64)
-        x += drawn["e"][i, part]
-        received += _sent(name, x, left[i, part], 8 * u, f"e[{i}", part.start)
-    # Up to 4 each of the workers' last residuals, and sums of up to 2 from each worker in any order.
-    tolerance = u * (8 * w + (w + 1) * (w + 2))
-    delivered = _sent(name, received, left[w, part], tolerance, f"e[{w}", part.start)
-    if target == "weights":
-        delivered *= -lr
-        delivered += drawn["weights"][part]
-        tolerance = lr * tolerance + 2 * u * (1 + 2 * lr * (w + 1))
-    error = np.abs(outputs[target][part] - delivered)
-    wrong = ~(error <= tolerance)
-    if wrong.any():
-        at = int(wrong.argmax())
-        found, want = float(outputs[target][part][at]), float(delivered[at])
-        raise _Wrong(
-            f"{target}[{part.start + at}] is {found:.9g}, expected {want:.9g} within {tolerance:.3g}: "
-            f"what was drawn less what the residuals keep ({int(wrong.sum())} of {error.size} elements wrong)"
-        )
-    return float(error.max()), tolerance
+class Compressed:
+    """Judges the residuals `e` and the sum `s`, or the `weights` after a step of `lr`, against what was drawn."""
+
+    def __init__(self, name: str, dtype: str, lr: float, drawn: Arrays, outputs: Arrays) -> None:
+        self._name, self._block = name, FORMATS[name].block
+        self._drawn, self._outputs, self._lr = drawn, outputs, lr
+        self._w, self._n = drawn["g"].shape
+        self._u = u = DTYPES[dtype].roundoff
+        #: Up to 8 for each worker's residual, and sums of up to 2 from each worker in any order.
+        self._tolerance = u * (8 * self._w + (self._w + 1) * (self._w + 2))
+        self._kept = self._offered = 0.0
+
+    def verdict(self) -> Verdict:
+        """Return the largest error of the delivered sum, its bound, and the compression error of the workers."""
+        try:
+            for start in self._drawn["parts"]:
+                self._judge_blocks(int(start))
+            worst, limit = max((self._judge_sum(start) for start in range(0, self._n, PART)), default=(0.0, 0.0))
+        except _Wrong as wrong:
+            return Verdict(None, None, str(wrong))
+        return Verdict(worst, limit, compression_error=self._kept / max(self._offered, _TINY))
+
+    def _judge_sum(self, start: int) -> tuple[float, float]:
+        part = slice(start, start + PART)
+        want = np.zeros(len(self._drawn["g"][0, part]))
+        for row in (*self._drawn["g"], *self._drawn["e"]):
+            want += row[part]
+        for row in self._outputs["e"]:
+            want -= row[part]
+        name, tolerance = "s", self._tolerance
+        if name not in self._outputs:
+            name = "weights"
+            want *= -self._lr
+            want += self._drawn[name][part]
+            tolerance = self._lr * tolerance + 2 * self._u * (1 + 2 * self._lr * (self._w + 1))
+        error = np.abs(self._outputs[name][part] - want)
+        right = error <= tolerance
+        if not right.all():
+            at = int(right.argmin())
+            found = f"{name}[{start + at}] is {float(self._outputs[name][part][at]):.9g}, expected {want[at]:.9g}"
+            raise _Wrong(f"{found} within {tolerance:.3g}: what was drawn less what the residuals keep")
+        return float(error.max()), tolerance
+
+    def _judge_blocks(self, start: int) -> None:
+        part, drawn, left = slice(start, start + PART), self._drawn, self._outputs["e"]
+        received = drawn["e"][self._w, part].astype(np.float64)
+        for i in range(self._w):
+            x = drawn["g"][i, part].astype(np.float64)
+            x += drawn["e"][i, part]
+            kept = left[i, part].astype(np.float64)
+            self._judge_row(x, kept, 8 * self._u, i, start)
+            self._kept += float(np.vdot(kept, kept))
+            self._offered += float(np.vdot(x, x))
+            received += x
+            received -= kept
+        self._judge_row(received, left[self._w, part].astype(np.float64), self._tolerance, self._w, start)
+
+    def _judge_row(self, x: Array, kept: Array, tolerance: float, row: int, start: int) -> None:
+        """Judge the blocks of a party that had x to send and has kept this of it."""
+        for whole, rest, at in _blocks(x, kept, self._block):
+            least, much = _LEAST[self._name](whole), np.einsum("ij,ij->i", rest, rest)
+            allowed = (1 + _SLACK) * least + whole.shape[1] * tolerance**2
+            strays = _STRAYS[self._name](whole - rest)
+            right = (much <= allowed) & (strays <= 2 * tolerance)
+            if right.all():
+                continue
+            i = int(right.argmin())
+            first = start + at + i * self._block
+            block = f"e[{row}, {first}:{first + whole.shape[1]}]"
+            if much[i] <= allowed[i]:
+                found = f"what was sent is off by {strays[i]:.3g} from {_VALUES[self._name]}"
+                raise _Wrong(f"{block}: {found}, expected at most {2 * tolerance:.3g}")
+            size = max(float(np.vdot(whole[i], whole[i])), _TINY)
+            expected = f"expected at most {allowed[i] / size:.3g} in {self._name}"
+            raise _Wrong(f"{block} keeps {much[i] / size:.3g} of what was to be sent (squared norms), {expected}")
 
 
-def _sent(name: str, x: Array, left: Array, tolerance: float, row: str, start: int) -> Array:
-    """Return what a party with x to send has sent if it left this, by blocks that hold what a format has."""
-    block = FORMATS[name].block
-    kept = left.astype(np.float64)
-    sent = x - kept
-    at = start
-    for values, rest, whole in zip(_blocks(sent, block), _blocks(kept, block), _blocks(x, block), strict=True):
-        least = _LEAST[name](whole)
-        much = np.einsum("ij,ij->i", rest, rest)
-        allowed = (1 + _SLACK) * least + values.shape[1] * tolerance**2
-        _require(much <= allowed, lambda i: _too_much(name, row, at + i * block, much[i], least[i], whole[i]))  # noqa: B023
-        strays = _STRAYS[name](values)
-        _require(
-            strays <= 2 * tolerance,
-            lambda i: (
-                f"{row}, {at + i * block}] and on: what was sent of the block has "  # noqa: B023
-                f"values off by {strays[i]:.3g}, expected {_VALUES[name]} within {2 * tolerance:.3g}"  # noqa: B023
-            ),
-        )
-        at += values.size
-    return sent
-
-
-def _too_much(name: str, row: str, at: int, much: float, least: float, whole: Array) -> str:
-    size = max(float(np.vdot(whole, whole)), math.ulp(0.0))
-    return (
-        f"{row}, {at}] and on: the residual of the block is {much / size:.3g} of what was to be sent (squared norms), "
-        f"expected at most {least / size:.3g} of {name}"
-    )
-
-
-def _require(holds: Array, why: Callable[[int], str]) -> None:
-    if not holds.all():  # False for NaN
-        raise _Wrong(why(int((~holds).argmax())))
-
-
-def _blocks(values: Array, block: int) -> Iterator[Array]:
-    """Yield the whole blocks as rows, then the short one at the end."""
-    whole = values.size // block * block
+def _blocks(x: Array, kept: Array, block: int) -> Iterator[tuple[Array, Array, int]]:
+    """Yield the whole blocks as rows, then the short one at the end, with where they begin."""
+    whole = x.size // block * block
     if whole:
-        yield values[:whole].reshape(-1, block)
-    if whole < values.size:
-        yield values[whole:].reshape(1, -1)
+        yield x[:whole].reshape(-1, block), kept[:whole].reshape(-1, block), 0
+    if whole < x.size:
+        yield x[whole:].reshape(1, -1), kept[whole:].reshape(1, -1), whole
 
 
 def _least_of_onebit(x: Array) -> Array:
@@ -136,30 +131,33 @@ def _least_of_onebit(x: Array) -> Array:
 
 def _least_of_int8(x: Array) -> Array:
     """Squared norms of what rounding to the nearest multiple of the largest magnitude over 127 leaves."""
-    step = np.maximum(np.abs(x).max(1, keepdims=True) / 127, math.ulp(0.0))
-    rest = x / step
-    rest -= np.rint(rest)
-    rest *= step
-    found: Array = np.einsum("ij,ij->i", rest, rest)
+    rest, step = _off_grid(x)
+    found: Array = np.einsum("ij,ij->i", rest, rest) * step**2
     return found
 
 
-def _strays_of_onebit(q: Array) -> Array:
-    """How far the value that is furthest from both the lowest and the highest lies."""
-    low, high = q.min(1, keepdims=True), q.max(1, keepdims=True)
-    found: Array = np.minimum(q - low, high - q).max(1)
+def _off_grid(x: Array) -> tuple[Array, Array]:
+    """Return how far numbers lie from multiples of each block's largest over 127, in units of that, and the units."""
+    step = np.maximum(np.abs(x).max(1) / 127, _TINY)
+    rest = x / step[:, None]
+    rest -= np.rint(rest)
+    return rest, step
+
+
+def _strays_of_onebit(sent: Array) -> Array:
+    """Return how far the value that is furthest from both the lowest and the highest lies from the nearer."""
+    low, high = sent.min(1, keepdims=True), sent.max(1, keepdims=True)
+    found: Array = np.minimum(sent - low, high - sent).max(1)
     return found
 
 
-def _strays_of_int8(q: Array) -> Array:
-    """How far the value that is furthest from a multiple of the largest over 127 lies."""
-    step = np.maximum(np.abs(q).max(1, keepdims=True) / 127, math.ulp(0.0))
-    rest = q / step
-    rest -= np.rint(rest)
-    found: Array = np.abs(rest).max(1) * step[:, 0]
+def _strays_of_int8(sent: Array) -> Array:
+    """Return how far the value that is furthest from a multiple of the scale lies from it."""
+    rest, step = _off_grid(sent)
+    found: Array = np.abs(rest).max(1) * step
     return found
 
 
 _LEAST = {"onebit": _least_of_onebit, "int8": _least_of_int8}
 _STRAYS = {"onebit": _strays_of_onebit, "int8": _strays_of_int8}
-_VALUES = {"onebit": "at most 2 values", "int8": "multiples of one scale, at most 255 values"}
+_VALUES = {"onebit": "the two values of a block", "int8": "multiples of the block's scale"}

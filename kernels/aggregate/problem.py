@@ -20,7 +20,7 @@ from kernelmark import (
     compare,
     operation,
 )
-from kernels.aggregate._compressed import check_compressed
+from kernels.aggregate._compressed import Compressed, drawn_parts
 from kernels.aggregate._formats import FORMATS
 
 #: The learning rate of `/update`, which every storage type holds exactly.
@@ -55,7 +55,6 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("w", "n")
-    shared: ClassVar[bool] = True
     lr: ClassVar[float] = LR
 
     w: Annotated[int, msgspec.Meta(ge=2, le=1024)]
@@ -92,18 +91,18 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return tuple(found)
 
     def reference(self, inputs: Arrays, rng: np.random.Generator) -> Arrays:
-        """What was drawn, and `want`: the exact result in float64."""
+        """What was drawn; `want`, the exact result in float64; `parts`, where blocks are looked at."""
         want = np.add.reduce(inputs["g"], axis=0, dtype=np.float64)
         if self.step == "update":
             want *= -LR
             want += inputs["weights"]
-        return {**inputs, "want": want}
+        return {**inputs, "want": want, "parts": drawn_parts(self.n, rng)}
 
     def check(self, outputs: Arrays, reference: Arrays, numerics: str) -> Verdict:
         """Compare the result, or where it is compressed what the residuals must obey."""
         target = "s" if self.step == "sum" else "weights"
         if self.feedback == "ef" and numerics in FORMATS:
-            verdict = check_compressed(numerics, outputs, reference, target, LR, self.dtype)
+            verdict = Compressed(numerics, self.dtype, LR, reference, outputs).verdict()
         else:
             verdict = compare(target, outputs[target], reference["want"], self.tolerance(numerics), self.dtype)
             if self.feedback == "ef" and not np.array_equal(outputs["e"], reference["e"]):
@@ -145,3 +144,10 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     def bus_bytes(self) -> float:
         """What a ring moves across the bus for it: 2 (w - 1) / w of a gradient, as in nccl-tests."""
         return 2 * (self.w - 1) / self.w * self.n * DTYPES[self.dtype].itemsize
+
+    def least_wire_bytes(self, numerics: str) -> int:
+        """Return what w - 1 gradients and w - 1 sums take in the format of these numerics."""
+        if numerics in FORMATS:
+            return 2 * (self.w - 1) * FORMATS[numerics].nbytes(self.n)
+        stored = "bf16" if numerics == "bf16" else self.dtype
+        return 2 * (self.w - 1) * self.n * DTYPES[stored].itemsize

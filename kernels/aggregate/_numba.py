@@ -1,0 +1,96 @@
+"""What one party does with the elements start:stop of arrays of equal length; serial, they release the GIL.
+
+`rows` and `replicas` are tuples of arrays, whose length is a constant of the compiled function.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+import numpy as np
+
+from kernels._host import LINE_BYTES
+from kernels._numba import fence, jit
+from kernels.aggregate._lines import sum_line, sum_line_past
+
+PIECE = 2048  # elements at a time through a buffer in the first-level cache
+
+
+@jit
+def few(target, rows, start, stop):
+    """Target = the sum of rows, element by element."""
+    for j in range(start, stop):
+        total = 0.0
+        for row in rows:
+            total += row[j]
+        target[j] = total
+
+
+@jit
+def total(target, rows, start, stop):
+    """Target = the sum of rows, to be read soon."""
+    line = LINE_BYTES // target.itemsize
+    last = start + (stop - start) // line * line
+    for j in range(start, last, line):
+        sum_line(target, rows, j)
+    few(target, rows, last, stop)
+
+
+@jit
+def total_past(target, rows, start, stop):
+    """Target = the sum of rows, stored past the caches: no line of target is read before it is written."""
+    line = LINE_BYTES // target.itemsize
+    ahead = -(target.ctypes.data // target.itemsize + start) % line
+    first = min(stop, start + ahead)
+    last = first + (stop - first) // line * line
+    few(target, rows, start, first)
+    for j in range(first, last, line):
+        sum_line_past(target, rows, j)
+    few(target, rows, last, stop)
+    fence()  # type: ignore[call-arg]
+
+
+@jit
+def step(weights, replicas, rows, lr, start, stop):
+    """Weights -= lr x the sum of rows; each replica is a copy of them."""
+    piece = np.empty(PIECE, weights.dtype)
+    for first in range(start, stop, PIECE):
+        last = min(stop, first + PIECE)
+        part = weights[first:last]
+        piece[:] = 0
+        for row in rows:
+            one = row[first:last]
+            for j in range(len(one)):
+                piece[j] += one[j]
+        for j in range(len(part)):
+            part[j] -= lr * piece[j]
+        for replica in replicas:
+            total_past(replica, (weights,), first, last)
+
+
+@jit
+def to_bf16(sent, row, start, stop):
+    """Sent = the upper halves of row's numbers, rounded to nearest, ties to even."""
+    to, bits = sent[start:stop], row[start:stop].view(np.uint32)
+    for j in range(len(to)):
+        to[j] = (bits[j] + np.uint32(0x7FFF) + ((bits[j] >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+
+
+@jit
+def from_bf16(target, message, start, stop):
+    """Target = the numbers of a message."""
+    bits, words = target[start:stop].view(np.uint32), message[start:stop]
+    for j in range(len(words)):
+        bits[j] = np.uint32(words[j]) << np.uint32(16)
+
+
+@jit
+def sum_bf16(message, sent, start, stop):
+    """Message = the sum of what was sent, added in FP32 and rounded once more."""
+    piece, one = np.empty(PIECE, np.float32), np.empty(PIECE, np.float32)
+    for first in range(start, stop, PIECE):
+        length = min(stop - first, PIECE)
+        piece[:] = 0
+        for row in sent:
+            from_bf16(one, row[first : first + length], 0, length)
+            for j in range(length):
+                piece[j] += one[j]
+        to_bf16(message[first : first + length], piece, 0, length)

@@ -1,0 +1,103 @@
+"""What plans of aggregation consist of: steps on parts of arrays, and the buckets that gradients are cut into."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kernelmark import numpy_dtype
+from kernels.aggregate.problem import AggregateProblem
+
+#: Elements of a bucket, which passes through all phases before the next: 25 MiB of FP32, as in PyTorch's
+#: DistributedDataParallel (Li and others, PyTorch Distributed, VLDB 2020). Every block divides it.
+BUCKET = 25 * 2**20 // 4
+#: Elements that stripes are multiples of, where no format has blocks: a cache line.
+LINE = 16
+
+
+class Part(NamedTuple):
+    """Elements first:last of a row of an array, or of an array without rows."""
+
+    name: str
+    row: int | None
+    first: int
+    last: int
+
+
+class Step(NamedTuple):
+    """A call of `function` with these arguments, then start and stop, which may be cut at multiples of `grain`."""
+
+    function: str
+    arguments: tuple[Any, ...]
+    start: int
+    stop: int
+    grain: int = LINE
+
+
+class Room(NamedTuple):
+    """An array beside the operands: rows, elements of a row, and their type in NumPy."""
+
+    rows: int
+    length: int
+    dtype: str
+
+
+class Plan(NamedTuple):
+    """Phases, each of steps that run at the same time, and the room that they take.
+
+    Step i of a phase is process i's; threads share every step.
+    """
+
+    phases: list[list[Step]]
+    rooms: Mapping[str, Room]
+
+
+class Bucket(NamedTuple):
+    """Elements first:last of a problem."""
+
+    problem: AggregateProblem
+    first: int
+    last: int
+
+    @property
+    def length(self) -> int:
+        """How many elements it has."""
+        return self.last - self.first
+
+    def of(self, name: str, row: int | None = None) -> Part:
+        """Return its part of an operand's row."""
+        return Part(name, row, self.first, self.last)
+
+    def room(self, name: str, row: int) -> Part:
+        """Return its part of a room's row, which has an element for each of its own."""
+        return Part(name, row, 0, self.length)
+
+    def of_all(self, name: str) -> tuple[Part, ...]:
+        """Return its part of each worker's row of an operand."""
+        return tuple(self.of(name, i) for i in range(self.problem.w))
+
+    def stripes(self, grain: int = LINE) -> list[tuple[int, int]]:
+        """Return where the stripe of each owner begins and ends, in whole grains."""
+        w, grains = self.problem.w, -(-self.length // grain)
+        edges = [min(self.length, grains * i // w * grain) for i in range(w + 1)]
+        return [(edges[i], edges[i + 1]) for i in range(w)]
+
+    def deliver(self, rows: tuple[Part, ...], start: int, stop: int, replicas: tuple[Part, ...] | None = None) -> Step:
+        """Return what puts the sum of rows into s, or steps the weights by it and copies them into replicas."""
+        if self.problem.step == "sum":
+            return Step("total_past", (self.of("s"), rows), start, stop)
+        copies = self.of_all("replicas") if replicas is None else replicas
+        return Step("step", (self.of("weights"), copies, rows, self.lr), start, stop)
+
+    @property
+    def lr(self) -> Any:
+        """The learning rate, of the type that it is multiplied with."""
+        return numpy_dtype(self.problem.dtype).type(self.problem.lr)
+
+
+def whole(problem: AggregateProblem) -> Bucket:
+    """Return all elements as one bucket."""
+    return Bucket(problem, 0, problem.n)
+
+
+def buckets(problem: AggregateProblem) -> list[Bucket]:
+    """Return the buckets of a problem."""
+    return [Bucket(problem, first, min(problem.n, first + BUCKET)) for first in range(0, problem.n, BUCKET)]

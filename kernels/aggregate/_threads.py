@@ -1,0 +1,74 @@
+"""Carries out a plan on threads: each step is cut into a band a thread, and a phase begins when the last has ended."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Array, Launch
+from kernels._host import in_bands, in_turn
+from kernels.aggregate._steps import Part, Plan, Step
+from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+
+Arrays = Mapping[str, Array]
+
+
+def on_threads(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:
+    """Return what carries out a plan on the threads of a set-up."""
+    arrays = arrays_of(problem, x, plan)
+    return in_turn(*(_phase(phase, arrays, x.threads) for phase in plan.phases))
+
+
+def arrays_of(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> dict[str, Array]:
+    """Return the operands and the rooms of a plan, by their names."""
+    found = {operand.name: getattr(x, operand.name) for operand in problem.operands()}
+    for name, room in plan.rooms.items():
+        dtype = np.dtype(room.dtype)
+        raw = x.scratch((room.rows, -(-room.length * dtype.itemsize // 4)), "f32")
+        found[name] = raw.view(dtype)[:, : room.length]
+    return found
+
+
+def call_of(step: Step, arrays: Arrays, start: int, stop: int) -> Launch:
+    """Return what calls a step's function on the elements start:stop, compiled."""
+    from kernels._numba import bind
+
+    return bind(_function(step.function), *(_given(arrays, each) for each in step.arguments), start, stop)
+
+
+def _function(name: str) -> Callable[..., None]:
+    from kernels.aggregate import _blocks, _numba
+
+    found: Callable[..., None] = getattr(_numba if hasattr(_numba, name) else _blocks, name)
+    return found
+
+
+def _given(arrays: Arrays, argument: Any) -> Any:
+    if isinstance(argument, Part):
+        array = arrays[argument.name]
+        return (array if argument.row is None else array[argument.row])[argument.first : argument.last]
+    return tuple(_given(arrays, each) for each in argument) if isinstance(argument, tuple) else argument
+
+
+def _phase(phase: list[Step], arrays: Arrays, threads: int) -> Launch:
+    def band(first: int, last: int) -> Launch:
+        return in_turn(*(call for i in range(first, last) for call in _bands(phase, arrays, i, threads)))
+
+    return in_bands(threads, threads, band)
+
+
+def _bands(phase: list[Step], arrays: Arrays, i: int, threads: int) -> list[Launch]:
+    """Return thread i's share of each step of a phase."""
+    found = []
+    for step in phase:
+        start, stop = ends(step, i, threads)
+        if start < stop:
+            found.append(call_of(step, arrays, start, stop))
+    return found
+
+
+def ends(step: Step, i: int, parts: int) -> tuple[int, int]:
+    """Return where band i of a step begins and ends, in whole grains."""
+    grains = -(-(step.stop - step.start) // step.grain)
+    first, last = (min(step.stop, step.start + grains * k // parts * step.grain) for k in (i, i + 1))
+    return first, last

@@ -1,0 +1,84 @@
+"""Aggregation by the threads of one process, which read every worker's gradient where it lies."""
+
+from functools import partial
+from typing import Any
+
+from kernelmark import Launch, kernel
+from kernels.aggregate import _plans, _wire
+from kernels.aggregate._formats import FORMATS
+from kernels.aggregate._threads import on_threads
+from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+
+CPU: dict[str, Any] = {"provider": "cpu", "device": "cpu", "modules": ("numba",)}
+THREADED: dict[str, Any] = {**CPU, "threaded": True}
+#: What a strategy that sends BF16 takes: gradients of FP32, whose loss it does not keep.
+BF16: dict[str, Any] = {"numerics": "bf16", "dtypes": ("f32",), "steps": ("sum",), "feedbacks": ("plain",)}
+
+
+def fits_block(name: str, problem: AggregateProblem) -> str | None:
+    """Return why a gradient is too short for the blocks of a format, or None."""
+    block = FORMATS[name].block
+    return None if problem.n >= block else f"n is {problem.n}, expected at least {block}, a block of {name}"
+
+
+def compressing(name: str) -> dict[str, Any]:
+    """Return what a strategy that sends a compressed format declares.
+
+    It has no path without /ef: what it does not send would be lost, so its sum would be wrong by about as much as 1 bit
+    or 8 can be, and nothing sharp could be asked of it.
+    """
+    return {
+        "numerics": name,
+        "dtypes": ("f32",),
+        "feedbacks": ("ef",),
+        "supports": partial(fits_block, name),
+        "wire": _wire.in_format(name),
+    }
+
+
+@kernel("aggregate", wire=_wire.by_host, **CPU)
+def host_serial(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """TensorFlow's: one thread of the host, one pass over all gradients."""
+    return on_threads(problem, x, _plans.fused(problem))
+
+
+@kernel("aggregate", wire=_wire.by_host, **THREADED)
+def host_parallel(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """Torch's: all threads of the host, each one pass over its part of all gradients."""
+    return on_threads(problem, x, _plans.fused(problem))
+
+
+@kernel("aggregate", wire=_wire.by_host, **THREADED)
+def local(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """MXNet's local: gradients are copied to the host, bucket by bucket, and summed there by all threads."""
+    return on_threads(problem, x, _plans.local(problem))
+
+
+@kernel("aggregate", wire=_wire.between_workers, **THREADED)
+def tree(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """Caffe's: sums of pairs, then of pairs of pairs, bucket by bucket."""
+    return on_threads(problem, x, _plans.tree(problem))
+
+
+@kernel("aggregate", wire=_wire.between_workers, **THREADED)
+def ring(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """A ring, as Horovod and NCCL have it: stripes go round, and each worker adds its own."""
+    return on_threads(problem, x, _plans.ring(problem))
+
+
+@kernel("aggregate", wire=_wire.in_bf16, **THREADED, **BF16)
+def bf16(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """BF16 on the wire, both ways, added in FP32 by the owner of each stripe."""
+    return on_threads(problem, x, _plans.bf16(problem))
+
+
+@kernel("aggregate", **THREADED, **compressing("onebit"))
+def onebit(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """CNTK's: a bit an element and two means a block, with error feedback; owners send their sums in the same way."""
+    return on_threads(problem, x, _plans.compressed(problem, "onebit"))
+
+
+@kernel("aggregate", **THREADED, **compressing("int8"))
+def int8(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """Dettmers': a byte an element and a scale a block, with error feedback; owners send their sums in the same way."""
+    return on_threads(problem, x, _plans.compressed(problem, "int8"))
