@@ -93,8 +93,15 @@ def transfer(rng: np.random.Generator) -> str:
     return f"transfer/n{size(rng, 500_000)}/{pick(rng, 'f32', 'f64', 'f16', 'bf16')}/h2h"
 
 
+def aggregate(rng: np.random.Generator) -> str:
+    """The sum of a few gradients by every strategy, of blocks that are short and of many."""
+    words = [pick(rng, "", "update"), pick(rng, "", "ef", "ef")]
+    sizes = f"w{pick(rng, '2', '2', '3', '4')}n{size(rng, 70_000)}"
+    return "/".join(["aggregate", sizes, pick(rng, "f32", "f32", "f64"), *filter(None, words)])
+
+
 #: Operations, and how often each is drawn.
-DRAWS = ((gemm, 8), (conv, 8), (fft, 3), (transpose, 3), (copy, 1), (fma, 1), (transfer, 1))
+DRAWS = ((gemm, 8), (conv, 8), (fft, 3), (transpose, 3), (copy, 1), (fma, 1), (transfer, 1), (aggregate, 2))
 
 
 def problems(registry: Registry, count: int, seed: int) -> Iterator[Problem]:

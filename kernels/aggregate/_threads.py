@@ -15,11 +15,11 @@ Arrays = Mapping[str, Array]
 
 def on_threads(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:
     """Return what carries out a plan on the threads of a set-up."""
-    arrays = arrays_of(problem, x, plan)
+    arrays = {name: np.asarray(array) for name, array in operands_of(problem, x, plan).items()}
     return in_turn(*(_phase(phase, arrays, x.threads) for phase in plan.phases))
 
 
-def arrays_of(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> dict[str, Array]:
+def operands_of(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> dict[str, Array]:
     """Return the operands and the rooms of a plan, by their names."""
     found = {operand.name: getattr(x, operand.name) for operand in problem.operands()}
     for name, room in plan.rooms.items():

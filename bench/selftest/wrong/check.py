@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 from bench.selftest.finding import Finding, Tick
 from bench.selftest.wrong import library
+from bench.selftest.wrong.aggregate import COMPRESSED, SUMS
 from bench.selftest.wrong.arithmetic import ARITHMETIC
 from bench.selftest.wrong.conv import CONV
 from bench.selftest.wrong.gemm import GEMM
 from bench.selftest.wrong.moves import MOVES
 
-FAMILIES = (GEMM, ARITHMETIC, CONV, MOVES)
+FAMILIES = (GEMM, ARITHMETIC, CONV, MOVES, SUMS, *COMPRESSED)
 #: How many draws each wrong result is judged on.
 SEEDS = 20
 

@@ -1,5 +1,6 @@
 """What a wrong result is made of, and the trial of all of them."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
@@ -33,10 +34,14 @@ class Wrong(NamedTuple):
 
 
 class Family(NamedTuple):
-    """The wrong results of an operation, and how its right ones are computed."""
+    """The wrong results of an operation, and how its right ones are computed.
+
+    numerics: of the right ones, where they are not those of a kernel that declares none.
+    """
 
     exact: Exact
     members: tuple[Wrong, ...]
+    numerics: str = ""
 
 
 def trial(families: tuple[Family, ...], seeds: int, tick: Tick) -> Iterator[Finding]:
@@ -46,7 +51,7 @@ def trial(families: tuple[Family, ...], seeds: int, tick: Tick) -> Iterator[Find
             members = [wrong for wrong in family.members if wrong.problem == name]
             seen: dict[Wrong, Counter[str]] = {wrong: Counter() for wrong in members}
             for seed in range(seeds):
-                for wrong, caught_by in _judged(family.exact, members, seed):
+                for wrong, caught_by in _judged(family, members, seed):
                     seen[wrong][caught_by] += 1
                 tick()
             for wrong in members:
@@ -58,14 +63,14 @@ def count(families: tuple[Family, ...], seeds: int) -> int:
     return seeds * sum(len({wrong.problem for wrong in family.members}) for family in families)
 
 
-def _judged(exact: Exact, members: list[Wrong], seed: int) -> Iterator[tuple[Wrong, str]]:
+def _judged(family: Family, members: list[Wrong], seed: int) -> Iterator[tuple[Wrong, str]]:
     """By which check each member is caught, if any. Raises RuntimeError where a right result is called wrong."""
     problem = discover().problem(members[0].problem)
     draw = Draw(problem, seed)
     draw.redraw()
     inputs = draw.views("C")
     reference = problem.reference(inputs, np.random.default_rng([seed, 1]))
-    right = exact(problem, inputs)
+    right = family.exact(problem, inputs)
     for wrong in members:
         numerics = wrong.numerics or _native(problem)
         rng = np.random.default_rng([seed, 2])
@@ -73,7 +78,7 @@ def _judged(exact: Exact, members: list[Wrong], seed: int) -> Iterator[tuple[Wro
         replaced = wrong.spoil(spoiled, inputs, rng)
         found = _stored(problem, spoiled if replaced is None else replaced)
         yield wrong, _check(problem.check(found, reference, numerics).reason)
-    if reason := problem.check(_stored(problem, right), reference, _native(problem)).reason:
+    if reason := problem.check(_stored(problem, right), reference, family.numerics or _native(problem)).reason:
         raise RuntimeError(f"{problem.id}: the exact result, rounded once, is called wrong on seed {seed}: {reason}")
 
 
@@ -85,11 +90,16 @@ def _native(problem: Problem) -> str:
 
 
 def _stored(problem: Problem, values: Array) -> dict[str, Array]:
-    """The output with these values rounded to its storage type; NaN becomes what an unwritten element holds."""
-    (out,) = (operand for operand in problem.operands() if operand.role != "in")
-    with np.errstate(invalid="ignore", over="ignore"):
-        stored = cast(Array, values.astype(numpy_dtype(out.dtype)))
-    return {out.name: stored.reshape(out.shape)}
+    """The outputs, whose values stand one after the other, rounded to their storage types.
+
+    NaN becomes what an unwritten element holds.
+    """
+    found, left = {}, values.reshape(-1)
+    for out in (operand for operand in problem.operands() if operand.role != "in"):
+        with np.errstate(invalid="ignore", over="ignore"):
+            stored = cast(Array, left[: math.prod(out.shape)].astype(numpy_dtype(out.dtype)))
+        found[out.name], left = stored.reshape(out.shape), left[math.prod(out.shape) :]
+    return found
 
 
 def _check(reason: str | None) -> str:

@@ -1,0 +1,125 @@
+"""Aggregation: strategies are right on ragged sizes, what they must not do is seen, bad problems are refused."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.measure.measurement import Measurement
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.plan.errors import UsageError
+from bench.plan.modes import Mode
+from bench.run.job import run_job
+from kernels.aggregate import _plans, _steps
+from kernels.aggregate._formats import FORMATS
+
+REGISTRY = discover()
+EXACT = ("host_serial", "host_parallel", "local", "tree", "ring")
+COMPRESSED = ("onebit", "int8")
+
+
+def verified(problem: str, *names: str, threads: int = 2) -> dict[str, Measurement]:
+    """Return what the kernels are found to be on a problem, by name."""
+    kernels = tuple(f"aggregate/cpu.{name}" for name in names)
+    rows = run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
+    return {row.kernel.rpartition(".")[2]: row for row in rows}
+
+
+@pytest.mark.parametrize("problem", ["w2n1/f32", "w2n33/f32/update", "w3n9001/f32", "w3n1031/f64/update/ef"])
+def test_strategies_that_send_all_are_right_on_ragged_sizes(problem: str) -> None:
+    found = verified(f"aggregate/{problem}", *EXACT)
+    assert {name: row.reason for name, row in found.items()} == dict.fromkeys(EXACT, "")
+
+
+@pytest.mark.parametrize("problem", ["w2n512/f32/ef", "w3n9001/f32/ef", "w2n1537/f32/update/ef"])
+def test_compressed_strategies_are_right_on_short_last_blocks(problem: str) -> None:
+    found = verified(f"aggregate/{problem}", *COMPRESSED, threads=3)
+    assert {name: row.reason for name, row in found.items()} == dict.fromkeys(COMPRESSED, "")
+    assert found["onebit"].compression_error == pytest.approx(1 / 3, abs=0.03)
+    assert found["int8"].compression_error == pytest.approx(3e-5, abs=1e-5)
+
+
+def test_gradients_of_several_buckets_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (_steps, _plans):
+        monkeypatch.setattr(module, "BUCKET", 1024)
+    found = verified("aggregate/w3n2500/f32/ef", *EXACT, *COMPRESSED)
+    found |= verified("aggregate/w3n2500/f32", "bf16")
+    assert {row.reason for row in found.values()} == {""}
+
+
+def test_bytes_on_the_wire_shrink_by_as_much_as_the_formats_do() -> None:
+    found = verified("aggregate/w2n5120/f32/ef", "ring", *COMPRESSED)
+    wire = {name: row.wire_bytes or 0 for name, row in found.items()}
+    assert wire["ring"] / wire["onebit"] == pytest.approx(28.4, abs=0.05)
+    assert wire["ring"] / wire["int8"] == pytest.approx(3.94, abs=0.005)
+
+
+def test_a_kernel_that_declares_fewer_bytes_than_its_format_takes_is_failed() -> None:
+    kernel = REGISTRY.kernels["aggregate/cpu.int8"]
+    problem = REGISTRY.problem("aggregate/w2n512/f32/ef")
+    object.__setattr__(kernel, "wire", lambda problem: 8)
+    try:
+        with pytest.raises(ValueError, match="declares 8 bytes on the wire, expected at least 1040 of int8"):
+            kernel.wire_bytes_for(problem)
+    finally:
+        object.__setattr__(kernel, "wire", lambda problem: 2 * FORMATS["int8"].nbytes(problem.n))
+
+
+def test_what_is_shorter_than_a_block_or_keeps_no_residual_is_not_compressed() -> None:
+    (short,) = verified("aggregate/w2n511/f32/ef", "onebit").values()
+    assert (short.status, short.reason) == ("unsupported", "n is 511, expected at least 512, a block of onebit")
+    (plain,) = verified("aggregate/w2n1000/f32", "onebit").values()
+    assert (plain.status, plain.reason) == ("unsupported", "aggregate/cpu.onebit has no plain path; it has ef")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("w1n8/f32", "w is 1, expected `int` >= 2"),
+        ("w2n0/f32", "n is 0, expected `int` >= 1"),
+        ("w2n8/i32", "dtype is 'i32', expected one of f64, f32"),
+        ("w2n8/f32/ef/update", "ends in 'ef/update', expected nothing, update, ef or update/ef"),
+    ],
+)
+def test_a_bad_problem_is_refused_in_one_line(text: str, found: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        REGISTRY.problem(f"aggregate/{text}")
+    assert found in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def judged(text: str, numerics: str = "fp32", **outputs: Any) -> str | None:
+    """Return what is wrong with outputs, given as functions of what was drawn."""
+    problem, rng = REGISTRY.problem(f"aggregate/{text}"), np.random.default_rng(0)
+    drawn = {o.name: rng.uniform(-1, 1, o.shape).astype("f4") for o in problem.operands() if o.role != "out"}
+    found = {name: make(drawn).astype("f4") for name, make in outputs.items()}
+    return problem.check(found, problem.reference(drawn, rng), numerics).reason
+
+
+def total(drawn: Any) -> Any:
+    return drawn["g"].sum(0)
+
+
+def test_an_exact_sum_that_changes_residuals_is_wrong() -> None:
+    assert judged("w2n99/f32/ef", s=total, e=lambda drawn: drawn["e"]) is None
+    assert "e is changed" in (judged("w2n99/f32/ef", s=total, e=lambda drawn: 0 * drawn["e"]) or "")
+
+
+def test_weights_that_do_not_reach_every_replica_are_wrong() -> None:
+    def weights(drawn: Any) -> Any:
+        return drawn["weights"] - total(drawn) / 64
+
+    def replicas(drawn: Any) -> Any:
+        return np.stack([weights(drawn), weights(drawn)])
+
+    assert judged("w2n99/f32/update", weights=weights, replicas=replicas) is None
+    assert "replicas differ" in (
+        judged("w2n99/f32/update", weights=weights, replicas=lambda drawn: replicas(drawn) * [[1], [1.5]]) or ""
+    )
+    assert "weights" in (judged("w2n99/f32/update", weights=lambda drawn: drawn["weights"], replicas=replicas) or "")
+
+
+def test_residuals_that_are_not_a_number_are_wrong() -> None:
+    nothing = judged("w2n999/f32/ef", "int8", s=total, e=lambda drawn: np.nan * drawn["e"])
+    assert nothing is not None
