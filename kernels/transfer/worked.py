@@ -13,7 +13,7 @@ import numpy as np
 from kernelmark import Launch, kernel
 from kernels._host import in_bands, in_turn
 from kernels.transfer._pages import bind_to_node
-from kernels.transfer.problem import SCALE, SHIFT, TransferOperands, TransferProblem
+from kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferOperands, TransferProblem
 
 #: A piece is on its way while the one before is worked on: small enough for a cache, and much longer than to wait.
 PIECE_BYTES = 2**20
@@ -24,7 +24,7 @@ WORKED: dict[str, Any] = {
     "directions": ("h2h",),
     "modules": ("numba",),
     "threaded": True,
-    "supports": lambda p: None if p.work else "there is no work to do on arrival; expected /work<int>",
+    "works": tuple(2**i for i in range(MOST_WORK.bit_length())),
 }
 
 

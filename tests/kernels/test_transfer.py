@@ -97,7 +97,7 @@ def test_both_ways_are_checked() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("problem", ["n1/f64/h2h/work3", "n1031/f32/h2h/work64", "n600011/f32/h2h/work1"])
+@pytest.mark.parametrize("problem", ["n1/f64/h2h/work4", "n1031/f32/h2h/work64", "n600011/f32/h2h/work1"])
 def test_work_is_done_on_every_element_that_arrives(problem: str, threads: int) -> None:
     pytest.importorskip("numba")
     assert verified(WORKED, problem, threads) == {}
@@ -173,7 +173,9 @@ def helper_pids() -> set[int]:
 def test_a_helper_that_is_killed_between_transfers_is_replaced(helpers: set[int], way: str) -> None:
     assert helpers
     for pid in helpers:
+        ended = os.pidfd_open(pid)
         os.kill(pid, signal.SIGKILL)
+        assert ends(ended)
     assert verified([f"transfer/process.{way}"], "n1031/f64/h2h", 1) == {}
     assert not helpers & helper_pids()
 
