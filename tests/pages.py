@@ -62,6 +62,7 @@ BESIDES = {
     "kernelmark tune": ("--max-time 0.01", "--processes 2", "--spread 0", "--no-ceilings"),
     "kernelmark selftest": ("--help",),
     "kernelmark claims": ("--help",),
+    "kernelmark scaling": ("--help",),
     "pytest": (
         "--km-suite small.toml",
         "--km-kernels '*/numpy.matmul'",

@@ -7,7 +7,21 @@ from typing import Any
 
 import click
 
-from bench.cli import claims, compare, history, importing, overview, report, run, runs, selftest, tune, views, watch
+from bench.cli import (
+    claims,
+    compare,
+    history,
+    importing,
+    overview,
+    report,
+    run,
+    runs,
+    scaling,
+    selftest,
+    tune,
+    views,
+    watch,
+)
 from bench.cli.defaults import default_map
 from bench.cli.ending import Commands, interrupt_again, status_of
 from bench.plan.errors import UsageError
@@ -22,7 +36,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for module in (overview, run, runs, views, compare, report, claims, importing, watch, tune, history, selftest):
+for module in (overview, run, runs, views, compare, scaling, report, claims, importing, watch, tune, history, selftest):
     for command in module.COMMANDS:
         cli.add_command(command)
 

@@ -12,6 +12,7 @@ from bench.report.crossover_json import CrossoverDocument
 from bench.report.history import HistoryDocument
 from bench.report.run_json import RunDocument
 from bench.report.runs import RunSummary
+from bench.report.scaling_json import ScalingDocument
 from bench.tune.inspect import InspectRow
 
 
@@ -102,6 +103,7 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     "export": ("export --format json", Export),
     "compare": ("compare --json", CompareDocument),
     "crossover": ("crossover --json", CrossoverDocument),
+    "scaling": ("scaling --json", ScalingDocument),
     "claims": ("claims --json", list[Answer]),
     "list": ("list --json", list[ListedKernel]),
     "suites": ("list --suites --json", list[ListedSuite]),

@@ -60,6 +60,11 @@ class Ratio(NamedTuple):
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Ratio(self.median * factor, low, high, self.in_turn)
 
+    def plus(self, number: float) -> "Ratio":
+        """Return the number and its interval, with another added that is known exactly."""
+        low, high = (None if end is None else end + number for end in (self.low, self.high))
+        return Ratio(self.median + number, low, high, self.in_turn)
+
     def over(self, other: "Ratio") -> "Ratio":
         """Return the quotient of two numbers; its interval holds whatever their errors have in common."""
         median = self.median / other.median
@@ -95,6 +100,19 @@ def faster(store: Reader, one: Result, other: Result) -> Ratio:
 def speedup_of(r: Result) -> Ratio:
     """Return a row's own speedup over the baseline, which the worker formed from samples taken in turn."""
     return Ratio(r.speedup or 0.0, r.speedup_ci95_low, r.speedup_ci95_high)
+
+
+def parallel(workers: int, compute: Ratio, added: Ratio, hidden: bool = False) -> Ratio:
+    """Return how many batches that many workers finish while one alone computes one.
+
+    compute: the seconds of a batch. added: what a batch takes besides, in parallel; hidden: while it computes.
+    """
+
+    def gain(share: float) -> float:
+        return workers / (max(1.0, share) if hidden else 1.0 + share)
+
+    median, low, high, _ = added.over(compute)
+    return Ratio(gain(median), None if high is None else gain(high), None if low is None else gain(low), in_turn=False)
 
 
 class Setting(NamedTuple):

@@ -68,6 +68,23 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
 Times = dict[str, dict[str, Result]]  # by problem, by kernel
 
 
+class Batch(NamedTuple):
+    """A batch forward and backward, by the fastest kernel of each layer: seconds, and the rows that they are of."""
+
+    seconds: Sum
+    rows: list[Result]
+
+
+def batches(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Batch]:
+    """Return the batch of a network in each setting in which all its layers, forward and backward, have a time."""
+    found = {}
+    for setting, times in _by_setting(layers, results).items():
+        chosen = [(layer.count, _chosen(times.get(layer.problem, {}), None)) for layer in layers]
+        if {layer.part for layer in layers} == {"forward", "backward"} and (seconds := total(chosen)):
+            found[setting] = Batch(seconds, [r for _, r in chosen if r])
+    return found
+
+
 def _by_setting(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Times]:
     wanted = {layer.problem for layer in layers}
     found: dict[Setting, Times] = {}

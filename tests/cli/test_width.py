@@ -65,8 +65,8 @@ COMMANDS = {
     ("tune", "gemm/cuda.tiled", "gemm/m1024n1024k1024/f32/NT", "--static", "--budget", "2"): "NOTHING WAS TIMED",
     ("selftest", "--quick"): "adversaries",
 }
-#: What has no table, or is run below (`run`, `verify`), or has tests of its own (`watch`).
-WITHOUT = {"export", "import", "report", "run", "verify", "watch"}
+#: What has no table, or is run below (`run`, `verify`), or has tests of its own (`scaling`, `watch`).
+WITHOUT = {"export", "import", "report", "run", "scaling", "verify", "watch"}
 IN_STORE = {"runs", "show", "compare", "crossover", "claims", "doctor", "history"}
 
 

@@ -1,0 +1,107 @@
+"""`kernelmark scaling`."""
+
+import re
+from pathlib import Path
+from typing import IO
+
+import click
+
+from bench.cli.options import Read, db_option, json_option, plugin_option, run_argument
+from bench.plan.numbers import DECIMAL
+
+MOST_WORKERS = 10**6
+_UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "Mbit": 1e6 / 8, "Gbit": 1e9 / 8, "Tbit": 1e12 / 8}
+
+
+def _workers(text: str) -> tuple[int, ...]:
+    """`1,2,4` as integers, each once, ascending. Raises ValueError."""
+    words = text.split(",")
+    if all(re.fullmatch("[0-9]{1,7}", word) and 1 <= int(word) <= MOST_WORKERS for word in words):
+        return tuple(sorted({int(word) for word in words}))
+    raise ValueError(f"is {text!r}, expected integers from 1 to {MOST_WORKERS}, separated by commas, such as 1,2,4,96")
+
+
+def _rate(text: str) -> float:
+    """`8GB/s` or `10Gbit/s` as bytes a second. Raises ValueError."""
+    found = re.fullmatch(rf"({DECIMAL})({'|'.join(_UNITS)})/s", text)
+    rate = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if not 1 <= rate <= 1e18:
+        raise ValueError(f"is {text!r}, expected a rate from 1 B/s to 1 EB/s, such as 8GB/s or 10Gbit/s")
+    return rate
+
+
+@click.command()
+@click.argument("network")
+@run_argument
+@click.option(
+    "--workers",
+    type=Read(_workers),
+    default="1,2,4,8,16,96",
+    show_default=True,
+    metavar="N,..",
+    help="Workers, each with a batch of its own.",
+)
+@click.option(
+    "--link",
+    type=Read(_rate),
+    required=True,
+    metavar="RATE",
+    help="What the link of each worker carries each way, stated: 8GB/s.",
+)
+@click.option("--aggregation", metavar="RUN", help="The run with the aggregations. [default: the latest that fits]")
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Draw the speed-ups there, too, as SVG and PDF.",
+)
+@json_option
+@plugin_option
+@db_option
+def scaling(
+    network: str,
+    run_id: str | None,
+    workers: tuple[int, ...],
+    link: float,
+    aggregation: str | None,
+    figures: Path | None,
+    json_to: IO[str] | None,
+    plugins: tuple[str, ...],
+    db: Path | None,
+) -> None:
+    """Data parallelism of NETWORK on paper, by each strategy of aggregation: computed, not measured.
+
+    From the times of its layers in RUN, times of aggregations, and a stated link.
+    """
+    from bench.plan.discovery import discover
+    from bench.record.store import Store, default_store
+    from bench.report.scaling import Asked, computed
+    from bench.report.scaling_json import write_json
+    from bench.report.scaling_view import render
+
+    store = Store(db or default_store(), create=False)
+    found = computed(store, discover(plugins), Asked(network, workers, link), run_id, aggregation)
+    if json_to is not None:
+        write_json(found, json_to)
+    else:
+        click.echo(render(found))
+    if figures is not None:
+        click.echo("\n" + _draw(found, figures))
+
+
+def _draw(found: object, folder: Path) -> str:
+    """Write the figures, and return where they are or why there is none. Raises UsageError."""
+    from bench.plan.errors import UsageError
+    from bench.report.figures import draw
+    from bench.report.figures.scaling import scaling_figures
+
+    kind = scaling_figures(found)  # type: ignore[arg-type]  # what the model found; importing its type takes long
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = [str(folder / f"{figure.name}.svg") for figure in draw([kind], folder)]
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror}; --figures DIR names another") from None
+    return "\n".join([*drawn, *filter(None, [kind.omitted])])
+
+
+COMMANDS = (scaling,)

@@ -1,0 +1,69 @@
+"""Data parallelism on paper: the speed-up over the number of workers, by strategy of aggregation."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bench.report.contest import Setting
+from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
+from bench.report.figures.style import GREY, INK, Label, Look, label_right, looks, panel, ticks
+from bench.report.format import short, size
+from bench.report.scaling import Point, Scaling, Section
+from bench.report.scaling_view import compared
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+MOST = 4
+
+
+def scaling_figures(found: Scaling) -> Kind:
+    """Return a figure for each setting with two numbers of workers or more."""
+    marks = looks(point.kernel for section in found.sections for point in section.points)
+    several = [s for s in found.sections if len({point.workers for point in s.points}) > 1]
+    figures = [_figure(found, section, marks) for section in several]
+    return kind("Data parallelism", figures, "one number of workers makes no line; `--workers 1,2,4` does", MOST)
+
+
+def _figure(found: Scaling, section: Section, marks: dict[str, Look]) -> Figure:
+    setting: Setting = section.setting
+    return Figure(
+        file_name("scaling", found.asked.network, *of_setting(setting)),
+        f"Data parallelism, computed: {found.asked.network}",
+        f"{setting.title}. Computed from the rows of runs {found.compute_run} and {found.aggregation_run} and a link "
+        f"of {size(round(found.asked.link_bytes_per_s))}/s, not measured. Whiskers: from the ends of the rows' "
+        "intervals. Dashed: linear. Black bars: what the texts state.",
+        partial(_draw, section, marks),
+    )
+
+
+def _draw(section: Section, marks: dict[str, Look]) -> "Drawing":
+    figure, axes = panel(62)
+    axes.set(xlabel="workers", ylabel="speed-up", xscale="log", yscale="log")
+    labels = []
+    for kernel in dict.fromkeys(point.kernel for point in section.points):
+        own = sorted((p for p in section.points if p.kernel == kernel), key=lambda point: point.workers)
+        _line(axes, own, marks[kernel])
+        labels.append(Label(own[-1].workers, own[-1].speedup.median, short(kernel), marks[kernel]))
+    workers = sorted({point.workers for point in section.points})
+    axes.plot(workers, workers, color=GREY, linestyle="--", linewidth=0.8, zorder=0)
+    for stated, _ in compared(section.points):
+        if stated.low is not None and stated.high is not None:
+            axes.plot([stated.workers] * 2, [0.97 * stated.low, 1.03 * stated.high], color=INK, linewidth=2.2, zorder=3)
+    ticks(axes.xaxis, workers)
+    ticks(axes.yaxis, [n for n in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if _is_shown(axes, n)])
+    axes.grid(axis="y")
+    label_right(axes, labels)
+    return figure
+
+
+def _line(axes: "Axes", points: list[Point], look: Look) -> None:
+    xs, ys = [p.workers for p in points], [p.speedup.median for p in points]
+    ends = [[p.speedup.low, p.speedup.high] for p in points]
+    lower, upper = ([abs(y - (end[side] or y)) for y, end in zip(ys, ends, strict=True)] for side in range(2))
+    axes.errorbar(xs, ys, yerr=[lower, upper], color=look.colour, elinewidth=0.6, marker=look.marker)
+
+
+def _is_shown(axes: "Axes", value: float) -> bool:
+    low, high = axes.get_ylim()
+    return low <= value <= high

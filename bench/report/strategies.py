@@ -1,0 +1,91 @@
+"""Strategies of aggregation as the model of scaling takes them: what crosses a link, and who adds what.
+
+docs/scaling.md explains each number.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+#: Bytes of a block of gradients in FP32 over its bytes on the wire: 512 bits with two FP32, 256 bytes with one.
+ONE_BIT, EIGHT_BITS = 2048 / 72, 1024 / 260
+
+
+class Strategy(NamedTuple):
+    """How one of them uses the workers and their links.
+
+    crossings: gradients that cross the busiest link, one after the other, for w workers. share: the part of the
+    additions, which one machine made when they were measured, that no other worker makes at the same time.
+    smaller: how many times smaller a gradient is on the wire.
+    """
+
+    crossings: Callable[[int], float]
+    share: Callable[[int], float]
+    smaller: float = 1.0
+
+    def link_s(self, workers: int, gradient_bytes: int, bytes_per_s: float) -> float:
+        """Return the seconds that the links need for an aggregation; none for one worker."""
+        return self.crossings(workers) * gradient_bytes / self.smaller / bytes_per_s if workers > 1 else 0.0
+
+
+def _levels(workers: int) -> int:
+    """Return the levels of a binary tree with that many leaves."""
+    return (workers - 1).bit_length()
+
+
+def _stripes(smaller: float = 1.0) -> Strategy:
+    """Return the strategy in which each worker adds a stripe of 1 / w, and sends it to all others."""
+    return Strategy(lambda w: 2 * (w - 1) / w, lambda w: 1 / w, smaller)
+
+
+_HOST = Strategy(lambda _: 2.0, lambda _: 1.0)
+#: By the names of kernels, without their providers.
+STRATEGIES = {
+    "host_serial": _HOST,
+    "host_parallel": _HOST,
+    "local": _HOST,
+    "tree": Strategy(lambda w: 2.0 * _levels(w), lambda w: _levels(w) / max(1, w - 1)),
+    "device": _stripes(),
+    "ring": _stripes(),
+    "bf16": _stripes(2.0),
+    "int8": _stripes(EIGHT_BITS),
+    "onebit": _stripes(ONE_BIT),
+}
+
+
+def strategy_name(kernel: str) -> str:
+    """Return `host_serial` of `aggregate/cpu.host_serial@THREADS=2`."""
+    return kernel.partition("@")[0].rpartition(".")[2]
+
+
+class Stated(NamedTuple):
+    """A speed-up that a text states. low, high: None where there is no number. strategies: the first measured."""
+
+    what: str
+    workers: int
+    low: float | None
+    high: float | None
+    strategies: tuple[str, ...]
+    source: str
+
+    @property
+    def words(self) -> str:
+        """Return `3.6-3.8x`, or that it is nearly linear."""
+        if self.low is None or self.high is None:
+            return "nearly linear"
+        return f"{self.low:g}x" if math.isclose(self.low, self.high) else f"{self.low:g}-{self.high:g}x"
+
+
+_BLOG = "T. Dettmers, Which GPU(s) to Get for Deep Learning, 2017"
+_ICLR = "T. Dettmers, 8-Bit Approximations for Parallelism in Deep Learning, ICLR 2016"
+_CLOUD = "a cloud provider, Accelerating deep learning with GPUs, about 2017"
+STATED = (
+    Stated("CNTK on 4 GPUs", 4, 3.6, 3.8, ("onebit",), _BLOG),
+    Stated("Torch and PyTorch on 4 GPUs", 4, 3.6, 3.8, ("host_parallel",), _BLOG),
+    Stated("TensorFlow on 4 GPUs", 4, 2.0, 3.0, ("host_serial",), _BLOG),
+    Stated("NVCaffe on 8 P100", 8, None, None, ("tree",), _CLOUD),
+    Stated("MXNet on 8 P100", 8, None, None, ("device", "ring"), _CLOUD),
+    Stated("8 bits on 96 GPUs", 96, 50.0, 50.0, ("int8",), _ICLR),
+    Stated("32 bits on 96 GPUs", 96, 23.0, 23.0, ("device", "ring"), _ICLR),
+    Stated("CNTK, 1 bit and block momentum, on 96 GPUs", 96, 90.0, 95.0, ("onebit",), _BLOG),
+)

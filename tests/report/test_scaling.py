@@ -1,0 +1,225 @@
+"""Data parallelism on paper: the model by hand, the rows that it takes, and what it does where there are none."""
+
+import pytest
+
+from bench.plan.errors import UsageError
+from bench.record.store import Layer
+from bench.report.contest import Ratio, parallel
+from bench.report.figures import draw
+from bench.report.figures.scaling import scaling_figures
+from bench.report.scaling import Asked, computed
+from bench.report.scaling_view import compared, render
+from bench.report.strategies import STRATEGIES
+from report_rows import begin, fail, put
+
+FORWARD, TN, NN = "gemm/m1n2000k500/f32/NT", "gemm/m2000n500k1/f32/TN", "gemm/m1n500k2000/f32/NN"
+#: Weights of the network below, in which the layer occurs twice.
+WEIGHTS = 2_000_000
+GRADIENT = 4 * WEIGHTS
+FACTS = {"device_name": "Some CPU", "numerics": "fp32"}
+
+
+def exactly(low, median, high):
+    """The columns of a time with these ends."""
+    return {"time_s_median": median, "time_s_ci95_low": low, "time_s_ci95_high": high}
+
+
+def network(store, run_id="r1", name="net", without=()):
+    """A batch of 0.1 s [0.09 s, 0.12 s]: a layer that the network has twice, forward and backward."""
+    begin(store, run_id)
+    for problem, part, third in ((FORWARD, "forward", 0.4), (TN, "backward", 0.3), (NN, "backward", 0.3)):
+        store.add_layer(run_id, Layer(name, problem, part, 2))
+        if problem not in without:
+            half = third / 2 * 0.1
+            put(store, problem, "gemm/a.b", run_id=run_id, **exactly(0.9 * half, half, 1.2 * half))
+
+
+def addition(store, kernel, w, median, n=WEIGHTS, run_id="r1", words="", **values):
+    """An aggregation whose interval ends a tenth below and above its median."""
+    ends = exactly(0.9 * median, median, 1.1 * median)
+    dims = {"w": w, "n": n, "step": "update" if "update" in words else "sum", "feedback": "plain"}
+    problem = f"aggregate/w{w}n{n}/f32{words}"
+    return put(store, problem, f"aggregate/{kernel}", dims=dims, run_id=run_id, **{**ends, **values})
+
+
+def found(store, registry, workers=(4,), link=GRADIENT / 0.01, name="net", **runs):
+    """The model; a gradient takes 10 ms on the link."""
+    return computed(store, registry, Asked(name, workers, link), runs.get("run"), runs.get("other"))
+
+
+def points(store, registry, workers=(4,), **more):
+    (section,) = found(store, registry, workers, **more).sections
+    return {(point.kernel.partition(".")[2], point.workers): point for point in section.points}
+
+
+def test_the_formula_is_that_of_the_page_and_the_interval_has_the_worst_of_both_rows(store, registry):
+    network(store)
+    addition(store, "cpu.host_serial", 4, 0.03)
+    (point,) = points(store, registry).values()
+    assert point.speedup.median == pytest.approx(4 / (1 + (0.03 + 0.02) / 0.1))
+    assert point.speedup.low == pytest.approx(4 / (1 + (0.033 + 0.02) / 0.09))
+    assert point.speedup.high == pytest.approx(4 / (1 + (0.027 + 0.02) / 0.12))
+    assert point.hidden.median == 4
+
+
+def test_what_is_hidden_costs_what_is_longer_than_the_batch():
+    assert parallel(8, Ratio(1.0), Ratio(4.0), hidden=True).median == 2
+    assert parallel(8, Ratio(1.0), Ratio(0.5), hidden=True).median == 8
+
+
+def test_an_interval_that_a_row_lacks_is_none_of_the_model():
+    assert parallel(2, Ratio(1.0), Ratio(1.0, 0.9, 1.1))[:3] == (1.0, None, None)
+
+
+def test_stripes_are_added_by_all_workers_and_compressed_ones_take_less_of_the_link(store, registry):
+    network(store)
+    for kernel in ("ring", "int8", "onebit", "bf16", "tree"):
+        addition(store, f"cpu.{kernel}", 4, 0.04)
+    made = {name: (p.aggregation.median, p.link_s) for (name, _), p in points(store, registry).items()}
+    ring = 0.01 * 2 * 3 / 4
+    assert made == {
+        "ring": pytest.approx((0.01, ring)),
+        "bf16": pytest.approx((0.01, ring / 2)),
+        "int8": pytest.approx((0.01, ring * 260 / 1024)),
+        "onebit": pytest.approx((0.01, ring * 72 / 2048)),
+        "tree": pytest.approx((0.04 * 2 / 3, 0.04)),
+    }
+
+
+def test_one_worker_has_nothing_to_add_and_nothing_to_send(store, registry):
+    network(store)
+    for kernel in STRATEGIES:
+        addition(store, f"cpu.{kernel}", 4, 0.03)
+    assert {p.speedup.median for p in points(store, registry, (1,)).values()} == {1.0}
+
+
+def test_a_row_of_other_sizes_is_scaled_by_what_it_moves_and_shown_with_the_factor(store, registry):
+    network(store)
+    addition(store, "cpu.host_serial", 2, 0.001, n=10)
+    addition(store, "cpu.host_serial", 8, 0.03, n=WEIGHTS // 2)
+    (point,) = points(store, registry, (16,)).values()
+    assert point.scaled == pytest.approx(17 / 9 * 2)
+    assert point.aggregation.median == pytest.approx(0.03 * 17 / 9 * 2)
+
+
+def test_the_factor_stands_beside_the_row(store, registry, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    network(store)
+    addition(store, "cpu.host_serial", 8, 0.03)
+    text = render(found(store, registry, (8, 16)))
+    assert "w8n2000000/f32, times 1.89" in text
+    assert "w8n2000000/f32\n" in text
+
+
+def test_the_row_of_the_nearest_number_of_workers_is_taken_and_one_with_the_update_before_one_without(store, registry):
+    network(store)
+    addition(store, "cpu.host_serial", 4, 0.01)
+    addition(store, "cpu.host_serial", 4, 0.02, words="/update")
+    addition(store, "cpu.host_serial", 8, 0.03)
+    taken = {workers: p.row.problem for (_, workers), p in points(store, registry, (2, 4, 7)).items()}
+    assert [taken[w].split("/", 1)[1] for w in (2, 4, 7)] == [f"w4n{WEIGHTS}/f32/update"] * 2 + [f"w8n{WEIGHTS}/f32"]
+
+
+def test_additions_are_taken_from_the_same_device_threads_and_mode(store, registry):
+    network(store)
+    addition(store, "cpu.host_serial", 4, 0.01, threads=1)
+    addition(store, "cpu.host_parallel", 4, 0.01, threads=1)
+    addition(store, "cpu.host_parallel", 4, 0.02, threads=2)
+    addition(store, "cpu.tree", 4, 0.01, threads=8)
+    addition(store, "cpu.ring", 4, 0.01, mode="hot")
+    addition(store, "cuda.device", 4, 0.01, device="cuda", device_name="Some GPU")
+    assert {name: p.row.threads for (name, _), p in points(store, registry).items()} == {
+        "host_serial": 1,
+        "host_parallel": 2,
+    }
+
+
+def test_rows_without_a_time_and_strategies_without_a_model_are_left_out(store, registry):
+    network(store)
+    addition(store, "cpu.host_serial", 4, 0.01)
+    addition(store, "mine.gossip", 4, 0.01)
+    fail(store, f"aggregate/w4n{WEIGHTS}/f32", "aggregate/cpu.ring", dims={"w": 4, "n": WEIGHTS})
+    assert list(points(store, registry)) == [("host_serial", 4)]
+
+
+def test_the_latest_runs_that_have_the_rows_are_taken_and_named(store, registry):
+    network(store, "r1")
+    addition(store, "cpu.host_serial", 4, 0.01, run_id="r1")
+    network(store, "r2")
+    begin(store, "r3")
+    made = found(store, registry)
+    assert (made.compute_run, made.aggregation_run) == ("r2", "r1")
+    assert "runs r2 (layers) and r1 (additions)" in " ".join(render(made).split())
+
+
+def test_missing_layers_are_one_line_with_the_command_that_measures_them(store, registry):
+    network(store, name="alexnet", without=(NN,))
+    with pytest.raises(UsageError) as refused:
+        found(store, registry, name="alexnet")
+    assert str(refused.value) == (
+        f"alexnet: no run in {store.path} has times of all its layers, forward and backward; "
+        "`kernelmark run alexnet` measures them"
+    )
+
+
+def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(store, registry):
+    network(store)
+    addition(store, "cpu.host_serial", 4, 0.01, mode="hot")
+    with pytest.raises(UsageError) as refused:
+        found(store, registry, (1, 4, 96))
+    assert str(refused.value) == (
+        f"net: no run in {store.path} has a time of an aggregation as its layers were measured "
+        f"(Some CPU, 2 threads, cold, fp32); `kernelmark run aggregate/w2n{WEIGHTS}/f32/update "
+        f"aggregate/w4n{WEIGHTS}/f32/update aggregate/w8n{WEIGHTS}/f32/update` measures them"
+    )
+
+
+def test_a_network_that_no_run_has_is_one_line_with_those_that_there_are(store, registry):
+    network(store)
+    with pytest.raises(UsageError, match=r"^nett: no run in .* has layers of it, but of net; `kernelmark run alexnet`"):
+        found(store, registry, name="nett")
+
+
+def test_what_the_texts_state_stands_beside_the_same_strategy_and_number_of_workers(store, registry):
+    network(store)
+    for kernel in ("host_serial", "host_parallel", "onebit", "ring", "int8"):
+        addition(store, f"cpu.{kernel}", 4, 0.01)
+    (section,) = found(store, registry, (4, 96)).sections
+    beside = {(s.what, s.words, p.kernel.partition(".")[2], p.workers) for s, p in compared(section.points)}
+    assert beside == {
+        ("CNTK on 4 GPUs", "3.6-3.8x", "onebit", 4),
+        ("Torch and PyTorch on 4 GPUs", "3.6-3.8x", "host_parallel", 4),
+        ("TensorFlow on 4 GPUs", "2-3x", "host_serial", 4),
+        ("8 bits on 96 GPUs", "50x", "int8", 96),
+        ("32 bits on 96 GPUs", "23x", "ring", 96),
+        ("CNTK, 1 bit and block momentum, on 96 GPUs", "90-95x", "onebit", 96),
+    }
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "200"])
+def test_every_speedup_is_shown_at_every_width(store, registry, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    network(store)
+    for kernel in ("host_serial", "onebit"):
+        addition(store, f"cpu.{kernel}", 4, 0.01)
+    made = found(store, registry, (1, 2, 4, 8, 16, 96))
+    text = render(made)
+    assert max(map(len, text.splitlines())) <= int(columns)
+    assert all(str(point.speedup) in text for point in made.sections[0].points)
+    assert "Computed, not measured" in " ".join(text.split())
+
+
+def test_a_noisy_row_is_reported(store, registry):
+    network(store)
+    addition(store, "cpu.host_serial", 4, 0.01, disturbed="others took 0.98 CPUs during 60 % of the sampling")
+    assert "NOISY: 1 of 4 cases" in render(found(store, registry))
+
+
+def test_the_figure_has_a_line_a_strategy_and_states_that_it_is_computed(store, registry, tmp_path):
+    network(store)
+    addition(store, "cpu.host_serial", 4, 0.01)
+    kind = scaling_figures(found(store, registry, (1, 2, 4)))
+    (drawn,) = draw([kind], tmp_path, pdf=False)
+    assert drawn.svg.startswith("<?xml")
+    assert "not measured" in drawn.caption
+    assert scaling_figures(found(store.__class__(store.path), registry, (4,))).figures == []
