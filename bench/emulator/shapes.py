@@ -34,8 +34,16 @@ _MORE = (
 )
 #: Taken where the kernel has taken none of the whole tiles above: it wants a square, or larger tiles.
 _LARGE = ((64, 64, 64), (128, 128, 32), (128, 256, 64), (256, 256, 64))
+#: Gradients of w workers, in place of the sizes above: fewer elements than a block of a compressed one, one block, and
+#: blocks with a short one after them; in packs of one, two and four elements.
+_GRADIENTS = (
+    *((2, 1), (5, 3), (8, 31), (8, 264), (32, 512), (2, 513), (3, 613), (2, 1030), (5, 1028), (3, 514)),
+    *((3, 1539), (8, 2056)),
+)
 #: More for kernels that work in place, whose permutations follow from the sizes: vectors, common divisors, coprimes.
 _IN_PLACE = ((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6))
+#: The size from which on a problem is long, where that is not 512.
+_LONG_FROM = {"aggregate": 4096}
 #: Elements of which every storage type fills whole units of 16 bytes.
 _UNIT = 8
 
@@ -55,7 +63,8 @@ def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
 
 def _matrices(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, str]]) -> list[Problem]:
     """Return the problems of one to three dimensions, with the sizes of the patterns."""
-    found = list(_all_taken(kernel, problem_class, _patterns(problem_class, _SIZES), variants))
+    sizes = _GRADIENTS if problem_class.op == "aggregate" else _SIZES
+    found = list(_all_taken(kernel, problem_class, _patterns(problem_class, sizes), variants))
     found += _until_enough(kernel, problem_class, found, variants, _patterns(problem_class, _MORE))
     found += _all_taken(kernel, problem_class, _patterns(problem_class, (_LONG,)), [variants[0], variants[-1]])
     if not any(is_whole(problem) for problem in found):
@@ -116,7 +125,7 @@ def _repeat(pattern: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 def is_long(problem: Problem) -> bool:
     """Whether one size is much longer than a tile, so that it may be cut."""
-    return any(getattr(problem, name) > 512 for name in problem.sizes)
+    return any(getattr(problem, name) > _LONG_FROM.get(problem.op, 512) for name in problem.sizes)
 
 
 def is_whole(problem: Problem) -> bool:
