@@ -7,6 +7,7 @@ import numpy as np
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
 from kernels._cuda import beyond_block, blocks_on_each, ceil_div
+from kernels.aggregate import _wire
 from kernels.aggregate._formats import FORMATS, Format
 from kernels.aggregate.problem import AggregateProblem
 
@@ -48,6 +49,7 @@ def _preferred(threads: int = 256, **more: int) -> Prefer:
     tunables={**_PACKS, "ROWS": (4, 2, 8, 16)},
     valid=_packs,
     prefer=_preferred(ROWS=4),
+    wire=_wire.between_workers,
 )
 def device(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]:
     """All gradients on one GPU added in one pass, and the weights with them."""
@@ -65,6 +67,7 @@ def device(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCal
     tunables=_PACKS,
     valid=_packs,
     prefer=_preferred(),
+    wire=_wire.between_workers,
 )
 def tree(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]:
     """Half of the gradients added to the others, until one is left; the weights go back the same way."""
@@ -114,6 +117,7 @@ def _quantised(name: str, code: str) -> dict[str, Any]:
         "tunables": _PACKS,
         "valid": lambda p, t, _: _ragged(p, t) or beyond_block(t.THREADS, 2 * form.block // WARP),
         "prefer": _preferred(128),
+        "wire": _wire.in_format(name),
     }
 
 
