@@ -17,6 +17,11 @@ LINE_BYTES = 64  # of a cache line
 NARROW = 32  # a thread's share of pixels or channels, below which they are not what threads share
 
 
+def powers(first: int, last: int) -> tuple[int, ...]:
+    """Return the powers of two from 2**first to 2**last, and what lies halfway between two of them."""
+    return tuple(sorted([*(2**i for i in range(first, last + 1)), *(3 * 2 ** (i - 1) for i in range(first, last))]))
+
+
 def cache_folder() -> Path:
     """`$XDG_CACHE_HOME/kernelmark`, for what kernels have learnt or compiled; it need not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelmark"

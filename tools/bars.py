@@ -19,6 +19,7 @@ from report_bars import report_bars
 from scale_bars import scale_bars
 from throughput_bars import throughput_bars
 from transpose_bars import transpose_bars
+from tuning_bars import tuning_bars
 
 MILLION = """
 import resource, time
@@ -66,6 +67,7 @@ def bars() -> Iterator[Bar]:
         scale_bars,
         many_bars,
         report_bars,
+        tuning_bars,
     )
     for others in measured:
         yield from (Bar(*found) for found in others())

@@ -160,9 +160,10 @@ def table_style() -> str:
 @click.option(
     "--format",
     "style",
-    type=click.Choice(["csv", "json", "markdown", "latex", "parquet"]),
+    type=click.Choice(["csv", "json", "markdown", "latex", "parquet", "c"]),
     default="csv",
     show_default=True,
+    help="c: a header of constants, the tiles that tuning has adopted.",
 )
 @file_option("-o", "--output", text="[default: standard output]")
 @click.option(
@@ -170,10 +171,22 @@ def table_style() -> str:
     is_flag=True,
     help="CSV that no spreadsheet executes: a cell that begins like a formula gets a ' before it.",
 )
+@click.option(
+    "--tuned",
+    "where",
+    metavar="FILE",
+    help="With --format c: where the tiles are; RUN is then the race that adopted them. [default: of this machine]",
+)
 @select_options
 @db_option
 def export(
-    run_id: str | None, style: str, output: Path | None, spreadsheet: bool, selection: Any, db: Path | None
+    run_id: str | None,
+    style: str,
+    output: Path | None,
+    spreadsheet: bool,
+    where: str | None,
+    selection: Any,
+    db: Path | None,
 ) -> None:
     """The rows of a run for other programs and for papers; the latest run if RUN is left out."""
     from bench.report.export import WRITERS, check_writable, write_file
@@ -182,6 +195,11 @@ def export(
 
     if spreadsheet and style != "csv":
         raise UsageError(f"--spreadsheet: changes CSV, not {style}; leave out one of it and --format")
+    if where is not None and style != "c":
+        raise UsageError(f"--tuned: names the tiles of --format c, not of {style}; leave it out")
+    if style == "c":
+        _export_constants(run_id, output, where, selection, db)
+        return
     style = "spreadsheet" if spreadsheet else style
     store, found = _selected(db, run_id, selection)
     partial = summary_of(store, found).partial
@@ -197,6 +215,25 @@ def export(
         write_file(store, found, style, output)
     if partial:  # after what can be refused, of which one line is all that is printed
         click.echo(partial, err=True)
+
+
+def _export_constants(
+    run_id: str | None, output: Path | None, where: str | None, selection: Any, db: Path | None
+) -> None:
+    """Write the tiles that tuning has adopted as a header of C constants. Raises UsageError."""
+    from bench.measure.devices import devices_present
+    from bench.report.export import write_text
+    from bench.tune.header import adopted, header
+    from bench.tune.tuned import AUTO, file_of
+
+    named = where not in (None, AUTO)
+    files = [file_of(where or AUTO, device) for device in (("cpu",) if named else devices_present())]
+    found = None if run_id is None else _selected(db, run_id, ())[1]
+    text = header(adopted(files, named, selection, found))
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(output, lambda out: click.echo(text, out, nl=False))
 
 
 COMMANDS = (show, export, crossover)

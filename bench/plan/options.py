@@ -169,7 +169,7 @@ OPTIONS = (
 #: How the tiles of a kernel are searched: all, some drawn, or some chosen by a strategy of Kernel Tuner, the default
 #: first (docs/tuning.md has what each finds).
 EXHAUSTIVE, RANDOM = "exhaustive", "random"
-GUIDED = ("hybrid_vndx", "genetic_algorithm", "greedy_ils", "simulated_annealing")
+GUIDED = ("genetic_algorithm", "hybrid_vndx", "greedy_ils", "simulated_annealing")
 STRATEGIES = (EXHAUSTIVE, RANDOM, *GUIDED)
 #: Up to ALL tiles are all measured; of more, as many as BUDGET.
 ALL, BUDGET = 200, 100

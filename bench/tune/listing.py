@@ -9,7 +9,7 @@ from bench.plan.kernel import Kernel, Tile
 from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.space import Count, Space
-from bench.tune.search import Config
+from bench.tune.search import Config, Field
 
 #: Tiles that are drawn from a space too large to be listed.
 SAMPLE = 2_000
@@ -25,6 +25,11 @@ class Listing(NamedTuple):
     configs: list[Config]
     default: Config
     counted: Count
+
+    @property
+    def field(self) -> Field:
+        """Return what is searched."""
+        return Field(self.names, self.configs, self.default)
 
 
 def limits_here(kernel: Kernel) -> DeviceLimits:

@@ -20,6 +20,8 @@ Config = tuple[int, ...]
 Evaluate = Callable[[Sequence[Config]], Sequence[float]]
 
 _MODULES = {"hybrid_vndx": "gen_hybrid_vndx"}
+#: How many values further a tile is near: with one alone, a value that suits nothing else ends the descent.
+REACH = 2
 #: A strategy asks again for what it has asked for, and none may do so for ever.
 VISITS = 20
 
@@ -45,25 +47,58 @@ def choose(size: int, strategy: str | None, budget: int | None) -> Choice:
     return Choice(strategy, budget or BUDGET)
 
 
-def search(names: Sequence[str], configs: Sequence[Config], evaluate: Evaluate, choice: Choice, seed: int = 0) -> None:
+class Field(NamedTuple):
+    """What is searched: the names of the tunables, the configurations, and one that is known to be good."""
+
+    names: Sequence[str]
+    configs: Sequence[Config]
+    default: Config
+
+    def values(self, i: int) -> list[int]:
+        """Return the values that there are of a tunable."""
+        return sorted({config[i] for config in self.configs})
+
+    def near(self, config: Config) -> list[Config]:
+        """Return the configurations whose value of one tunable is at most REACH values further up or down."""
+        there, found = set(self.configs), []
+        for i in range(len(self.names)):
+            values = self.values(i)
+            at = values.index(config[i])
+            close = values[max(0, at - REACH) : at + REACH + 1]
+            found += [(*config[:i], value, *config[i + 1 :]) for value in close]
+        return [other for other in found if other in there and other != config]
+
+
+def search(field: Field, evaluate: Evaluate, choice: Choice, seed: int = 0) -> None:
     """Evaluate some of the configurations; the same seed and costs give the same ones in the same order."""
     if choice.strategy == EXHAUSTIVE:
-        evaluate(configs)
+        evaluate(field.configs)
     elif choice.strategy == RANDOM:
-        evaluate(random.Random(seed).sample(configs, choice.budget))
+        evaluate(random.Random(seed).sample(field.configs, choice.budget))
     else:
         with _seeded(seed), _quiet():
-            _guided(names, configs, evaluate, choice)
+            _guided(field, evaluate, choice)
 
 
-def _guided(names: Sequence[str], configs: Sequence[Config], evaluate: Evaluate, choice: Choice) -> None:
-    """Let a strategy of Kernel Tuner choose; it needs neither its compilers nor a GPU."""
+def _descend(field: Field, runner: "_Runner", options: Any) -> None:
+    """Walk from the default to the fastest nearby, until none there is faster or half of the budget is spent."""
+    here = field.default if field.default in field.configs else None
+    while here is not None:
+        around = [here, *field.near(here)]
+        runner.run(around, options)
+        best = min((config for config in around if config in runner.costs), key=lambda config: runner.costs[config])
+        here = best if best != here and options.budget.get_fraction_consumed() < 0.5 else None
+
+
+def _guided(field: Field, evaluate: Evaluate, choice: Choice) -> None:
+    """Descend from the default, then let a strategy of Kernel Tuner choose; it needs neither compilers nor a GPU."""
     from kernel_tuner.interface import Options
     from kernel_tuner.searchspace import Searchspace
     from kernel_tuner.util import StopCriterionReached
 
-    params = {name: sorted({config[i] for config in configs}) for i, name in enumerate(names)}
-    cache = {str(i): dict(zip(names, config, strict=True)) for i, config in enumerate(configs)}
+    names = field.names
+    params = {name: field.values(i) for i, name in enumerate(names)}
+    cache = {str(i): dict(zip(names, config, strict=True)) for i, config in enumerate(field.configs)}
     space = Searchspace(None, None, None, from_cache={"tune_params": params, "cache": cache})
     runner = _Runner(names, evaluate)
     options = Options(
@@ -75,6 +110,7 @@ def _guided(names: Sequence[str], configs: Sequence[Config], evaluate: Evaluate,
     )
     module = import_module(f"kernel_tuner.strategies.{_MODULES.get(choice.strategy, choice.strategy)}")
     budget: _Budget = options.budget
+    _descend(field, runner, options)
     while not budget.is_done():  # some end by themselves, before the budget is spent
         visits = budget.visits
         with suppress(StopCriterionReached):

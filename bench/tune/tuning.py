@@ -89,7 +89,7 @@ class Tuning:
             screen = Screen(subject, choice, self.session, plan, self._rig)
             self.screens.append(screen)
             screen.costs([subject.tiles.default])
-            search(subject.tiles.names, subject.tiles.configs, screen.costs, choice, plan.seed)
+            search(subject.tiles.field, screen.costs, choice, plan.seed)
         if len(self.screens) > 1:  # what is best of one problem is tried on all, so that one may be best over the suite
             best = dict.fromkeys(config for screen in self.screens for config in candidates(screen))
             for screen in self.screens:

@@ -28,7 +28,12 @@ def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
     numerics="exact",
     modules=("numba",),
     threaded=True,
-    tunables={"LINES": (1, 2, 4, 8), "WAYS": (1, 2, 4, 8), "AHEAD": (0, 512, 2048, 8192), "STREAM": (0, 1)},
+    tunables={
+        "LINES": (1, 2, 4, 8),
+        "WAYS": (1, 2, 4, 8, 16),
+        "AHEAD": (0, 256, 512, 1024, 2048, 4096, 8192, 16384),
+        "STREAM": (0, 1),
+    },
     prefer=Prefer(({"LINES": 1, "WAYS": 1, "AHEAD": 0, "STREAM": 1},)),
 )
 def streaming(problem: CopyProblem, x: CopyOperands) -> Launch:

@@ -7,7 +7,7 @@ from kernels._host import LINE_BYTES, in_bands, in_turn
 from kernels.transpose._strips import SHARE
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
 
-RUN = 256  # of the default tile
+RUN = 256  # of the default tile of small matrices
 WHOLE = {"STRIP": 0, "SEGMENT": 256}  # the default tile of transpositions in place
 _NUMBA: dict[str, Any] = {
     "provider": "numba",
@@ -25,9 +25,11 @@ def _bits(array: Any) -> Any:
 
 def _shape(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     """Why a tile does nothing that a smaller one does not, or None."""
+    if p.m <= t.DOWN:
+        return f"{t.DOWN} rows are all of m = {p.m}, as 0 is"
     if t.RUN > RUN and t.RUN // DTYPES[p.dtype].itemsize >= 2 * p.n:
         return f"a run of {t.RUN} bytes is more than a row of {p.n} elements, twice over"
-    return f"{t.DOWN} rows are all of m = {p.m}, as 0 is" if p.m <= t.DOWN else None
+    return None
 
 
 def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
@@ -41,7 +43,8 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 #: RUN: bytes read from one row of the source before going on to the next, since more rows at a time defeat the
-#: prefetcher; DOWN: rows of it, or 0 for all, before going on along them; STREAM: written past the caches.
+#: prefetcher; DOWN: rows of it, or 0 for all, before going on along them; STREAM: written past the caches. The default
+#: of large matrices is what `kernelmark tune` found for the founding problem (docs/tuning.md).
 @kernel(
     "transpose",
     places=("out",),
@@ -51,7 +54,7 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
         "STREAM": (0, 1),
     },
     valid=_shape,
-    prefer=Prefer(({"RUN": RUN, "DOWN": 0, "STREAM": 1},)),
+    prefer=Prefer(({"RUN": 4096, "DOWN": 128, "STREAM": 1}, {"RUN": RUN, "DOWN": 0, "STREAM": 1})),
     **_NUMBA,
 )
 def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:

@@ -81,7 +81,7 @@ def test_the_space_of_a_kernel_is_shown_with_what_is_refused(called):
     assert first == (
         "transpose/m300n70/f32/out: 112 tiles, 32 valid; a run takes transpose/numba.blocked@RUN=256,DOWN=0,STREAM=1"
     )
-    assert [line.split()[0] for line in table[2:]] == ["48", "32"]
+    assert [line.split()[0] for line in table[2:]] == ["56", "24"]
 
 
 def test_a_space_too_large_to_walk_through_is_shown_by_an_estimate(called):

@@ -91,6 +91,29 @@ def test_a_session_tunes_is_interrupted_goes_on_and_run_uses_the_tile(tmp_path, 
     assert ran.returncode == 0
     assert f"tuned: copy/mine.interrupting takes WORK=1 on {PROBLEM}, as run {tile['run']} found" in ran.stderr
     assert tile["run"] in (tmp_path / "o.csv").read_text()
+    exported = kernelmark("export", "race-mine.interrupting-1", "--format", "c", "--db", "r.db", "-o", "tuned.h")
+    assert (exported.returncode, exported.stdout) == (0, "")
+    name = "KERNELMARK_COPY_MINE_INTERRUPTING_M64N1024_F32_T1_WORK"
+    assert f"#define {name} 1\n" in (tmp_path / "tuned.h").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (("--format", "c"), "has no tile; `kernelmark tune KERNEL PROBLEM` finds tiles"),
+        (
+            ("--format", "c", "--tuned", "no.json"),
+            "no.json: cannot be read: No such file or directory; `kernelmark tune",
+        ),
+        (("--tuned", "auto"), "--tuned: names the tiles of --format c, not of csv; leave it out"),
+        (("no-run", "--format", "c"), "there is no store; "),
+    ],
+)
+def test_an_export_without_adopted_tiles_is_one_line(called, words, refusal):
+    done = called("export", *words)
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert refusal in line
 
 
 @pytest.mark.long

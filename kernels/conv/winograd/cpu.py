@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._host import NARROW, in_bands, in_turn, split
+from kernels._host import NARROW, in_bands, in_turn, powers, split
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
 
@@ -168,7 +168,7 @@ _CPU: dict[str, Any] = {
     "directions": ("fprop", "dgrad"),
     "modules": ("numba", "scipy", "threadpoolctl"),
     "threaded": True,
-    "tunables": {"HELD": tuple(2**i for i in range(14, 25)), "OUTPUTS": (0, 16, 32, 64, 128, 256)},
+    "tunables": {"HELD": powers(12, 24), "OUTPUTS": (0, *powers(2, 8))},
     "valid": _parts,
     "prefer": Prefer(({"HELD": 2**21, "OUTPUTS": 0},)),
 }

@@ -1,0 +1,33 @@
+"""A plug-in of kernels whose tunables are known to do nothing, or next to nothing."""
+
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Launch, kernel
+
+CPU: dict[str, Any] = {"provider": "mine", "device": "cpu", "numerics": "exact"}
+
+
+@kernel("copy", tunables={"NOTHING": tuple(range(12))}, **CPU)
+def equal(problem: Any, x: Any) -> Launch:
+    """Twenty copies, whatever the tile."""
+    return lambda: _copies(x, 20)
+
+
+@kernel("copy", tunables={"PLANTED": tuple(range(12))}, **CPU)
+def planted(problem: Any, x: Any) -> Launch:
+    """Twenty copies, and nineteen with one of the tiles."""
+    number = 19 if x.tile.PLANTED == 7 else 20
+    return lambda: _copies(x, number)
+
+
+@kernel("copy", tunables={"NOTHING": tuple(range(400))}, **CPU)
+def noop(problem: Any, x: Any) -> Launch:
+    """One copy, with any of many tiles."""
+    return lambda: np.copyto(x.b, x.a)
+
+
+def _copies(x: Any, number: int) -> None:
+    for _ in range(number):
+        np.copyto(x.b, x.a)
