@@ -156,7 +156,7 @@ def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[
 def _computed(kernel: Any, problem: Problem, draw: Draw) -> dict[str, Any]:
     device = get_device("cpu")
     operands = OperandSet(problem, device, kernel.host_memory)
-    launch = kernel.launch(problem, Operands(operands, kernel.order, device, 1, Scratch(device)))
+    launch = kernel.launch(problem, Operands(operands, kernel.order, device, 1, Scratch(device, kernel.host_memory)))
     operands.load(draw)  # now, since planning may overwrite operands
     operands.poison()
     launch()

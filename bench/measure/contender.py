@@ -42,7 +42,7 @@ class Contender:
     def __init__(self, kernel: Kernel, problem: Problem, device: Device, job: Job, called: Called) -> None:
         self.kernel, self.problem, self.device = kernel, problem, device
         self.launches: list[Launch] = []
-        self.scratch = Scratch(device)
+        self.scratch = Scratch(device, kernel.host_memory)
         self.series: Series | None = None
         self.freshness = Freshness(problem.footprint_bytes)
         self.report = Measurement(

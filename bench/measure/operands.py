@@ -138,8 +138,8 @@ class OperandSet:
 class Scratch:
     """A contender's scratch buffers, shared by its set-ups for all operand sets, and counted."""
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    def __init__(self, device: Device, memory: str = "") -> None:
+        self._device = device.host_memory(memory) if memory and device.stream is None else device
         self._buffers: list[Any] = []
         self._next = 0
 

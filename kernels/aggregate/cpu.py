@@ -9,7 +9,9 @@ from kernels.aggregate._formats import FORMATS
 from kernels.aggregate._threads import on_threads
 from kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
-CPU: dict[str, Any] = {"provider": "cpu", "device": "cpu", "modules": ("numba",)}
+#: Operands lie in memory that processes share for threads too, so that all have pages of the same kind.
+SHARED: dict[str, Any] = {"device": "cpu", "modules": ("numba",), "host_memory": "shared"}
+CPU: dict[str, Any] = {**SHARED, "provider": "cpu"}
 THREADED: dict[str, Any] = {**CPU, "threaded": True}
 #: What a strategy that sends BF16 takes: gradients of FP32, whose loss it does not keep.
 BF16: dict[str, Any] = {"numerics": "bf16", "dtypes": ("f32",), "steps": ("sum",), "feedbacks": ("plain",)}

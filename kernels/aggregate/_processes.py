@@ -1,0 +1,76 @@
+"""Carries out a plan in processes, one a worker, on arrays that all of them have mapped."""
+
+import os
+
+import numpy as np
+
+from kernelmark import Array, Launch
+from kernels.aggregate._steps import Plan, Step
+from kernels.aggregate._team import Mapped, Order, Team, team_of
+from kernels.aggregate._threads import Arrays, call_of, operands_of
+from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+
+
+def beyond_cpus(problem: AggregateProblem) -> str | None:
+    """Return why there is no CPU for each worker, or None."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return None if problem.w <= cpus else f"w is {problem.w}, expected at most {cpus}, the CPUs: one a process"
+
+
+def in_processes(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:
+    """Return what carries out a plan in w processes, of which this one is the first."""
+    return _Carried(team_of(problem.w), operands_of(problem, x, plan), plan, problem.w)
+
+
+class _Carried:
+    """A plan and its arrays, known to a team until this is dropped."""
+
+    def __init__(self, team: Team, arrays: Arrays, plan: Plan, w: int) -> None:
+        self._team = team
+        self._files, self._mapped = _mapped(arrays)
+        self._arrays = arrays
+        by_process = [[_step_of(phase, i) for phase in plan.phases] for i in range(w)]
+        plain = {name: np.asarray(array) for name, array in arrays.items()}
+        self._own = [step and call_of(step, plain, step.start, step.stop) for step in by_process[0]]
+        self._orders = [Order(self._mapped, steps) for steps in by_process[1:]]
+        self._others = [[i for i, steps in enumerate(by_process[1:]) if steps[k]] for k in range(len(plan.phases))]
+        self._number, self._generation = -1, 0
+        self._introduce()
+
+    def _introduce(self) -> None:
+        self._number = self._team.take(self._orders, self._files)
+        self._generation = self._team.generation
+
+    def __call__(self) -> None:
+        if not self._team.pids or self._generation != self._team.generation:
+            self._introduce()
+        for phase, own in enumerate(self._own):
+            self._team.begin(self._number, phase, self._others[phase])
+            if own:
+                own()
+            self._team.wait(self._others[phase])
+
+    def __del__(self) -> None:
+        self._team.drop(self._number, self._generation)
+
+
+def _step_of(phase: list[Step], i: int) -> Step | None:
+    return phase[i] if i < len(phase) and phase[i].start < phase[i].stop else None
+
+
+def _mapped(arrays: Arrays) -> tuple[list[int], dict[str, Mapped]]:
+    """Return the descriptors of the files that arrays lie in, and where each array lies."""
+    files: list[int] = []
+    found = {}
+    for name, array in arrays.items():
+        file, offset = _place(array)
+        if file not in files:
+            files.append(file)
+        found[name] = Mapped(files.index(file), offset, array.shape, array.dtype.str)
+    return files, found
+
+
+def _place(array: Array) -> tuple[int, int]:
+    """Return the file that an array in shared memory lies in, and at which byte of it."""
+    file = array.file  # type: ignore[attr-defined]  # of host_memory="shared"
+    return file.fd, array.ctypes.data - file.base

@@ -1,0 +1,120 @@
+"""Worker processes beside this one: each maps the arrays of a plan and does its step of each phase.
+
+A process is started for each worker but the first, which is the calling one, when a plan first needs it; it stays in
+this one's process group and ends when its socket does. Between calls it waits in a read. One that has ended costs the
+call that finds it so; the next call starts a new team, which maps the arrays again.
+"""
+
+import atexit
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from itertools import count
+from typing import Any, NamedTuple
+
+#: What precedes each message: the number of a plan, which phase of it, or DROP or TAKE, and how many bytes follow.
+HEADER = struct.Struct("<qqq")
+TAKE, DROP = -1, -2
+DONE = b"."
+#: Descriptors that a message may bring.
+DESCRIPTORS = 64
+_START = "import sys; sys.path[:] = sys.argv[2:]; from kernels.aggregate._worker import main; main(int(sys.argv[1]))"
+
+
+class Mapped(NamedTuple):
+    """Where an array lies: in which of the files that come along, at which byte of it, of what shape and type."""
+
+    file: int
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Order(NamedTuple):
+    """What a worker process is to do: arrays by name, and its step of each phase, or None."""
+
+    arrays: Mapping[str, Mapped]
+    steps: Sequence[Any]
+
+
+class Team:
+    """The worker processes of one size of team. generation: how many teams have been started in turn."""
+
+    def __init__(self, helpers: int) -> None:
+        self._helpers = helpers
+        self._members: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
+        self._numbers = count()
+        self.generation = 0
+        atexit.register(self.close)
+
+    def take(self, orders: Sequence[Order], files: Sequence[int]) -> int:
+        """Give each process its order, and return the number of the plan once all have compiled it."""
+        if not self._members:
+            self._members = [_started() for _ in range(self._helpers)]
+            self.generation += 1
+        number = next(self._numbers)
+        for (_, link), order in zip(self._members, orders, strict=True):
+            content = pickle.dumps(order)
+            with suppress(OSError):  # one that has ended is found below
+                socket.send_fds(link, [HEADER.pack(number, TAKE, len(content))], files)
+                link.sendall(content)
+        self.wait(range(self._helpers))
+        return number
+
+    def drop(self, number: int, generation: int) -> None:
+        """Let the processes of that generation forget a plan, and unmap its arrays."""
+        if generation == self.generation:
+            self.begin(number, DROP, range(len(self._members)))
+
+    def begin(self, number: int, phase: int, who: Sequence[int]) -> None:
+        """Let these processes do their steps of a phase."""
+        for i in who:
+            with suppress(OSError):
+                self._members[i][1].sendall(HEADER.pack(number, phase, 0))
+
+    def wait(self, who: Sequence[int]) -> None:
+        """Wait until these processes are done. Raises RuntimeError where one has ended, and ends the others."""
+        for i in who:
+            if self._answer(i) != DONE:
+                status = self._members[i][0].wait()
+                self.close()
+                how = signal.Signals(-status).name if status < 0 else f"with status {status}"
+                raise RuntimeError(f"worker process {i + 2} of {self._helpers + 1} ended {how}")
+
+    def _answer(self, i: int) -> bytes:
+        try:
+            return self._members[i][1].recv(1)
+        except OSError:
+            return b""
+
+    def close(self) -> None:
+        """End all processes, whatever they are doing."""
+        members, self._members = self._members, []
+        for process, link in members:
+            link.close()
+            process.kill()
+            process.wait()
+
+    @property
+    def pids(self) -> list[int]:
+        """Return the ids of the processes."""
+        return [process.pid for process, _ in self._members]
+
+
+@lru_cache
+def team_of(workers: int) -> Team:
+    """Return the team of that many workers, this process among them."""
+    return Team(workers - 1)
+
+
+def _started() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    own, others = socket.socketpair()
+    with others:
+        words = [sys.executable, "-c", _START, str(others.fileno()), *sys.path]
+        return subprocess.Popen(words, pass_fds=[others.fileno()], stdin=subprocess.DEVNULL), own

@@ -1,0 +1,58 @@
+"""The main loop of a worker process: it maps what it is sent, compiles its steps, and does one at a time."""
+
+import mmap
+import os
+import pickle
+import signal
+import socket
+from collections.abc import Sequence
+
+import numpy as np
+
+from kernelmark import Array, Launch
+from kernels.aggregate._team import DESCRIPTORS, DONE, DROP, HEADER, TAKE, Mapped, Order
+from kernels.aggregate._threads import call_of
+
+
+def main(descriptor: int) -> None:
+    """Serve the socket until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that has started this one decides
+    plans: dict[int, list[Launch | None]] = {}
+    with socket.socket(fileno=descriptor) as link:
+        while True:
+            header, files, *_ = socket.recv_fds(link, HEADER.size, DESCRIPTORS, socket.MSG_WAITALL)
+            if len(header) < HEADER.size:
+                return
+            number, phase, length = HEADER.unpack(header)
+            if phase == DROP:
+                plans.pop(number, None)
+                continue
+            if phase == TAKE:
+                plans[number] = _compiled(pickle.loads(_received(link, length)), files)
+            elif call := plans[number][phase]:
+                call()
+            link.sendall(DONE)
+
+
+def _received(link: socket.socket, length: int) -> bytes:
+    found = bytearray()
+    while len(found) < length:
+        if not (more := link.recv(length - len(found))):
+            raise EOFError("the process that has started this one ended")
+        found += more
+    return bytes(found)
+
+
+def _compiled(order: Order, files: Sequence[int]) -> list[Launch | None]:
+    """Return what does this process' step of each phase; the files stay mapped as long as it is kept."""
+    maps = []
+    for descriptor in files:
+        maps.append(mmap.mmap(descriptor, os.fstat(descriptor).st_size))
+        os.close(descriptor)
+    arrays = {name: _array(maps[mapped.file], mapped) for name, mapped in order.arrays.items()}
+    return [step and call_of(step, arrays, step.start, step.stop) for step in order.steps]
+
+
+def _array(pages: mmap.mmap, mapped: Mapped) -> Array:
+    found: Array = np.ndarray(mapped.shape, mapped.dtype, pages, mapped.offset)
+    return found
