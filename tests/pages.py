@@ -51,6 +51,7 @@ REPLACED = {
     "kernelmark tune transpose/numba.blocked transpose/m2048n26752/f32/out": "kernelmark tune "
     "transpose/numba.blocked transpose/m64n96/f32/out",
     "kernelmark tune KERNEL PROBLEM": "kernelmark tune --help",
+    "kernelmark history KERNEL PROBLEM": "kernelmark history --help",
     "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
 }
 #: Options that a command is run with besides, unless it has them, by how it begins.
