@@ -17,7 +17,6 @@ from click import echo  # held since before a plug-in could put another in its p
 
 import bench
 from bench.cli.options import DEFECT, INTERRUPTED, OK, USAGE
-from bench.plan.discovery import of_plugin
 from bench.plan.errors import Unsupported, UsageError, message
 from bench.plan.text import MOST, one_line
 
@@ -115,6 +114,8 @@ def _complain(text: str, status: int) -> int:
 
 def _defect(error: Exception) -> int:
     """Report a defect of kernelmark's own, with its traceback in a file; one of a plug-in is bad input."""
+    from bench.plan.discovery import of_plugin  # with NumPy; it is loaded already where a plug-in is
+
     if found := of_plugin(error):
         return _complain(found, USAGE)
     what = f"{type(error).__name__}: {message(error)}"[: MOST // 3]
