@@ -29,6 +29,7 @@ class Fake(Cpu):
     name = "fake"
 
     def __init__(self) -> None:
+        super().__init__()
         self.device_name = "a fake"
         self.llc_bytes = 64
         self.error: str | None = None

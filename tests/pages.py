@@ -34,7 +34,16 @@ along = "r"
 #: A kernel or two of each operation, so that no page waits for all of them.
 FEW = "".join(
     f" --kernels '*/{name}'"
-    for name in ("numpy.matmul", "openblas.tnn", "mine.*", "scipy.pocketfft", "numpy.out", "openblas.imatcopy", "cpu.*")
+    for name in (
+        "numpy.matmul",
+        "numpy.copyto",
+        "openblas.tnn",
+        "mine.*",
+        "scipy.pocketfft",
+        "numpy.out",
+        "openblas.imatcopy",
+        "cpu.*",
+    )
 ).strip()
 #: What is run in place of a command that would take minutes, or that promises what noise can break.
 REPLACED = {
@@ -52,6 +61,8 @@ REPLACED = {
     "transpose/numba.blocked transpose/m64n96/f32/out",
     "kernelmark tune KERNEL PROBLEM": "kernelmark tune --help",
     "kernelmark history KERNEL PROBLEM": "kernelmark history --help",
+    "kernelmark export --format c -o tuned.h": "kernelmark export --help",
+    "kernelmark export race-numba.blocked-1 --format c": "kernelmark export --help",
     "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
 }
 #: Options that a command is run with besides, unless it has them, by how it begins.

@@ -66,10 +66,13 @@ class Folder:
 def publish(folder: Folder, about: Publication, outcomes: list[Outcome], last: bool = False) -> None:
     """Write the files of a published report; one that cannot be written harms no other. Figures come last."""
     about = msgspec.structs.replace(about, runs=folder.read(RUNS), sections=list(_sections(folder, outcomes)))
-    if not (folder.path / STORE).exists():
+    opened: list[Store] = []
+    if (folder.path / STORE).exists():
+        _guarded(lambda: opened.append(folder.store()))
+    if not opened:
         _guarded(lambda: folder.write(README, Readme(None, about, None, (), "", {}).text()))
         return
-    store = folder.store()
+    (store,) = opened
     try:
         report = Report(store, about)
         for name, make in report.texts().items():

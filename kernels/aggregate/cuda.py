@@ -100,9 +100,17 @@ def _down(p: AggregateProblem, t: Tile) -> Iterator[KernelCall]:
         have += rows
 
 
+def _spilt(name: str, t: Tile, limits: DeviceLimits) -> str | None:
+    """Return why a tile is left out that the compiler gives too few registers to (NVRTC 13.0), or None."""
+    if name != "int8" or limits.capability != 120 or t.V != 2 or t.THREADS >= 256:
+        return None
+    return f"the compiler spills packs of V = 2 with THREADS = {t.THREADS} on sm_120, expected 256 or more"
+
+
 def _quantised(name: str, code: str) -> dict[str, Any]:
     """Return the declaration of a compressed strategy. name: of its format and its source. code: its C++ class."""
     form = FORMATS[name]
+    kept = 2 * form.block // WARP
 
     def supports(p: AggregateProblem) -> str | None:
         return None if p.n >= form.block else f"n is {p.n}, expected at least one block of {form.block} elements"
@@ -115,7 +123,7 @@ def _quantised(name: str, code: str) -> dict[str, Any]:
         "numerics": name,
         "supports": supports,
         "tunables": _PACKS,
-        "valid": lambda p, t, _: _ragged(p, t) or beyond_block(t.THREADS, 2 * form.block // WARP),
+        "valid": lambda p, t, limits: _ragged(p, t) or _spilt(name, t, limits) or beyond_block(t.THREADS, kept),
         "prefer": _preferred(128),
         "wire": _wire.in_format(name),
     }

@@ -127,7 +127,10 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         rms = math.hypot(u * math.sqrt(sum(partial) / 9), sent * math.sqrt(2 * self.w / 9))
         if self.step == "sum":
             return Bound(largest, rms, self.dtype)
-        return Bound(LR * (largest + u * self.w), LR * (rms + u * math.sqrt(self.w / 9)), self.dtype)
+        # Weights are in [-1, 1] before the step. In float64 the reference rounds the new ones too.
+        again = stored.roundoff * (1 + LR * self.w) if self.dtype == "f64" else 0.0
+        step = math.hypot(LR * (rms + u * math.sqrt(self.w / 9)), again / 3)
+        return Bound(LR * (largest + u * self.w) + again, step, self.dtype)
 
     @property
     def flop(self) -> int:
