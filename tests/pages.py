@@ -37,6 +37,7 @@ FEW = "".join(
     for name in (
         "numpy.matmul",
         "numpy.copyto",
+        "numba.serial",
         "openblas.tnn",
         "mine.*",
         "scipy.pocketfft",
