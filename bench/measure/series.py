@@ -16,9 +16,8 @@ from bench.plan.case import Budget
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import Launch
 
-#: A sample lasts at least this long, thousands of ticks of the clock; shorter calls are batched up to it. Where there
-#: is less time than for six of these, it is a sixth of that, but this many ticks at the least.
-SAMPLE_S, SAMPLE_STEPS = 200e-6, 1000
+#: A sample lasts at least this long, thousands of ticks of the clock; shorter calls are batched up to it.
+SAMPLE_S = 200e-6
 #: A batch that lasts fewer steps of the clock than this is of no use: half a per cent is what a step may cost.
 MIN_STEPS = 20
 #: Calls longer than this are not repeated just to wake threads and caches: both are a small part of them.
@@ -83,8 +82,7 @@ class Series:
         """
         fastest = self._until_settled(min(self.device.warm_up_s, WARM_UP_SHARE * max_time_s), monitor or Unwatched())
         self._call_s = fastest
-        sample_s = min(SAMPLE_S, max(max_time_s / MIN_SAMPLES, SAMPLE_STEPS * self.clock.resolution_s))
-        wanted = max(1, round(sample_s / max(fastest, 1e-9)))
+        wanted = max(1, round(SAMPLE_S / max(fastest, 1e-9)))
         # An evicted or restored set is good for one call, and in cold mode one set is spent on waking the threads.
         limit = len(self._sets) - 1 if self._evict else self.clock.max_batch
         self.batch = max(1, min(wanted, limit, self.clock.max_batch))

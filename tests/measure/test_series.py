@@ -26,17 +26,6 @@ def test_short_calls_are_batched_to_200_us_and_long_ones_are_not(fake_time: Fake
     assert (short.batch, long.batch) == (20, 1)
 
 
-def test_batches_are_shorter_where_the_time_limit_has_no_room_for_six(fake_time: FakeTime) -> None:
-    rig = Rig(fake_time, "copy/m3n4/f32", 1)
-    batches = []
-    for max_time_s in (600e-6, 1e-6):
-        series = rig.series(seconds=10e-6)
-        series.clock.resolution_s = 50e-9
-        series.warm_up(0.0, max_time_s)
-        batches.append(series.batch)
-    assert batches == [10, 5]  # a sixth of the limit, and 1000 steps of the clock
-
-
 def test_cold_rotates_over_all_sets_and_wakes_on_one_that_is_not_timed(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 4)
     series = rig.series(seconds=1e-3, cold=True, evict=True)
