@@ -1,6 +1,6 @@
 """The race of a tuning, from its rows: which tile is certainly faster than the default, and what that is worth.
 
-The intervals are wider than 95 % by Bonferroni's correction, so that those of all tiles of a race hold together.
+The intervals are those of 99 %, widened by Bonferroni's correction, so that those of all tiles of a race hold together.
 """
 
 import math
@@ -21,6 +21,8 @@ from bench.report.run_data import RunData
 #: The samples of each process.
 Groups = Sequence[Sequence[float]]
 Name = TypeVar("Name", bound=Hashable)
+#: How often a race may err. An adopted tile stays in use for months, so less is risked than in a table.
+RISK = ALPHA / 5
 DEFAULT = "the default"
 SUITE = (
     Column("problem"),
@@ -92,8 +94,8 @@ def decide(default: Groups, tiles: Mapping[Name, Groups], raced: int) -> Decisio
 
 
 def _ratios(base: Groups, tiles: Mapping[Name, Groups], raced: int) -> dict[Name, Ratio]:
-    """Return how many times faster than the base each tile is; all these intervals are right in 95 % of the races."""
-    found = {name: paired(base, own, ALPHA / raced) for name, own in tiles.items()}
+    """Return how many times faster than the base each tile is; all these intervals are right in 99 % of the races."""
+    found = {name: paired(base, own, RISK / raced) for name, own in tiles.items()}
     return {name: ratio for name, ratio in found.items() if ratio is not None}
 
 

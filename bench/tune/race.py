@@ -2,8 +2,8 @@
 
 Whatever is best of many short jobs owes part of that to luck. So the race takes fresh samples, and adopts a tile only
 if the interval of its ratio to the default, which holds for the next process too, lies above 1. The intervals are
-wider than 95 % by Bonferroni's correction: with three candidates, the default loses to none of its equals in 95 % of
-the races (bench/report/raced.py).
+those of 99 %, widened by Bonferroni's correction: with three candidates, the default loses to none of its equals in
+99 % of the races (bench/report/raced.py).
 """
 
 from collections.abc import Sequence
