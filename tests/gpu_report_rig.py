@@ -1,9 +1,11 @@
-"""A report of a GPU on the fake device, of which one stage does what GPU_FAULT names.
+"""A report of a GPU on the fake device, of which some stages do what a fault names.
 
-The faulty stage stands between two others, or is the real one that GPU_FAULTY_STAGE names, among the real ones. As a
-plug-in this module replaces the stages in their processes; run by itself it replaces them here and begins the report.
+The faulty stage stands between two others and has the fault GPU_FAULT, or GPU_FAULTS names faults of the real stages,
+as JSON. As a plug-in this module replaces the stages in their processes; run by itself it replaces them here and begins
+the report.
 """
 
+import json
 import os
 import signal
 import sys
@@ -67,23 +69,35 @@ FAULTS: MappingProxyType[str, Callable[[], object]] = MappingProxyType(
 )
 
 
-def faulty(task: Task) -> str:
+def middle(task: Task) -> str:
+    """Do what GPU_FAULT names."""
     task.folder.write("begun.md", "the faulty stage has begun\n")
     FAULTS[os.environ["GPU_FAULT"]]()
-    return "no fault" if FAULTY is None else REAL[FAULTY].run(task)
+    return "no fault"
 
 
-REAL, FAULTY = dict(gpu_stages.STAGES), os.environ.get("GPU_FAULTY_STAGE")
-#: Of a report of 540 s; the faulty one may take twelve seconds of the report of four minutes that most tests ask for.
-FAULT = Stage(faulty, float(os.environ.get("GPU_FAULT_LIMIT_S", "27")))
-if FAULTY is None:
+def faulty(stage: Stage, fault: str) -> Stage:
+    """Return a stage that does what the fault names, and then its work if it still can."""
+
+    def run(task: Task) -> str:
+        FAULTS[fault]()
+        return stage.run(task)
+
+    return Stage(run, LIMIT_S)
+
+
+#: What a faulty stage may take of a report of 540 s: twelve seconds of the report of four minutes that most tests ask
+#: for.
+LIMIT_S = float(os.environ.get("GPU_FAULT_LIMIT_S", "27"))
+if faults := json.loads(os.environ.get("GPU_FAULTS", "{}")):
+    real = gpu_stages.STAGES
+    gpu_stages.STAGES = {**real, **{name: faulty(real[name], fault) for name, fault in faults.items()}}  # type: ignore[misc]
+else:
     gpu_stages.STAGES = {  # type: ignore[misc]
         "first": Stage(gpu_stages.once, 180),
-        "faulty": FAULT,
+        "faulty": Stage(middle, LIMIT_S),
         "last": Stage(gpu_stages.once, 180),
     }
-else:
-    gpu_stages.STAGES = REAL | {FAULTY: FAULT}  # type: ignore[misc]
 
 if __name__ == "__main__":
     os.environ["GPU_REPORT_PID"] = str(os.getpid())

@@ -50,7 +50,7 @@ def test_sigterm_publishes_what_there_is(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_deadline_ends_the_stage_in_hand_and_begins_no_other(tmp_path: Path) -> None:
-    found = report(tmp_path, "hang", deadline_s=60, GPU_FAULT_LIMIT_S="540")
+    found = report(tmp_path, "hang", deadline_s=30, GPU_FAULT_LIMIT_S="540")
     assert found.status == 1
     assert [state for state, _ in found.stages.values()] == ["done", "failed", "not begun"]
     assert found.stages["last"] == ("not begun", "the deadline came first")
