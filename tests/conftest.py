@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import emulated
 from bench.measure.cuda import cuda_missing
 from bench.measure.machine import module_missing
 from bench.plan import discovery
@@ -28,6 +29,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let tests share the emulator's programs."""
+    emulated.select(session.items)
 
 
 @pytest.fixture(autouse=True)

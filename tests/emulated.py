@@ -1,13 +1,41 @@
-"""The emulator, asked about cases that the sweep does not have."""
+"""The emulator, asked about cases that the sweep does not have, with the sweep's programs where they serve."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import islice
 
 import pytest
 
 from bench.emulator.build import missing_tool
 from bench.emulator.sweep import Case, complaints, entries
+
+#: The cases that tests of this session are parametrised with, by kernel.
+_selected: dict[str, list[Case]] = {}
+
+
+def select(items: Iterable[pytest.Item]) -> None:
+    """Take the cases of a session's tests."""
+    _selected.clear()
+    _shared.cache_clear()
+    for item in items:
+        case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+        if isinstance(case, Case):
+            _selected.setdefault(case.kernel.id, []).append(case)
+
+
+def program_entries(every: Sequence[Case]) -> tuple[str, ...]:
+    """Return the entries to compile for cases of one kernel: what the whole session needs of it, if that has them all.
+
+    A program takes seconds to compile, so that tests share one.
+    """
+    own, shared = entries(list(every)), _shared(every[0].kernel.id)
+    return shared if set(own) <= set(shared) else own
+
+
+@cache
+def _shared(kernel: str) -> tuple[str, ...]:
+    return entries(_selected.get(kernel, []))
 
 
 def wrong_in_emulator(every: Sequence[Case]) -> list[str]:
@@ -19,5 +47,5 @@ def wrong_in_emulator(every: Sequence[Case]) -> list[str]:
         if os.environ.get("CI"):
             pytest.fail(f"{reason} (an error, since CI is set)")
         pytest.skip(reason)
-    names = entries(list(every))
+    names = program_entries(every)
     return [text for case in every for text in islice(complaints(case, names), 3)]

@@ -7,9 +7,10 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from bench.emulator.apart import LEADING, cases_apart
-from bench.emulator.sweep import Case, complaints, entries
+from bench.emulator.sweep import Case, complaints
 from bench.emulator.worker import Buffer, Launch
 from bench.plan.discovery import discover
+from emulated import program_entries
 from emulator.fixtures import outcomes_of
 from emulator.overflows import APART, Overflow
 from emulator.proof import kernels_by_source
@@ -31,7 +32,8 @@ def _groups() -> Iterator[ParameterSet]:
 
 
 def _complaints(cases: list[Case], **options: object) -> list[str]:
-    return [found for case in cases for found in complaints(case, entries(cases), **options)]
+    names = program_entries(cases)
+    return [found for case in cases for found in complaints(case, names, **options)]
 
 
 @pytest.mark.parametrize("cases", list(_groups()))

@@ -7,6 +7,7 @@ from _pytest.mark import ParameterSet
 
 from bench.emulator.sweep import complaints, entries
 from bench.plan.discovery import discover
+from emulated import program_entries
 from emulator.corners import CORNERS, Corner
 from emulator.overflows import Overflow
 
@@ -29,7 +30,7 @@ def _corners() -> Iterator[ParameterSet]:
 def test_kernel_is_right_beyond_the_shapes_of_the_sweep(corner: Corner) -> None:
     case = corner.case(discover())
     assert not case.kernel.refuses(case.problem)
-    found = list(complaints(case, entries([case])))
+    found = list(complaints(case, program_entries([case])))
     assert not found, "\n" + "\n".join(found)
 
 

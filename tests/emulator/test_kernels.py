@@ -1,7 +1,6 @@
 """Every registered CUDA kernel, run on the CPU: no reports, and right under every order of threads."""
 
-import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -11,9 +10,10 @@ from _pytest.mark import ParameterSet
 
 from bench.emulator.build import CompileError, source_folder
 from bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
-from bench.emulator.sweep import Case, cases, complaints, entries
+from bench.emulator.sweep import Case, cases, complaints
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
+from emulated import program_entries
 from emulator import short
 from emulator.proof import all_cases
 
@@ -34,21 +34,9 @@ def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
                 yield pytest.param(case, id=case.id, marks=marks)
 
 
-@pytest.fixture(scope="session")
-def names(request: pytest.FixtureRequest) -> Callable[[Case], tuple[str, ...]]:
-    """The entries that all of this session's cases of a kernel need: one program for them."""
-
-    @functools.cache
-    def of(kernel: str) -> tuple[str, ...]:
-        selected = [item.callspec.params.get("case") for item in request.session.items if hasattr(item, "callspec")]
-        return entries([case for case in selected if isinstance(case, Case) and case.kernel.id == kernel])
-
-    return lambda case: of(case.kernel.id)
-
-
 @pytest.mark.parametrize("case", list(_items(KERNELS)))
-def test_emulated_kernel_is_right_and_without_reports(case: Case, names: Callable[[Case], tuple[str, ...]]) -> None:
-    found = list(islice(complaints(case, names(case)), SHOWN))
+def test_emulated_kernel_is_right_and_without_reports(case: Case) -> None:
+    found = list(islice(complaints(case, program_entries([case])), SHOWN))
     assert not found, "\n" + "\n".join(found)
 
 

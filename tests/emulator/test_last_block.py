@@ -14,6 +14,7 @@ from bench.plan.discovery import discover
 from bench.plan.dtypes import bits_dtype
 from bench.plan.kernel import CudaKernel
 from bench.plan.limits import H100
+from emulated import program_entries
 from emulator.overflows import Overflow
 
 #: Rows and columns of a corner, which holds the last tile of every kernel.
@@ -42,7 +43,8 @@ def _faults(kernel_id: str, problem_id: str, cuda: Path = CUDA) -> list[str]:
     given, held = (np.arange(CORNER**2).astype(bits) + bits.type(first) for first in (0, CORNER**2))
     buffers = {"a": _corner("in", problem.m, problem.n, given), "b": _corner("inout", problem.n, problem.m, held)}
     (launch,) = launches(case, buffers)
-    worker = program(cuda / kernel.source, entries([case]), include=cuda)
+    names = program_entries([case]) if cuda == CUDA else entries([case])
+    worker = program(cuda / kernel.source, names, include=cuda)
     (outcome,) = run(worker, buffers, [replace(launch, last=True)], orders=("forward",))
     (after,) = outcome.outputs.values()
     moved, wanted = after != held, given.reshape(CORNER, CORNER).T.ravel()

@@ -18,6 +18,7 @@ from bench.plan.dtypes import numpy_dtype
 from bench.plan.kernel import CudaKernel
 from bench.plan.limits import H100
 from bench.plan.operation import Problem
+from emulated import program_entries
 from emulator.overflows import Overflow
 
 #: Images of which a tile meets less than 2^31 elements, as the kernels require, and which together have more than 2^32.
@@ -62,7 +63,8 @@ def _faults(kernel_id: str, problem_id: str, cuda: Path = CUDA) -> list[str]:
     assert tile is not None
     case = Case(kernel, large, tile)
     planned = list(launches(case, buffers))
-    worker = program(cuda / kernel.source, entries([case]), include=cuda)
+    names = program_entries([case]) if cuda == CUDA else entries([case])
+    worker = program(cuda / kernel.source, names, include=cuda)
     (outcome,) = run(worker, buffers, planned, orders=("forward",))
     (output,) = (operand for operand in problem.operands() if operand.role == "out")
     outputs = {output.name: outcome.outputs[output.name].reshape(output.shape)}

@@ -8,8 +8,7 @@ from functools import cache
 
 import pytest
 
-from bench.emulator.build import missing_tool
-from bench.emulator.sweep import Case, complaints, entries
+from bench.emulator.sweep import Case
 from bench.measure.compile import compile_cubin
 from bench.measure.launch import resident_blocks
 from bench.measure.tensormap import extents
@@ -18,6 +17,7 @@ from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, KernelCall, Tile
 from bench.plan.limits import H100, TYPICAL, DeviceLimits
 from bench.plan.operation import Problem
+from emulated import wrong_in_emulator
 
 REGISTRY = discover()
 KERNELS = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
@@ -156,11 +156,10 @@ def small_cases() -> Iterator[Case]:
     yield Case(C2R, problem, C2R.tile_for(problem, device) or Tile(), device)
 
 
-@pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
 @pytest.mark.parametrize(
     "case", list(small_cases()), ids=lambda case: f"{case.kernel.name} {case.device.multiprocessors}"
 )
 def test_emulated_transpositions_for_other_devices_are_right(case: Case) -> None:
     (_, rows), *_ = (named for named in case.calls if "rows" in named[0])
     assert rows.grid in (2 * case.device.multiprocessors, 4)
-    assert not list(complaints(case, entries([case])))
+    assert not wrong_in_emulator([case])

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.emulator.build import missing_tool
-from bench.emulator.sweep import Case, complaints, entries
+from bench.emulator.sweep import Case
 from bench.measure.compile import compile_cubin
 from bench.measure.compilers import compiler
 from bench.measure.occupancy import occupancy, typical
@@ -16,6 +15,7 @@ from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, KernelCall, Scratch, Tile
 from bench.plan.limits import H100
+from emulated import wrong_in_emulator
 
 REGISTRY = discover()
 CUDA = {k.name: k for k in REGISTRY.kernels.values() if isinstance(k, CudaKernel) and k.op == "transpose"}
@@ -235,8 +235,6 @@ def waves() -> Iterator[Case]:
         yield Case(FUSED, REGISTRY.problem(f"transpose/{sizes}/f32/in"), Tile(W=width, SMS=1))
 
 
-@pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
 @pytest.mark.parametrize("case", [*further_cases(), *waves()], ids=lambda case: case.id)
 def test_emulated_rectangles_are_right_without_reports(case: Case) -> None:
-    names = entries([other for other in (*further_cases(), *waves()) if other.kernel is case.kernel])
-    assert not list(complaints(case, names))
+    assert not wrong_in_emulator([case])

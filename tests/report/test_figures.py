@@ -58,22 +58,27 @@ def test_one_row_is_enough_for_its_samples(store):
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
-    """Every kind of figure, drawn twice into two folders."""
+def every(tmp_path_factory):
+    """A store whose run has every kind of figure."""
     from bench.record.store import Store
 
     store = Store(tmp_path_factory.mktemp("store") / "results.db")
     varied(store)
-    folders = [tmp_path_factory.mktemp("drawn") for _ in range(2)]
-    planned = kinds(RunData(store, "r1"))
-    found = [list(draw(kinds(RunData(store, "r1")), folder)) for folder in folders]
-    yield found[0], folders, [figure for each in planned for figure in each.figures]
+    yield store
     store.close()
+
+
+@pytest.fixture(scope="module")
+def drawn(every, tmp_path_factory):
+    """Every kind of figure, drawn twice into two folders."""
+    folders = [tmp_path_factory.mktemp("drawn") for _ in range(2)]
+    found = [list(draw(kinds(RunData(every, "r1")), folder)) for folder in folders]
+    return found[0], folders
 
 
 @pytest.mark.long
 def test_figures_are_the_same_bytes_for_the_same_data(drawn):
-    _, (one, other), _ = drawn
+    _, (one, other) = drawn
     files = sorted(path.name for path in one.iterdir())
     assert files == sorted(path.name for path in other.iterdir())
     assert {file for file in files if (one / file).read_bytes() != (other / file).read_bytes()} == set()
@@ -81,7 +86,7 @@ def test_figures_are_the_same_bytes_for_the_same_data(drawn):
 
 @pytest.mark.long
 def test_each_figure_is_svg_and_pdf_and_one_or_two_columns_wide(drawn):
-    figures, (folder, _), _ = drawn
+    figures, (folder, _) = drawn
     for figure in figures:
         assert (folder / f"{figure.name}.pdf").read_bytes().startswith(b"%PDF")
         width = float(re.search(r'<svg[^>]* width="([\d.]+)pt"', figure.svg).group(1))
@@ -91,7 +96,7 @@ def test_each_figure_is_svg_and_pdf_and_one_or_two_columns_wide(drawn):
 
 @pytest.mark.long
 def test_pdfs_embed_truetype_and_svgs_need_no_font(drawn):
-    figures, (folder, _), _ = drawn
+    figures, (folder, _) = drawn
     for figure in figures:
         pdf = (folder / f"{figure.name}.pdf").read_bytes()
         assert b"/FontFile2" in pdf
@@ -102,13 +107,13 @@ def test_pdfs_embed_truetype_and_svgs_need_no_font(drawn):
 
 
 @pytest.fixture(scope="module")
-def laid_out(drawn):
+def laid_out(every):
     """Each figure after its layout, by name."""
     from matplotlib import rc_context
 
     found = {}
     with rc_context(style.RC):
-        for figure in drawn[2]:
+        for figure in (figure for kind in kinds(RunData(every, "r1")) for figure in kind.figures):
             found[figure.name] = figure.draw()
             found[figure.name].draw_without_rendering()
     return found
@@ -202,8 +207,7 @@ def test_each_operation_has_a_roofline_of_its_own(store):
     assert len(planned(store)["Roofline"].figures) == 2
 
 
-def test_an_svg_follows_the_readers_colour_scheme(drawn):
-    figures, _, _ = drawn
-    for figure in figures:
+def test_an_svg_follows_the_readers_colour_scheme(every, tmp_path):
+    for figure in draw(kinds(RunData(every, "r1")), tmp_path, pdf=False):
         assert "@media (prefers-color-scheme: dark)" in figure.svg
         assert "fill: #ffffff" not in figure.svg.partition("</style>")[0]
