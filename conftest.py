@@ -1,4 +1,4 @@
-"""Which tests run: without --all none that is marked long, and none of tests/ under --benchmark-only."""
+"""Which tests run, and in which order: without --all none marked long, none of tests/ under --benchmark-only."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+#: Tests that take seconds begin first, those that wait or build for minutes foremost. The many short ones of kernels
+#: and the emulator are left for the end, when workers take from one another what is not begun.
+FIRST = ("tests/stub/", "tests/tools/test_gpu_re", "tests/test_docs.py", "tests/test_", "tests/tune/", "tests/run/")
+LAST = ("tests/kernels/", "tests/emulator/")
 #: Tests of this session that are left to `make test-all`.
 LEFT = pytest.StashKey[int]()
 
@@ -23,13 +27,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked long, unless --all or the test's own name is given."""
+    """Leave out what is marked long, unless --all or the test's own name is given, and order the others."""
     named = any("::" in word for word in config.args)
     long = [] if config.option.all or named else [item for item in items if item.get_closest_marker("long")]
     left = set(long)
-    items[:] = [item for item in items if item not in left]
+    items[:] = sorted((item for item in items if item not in left), key=_turn)
     config.stash[LEFT] = len(long)
     config.hook.pytest_deselected(items=long)
+
+
+def _turn(item: pytest.Item) -> int:
+    turns = (turn for turn, start in enumerate(FIRST) if item.nodeid.startswith(start))
+    return next(turns, len(FIRST)) + item.nodeid.startswith(LAST)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

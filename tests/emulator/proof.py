@@ -1,13 +1,16 @@
 """Runs kernels' sweeps against a mutant of their source or of a header: one that no case complains about survives."""
 
+import math
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from subprocess import TimeoutExpired
 
-from bench.emulator.build import CUDA, CompileError, source_folder
+from bench.emulator.build import CUDA, CompileError, program, source_folder
 from bench.emulator.shapes import is_whole
 from bench.emulator.sweep import Case, cases, complaints, entries
 from bench.measure.compile import with_includes
@@ -16,9 +19,12 @@ from bench.plan.kernel import CudaKernel
 from bench.plan.registry import Registry
 from emulator.mutation import Mutant
 
-#: Seconds that a case may take. Most take milliseconds; one that is over time is run again with the longer limit, so
-#: that a busy machine does not pass for an endless loop.
-LIMITS_S = (3, 20)
+#: Seconds of processor time that a case may take. Most take milliseconds. One that is over time is run again: it may
+#: take so many times what the kernel without the mistake takes at that moment, and the longer limit at least, so that
+#: neither a slow case nor a busy machine passes for an endless loop.
+LIMITS_S, SLOWER = (3, 20), 10
+#: What a case may take without a mistake.
+SOUND_S = 300
 DOCS = CUDA.parent / "docs" / "emulator.md"
 
 
@@ -111,7 +117,7 @@ def fate(file: str, mutant: Mutant, plans: Sequence[Sequence[Case]]) -> Fate:
         names = entries(list(group))
         for case in group:
             try:
-                found = _first_complaint(case, names, folder)
+                found = first_complaint(case, names, folder)
             except CompileError as error:
                 return Fate(file, mutant, str(error).splitlines()[0], case, compiles=False)
             if found:
@@ -119,12 +125,28 @@ def fate(file: str, mutant: Mutant, plans: Sequence[Sequence[Case]]) -> Fate:
     return Fate(file, mutant)
 
 
-def _first_complaint(case: Case, names: tuple[str, ...], folder: Path) -> str | None:
-    for limit_s in LIMITS_S:
-        found = next(complaints(case, names, folder, limit_s), None)
-        if found is None or "timeout: " not in found:
-            break
-    return found
+def first_complaint(case: Case, names: tuple[str, ...], folder: Path) -> str | None:
+    """Return what the case complains about first, or None. Raises CompileError."""
+    short_s, long_s = LIMITS_S
+    found = _complaint(case, names, folder, short_s)
+    if found is None or "timeout: " not in found:
+        return found
+    return _complaint(case, names, folder, max(long_s, math.ceil(SLOWER * _takes_s(case, names))))
+
+
+def _complaint(case: Case, names: tuple[str, ...], folder: Path, limit_s: int) -> str | None:
+    try:
+        return next(complaints(case, names, folder, limit_s), None)
+    except TimeoutExpired as error:  # it could not even end itself
+        return f"{case.id}: timeout: {error.timeout:g} s have passed"
+
+
+def _takes_s(case: Case, names: tuple[str, ...]) -> float:
+    """Return the seconds that the case takes now, without a mistake."""
+    program(CUDA / case.kernel.source, names)  # to compile is no part of it
+    began = time.monotonic()
+    assert not list(complaints(case, names, limit_s=SOUND_S))
+    return time.monotonic() - began
 
 
 def fates(file: str, mutants: list[Mutant], plans: list[list[Case]], workers: int) -> Iterator[Fate]:

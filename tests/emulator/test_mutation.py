@@ -1,8 +1,10 @@
 """The mutation script itself, and the part of it that every test run repeats: no barrier can be taken away."""
 
 import re
+import subprocess
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -10,9 +12,19 @@ from _pytest.mark import ParameterSet
 from bench.emulator.build import CUDA
 from bench.emulator.sweep import Case
 from bench.plan.discovery import discover
-from emulator import short
+from emulator import proof, short
 from emulator.mutation import REMOVED, Mutant, mutants
-from emulator.proof import DOCS, are_explained, fate, headers_by_name, included, is_explained, kernels_by_source, plan
+from emulator.proof import (
+    DOCS,
+    all_cases,
+    are_explained,
+    fate,
+    headers_by_name,
+    included,
+    is_explained,
+    kernels_by_source,
+    plan,
+)
 
 KERNEL = """
 // a < b in a comment is left alone
@@ -99,6 +111,25 @@ def test_header_is_met_by_every_kernel_that_includes_it_if_only_through_another(
     sources = headers_by_name(discover())["gemm/fragment.cuh"]
     assert {"gemm/warptile.cu", "gemm/splitk.cu"} <= set(sources)
     assert {group[0].kernel.source for group in plan(discover(), "gemm/fragment.cuh")} == set(sources)
+
+
+def test_case_that_is_over_time_may_take_as_long_as_the_slow_machine_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, limits = all_cases()["gemm/cuda.tiled"][0], []
+
+    def complaints(case: Case, names: tuple[str, ...], folder: Path = CUDA, limit_s: int = 0) -> Iterator[str]:
+        if folder == CUDA:
+            return iter(())
+        limits.append(limit_s)
+        if len(limits) == 1:
+            raise subprocess.TimeoutExpired("program", limit_s)
+        return iter(("x: timeout: endless",))
+
+    clock = iter((0.0, 7.0))
+    monkeypatch.setattr(proof, "complaints", complaints)
+    monkeypatch.setattr(proof, "program", lambda *words: None)
+    monkeypatch.setattr(proof.time, "monotonic", lambda: next(clock))
+    assert proof.first_complaint(case, (), Path("mutant")) == "x: timeout: endless"
+    assert limits == [3, 70]
 
 
 def test_mistake_in_a_header_is_found_by_a_kernel_that_includes_it() -> None:
