@@ -58,14 +58,14 @@ REPLACED = {
     "kernelmark run --resume RUN": "kernelmark run --help",
     "kernelmark compare BASE NEW --fail-slower 2%": "kernelmark compare --help",
     "kernelmark import FILE": "kernelmark import --help",
-    "kernelmark tune transpose/numba.blocked transpose/m2048n26752/f32/out": "kernelmark tune "
-    "transpose/numba.blocked transpose/m64n96/f32/out",
     "kernelmark tune KERNEL PROBLEM": "kernelmark tune --help",
     "kernelmark history KERNEL PROBLEM": "kernelmark history --help",
     "kernelmark export --format c -o tuned.h": "kernelmark export --help",
     "kernelmark export race-numba.blocked-1 --format c": "kernelmark export --help",
     "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
 }
+#: Problems that take seconds, with smaller ones of the same kind.
+SMALLER = {"transpose/m2048n26752/f32/out": "transpose/m640n960/f32/out"}
 #: Options that a command is run with besides, unless it has them, by how it begins.
 BESIDES = {
     "kernelmark run ": ("--mode hot", "--max-time 0.01", "--no-ceilings", FEW),
@@ -101,7 +101,8 @@ def reduced(command):
     besides = [option for first, options in BESIDES.items() if command.startswith(first) for option in options]
     missing = [option for option in besides if option.split()[0] not in command]
     suites = {row["suite"] for row in listing.suites(discover())}
-    return ["small.toml" if word in suites else word for word in shlex.split(" ".join([command, *missing]))]
+    words = shlex.split(" ".join([command, *missing]))
+    return ["small.toml" if word in suites else SMALLER.get(word, word) for word in words]
 
 
 def save_files(text, folder):
