@@ -37,8 +37,8 @@ bench: .venv/.installed
 
 # Tests start hundreds of processes, which would each compile all modules where bytecode may not be kept.
 test test-all: export PYTHONDONTWRITEBYTECODE =
-# Some of the long tests wait for deadlines, so there is one worker more than processors.
-test-all: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell expr $$(nproc) + 1)
+# Some tests wait for processes and deadlines, so there is one worker more than processors.
+test test-all: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell expr $$(nproc) + 1)
 test test-all: .venv/.installed
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(if $(filter test-all,$@),--all) $(TEST_ARGS)
 
