@@ -1,6 +1,7 @@
 """The sizes of a convolution, and what follows from them: outputs, padding, strides, shapes of the operands."""
 
 import re
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -140,10 +141,11 @@ def as_nchw(array: Array, layout: str) -> Array:
     return array.transpose(0, 3, 1, 2) if layout == "nhwc" else array
 
 
-def _ends(value: Spatial) -> list[tuple[int, int]]:
+@lru_cache(1024)  # plans of kernels ask for these over and over
+def _ends(value: Spatial) -> tuple[tuple[int, int], ...]:
     """(before, after) of height and of width."""
     dims = [tuple(int(end) for end in part.split("-")) for part in str(value).split("x")]
-    return [(dim[0], dim[-1]) for dim in (dims * 2)[:2]]
+    return tuple((dim[0], dim[-1]) for dim in (dims * 2)[:2])
 
 
 def canonical(name: str, value: Spatial) -> Spatial:
