@@ -57,8 +57,9 @@ struct PaddedPanel {
   static constexpr unsigned PITCH = WIDTH + PADDING, ELEMENTS = BK * PITCH;
 
   // Where the element `below` and to the `right` of a stored one is.
-  static __device__ __forceinline__ unsigned place(unsigned row, unsigned col, unsigned below, unsigned right) {
-    return ALONG_K ? col * PITCH + row + (right * PITCH + below) : row * PITCH + col + (below * PITCH + right);
+  static __device__ __forceinline__ size_t place(unsigned row, unsigned col, unsigned below, unsigned right) {
+    const size_t first = ALONG_K ? col * PITCH + row : row * PITCH + col;
+    return first + (ALONG_K ? right * PITCH + below : below * PITCH + right);
   }
 };
 

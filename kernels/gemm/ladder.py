@@ -136,6 +136,14 @@ def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     return [KernelCall(grid(p, t), warps(t), arguments(p), stages_bytes(t), packed(ASYNC, p))]
 
 
+def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
+    """Why a tile as wide as WIDE is left to the next, or None: half of the last one is past n, and they are few."""
+    empty = -p.n % t.BN
+    if WIDE["BN"] <= t.BN and empty >= t.BN // 2 and p.n <= 2 * t.BN:
+        return f"{empty} columns of the last tile are empty"
+    return None
+
+
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
     """How deep the slices of k are and how many: as fill the device once, none less than DEPTH deep where k allows."""
     blocks = int(np.prod(grid(p, t)))
@@ -154,9 +162,11 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
     valid=_tiles.pipeline,
     prefer=Prefer(
         (
+            {**WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 256},
             {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
             {**SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 8},
-        )
+        ),
+        half_empty,
     ),
     **F32,
 )
@@ -208,9 +218,11 @@ def dealt(p: GemmProblem, t: Tile) -> Dealt:
     valid=_tiles.pipeline,
     prefer=Prefer(
         (
+            {**WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 256},
             {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256},
             {**TINY, "SMS": 1, "BLOCKS_PER_SM": 2, "DEPTH": 8},  # so few blocks that small problems are divided, too
-        )
+        ),
+        half_empty,
     ),
     **F32,
 )

@@ -46,6 +46,9 @@ CORNERS = (
     ),
     Corner("conv/cuda.implicit_mma", "conv/n1c8h9w8k16r7s7pad3/f16/nhwc/fprop"),
     Corner("conv/cuda.implicit_mma", "conv/n1c8h9w8k16r7s7pad3/f16/nhwc/dgrad"),
+    # Columns enough for the widest tile, and a k that is divided between two blocks.
+    Corner("gemm/cuda.splitk", "gemm/m33n200k523/f32/NT", {"BN": 256}),
+    Corner("gemm/cuda.streamk", "gemm/m33n200k523/f32/NT", {"BN": 256}),
 )
 
 
