@@ -1,0 +1,214 @@
+"""The machine code of a kernel's launches: the main loop, what it consists of, and how much of that is useful.
+
+A loop's counts are of one trip of a warp. Instructions of a branch inside the loop count whether or not it is taken.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from bench.measure.compile import compile_cubin
+from bench.measure.occupancy import occupancy, typical
+from bench.plan.errors import UsageError
+from bench.plan.kernel import CudaKernel, Tile
+from bench.plan.limits import DeviceLimits
+from bench.plan.operation import Problem
+from bench.plan.tiles import tile_text
+from bench.tune.profile.sass_read import WIDTH, Instruction, disassembler, instructions
+
+Kind = Literal["FFMA", "HMMA", "wgmma", "LDS", "LDG", "LDGSTS", "STS", "STG", "integer", "branch", "other"]
+#: What a product consists of; all else serves it.
+USEFUL: tuple[Kind, ...] = ("FFMA", "HMMA", "wgmma")
+_MOVES: tuple[Kind, ...] = ("LDS", "LDG", "LDGSTS", "STS", "STG")
+_KINDS: dict[Kind, str] = {
+    "FFMA": "FFMA FFMA2 DFMA",
+    "HMMA": "HMMA IMMA DMMA BMMA QMMA OMMA",
+    "wgmma": "HGMMA IGMMA BGMMA QGMMA",
+    "LDS": "LDS LDSM",
+    "LDG": "LDG LD",
+    "LDGSTS": "LDGSTS",
+    "STS": "STS STSM",
+    "STG": "STG ST",
+    "integer": "IADD IADD3 IADD64 IMAD IABS IMNMX ISETP ISCADD LEA LOP3 LOP PLOP3 SHF SHL SHR PRMT SEL BMSK POPC FLO "
+    "BREV SGXT VIADD VIADDMNMX VIMNMX VIMNMX3 I2I UIADD3 UIMAD ULEA ULOP3 USHF UISETP UPRMT USEL UMOV UPLOP3 USGXT "
+    "UFLO UPOPC UBMSK UVIADD UVIMNMX IDP XMAD LDC ULDC LDCU MOV R2UR S2R S2UR R2P P2R CS2R R2B",
+    "branch": "BRA BRX BSSY BSYNC BREAK EXIT CALL RET WARPSYNC JMP YIELD NOP",
+}
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
+
+
+class Code(msgspec.Struct, frozen=True):
+    """Some instructions. mix: how many of each kind; widths: loads, stores and copies by opcode and bits of a lane.
+
+    products: multiply-adds by opcode. stall_cycles: those that ptxas encodes after each instruction, summed: no warp
+    takes fewer. waits: instructions that wait for a scoreboard, that is for an earlier one of variable latency.
+    """
+
+    instructions: int
+    mix: dict[Kind, int]
+    widths: dict[str, int]
+    products: dict[str, int]
+    stall_cycles: int
+    waits: int
+
+    @property
+    def useful(self) -> int:
+        """Return how many instructions are multiply-adds."""
+        return sum(self.mix.get(kind, 0) for kind in USEFUL)
+
+    @property
+    def useful_share(self) -> float:
+        """Return the useful ones' share of all, 0 to 1."""
+        return self.useful / self.instructions if self.instructions else 0.0
+
+
+class Function(msgspec.Struct, frozen=True):
+    """One launch: grid and block as numbers, what the compiler reports, all code, and the main loop if there is one.
+
+    blocks_per_sm: on a typical device of the architecture, by arithmetic; loop_at: first and last address of the loop.
+    """
+
+    entry: str
+    blocks: int
+    threads: int
+    shared_bytes: int
+    registers: int
+    spill_bytes: int
+    blocks_per_sm: int
+    code: Code
+    loop: Code | None
+    loop_at: tuple[int, int] | None
+
+
+class Sass(msgspec.Struct, frozen=True):
+    """All launches of a kernel's tile on a problem, in their order, and what compiled and disassembled them."""
+
+    kernel: str
+    problem: str
+    tunables: str
+    arch: str
+    compiler: str
+    disassembler: str
+    functions: tuple[Function, ...]
+
+    @property
+    def main(self) -> Function:
+        """Return the launch whose loop has the most multiply-adds, or else the most loads and stores."""
+        return max(self.functions, key=lambda function: _work(function.loop))
+
+
+def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None) -> Sass:
+    """Return the machine code of a tile's launches, counted; repeated launches are one function.
+
+    device: for which the launches are planned; a typical one of the architecture unless it is given. Raises UsageError
+    where the kernel does not run on `arch`, CompileError, Unsupported where compiler or nvdisasm are missing.
+    """
+    if not kernel.runs_on(arch):
+        raise UsageError(f"{kernel.id} does not run on {arch}; it is for {kernel.archs or f'sm_{kernel.min_arch} on'}")
+    named, planned = disassembler(), device or typical(arch)
+    calls = dict(kernel.calls(problem, tile, planned))
+    cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)
+    functions = []
+    for entry, call in calls.items():
+        used, (threads, blocks) = cubin.resources[entry], (_product(call.block), _product(call.grid))
+        shared = used.static_shared_bytes + call.shared_bytes
+        fits = occupancy(planned, threads, used.registers, shared)
+        listed = instructions(cubin.code, cubin.symbols[entry])
+        loop = main_loop(listed)
+        functions.append(
+            Function(
+                entry=entry,
+                blocks=blocks,
+                threads=threads,
+                shared_bytes=shared,
+                registers=used.registers,
+                spill_bytes=used.spill_bytes,
+                blocks_per_sm=fits.blocks_per_sm,
+                code=counted(listed),
+                loop=counted(loop) if loop else None,
+                loop_at=(loop[0].address, loop[-1].address) if loop else None,
+            )
+        )
+    return Sass(kernel.id, problem.id, tile_text(vars(tile)), arch, cubin.compiler, named, tuple(functions))
+
+
+def _product(extent: int | tuple[int, ...]) -> int:
+    return math.prod(extent) if isinstance(extent, tuple) else extent
+
+
+def kind(instruction: Instruction) -> Kind:
+    """Return what an instruction counts as; `other` is what no kind names: barriers, waits, FADD, conversions."""
+    return _KIND_OF.get(instruction.name, "other")
+
+
+def counted(listed: Iterable[Instruction]) -> Code:
+    """Return the counts of some instructions."""
+    kept = list(listed)
+    kinds = [kind(instruction) for instruction in kept]
+    moves = (i for i, of in zip(kept, kinds, strict=True) if of in _MOVES)
+    products = (i.opcode for i, of in zip(kept, kinds, strict=True) if of in USEFUL)
+    return Code(
+        instructions=len(kept),
+        mix=dict(sorted(Counter(kinds).items())),
+        widths=dict(sorted(Counter(f"{i.name} {width(i)}" for i in moves).items())),
+        products=dict(sorted(Counter(products).items())),
+        stall_cycles=sum(i.stall for i in kept),
+        waits=sum(i.waits > 0 for i in kept),
+    )
+
+
+def width(instruction: Instruction) -> int:
+    """Return the bits that a load, store or copy moves for each lane; 32 where the opcode does not name them."""
+    parts = instruction.opcode.split(".")[1:]
+    if instruction.name in ("LDSM", "STSM"):  # 8 x 8 matrices of 16 bits, a register each
+        return 32 * next((int(part) for part in parts if part in ("1", "2", "4")), 1)
+    named = {"U8": 8, "S8": 8, "8": 8, "U16": 16, "S16": 16, "16": 16, "64": 64, "128": 128, "256": 256}
+    return next((named[part] for part in parts if part in named and part != "E"), 32)
+
+
+def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
+    """Return the innermost loop with the most multiply-adds, or else the most loads and stores; empty without a loop.
+
+    Each branch backwards closes a loop: all from which the branch is reached without passing its target (Aho, Lam,
+    Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop is innermost where no loop inside has half of its work.
+    """
+    backwards = [i for i, last in enumerate(listed) if last.target is not None and last.target < last.address]
+    before = _predecessors(listed)
+    loops = [_natural(listed, before, last) for last in backwards]
+    for kinds in (USEFUL, _MOVES):
+        works = [sum(kind(listed[i]) in kinds for i in loop) for loop in loops]
+        found = [(loop, work) for loop, work in zip(loops, works, strict=True) if work]
+        inner = [(loop, work) for loop, work in found if not any(o < loop and 2 * w >= work for o, w in found)]
+        if inner:
+            best, _ = max(inner, key=lambda pair: pair[1])
+            return [listed[i] for i in sorted(best)]
+    return []
+
+
+def _work(code: Code | None) -> tuple[int, int]:
+    return (code.useful, sum(code.mix.get(move, 0) for move in _MOVES)) if code else (-1, -1)
+
+
+def _natural(listed: Sequence[Instruction], before: Sequence[Sequence[int]], last: int) -> set[int]:
+    """Return the indices of the loop that the branch `last` closes."""
+    head = (listed[last].target or 0) // WIDTH
+    found, waiting = {head}, [last]
+    while waiting:
+        if (at := waiting.pop()) not in found:
+            found.add(at)
+            waiting += before[at]
+    return found
+
+
+def _predecessors(listed: Sequence[Instruction]) -> list[list[int]]:
+    before: list[list[int]] = [[] for _ in listed]
+    for i, instruction in enumerate(listed):
+        if instruction.target is not None and instruction.target // WIDTH < len(listed):
+            before[instruction.target // WIDTH].append(i)
+        leaves = instruction.name in ("BRA", "EXIT", "RET", "BRX", "JMP") and not instruction.predicate
+        if i + 1 < len(listed) and not leaves:
+            before[i + 1].append(i)
+    return before

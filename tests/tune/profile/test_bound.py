@@ -1,0 +1,110 @@
+"""Bounds by hand: literal counts, machine code of known size, and published limits."""
+
+import pytest
+
+from bench.tune.profile.bound import Bound, Work, bounds, lanes, render, tensor_type
+from bench.tune.profile.devices import DEVICES, Published, published
+from bench.tune.profile.sass import Code, Function, Sass
+
+DEVICE = Published("two", 90, 2, 1e9, 128, {"bf16.f32": 1e12}, 1e9, "a test", l2_bytes=64)
+LOOP = Code(100, {"FFMA": 80, "LDS": 20}, {"LDS 128": 20}, {"FFMA": 80}, 100, 3)
+
+
+def sass(loop: Code | None = LOOP, blocks: int = 4, held: int = 1) -> Sass:
+    function = Function("k", blocks, 256, 0, 32, 0, held, loop or LOOP, loop, (0, 16) if loop else None)
+    return Sass("gemm/cuda.k", "p", "", "sm_90a", "compiler", "nvdisasm", (function,))
+
+
+def test_each_limit_is_formed_as_if_the_others_were_infinite() -> None:
+    work = Work(multiply_adds=2_560_000, wavefronts=4_000, l2_bytes=6_400_000, dram_bytes=3_000_000)
+    found = bounds(work, sass(), DEVICE)
+    assert found.times == pytest.approx(
+        {
+            "issue slots": 2_560_000 / 32 / 0.8 / 4 / 2 / 1e9,
+            "FFMA": 2_560_000 / 128 / 2 / 1e9,
+            "shared memory": 4_000 / 2 / 1e9,
+            "L2": 6_400_000 / 64 / 1e9,
+            "DRAM": 3e-3,
+        }
+    )
+    assert (found.binds, found.time_s) == ("DRAM", 3e-3)
+
+
+def test_blocks_that_do_not_fill_the_last_wave_lengthen_what_a_multiprocessor_does() -> None:
+    even, odd = (bounds(Work(2_560_000, dram_bytes=1), sass(blocks=blocks), DEVICE) for blocks in (4, 3))
+    assert (even.waves, even.tail, odd.waves, odd.tail) == (2.0, 1.0, 1.5, pytest.approx(4 / 3))
+    assert odd.times["FFMA"] == pytest.approx(even.times["FFMA"] * 4 / 3)
+    assert odd.times["DRAM"] == even.times["DRAM"]
+
+
+def test_fewer_blocks_than_multiprocessors_leave_the_others_idle() -> None:
+    assert bounds(Work(2_560_000), sass(blocks=1), DEVICE).tail == 2.0
+
+
+def test_tensor_cores_bind_by_the_type_of_the_loop() -> None:
+    loop = Code(10, {"HMMA": 5}, {}, {"HMMA.16816.F32.BF16": 5}, 10, 0)
+    found = bounds(Work(1_000_000), sass(loop), DEVICE)
+    assert found.times["tensor cores"] == pytest.approx(2e-6)
+    assert "FFMA" not in found.times
+
+
+def test_what_is_not_published_or_not_counted_bounds_nothing() -> None:
+    b200 = published("b200")
+    assert bounds(Work(1_000_000), sass(), b200).times == {}
+    assert bounds(Work(1_000_000, dram_bytes=8), sass(), b200).times == pytest.approx({"DRAM": 1e-12})
+    assert bounds(Work(0), sass(None), DEVICE) == Bound("two", {}, 2.0, 1.0)
+    assert Bound("two", {}, None, None).binds is None
+
+
+@pytest.mark.parametrize(
+    ("opcode", "expected"),
+    [
+        ("FFMA", 32),
+        ("FFMA2", 64),
+        ("HMMA.16816.F32.BF16", 2048),
+        ("HMMA.1688.F32.TF32", 1024),
+        ("HGMMA.64x256x16.F32.BF16", 65536),
+    ],
+)
+def test_a_warp_instruction_has_so_and_so_many_multiply_adds(opcode: str, expected: int) -> None:
+    assert lanes(opcode) == expected
+
+
+@pytest.mark.parametrize(
+    ("opcode", "expected"),
+    [
+        ("HMMA.16816.F32", "f16.f32"),
+        ("HMMA.16816.F16", "f16.f16"),
+        ("HMMA.16816.F32.BF16", "bf16.f32"),
+        ("HMMA.1688.F32.TF32", "tf32.f32"),
+        ("QGMMA.64x256x32.F32.E4M3.E5M2", "fp8.f32"),
+        ("FFMA", None),
+    ],
+)
+def test_the_type_of_tensor_cores_is_read_from_the_opcode(opcode: str, expected: str | None) -> None:
+    assert tensor_type(Code(1, {}, {}, {opcode: 1}, 1, 0)) == expected
+
+
+def test_published_peaks_of_fp32_follow_from_multiprocessors_and_clock() -> None:
+    peaks = {"h100-sxm": 66.9, "h100-pcie": 51.2, "h200": 66.9, "a100": 19.5, "rtx4090": 82.6, "l40s": 91.6}
+    for name, peak in peaks.items():
+        device = DEVICES[name]
+        assert device.multiprocessors
+        assert device.clock_hz
+        found = 2 * device.multiply_adds * device.multiprocessors * device.clock_hz / 1e12
+        assert found == pytest.approx(peak, abs=0.06)
+
+
+def test_every_device_has_a_source() -> None:
+    assert all(device.source for device in DEVICES.values())
+
+
+def test_an_unknown_device_is_one_line_with_those_that_are_known(complaint) -> None:
+    assert "did you mean h100-sxm?" in complaint(lambda: published("h100-smx"))
+
+
+def test_the_table_begins_with_the_limit_that_binds() -> None:
+    shown = render(Bound("H100 SXM5", {"FFMA": 1e-3, "DRAM": 2e-3}, 1.0, 1.0)).splitlines()
+    assert "least time on H100 SXM5" in shown[0]
+    assert [line.split()[0] for line in shown[2:]] == ["DRAM", "FFMA"]
+    assert shown[2].rstrip().endswith("binds")

@@ -1,0 +1,204 @@
+"""What is read from machine code: loops, kinds and widths of instructions, control words, shares of multiply-adds."""
+
+from collections.abc import Callable
+
+import pytest
+
+from bench.measure.compile import compile_cubin
+from bench.measure.occupancy import typical
+from bench.plan.discovery import discover
+from bench.plan.errors import Unsupported
+from bench.plan.kernel import CudaKernel
+from bench.tune.profile import sass_read
+from bench.tune.profile.sass import Sass, analyse, counted, kind, main_loop, width
+from bench.tune.profile.sass_read import Instruction, instructions, nvdisasm
+
+REGISTRY = discover()
+CONV = "conv/n32c256h56w56k256r3s3pad1/f32"
+FOUNDING = "gemm/m1024n2048k26752/f32"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def disassembler(cuda_compiler: str) -> None:
+    """Skip where there is no nvdisasm, with the reason."""
+    try:
+        nvdisasm()
+    except Unsupported as error:
+        pytest.skip(str(error))
+
+
+def listing(*lines: str) -> list[Instruction]:
+    """Instructions from opcodes and operands, each with a predicate if it begins with one."""
+    made = []
+    for place, line in enumerate(lines):
+        predicate, opcode = line.split(" ", 1) if line.startswith("@") else ("", line)
+        name, _, operands = opcode.partition(" ")
+        made.append(Instruction(16 * place, name, operands, predicate, 1, 0))
+    return made
+
+
+def opcodes(loop: list[Instruction]) -> list[str]:
+    return [instruction.opcode for instruction in loop]
+
+
+def of(name: str, problem: str, arch: str = "sm_90a") -> Sass:
+    kernel, parsed = REGISTRY.named(name), REGISTRY.problem(problem)
+    assert isinstance(kernel, CudaKernel)
+    tile = kernel.tile_for(parsed, typical(arch))
+    assert tile is not None
+    return analyse(kernel, parsed, tile, arch)
+
+
+def test_the_loop_with_the_most_multiply_adds_is_the_main_loop() -> None:
+    first = ("FFMA R0,R1,R2,R0", "@P0 BRA 0x0")
+    second = ("FFMA R0,R1,R2,R0", "FFMA R3,R1,R2,R3", "@P0 BRA 0x20")
+    assert opcodes(main_loop(listing(*first, *second, "EXIT"))) == ["FFMA", "FFMA", "BRA"]
+
+
+def test_a_loop_around_another_that_multiplies_is_not_the_main_loop() -> None:
+    inner = ("FFMA R0,R1,R2,R0", "@P0 BRA 0x10")
+    assert opcodes(main_loop(listing("FFMA R4,R1,R2,R4", *inner, "@P1 BRA 0x0", "EXIT"))) == ["FFMA", "BRA"]
+
+
+def test_a_loop_around_one_that_only_copies_is_the_main_loop() -> None:
+    inner = ("LDG.E R4,[R2]", "@P0 BRA 0x10")
+    found = main_loop(listing("HMMA.16816.F32 R4,R1,R2,R4", *inner, "@P1 BRA 0x0", "EXIT"))
+    assert opcodes(found) == ["HMMA.16816.F32", "LDG.E", "BRA", "BRA"]
+
+
+def test_without_multiply_adds_the_loop_with_the_most_loads_and_stores_is_the_main_loop() -> None:
+    moves = ("LDG.E R4,[R2]", "STG.E [R2],R4", "@P0 BRA 0x20")
+    assert opcodes(main_loop(listing("IADD3 R0,R0,R1,RZ", "@P0 BRA 0x0", *moves, "EXIT"))) == ["LDG.E", "STG.E", "BRA"]
+
+
+def test_code_after_the_end_that_jumps_into_a_loop_belongs_to_it() -> None:
+    lines = ("FFMA R0,R1,R2,R0", "@P2 BRA 0x50", "NOP", "@P0 BRA 0x0", "EXIT", "YIELD", "BRA 0x20")
+    assert [i.address for i in main_loop(listing(*lines))] == [0, 0x10, 0x20, 0x30, 0x50, 0x60]
+
+
+def test_code_without_a_loop_has_no_main_loop() -> None:
+    assert main_loop(listing("FFMA R0,R1,R2,R0", "EXIT")) == []
+
+
+@pytest.mark.parametrize(
+    ("opcode", "expected", "bits"),
+    [
+        ("LDS.128", "LDS", 128),
+        ("LDS.U.64", "LDS", 64),
+        ("LDS", "LDS", 32),
+        ("LDSM.16.M88.4", "LDS", 128),
+        ("LDSM.16.MT88.2", "LDS", 64),
+        ("LDG.E.U16", "LDG", 16),
+        ("LDGSTS.E.BYPASS.LTC128B.128", "LDGSTS", 128),
+        ("LDGSTS.E", "LDGSTS", 32),
+        ("STS.U8", "STS", 8),
+        ("STG.E.64", "STG", 64),
+    ],
+)
+def test_moves_have_a_kind_and_a_width(opcode: str, expected: str, bits: int) -> None:
+    (found,) = listing(f"{opcode} R0,[R2]")
+    assert (kind(found), width(found)) == (expected, bits)
+
+
+def test_a_share_is_of_all_instructions() -> None:
+    code = counted(listing("FFMA R0,R1,R2,R0", "FFMA R0,R1,R2,R0", "LDS.128 R4,[R2]", "BAR.SYNC 0x0"))
+    assert (code.instructions, code.useful, code.useful_share) == (4, 2, 0.5)
+    assert code.mix == {"FFMA": 2, "LDS": 1, "other": 1}
+    assert code.widths == {"LDS 128": 1}
+
+
+SOURCE = """
+extern "C" __global__ void known(const float *__restrict__ a, float *b, int n) {
+  __shared__ float smem[1024];
+  for (int i = threadIdx.x; i < 1024; i += 256) smem[i] = a[i];
+  __syncthreads();
+  float sums[8] = {};
+#pragma unroll 1
+  for (int step = 0; step < n; ++step)
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sums[i] += smem[(step * 8 + i) % 1024] * smem[(step + i * 32) % 1024];
+  for (int i = 0; i < 8; ++i) b[i * 256 + threadIdx.x] = sums[i];
+}
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_75", marks=pytest.mark.long), "sm_90a"])
+def test_a_loop_of_known_work_has_it_on_every_architecture(tmp_path, arch: str) -> None:
+    file = tmp_path / "known.cu"
+    file.write_text(SOURCE)
+    cubin = compile_cubin(str(file), ("known",), arch)
+    listed = instructions(cubin.code, cubin.symbols["known"])
+    assert listed[-1].name != "NOP"
+    loop = counted(main_loop(listed))
+    assert loop.useful == 8
+    assert sum(count for name, count in loop.widths.items() if name.startswith("LDS")) >= 8
+    assert all(0 <= instruction.stall <= 15 for instruction in listed)
+    assert loop.stall_cycles >= loop.instructions - 1
+    assert loop.waits > 0  # for shared memory
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "least"),
+    [
+        ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NN", 0.895),
+        ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NT", 0.87),
+        ("conv/cuda.implicit", f"{CONV}/nchw/fprop", 0.87),
+        ("conv/cuda.fft_tiled", f"{CONV}/nchw/fprop", 0.86),
+        pytest.param("conv/cuda.implicit", f"{CONV}/nchw/dgrad", 0.87, marks=pytest.mark.long),
+        pytest.param("conv/cuda.im2col", f"{CONV}/nchw/fprop", 0.82, marks=pytest.mark.long),
+        pytest.param("conv/cuda.winograd4", f"{CONV}/nchw/fprop", 0.87, marks=pytest.mark.long),
+    ],
+)
+def test_the_main_loop_on_hopper_keeps_its_share_of_multiply_adds(name: str, problem: str, least: float) -> None:
+    main = of(name, problem).main
+    assert main.loop is not None
+    assert main.loop.useful_share >= least
+    assert main.spill_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("tile", "layout", "least"),
+    [
+        ("BN=256", "NT", 0.87),
+        ("BN=128", "NT", 0.805),
+        pytest.param("BN=256", "NN", 0.895, marks=pytest.mark.long),
+        pytest.param("BN=128", "NN", 0.83, marks=pytest.mark.long),
+    ],
+)
+@pytest.mark.parametrize("name", ["gemm/cuda.streamk", "gemm/cuda.splitk"])
+def test_both_tiles_of_divided_products_keep_their_shares(name: str, tile: str, layout: str, least: float) -> None:
+    loop = of(f"{name}@{tile}", f"{FOUNDING}/{layout}").main.loop
+    assert loop is not None
+    assert loop.useful_share >= least
+
+
+def test_the_widest_tile_of_a_divided_product_has_a_multiprocessor_to_itself() -> None:
+    main = of("gemm/cuda.streamk", f"{FOUNDING}/NT").main
+    assert (main.blocks, main.blocks_per_sm, main.threads) == (132, 1, 256)
+    assert main.registers <= 255
+
+
+def test_tensor_cores_are_the_useful_work_of_their_kernels() -> None:
+    loop = of("gemm/cuda.mma", "gemm/m4096n4096k4096/bf16/NT").main.loop
+    assert loop is not None
+    assert loop.products == {"HMMA.16816.F32.BF16": loop.useful}
+
+
+def test_an_architecture_that_a_kernel_does_not_run_on_is_one_line(complaint: Callable[..., str]) -> None:
+    assert "gemm/cuda.async does not run on sm_75" in complaint(
+        lambda: of("gemm/cuda.async", "gemm/m64n64k64/f32/NN", "sm_75")
+    )
+
+
+def test_a_missing_nvdisasm_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvdisasm.cache_clear()
+    monkeypatch.setattr(sass_read.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(Unsupported) as caught:
+        nvdisasm()
+    nvdisasm.cache_clear()
+    assert "pip install" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_file_that_is_no_cubin_is_one_line(complaint: Callable[..., str]) -> None:
+    assert "cannot read the cubin" in complaint(lambda: sass_read._functions(b"no cubin"))
