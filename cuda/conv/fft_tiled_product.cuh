@@ -22,7 +22,7 @@ __device__ __forceinline__ void store_two(Complex<float> *to, Complex<float> fir
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES>
 struct Product {
   static constexpr int THREADS = 32 * (BM / WM) * (BN / WN), LANES_M = WM / TM, LANES_N = WN / TN;
-  static constexpr int PAIRED = LANES_N > 1 ? 2 : 1;  // lanes with the same rows that follow each other
+  static constexpr int PAIRED = LANES_N == 1 ? 1 : 2;  // lanes with the same rows that follow each other
   static_assert(LANES_M * LANES_N == 32, "the lanes of a warp fill its tile");
   // A row of k ends at ld, an even number; zeros stand past the edge of the matrix.
   using PanelA = PaddedPanel<Complex<float>, BK, BM, Op::N, 0>;

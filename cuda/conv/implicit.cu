@@ -19,6 +19,11 @@
 #include "conv/sum.cuh"
 #include "gemm/pipeline.cuh"
 
+// Blocks per multiprocessor, by which the compiler limits registers. dgrad without a mask, which compares rows and
+// columns, takes the most registers.
+template <int SUMS, int THREADS, bool CROWDED>
+constexpr int IMPLICIT_BLOCKS_PER_SM = SUMS > 64 ? 1 : THREADS > 128 || CROWDED ? 2 : 3;
+
 template <Direction direction, Layout layout, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W,
           bool MASKED>
 struct ImplicitLoop {
@@ -29,7 +34,7 @@ struct ImplicitLoop {
   using PanelA = PaddedPanel<float, BK, BM, A_ALONG ? Op::T : Op::N>;
   using PanelB = PaddedPanel<float, BK, BN, B_ALONG ? Op::T : Op::N>;
   using Fed = Feeds<Map, PanelA, PanelB, A_ALONG ? 1 : W, B_ALONG ? 1 : W, Tile::THREADS, MASKED>;
-  static constexpr bool AHEAD = TM * TN > 64 || Tile::THREADS <= 128;  // two blocks of 256 threads have no register free
+  static constexpr bool AHEAD = IMPLICIT_BLOCKS_PER_SM<TM * TN, Tile::THREADS, false> != 2;  // else no register is free
 
   typename Fed::A a;
   typename Fed::B b;
@@ -39,18 +44,13 @@ struct ImplicitLoop {
   // Adds the products of all panels from k0 to k_end to the tile.
   __device__ __forceinline__ void accumulate(Tile &tile) {
     unsigned left = k_end - k0;
-    pipelined<PanelA, PanelB, BK, STAGES, AHEAD>(tile, smem, (k_end - k0 + BK - 1) / BK, [&](float *slot) {
+    pipelined<PanelA, PanelB, BK, STAGES, AHEAD>(tile, smem, (left + BK - 1) / BK, [&](float *slot) {
       a.copy(slot, 0, left);
       b.copy(slot + PanelA::ELEMENTS, 0, left);
       left -= min(left, unsigned(BK));
     });
   }
 };
-
-// Blocks per multiprocessor, by which the compiler limits registers. dgrad without a mask, which compares rows and
-// columns, takes the most registers.
-template <int SUMS, int THREADS, bool CROWDED>
-constexpr int IMPLICIT_BLOCKS_PER_SM = SUMS > 64 ? 1 : THREADS > 128 || CROWDED ? 2 : 3;
 
 // Stores a tile, V elements at once; its first element is at row0, col0 of the product.
 template <int V, int TM, int TN, class Tile, class Map>

@@ -12,7 +12,7 @@
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN>
 struct Fragment {
   static constexpr int THREADS = 32 * (BM / WM) * (BN / WN);
-  static constexpr int LANES_M = WM / TM, LANES_N = WN / TN, PAIRED = LANES_N > 1 ? 2 : 1;
+  static constexpr int LANES_M = WM / TM, LANES_N = WN / TN, PAIRED = LANES_N == 1 ? 1 : 2;
   static_assert(LANES_M * LANES_N == 32, "the lanes of a warp fill its tile");
   float sums[TM][TN] = {};
 
@@ -34,9 +34,9 @@ struct Fragment {
   static __device__ __forceinline__ void load(Factors &factors, const float *row_a, const float *row_b) {
     row_a += row(0), row_b += col(0);
 #pragma unroll
-    for (int i = 0; i < TM; i += 4) load_pack<4>(&factors.left[i], &row_a[i * LANES_M]);
+    for (int i = 0; i < TM / 4; ++i) load_pack<4>(&factors.left[4 * i], &row_a[4 * i * LANES_M]);
 #pragma unroll
-    for (int j = 0; j < TN; j += 4) load_pack<4>(&factors.right[j], &row_b[j * LANES_N]);
+    for (int j = 0; j < TN / 4; ++j) load_pack<4>(&factors.right[4 * j], &row_b[4 * j * LANES_N]);
   }
   __device__ __forceinline__ void multiply(const Factors &factors) {
 #pragma unroll
