@@ -121,7 +121,7 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
         del sys.modules[name]
         REGISTRY.kernels, REGISTRY.operations = known
         raise UsageError(f"plugin {_where(error, path)}") from None
-    REGISTRY.limit(known[0], timeout_s)
+    REGISTRY.limit(*known, timeout_s)
     _loaded[path] = module
 
 

@@ -24,6 +24,8 @@ LEAST_S = 10.0
 #: How much later the system's timer ends what the thread could not.
 GRACE_S = 1.0
 _USAGE = 2
+#: What is overseen now: calls within it need no limit of their own, which would end the process a second time.
+_overseen: list[str] = []
 _start, _new_lock, _ident = _thread.start_new_thread, _thread.allocate_lock, _thread.get_ident
 _write, _exit, _frames = os.write, os._exit, sys._current_frames
 
@@ -41,21 +43,28 @@ def overseen(subject: str, timeout_s: float) -> Iterator[None]:
     done, caller = _new_lock(), _ident()
     done.acquire()
     _start(_watch, (done, caller, subject, limit_s))
+    _overseen.append(subject)
     try:
         with ended(_complaint(subject, limit_s), limit_s + GRACE_S):
             yield
     finally:
+        _overseen.pop()
         done.release()
 
 
 def limited(function: Callable[..., T], subject: str, timeout_s: float) -> Callable[..., T]:
-    """Return the function with each of its calls watched by the system's timer alone, which costs 20 us."""
+    """Return the function with each of its calls watched by the system's timer alone, which costs 20 us.
+
+    A call within what is overseen is watched already.
+    """
     limit_s = max(LEAST_S, timeout_s)
     if limit_s > _thread.TIMEOUT_MAX:
         return function
 
     @wraps(function)
     def watched(*args: object, **options: object) -> T:
+        if _overseen:
+            return function(*args, **options)
         with ended(_complaint(subject, limit_s), limit_s):
             return function(*args, **options)
 

@@ -6,7 +6,7 @@ A kernel is a function that sets up and returns the timed closure (`@kernel`), o
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -14,16 +14,13 @@ from bench.plan.declared import check_op, check_operation, checked, name_of, sho
 from bench.plan.errors import UsageError, unknown
 from bench.plan.foreign import limited
 from bench.plan.kernel import CudaKernel, Kernel
+from bench.plan.limiting import limit_operation, limited_kernel
 from bench.plan.operation import Problem
 from bench.plan.tiles import parse_tile
 
 P = TypeVar("P", bound=Problem)
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound=Kernel)
-
-
-#: What a kernel declares that is called for where nothing else watches it.
-_FOREIGN = ("supports", "executed", "valid", "plan")
 
 
 class Kernels(dict[str, Kernel]):
@@ -72,14 +69,13 @@ class Registry:
             raise UsageError(f"{subject}: {op!r} is not an operation; expected one of {known}")
         return self.operations[op]
 
-    def limit(self, known: Collection[str], timeout_s: float) -> None:
-        """Let what operations and kernels declare, but those that were known before, take no longer in this process."""
+    def limit(self, kernels: Collection[str], operations: Collection[str], timeout_s: float) -> None:
+        """Let what all but these declare take no longer in this process; they were known before."""
         self.patience_s = timeout_s
-        for name in self.kernels.keys() - set(known):
-            kernel = self.kernels[name]
-            own = {key: value for key in _FOREIGN if callable(value := getattr(kernel, key, None))}
-            calls: dict[str, Any] = {key: limited(value, f"{name}: {key}", timeout_s) for key, value in own.items()}
-            self.kernels[name] = replace(kernel, **calls)
+        for name in self.kernels.keys() - set(kernels):
+            self.kernels[name] = limited_kernel(self.kernels[name], timeout_s)
+        for name in self.operations.keys() - set(operations):
+            limit_operation(self.operations[name], timeout_s)
 
     def add(self, kernel: Kernel) -> None:
         if kernel.id in self.kernels:

@@ -12,6 +12,7 @@ import msgspec
 from bench.measure.cpu import cpu_name
 from bench.measure.devices import get_device
 from bench.plan.errors import UsageError
+from bench.plan.files import require_file
 from bench.record.store import default_store
 
 #: Stands for the file of the device that is here.
@@ -94,6 +95,7 @@ def tiles_in(file: File) -> tuple[Entry, ...]:
 
 def read(path: Path) -> Tuned:
     """Return what a file holds. Raises UsageError."""
+    require_file(path)
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Tuned)
     except OSError as error:

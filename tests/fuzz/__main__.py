@@ -18,6 +18,7 @@ from fuzz.campaign import BATCH, Fault, Report
 from fuzz.execute import LIMIT_S, ROOT
 from fuzz.files import make_samples
 from fuzz.inputs import Entry, digest, shown, write
+from fuzz.strategy import KINDS
 
 FOUND = ROOT / "out" / "fuzz"
 #: Faults of one kind that are printed.
@@ -50,7 +51,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kernelmark-fuzz-") as name:
         samples = Path(name, "samples")
         samples.mkdir()
-        made = (make_samples(samples), Path(name), asked.limit)
+        made = (make_samples(samples), Path(name), asked.limit, asked.only)
         with ProcessPoolExecutor(asked.jobs, get_context("spawn"), processes.begin, made) as pool:
             try:
                 for done in as_completed(list(_submitted(pool, asked))):
@@ -89,7 +90,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--inputs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for a command; more on a busy machine")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds of a processor for a command")
+    parser.add_argument("--only", choices=KINDS, default="", help="draw this kind of input alone")
     parser.add_argument("--replay", type=Path, nargs="+", help="files of out/fuzz or of the corpus, and nothing drawn")
     parser.add_argument("--smallest", action="store_true", help="shrink the first input of each kind of fault")
     return parser.parse_args()

@@ -49,13 +49,15 @@ class Lane:
     """What performs inputs one after the other.
 
     place: a folder to work in; samples: files to begin with; limit_s: how long a command may take; quick: to measure
-    nothing.
+    nothing; only: the one kind of input to draw.
     """
 
-    def __init__(self, samples: Path, place: Path, limit_s: float = LIMIT_S, quick: bool = False) -> None:
+    def __init__(
+        self, samples: Path, place: Path, limit_s: float = LIMIT_S, quick: bool = False, only: str = ""
+    ) -> None:  # fmt: skip
         set_hypothesis_home_dir(place / "hypothesis")
         self._samples, self._place, self._server = samples, place, Server(limit_s)
-        self._inputs = inputs(samples, quick)
+        self._inputs = inputs(samples, quick, only)
 
     def close(self) -> None:
         """End its process."""

@@ -18,6 +18,9 @@ _COLUMNS = {
     "dims part_blob sample_blob",
     "ceiling": "device threads kind rate low best measured_at doubt clock_mhz",
     "machine": "facts",
+    "layer": "network problem part count",
+    "version": "kernel problem facts digest",
+    "source": "digest files",
 }
 _VERSIONS = (-1, 0, 1, 4, 5, SCHEMA_VERSION - 1, SCHEMA_VERSION + 1, 99)
 _STATEMENTS = (

@@ -8,29 +8,26 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from bench.run.family import below
 from fuzz.files import lay_out
+from fuzz.hanging import Watch
 from fuzz.inputs import Input, Step
 from fuzz.server import LENGTH_BYTES, children_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(sys.executable).with_name("kernelmark")
-#: How long a step may take, without the time in which it waits for a processor, and how many times that with it; one
-#: with patience has this from its interrupt on. The first interrupt of a run lets the job in hand finish, so a second
-#: one follows.
-LIMIT_S, MOST_BUSY, AGAIN_S = 10.0, 10, 2.0
+#: How long a step may take, of a processor and on a machine that is not busy (`hanging.py`); one with patience has this
+#: from its interrupt on. The first interrupt of a run lets the job in hand finish, so a second one follows.
+LIMIT_S, AGAIN_S = 10.0, 2.0
 #: How many times that it takes to draw all figures of a run twice, which uses a processor for eight seconds.
 SLOW = {"report": 2}
 #: Of an output this much is kept, and a reader that goes early takes so much before.
 KEPT_BYTES, HEAD_BYTES = 2**20, 10
 #: What is kept of the caller's environment: where programs, libraries and what was compiled before are found.
 KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE")
-now = time.monotonic
 
 
 class Outcome(NamedTuple):
@@ -117,19 +114,19 @@ class Server:
 
     def _followed(self, step: Step, streams: list["_Stream"]) -> Outcome:
         """Read what a step prints, and send it the signals that are due, until it has ended."""
-        pid, begun = int(self._line()["pid"]), now()
+        pid = int(self._line()["pid"])
+        watch = Watch(pid, self._limit_s * SLOW.get("".join(step.words[:1]), 1) + step.patience_s)
         kill, hung = step.kill, False
-        limit = self._limit_s * SLOW.get("".join(step.words[:1]), 1) + step.patience_s
         interrupts = [step.patience_s, step.patience_s + AGAIN_S] if step.patience_s else []
         while not (ended := self._readable(streams)):
-            elapsed = now() - begun
+            elapsed = watch.elapsed_s
             if kill is not None and elapsed > kill.after_s:
                 _kill(pid, kill.signal, kill.worker)
                 kill = None
             if interrupts and elapsed > interrupts[0]:
                 interrupts.pop(0)
                 _kill(pid, signal.SIGINT)
-            if elapsed > limit and not hung and _is_hung(pid, elapsed, limit):
+            if not hung and watch.is_over():
                 hung = True
                 _kill(pid, signal.SIGKILL)
         out, err = (stream.all() for stream in streams)
@@ -209,24 +206,6 @@ def _kill(pid: int, number: int, worker: bool = False) -> None:
     for found in children_of(pid) if worker else [pid]:
         with suppress(ProcessLookupError):
             os.kill(found, number)
-
-
-def _is_hung(pid: int, elapsed_s: float, limit_s: float) -> bool:
-    """Return whether a step has exceeded its time otherwise than by waiting for a processor.
-
-    Threads that wait at the same time all count, so this excuses too much and never too little; hence a second limit.
-    """
-    return elapsed_s - _queued_s(pid) > limit_s or elapsed_s > MOST_BUSY * limit_s
-
-
-def _queued_s(pid: int) -> float:
-    """Return how long a step and what it has started have waited for a processor; 0 where the system does not count."""
-    waited_ns = 0
-    for found in (pid, *(member.pid for member in below(pid))):
-        for thread in Path(f"/proc/{found}/task").glob("*/schedstat"):
-            with suppress(OSError, IndexError):
-                waited_ns += int(thread.read_text().split()[1])
-    return waited_ns / 1e9
 
 
 def _seen(folder: Path) -> dict[str, tuple[int, int]]:

@@ -5,29 +5,34 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from bench.record.store import Store
+from bench.record.store import Layer, Store
+from bench.record.versions import Compared, KernelVersion
 from bench.report.export import write_file
 from bench.report.parquet import write_parquet_file
 from compared_runs import LOOSE, STEADY, add, begin
 from fuzz.inputs import Damage, File
-from report_rows import varied
+from report_rows import begin as begin_made
+from report_rows import put, varied
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 #: Of the store `runs.db`, by id and by name.
 RUNS = ("20260101-old", "20260201-new", "base")
-#: Of the store `rows.db`.
+#: Of the stores `rows.db` and `net.db`.
 ROWS_RUN = "r1"
+#: Of the store `net.db`: a network, and a kernel and a problem with a history.
+NETWORK, KEPT = "net", ("gemm/numpy.matmul", "gemm/m1n1000k500/f32/NT")
 #: Stores, exports of one of them, results of other programs, and databases that are no stores.
 SAMPLES = (
-    "rows.db", "runs.db", "old.db", "foreign.db", "rows.csv", "rows.json", "rows.parquet", "nvbench.json",
+    "rows.db", "runs.db", "net.db", "old.db", "foreign.db", "rows.csv", "rows.json", "rows.parquet", "nvbench.json",
     "pytest_benchmark.json",
 )  # fmt: skip
-STORES, EXPORTS = SAMPLES[:4], SAMPLES[4:]
+STORES, EXPORTS = SAMPLES[:5], SAMPLES[5:]
 
 
 def make_samples(folder: Path) -> Path:
     """Write every sample into a folder that is empty, and return it."""
     _rows(folder)
+    _network(folder)
     runs = Store(folder / "runs.db")
     begin(runs, RUNS[0], name=RUNS[2], started_at="2026-01-01T10:00:00+00:00", planned=2)
     begin(runs, RUNS[1], started_at="2026-02-01T10:00:00+00:00", planned=3)
@@ -51,6 +56,24 @@ def _rows(folder: Path) -> None:
     write_file(rows, ROWS_RUN, "json", folder / "rows.json")
     write_parquet_file(rows, ROWS_RUN, folder / "rows.parquet")
     rows.close()
+
+
+def _network(folder: Path) -> None:
+    """Write a store with what `scaling` computes from, and what `history` shows."""
+    net = Store(folder / "net.db")
+    begin_made(net, ROWS_RUN)
+    for problem, part in ((KEPT[1], "forward"), ("gemm/m1000n500k1/f32/TN", "backward")):
+        put(net, problem, KEPT[0])
+        net.add_layer(ROWS_RUN, Layer(NETWORK, problem, part, 1))
+    for kernel in ("cpu.host_serial", "cpu.ring"):
+        put(net, "aggregate/w4n500000/f32", f"aggregate/{kernel}", 1e-4, {"w": 4, "n": 500_000, "step": "sum"})
+    for number in (1, 2):
+        made = KernelVersion(
+            kernel=KEPT[0], problem=KEPT[1], saved_at="2026-01-01T10:00:00+00:00", by="watch", verdict="right",
+            right=True, time_s=1e-3, low=9e-4, high=2e-3, compared=(Compared(1.5, 1.2, None, version=1),),
+        )  # fmt: skip
+        net.add_version(made, {"a.cu": f"int a = {number};\n".encode()})
+    net.close()
 
 
 def lay_out(files: dict[str, File], folder: Path, samples: Path) -> None:

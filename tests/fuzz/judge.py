@@ -9,6 +9,7 @@ from pathlib import PurePath
 from complaints import complaints
 from fuzz.execute import Found, Outcome
 from fuzz.inputs import Input, Step
+from fuzz.kept import lost
 
 STATUSES = (0, 1, 2, 130)
 #: The longest line on standard error.
@@ -27,7 +28,7 @@ def faults(given: Input, found: Found) -> list[str]:
     pairs = list(zip(given.steps, found.outcomes, strict=True))
     of_steps = [fault for step, outcome in pairs for fault in _step(given, step, outcome)]
     if given.wild or any(step.kill or outcome.hung for step, outcome in pairs):
-        return of_steps
+        return [*of_steps, *lost(given, found)]
     words = [word.rpartition("=")[2] for step in given.steps for word in step.words]
     named = {os.path.normpath(word) for word in (*words, *given.asked)}
     of_steps += [f"file left or changed: {name}" for name in found.changed if not _is_asked_for(name, named)]

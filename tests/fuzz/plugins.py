@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 HEAD = """import ctypes, os, signal, sys, threading, time
 import numpy as np
-from kernelmark import Problem, Operand, Unsupported, kernel, operation
+from kernelmark import Operand, Prefer, Problem, Unsupported, kernel, operation
 
 
 class Mute(Exception):
@@ -127,7 +127,13 @@ KEYWORDS = (
     "library_version",
     "executed", "synchronises", "dtypes", "ms", "layouts", "setup", "op", "domain", "module", "tunables", "valid",
 )  # fmt: skip
-FUNCTIONS = ("supports", "executed", "library_scratch", "library_version", "valid")
+FUNCTIONS = ("supports", "executed", "library_scratch", "library_version", "valid", "wire", "prefer", "tunables")
+#: Where a function stands in a declaration of tiles.
+TILES = {
+    "valid": ", tunables={'T': (1, 2)}, valid=act",
+    "prefer": ", tunables={'T': (1, 2)}, prefer=Prefer(({'T': 1}, {'T': 2}), act)",
+    "tunables": ", tunables={'T': (act,)}, prefer=Prefer(({'T': act},))",
+}
 #: Of an operation that does this, the command itself would be stopped, and not a worker.
 _STOPS = "os.kill(os.getpid(), 19)"
 METHODS = (
@@ -174,7 +180,7 @@ def declarations(draw: Any) -> Plugin:
 def kernels(draw: Any) -> Plugin:
     """Plug-ins with a kernel of `copy` that does one thing: in set-up, in a call, or where it is declared."""
     act, place = draw(st.sampled_from(ACTS)), draw(st.sampled_from(["set-up", "first call", "later call", *FUNCTIONS]))
-    options = f", {place}=act" if place in FUNCTIONS else ""
+    options = TILES.get(place, f", {place}=act" if place in FUNCTIONS else "")
     body = "    act()\n" if place == "set-up" else ""
     later = "        calls.append(1)\n        if len(calls) > 3:\n            act()\n"
     call = {"first call": "        act()\n", "later call": later}.get(place, "")

@@ -10,10 +10,10 @@ from fuzz.inputs import read
 _lanes: list[Lane] = []
 
 
-def begin(samples: Path, place: Path, limit_s: float) -> None:
+def begin(samples: Path, place: Path, limit_s: float, only: str) -> None:
     """Give this process a lane of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the campaign
-    _lanes.append(Lane(samples, place, limit_s))
+    _lanes.append(Lane(samples, place, limit_s, only=only))
 
 
 def batch(seed: int, most: int) -> Report:

@@ -11,8 +11,9 @@ from bench.run.limits import LEAST_S
 from fuzz import commands, documents, plugins
 from fuzz.commands import LASTING, MEASURING_S, PATIENCE_S, QUICK, Call, joined
 from fuzz.damages import damages
-from fuzz.files import EXPORTS, ROWS_RUN, STORES
+from fuzz.files import EXPORTS, KEPT, NETWORK, ROWS_RUN, STORES
 from fuzz.inputs import Damage, File, Input, Kill, Step
+from fuzz.kept import SHOWN
 from fuzz.words import PROBLEM_WORDS, Word, once_in
 
 #: Files that the words of any command may name.
@@ -54,7 +55,8 @@ READERS = (
     ("compare", "base", "20260201-new"),
     ("compare", ROWS_RUN, ROWS_RUN, "--json"), ("import", "rows.csv"), ("run", "--resume", ROWS_RUN),
     ("runs", "--delete", ROWS_RUN),
-    ("runs", "--prune", "1d"),
+    ("runs", "--prune", "1d"), ("scaling", NETWORK, "--link", "8GB/s"), ("history", *KEPT),
+    ("scaling", NETWORK, "--link", "8GB/s", "--json"), ("history", *KEPT, "--diff"), ("history", *KEPT, "--json"),
 )  # fmt: skip
 
 
@@ -65,19 +67,29 @@ LOADERS = (
 )  # fmt: skip
 
 
-def inputs(samples: Path, quick: bool = False) -> st.SearchStrategy[Input]:
-    """Return every kind of input, each as often as its cost allows; quick: only those that measure nothing."""
+#: What `--only` takes, and which of them take seconds each.
+KINDS = (
+    "calls", "general", "prices", "defaults", "problems", "suites", "imports", "plugins", "stores", "faulty", "kills",
+)  # fmt: skip
+SLOW = ("stores", "faulty", "kills")
+
+
+def inputs(samples: Path, quick: bool = False, only: str = "") -> st.SearchStrategy[Input]:
+    """Return every kind of input, each as often as its cost allows; quick: only those that measure nothing.
+
+    only: one of KINDS, and no other.
+    """
     text = (samples / "rows.csv").read_text()
     names = [name for name in commands.names() if not (quick and name in (*LASTING, "report"))]
     measuring = [] if quick else ["verify", "run", "verify"]
-    shares = [
-        (_called(commands.calls(names)), 26), (_called(commands.general_calls()), 2), (_prices(), 5), (_defaults(), 5),
-        (_problems(["crossover", *measuring]), 6), (_suites(["crossover"] * 3 + measuring), 10), (_imports(text), 16),
-        (_plugins(quick), 6),
-    ]  # fmt: skip
-    if not quick:
-        shares += [(_stores(), 22), (_faulty(), 2), (_kills(), 1)]
-    kinds = [kind for kind, share in shares for _ in range(share)]
+    shares = {
+        "calls": (_called(commands.calls(names)), 26), "general": (_called(commands.general_calls()), 2),
+        "prices": (_prices(), 5), "defaults": (_defaults(), 5), "problems": (_problems(["crossover", *measuring]), 6),
+        "suites": (_suites(["crossover"] * 3 + measuring), 10), "imports": (_imports(text), 16),
+        "plugins": (_plugins(quick), 6), "stores": (_stores(), 22), "faulty": (_faulty(), 2), "kills": (_kills(), 1),
+    }  # fmt: skip
+    chosen = [only] if only else [kind for kind in shares if not (quick and kind in SLOW)]
+    kinds = [shares[kind][0] for kind in chosen for _ in range(shares[kind][1])]
     return st.sampled_from(range(len(kinds))).flatmap(lambda i: kinds[i]).flatmap(_placed)
 
 
@@ -148,7 +160,7 @@ def _defaults(draw: Any) -> Input:
 @st.composite
 def _stores(draw: Any) -> Input:
     """A damaged store, and one or two commands that read it, add to it or remove from it."""
-    sample = draw(st.sampled_from(["rows.db", "rows.db", "runs.db", "old.db"]))
+    sample = draw(st.sampled_from(["rows.db", "rows.db", "runs.db", "net.db", "old.db"]))
     files = {"hurt.db": File(sample=sample, damage=draw(damages())), "rows.csv": File(sample="rows.csv")}
     chosen = draw(st.lists(st.sampled_from(READERS), min_size=1, max_size=2))
     if draw(once_in(40)):
@@ -219,12 +231,18 @@ def _faulty(draw: Any) -> Input:
 
 @st.composite
 def _kills(draw: Any) -> Input:
-    """A run that is killed at any moment, what is then visible of it, and the rest of it."""
-    suite = File(documents.toml({"sweep": [{"op": "copy", "dtype": "f32", "n": 5, "m": {"linear": [1, 6, 1]}}]}))
-    number = draw(st.sampled_from([signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
-    worker = number == signal.SIGKILL and draw(st.booleans())
-    kill = Kill(int(number), draw(st.floats(0, 2.5)), worker)
+    """A run that is killed at any moment, what is then visible of it, the same again, and the rest of it."""
+    suite = File(documents.toml({"sweep": [{"op": "copy", "dtype": "f32", "n": 5, "m": {"linear": [1, 20, 1]}}]}))
     words = ("run", "mine.toml", *QUICK["run"], "--name", "mine", "--db", "new.db")
-    rest = (("runs",), ("run", "--resume", "mine"), ("show", "mine"))
-    steps = [Step((*word, "--db", "new.db"), patience_s=MEASURING_S if word[0] == "run" else 0.0) for word in rest]
-    return Input((Step(words, kill=kill, patience_s=MEASURING_S), *steps), files={"mine.toml": suite})
+    again = ("run", "--resume", "mine", "--db", "new.db")
+    shown = Step((*SHOWN, "--db", "new.db"))
+    runs = [Step(each, kill=draw(_kill()), patience_s=MEASURING_S) for each in (words, again)]
+    return Input(
+        (runs[0], shown, runs[1], shown, Step(again, patience_s=MEASURING_S), shown), files={"mine.toml": suite}
+    )
+
+
+@st.composite
+def _kill(draw: Any) -> Kill:
+    number = draw(st.sampled_from([signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
+    return Kill(int(number), draw(st.floats(0, 3.0)), number == signal.SIGKILL and draw(st.booleans()))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import click
 from hypothesis import strategies as st
 
-from fuzz.files import ROWS_RUN, RUNS, STORES
+from fuzz.files import KEPT, NETWORK, ROWS_RUN, RUNS, STORES
 
 Strategy = st.SearchStrategy
 
@@ -24,16 +24,24 @@ PROBLEMS = (
     "copy/m4n4/f32", "copy/m1n31/f64", "gemm/m4n5k6/f32/NT", "gemm/m3n3k3/f64/TN/alpha1.5/beta0.5/batch2/lda+3",
     "gemm/m3n3k3/f16.f32/NN", "transpose/m5n7/f32/out", "transpose/m5n7/bf16/in", "fft/b2h4w4/f32/r2c",
     "fft/b1h1w7/f64/c2c/inverse", "conv/n1c2h5w5k3r3s3/f32/nchw/fprop", "fma/n64k3/f32",
-    "transfer/n7/f32/h2h", "transfer/n7/f64/bidir/node3/work2",
+    "transfer/n7/f32/h2h", "transfer/n7/f64/bidir/node3/work2", "transfer/n64/f32/h2h/work2",
+    "aggregate/w2n7/f32", "aggregate/w3n5/f64/update/ef", KEPT[1],
     "conv/n1c2h5w5k2r3s3pad0-1x1stride2/f32/nhwc/dgrad/dil2/g2",
 )  # fmt: skip
 KERNELS = ("copy/numpy.copyto", "gemm/numpy.matmul", "transpose/numpy.out", "conv/cpu.im2col", "fft/pyfftw.plan")
 TILED = (
     "gemm/cuda.async@BM=128",
     "gemm/cuda.async@BM=128,BN=64,BK=8",
-    "conv/cpu.im2col@DEPTH=4",
-    "gemm/cuda.naive@T=0",
+    "conv/cpu.im2col@DEPTH=64",
+    "conv/cpu.im2col@DEPTH=64,AREA=8192",
+    "conv/numba.*@STEPS=32,AT_ONCE=16",
 )
+#: Tiles that a kernel does not have, or that are none.
+NO_TILES = (
+    "conv/cpu.im2col@DEPTH=4", "conv/cpu.im2col@", "conv/cpu.im2col@DEPTH", "conv/cpu.im2col@DEPTH=64,DEPTH=64",
+    "conv/cpu.im2col@X=1", "conv/cpu.im2col@DEPTH=-1", "conv/cpu.im2col@A=1,B=2", "copy/numpy.copyto@T=1",
+    "conv/cpu.im2col@DEPTH=\u0661", f"conv/cpu.im2col@DEPTH={'9' * 5000}", "gemm/cuda.naive@T=0", "@", "@A=1,B=2",
+)  # fmt: skip
 SUITES = ("smoke", "founding", "seed", "square-sweep", "vgg16", "llm")
 #: None is a size, a count or a number of seconds.
 NO_NUMBERS = ("", " ", "x", "nan", "-1", "1e", "--", "0x10", "1,2;3", "None", "½", "9" * 5000 + "x")
@@ -95,6 +103,8 @@ def wrong_problems() -> Strategy[Word]:
         wrong("gemm/m4n4k4/f32/NX", "gemm/m4n4k4/f32/NT/betax", "gemm/m4n4k4/f32/NT/alphanan",
             "gemm/m4n4k4/f32/NT/batch0"),
         wrong("gemm/m4n4k4/f32/NT/lda+-1", "gemm/m4n4k4/f32/NT/ldd+1", "nothing/m4n4/f32", "fft/b2h4w4/f32/r2r"),
+        wrong("aggregate/w1n7/f32", "aggregate/w2n7/f16", "aggregate/w2n7/f32/ef/update", "aggregate/w9999n7/f32"),
+        wrong("aggregate/w2n7", "transfer/n7/f32", "transfer/n7/f32/h2h/work0", "transfer/m7/f32/h2h"),
         wrong("conv/n1c2h5w5k3r3s3/f32/nchw", "conv/n1c2h5w5k3r9s9/f32/nchw/fprop",
             "conv/n1c3h5w5k3r3s3/f32/nchw/fprop/g2"),
     )  # fmt: skip
@@ -107,6 +117,8 @@ def huge_problems() -> Strategy[Word]:
         sizes.map(lambda size: Word(f"copy/m{size}n4/f32", long=True)),
         sizes.map(lambda size: Word(f"gemm/m4n4k{size}/f64/NN", long=True)),
         sizes.map(lambda size: Word(f"gemm/m4n4k4/f32/NT/lda+{size}", long=True)),
+        sizes.map(lambda size: Word(f"transfer/n{size}/f32/h2h", long=True)),
+        sizes.map(lambda size: Word(f"aggregate/w2n{size}/f32/ef", long=True)),
         sizes.map(lambda size: Word(f"conv/n{size}c2h5w5k3r3s3/f32/nchw/fprop", long=True)),
     )
 
@@ -115,8 +127,10 @@ PROBLEM_WORDS = st.one_of(sound(*PROBLEMS), sound(*PROBLEMS), wrong_problems(), 
 SUITE_WORDS = st.one_of(PROBLEM_WORDS, PROBLEM_WORDS, lengthy(*SUITES), wrong("nothing", "none.toml", "", "smoke2"))
 GLOBS = mixed(
     sound(*KERNELS, "*", "copy/*", "*/numpy.*", "!gemm/*", "!*", "[", "no/such.kernel"), _changed(KERNELS + TILED),
-    lengthy(*TILED)
+    lengthy(*TILED, *NO_TILES)
 )  # fmt: skip
+#: One kernel, where no pattern does.
+KERNEL_WORDS = st.one_of(sound(*KERNELS), lengthy(*TILED), lengthy(*KERNELS, *NO_TILES, "*"), _changed(TILED))
 RUN_WORDS = mixed(sound(*RUNS, ROWS_RUN, "2026"), wrong("no-such-run", "20269999-x", "r" * 60_000, "\x1b[31m"))
 SECONDS = st.one_of(
     sound("0.01", "0.02", "0.05"), lengthy("1", "60", "1e300", "1e-300"), wrong("nan", "inf", "-1", "", "x")
@@ -128,7 +142,7 @@ INTEGERS = st.one_of(sound("1", "2"), sound("1"), wrong("-1", "nan", "1.5", "", 
 PERCENTS = mixed(sound("2%", "5", "0.1%", "1e300"), wrong("nan", "inf", "-1", "0", "", "%", "x", "2%%"))
 FILES_OUT = st.one_of(
     sound("out.csv", "new/place/out.csv"), sound("out.csv"),
-    lengthy("folder", "", ".", "n" * 300, "full", "rows.db/x", "\udcff"),
+    lengthy("folder", "", ".", "n" * 300, "full", "fifo", "rows.db/x", "\udcff"),
 )  # fmt: skip
 FOLDERS = st.one_of(sound("out", "new/out"), lengthy("rows.db", "folder", ".", "", "n" * 300, "full", "rows.db/x"))
 #: Each name of STORES is a sample that lies in the folder, and `hurt.db` one with damage.
@@ -140,33 +154,38 @@ STORE_WORDS = st.one_of(
 BY_NAME: dict[str, Strategy[Word]] = {
     "db": STORE_WORDS,
     "base_db": STORE_WORDS,
-    **dict.fromkeys(("run_id", "base", "new", "resume", "delete"), RUN_WORDS),
+    **dict.fromkeys(("run_id", "base", "new", "resume", "delete", "aggregation"), RUN_WORDS),
     **dict.fromkeys(("suites", "suite_name"), SUITE_WORDS),
     **dict.fromkeys(("problem", "problem_id"), PROBLEM_WORDS),
-    **dict.fromkeys(("kernels", "kernel", "kernel_id", "against"), GLOBS),
+    **dict.fromkeys(("kernels", "against"), GLOBS),
+    **dict.fromkeys(("kernel", "kernel_id"), KERNEL_WORDS),
     **dict.fromkeys(("max_time_s", "timeout_s", "rel_ci", "spread_s", "max_time"), SECONDS),
     **dict.fromkeys(("threads", "processes"), COUNTS),
     **dict.fromkeys(("seed", "seeds", "page", "budget"), INTEGERS),
     **dict.fromkeys(("fail_slower", "margin"), PERCENTS),
     **dict.fromkeys(("csv_path", "output"), FILES_OUT),
-    **dict.fromkeys(("out", "report_to"), FOLDERS),
-    "plugins": mixed(sound("plugin.py"), wrong("none.py", "folder", "rows.db", "")),
+    **dict.fromkeys(("out", "report_to", "figures"), FOLDERS),
+    "plugins": mixed(sound("plugin.py"), wrong("none.py", "folder", "rows.db", "fifo", "full", "")),
     "files": mixed(sound("rows.csv", "nvbench.json", "pytest_benchmark.json"),
         wrong("none", "folder", "rows.db", "fifo", "")),
     "op": mixed(sound("copy", "gemm", "conv")),
     "only": mixed(sound("transpose-first"), wrong("nothing")),
     "name": mixed(sound("mine", "a.b-c"), wrong("1", "a b", "x" * 61, "-", "\n")),
+    "network": mixed(sound(NETWORK), wrong("nothing", "", "r" * 60_000), lengthy("alexnet", "copy/m4n4/f32")),
+    "workers": mixed(sound("1", "1,2,4", "4,4,1000000"), wrong("", "0", "1,", ",", "-1", "1.5", "x", HUGE[0], HUGE[6])),
+    "link": mixed(sound("8GB/s", "10Gbit/s", "0.5kB/s"),
+        wrong("", "8", "GB/s", "8GB", "-8GB/s", "nanGB/s", "infGB/s", "1e400GB/s", "0GB/s", "8gb/s", HUGE[6] + "GB/s")),
     "prune": mixed(sound("30d", "2026-01-31"),
         wrong("", "x", "-1d", "0d", "9999-01-01", "30y", "2026-13-01", "9" * 30 + "w")),
     "isas": mixed(lengthy("sse", "avx2", ""), wrong("mmx", "sse,x")),
     "archs": mixed(lengthy("sm_90a"), wrong("sm_9", "x", "sm_999")),
     "arch": mixed(lengthy("sm_90a"), wrong("sm_9", "x", "sm_999")),
-    "tile": mixed(lengthy("BM=64", "T=32"), wrong("", "x", "T=", "=1", "T=-1", "T=32,")),
-    **dict.fromkeys(("tuned", "where"), lengthy("auto", "tuned.json", "rows.csv", "folder", "full", "")),
+    "tile": mixed(lengthy("BM=64", "T=32"), wrong("", "x", "T=", "=1", "T=-1", "T=32,", "T=32,T=64", "A=1;B=2")),
+    **dict.fromkeys(("tuned", "where"), lengthy("auto", "tuned.json", "rows.csv", "folder", "full", "fifo", "")),
     "row": mixed(sound("some.fast", "m16n16k16/f32/NN"), wrong("no such case")),
-    "prices_path": mixed(sound("prices.toml"), wrong("none.toml", "rows.db", "")),
-    "file": mixed(sound("kernel.cu"), wrong("none.cu", "folder", "")),
-    "vs": mixed(sound("kernel.cu"), wrong("none.cu", "folder")),
+    "prices_path": mixed(sound("prices.toml"), wrong("none.toml", "rows.db", "fifo", "full", "")),
+    "file": mixed(sound("kernel.cu"), wrong("none.cu", "folder", "fifo", "full", "")),
+    "vs": mixed(sound("kernel.cu"), wrong("none.cu", "folder", "fifo", "full")),
 }  # fmt: skip
 
 
