@@ -1,7 +1,7 @@
 """What a plug-in declares, with a time limit on each of its functions, for a process that nothing else watches."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -22,18 +22,18 @@ _OF_PROBLEMS = (
 def limited_kernel(kernel: K, timeout_s: float) -> K:
     """Return the kernel; what it declares takes no longer than a plug-in may."""
 
-    def of(values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values, those that are functions with the limit."""
-        return {
-            key: limited(value, f"{kernel.id}: {key}", timeout_s) if callable(value) else value
-            for key, value in values.items()
-        }
+    def of(name: str, value: Any) -> Any:
+        """Return the value; where it is a function, with the limit."""
+        return limited(value, f"{kernel.id}: {name}", timeout_s) if callable(value) else value
 
+    tunables = {
+        name: tuple(of(f"tunable {name}", value) for value in values) for name, values in kernel.tunables.items()
+    }
     prefer = kernel.prefer and Prefer(
-        tuple(of(tile) for tile in kernel.prefer.tiles), of({"prefer": kernel.prefer.unless})["prefer"]
+        tuple({name: of(f"tunable {name}", value) for name, value in tile.items()} for tile in kernel.prefer.tiles),
+        of("prefer", kernel.prefer.unless),
     )
-    tunables = {key: tuple(of({key: value})[key] for value in values) for key, values in kernel.tunables.items()}
-    functions = of({key: getattr(kernel, key) for key in _OF_KERNELS if hasattr(kernel, key)})
+    functions = {name: of(name, getattr(kernel, name)) for name in _OF_KERNELS if hasattr(kernel, name)}
     return replace(kernel, prefer=prefer, tunables=tunables, **functions)
 
 
@@ -42,7 +42,7 @@ def limit_operation(problem_class: type[Problem], timeout_s: float) -> None:
     for name in _OF_PROBLEMS:
         found = inspect.getattr_static(problem_class, name)
         function = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
-        if not callable(function) or str(function.__module__).startswith(("bench.", "kernels.")):
+        if not callable(function) or str(getattr(function, "__module__", "")).startswith(("bench.", "kernels.")):
             continue
         watched: Callable[..., Any] = limited(function, f"{problem_class.op}: {name}", timeout_s)
         setattr(problem_class, name, type(found)(watched) if found is not function else watched)

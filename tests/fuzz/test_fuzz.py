@@ -1,17 +1,24 @@
 """Every input that once broke the command, a few that are new, and the judge's own rules."""
 
+import json
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fuzz import hanging
 from fuzz.campaign import Fault, Lane, Report
 from fuzz.execute import Found, Outcome
 from fuzz.files import make_samples
+from fuzz.hanging import Watch
 from fuzz.inputs import Damage, Entry, File, Input, Kill, Step, read, write
 from fuzz.judge import faults
+from fuzz.kept import SHOWN
+from processes import wait_for
 
 CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.json"))
 GOOD = Outcome(0, "", "", [])
@@ -79,6 +86,49 @@ def test_a_step_that_hangs_is_ended(lane: Lane, monkeypatch) -> None:
     monkeypatch.setattr(lane._server, "_limit_s", 0.5)
     (found,) = wrong(lane, Input((Step(("list", "--plugin", "mine.py")),), {"mine.py": File("while True: pass")}))
     assert found.startswith("hang: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "slowdown", "hangs"),
+    [("input()", 1.0, True), ("input()", 1e9, False), ("while True: pass", 1e9, True)],
+)
+def test_a_step_is_not_blamed_for_a_machine_that_is_slow(monkeypatch, code: str, slowdown: float, hangs: bool) -> None:
+    monkeypatch.setattr(hanging, "slowdown", lambda: slowdown)
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as step:
+        watch = Watch(step.pid, 0.05)
+        wait_for(lambda: watch.elapsed_s > 0.05 and (hanging.processor_s(step.pid) > 0.05 or code == "input()"))
+        assert watch.is_over() == hangs
+        step.kill()
+
+
+def test_a_control_takes_as_long_as_it_uses_a_processor_at_least() -> None:
+    assert hanging.slowdown() > 0.9
+
+
+ROW = {"problem": "copy/m1n5/f32", "kernel": "copy/numpy.copyto", "mode": "cold", "threads": 1, "isa": ""}
+ROW |= {"status": "ok", "reason": "", "time_s_median": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ([ROW], [ROW, {**ROW, "problem": "copy/m2n5/f32"}], ""),
+        ([ROW], [ROW], "rows are missing: 1 of 2"),
+        ([ROW, ROW], [ROW, ROW], "a row is doubled: 2 rows of 1 cases"),
+        ([ROW], [{**ROW, "time_s_median": 2.0}], "a row was lost or changed by what followed"),
+        ([ROW], [{**ROW, "problem": "copy/m2n5/f32"}], "a row was lost or changed by what followed"),
+        ([{**ROW, "status": "crashed", "reason": "SIGKILL"}], [], "a kill cost a row: copy/m1n5/f32 "),
+    ],
+)
+def test_what_a_kill_costs_is_a_fault(before: list[object], after: list[object], said: str) -> None:
+    shown = [
+        Outcome(0, json.dumps({"run": {"cases_planned": 2, "cases_done": len(rows)}, "results": rows}), "", [])
+        for rows in (before, after)
+    ]
+    killed = Step(("run",), kill=Kill(signal.SIGKILL, 0.1))
+    given = Input((killed, Step(SHOWN), Step(("run", "--resume", "mine")), Step(SHOWN)))
+    found = faults(given, Found([Outcome(-9, "", "", []), shown[0], GOOD, shown[1]], [], []))
+    assert any(words.startswith(said) for words in found) if said else found == []
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,20 @@ def test_the_process_that_plans_is_ended_where_code_in_c_holds_the_interpreter()
 
 PLUGIN = """
 from bench.plan.registry import REGISTRY
-from kernelmark import kernel, operation
+from kernelmark import Prefer, kernel, operation
 
 def answers(problem):
     {declared}
 
-@kernel("copy", provider="bad", device="cpu", numerics="exact", supports=answers)
+def chooses(problem, tile, device):
+    {preferred}
+
+def counts(device):
+    {counted}
+    return 1
+
+@kernel("copy", provider="bad", device="cpu", numerics="exact", supports=answers,
+        tunables={{"T": (2, counts)}}, prefer=Prefer(({{"T": counts}},), chooses))
 def odd(problem, x):
     return lambda: None
 
@@ -59,6 +67,15 @@ class Mine(REGISTRY.operations["copy"], frozen=True, kw_only=True):
     @classmethod
     def parse(cls, text):
         {read}
+
+    @property
+    def flop(self):
+        {worked}
+        return 1
+
+    def dims(self):
+        {sized}
+        return {{}}
 """
 #: Loads it, which may take longer than its calls may, and asks for what it declares.
 DECLARED = """
@@ -70,7 +87,8 @@ registry = discovery.discover()
 discovery.overseen = lambda *_: contextlib.nullcontext()
 discovery.load_plugin(Path(sys.argv[1]), 0.5)
 registry.kernels["copy/bad.odd"].refuses(registry.problem("copy/m4n4/f32"))
-registry.problem("mine/m4n4/f32")
+problem = registry.problem("mine/m4n4/f32")
+assert (problem.flop, problem.dims()) == (1, {})
 print("went on")
 """
 
@@ -80,15 +98,33 @@ print("went on")
     [
         ("declared", "kernelmark: copy/bad.odd: supports took more than 1 s; --timeout allows more\n"),
         ("read", "kernelmark: mine: its reading of an id took more than 1 s; --timeout allows more\n"),
+        ("preferred", "kernelmark: copy/bad.odd: prefer took more than 1 s; --timeout allows more\n"),
+        pytest.param(
+            *("counted", "kernelmark: copy/bad.odd: tunable T took more than 1 s; --timeout allows more\n"),
+            marks=pytest.mark.long,
+        ),
+        ("worked", "kernelmark: mine: flop took more than 1 s; --timeout allows more\n"),
+        pytest.param(
+            *("sized", "kernelmark: mine: dims took more than 1 s; --timeout allows more\n"),
+            marks=pytest.mark.long,
+        ),
         ("", ""),
     ],
 )
 def test_what_a_plugin_declares_ends_the_command_where_it_hangs(tmp_path: Path, place: str, said: str) -> None:
-    acts = {"declared": "pass", "read": "return super().parse(text)", place: HOLDS}
+    passes = dict.fromkeys(("declared", "preferred", "counted", "worked", "sized"), "pass")
+    acts = {**passes, "read": "return super().parse(text)", place: HOLDS}
     (tmp_path / "mine.py").write_text(PLUGIN.format(**acts))
     words = [sys.executable, "-c", DECLARED, str(tmp_path / "mine.py")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr, done.stdout) == ((2, said, "") if said else (0, "", "went on\n"))
+
+
+def test_a_call_within_what_is_overseen_does_not_end_the_process_a_second_time() -> None:
+    code = "foreign.limited(__import__('time').sleep, 'x: its call', 0.1)(30)"
+    done = subprocess.run([sys.executable, "-c", OVERSEEN.format(code)], capture_output=True, text=True, check=False)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("kernelmark: plugin x.py: its import took more than 0.2 s")
 
 
 def test_what_ends_in_time_goes_on() -> None:
