@@ -85,6 +85,7 @@ def run() -> int:
     from bench.cli import main as command
 
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # an earlier one would meet this program
         command()
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else 0 if ending.code is None else 1
@@ -116,7 +117,6 @@ def end_with(status: int) -> None:
 def become(step: dict[str, Any]) -> None:
     """Make this process the one that a shell would have started for the step."""
     os.setsid()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for stream in step["closed"]:
@@ -126,6 +126,7 @@ def become(step: dict[str, Any]) -> None:
     os.environ.update(step["variables"])
     tempfile.tempdir = None
     if step["fresh"]:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.execve(sys.executable, [sys.executable, step["script"], *step["words"]], dict(os.environ))
     sys.argv = [step["script"], *step["words"]]
     sys.stdout = sys.__stdout__ = _stream(1, step["closed"], "strict")  # type: ignore[assignment,misc]

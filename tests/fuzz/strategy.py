@@ -245,4 +245,5 @@ def _kills(draw: Any) -> Input:
 @st.composite
 def _kill(draw: Any) -> Kill:
     number = draw(st.sampled_from([signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
-    return Kill(int(number), draw(st.floats(0, 3.0)), number == signal.SIGKILL and draw(st.booleans()))
+    after_s = draw(st.sampled_from([tenths / 10 for tenths in range(31)]))  # a number drawn as one would be 0 too often
+    return Kill(int(number), after_s, number == signal.SIGKILL and draw(st.booleans()))
