@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from bench.cli.options import DEFECT
 from complaints import complaints
 from fuzz.execute import Found, Outcome
 from fuzz.inputs import Input, Step
@@ -52,6 +53,8 @@ def _step(given: Input, step: Step, outcome: Outcome) -> Iterator[str]:
     text = outcome.err + outcome.out
     if _TRACEBACK.search(text) and not (given.wild and _BEYOND.search(outcome.err)):
         yield f"traceback: {_last(text)}"
+    if given.wild and outcome.status == DEFECT:
+        yield f"exit {DEFECT}: {_last(outcome.err)}"
     if not given.wild:
         yield from _status(step, outcome)
         yield from _lines(step, outcome)
