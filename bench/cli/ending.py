@@ -22,6 +22,7 @@ from bench.plan.text import MOST, one_line
 
 #: How soon after an interrupt that could not be raised the next one follows, when what it fell into has returned.
 AGAIN_S = 0.01
+_write = os.write
 #: What a write to standard output fails with; the error names no file then.
 _OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
 
@@ -41,7 +42,22 @@ class Commands(click.Group):
 
 
 def status_of(work: Callable[[], object]) -> int:
-    """Do the work of a command and return the exit status. No exception gets past it, whatever it is."""
+    """Do the work of a command and return the exit status. No exception gets past it, whatever it is.
+
+    A plug-in may have put others in the place of functions that the ending calls. The line is then written without.
+    """
+    try:
+        return _ended(work)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseException as error:
+        found = _of_plugin(error)
+        what = found or f"defect: {type(error).__name__} as the command ended"
+        _write(2, f"{one_line(f'kernelmark: {what}')}\n".encode(errors="backslashreplace"))
+        return USAGE if found else DEFECT
+
+
+def _ended(work: Callable[[], object]) -> int:
     _stand_in_for_closed()
     try:
         return _done(work)
@@ -114,12 +130,16 @@ def _complain(text: str, status: int) -> int:
 
 def _defect(error: Exception) -> int:
     """Report a defect of kernelmark's own, with its traceback in a file; one of a plug-in is bad input."""
-    from bench.plan.discovery import of_plugin  # with NumPy; it is loaded already where a plug-in is
-
-    if found := of_plugin(error):
+    if found := _of_plugin(error):
         return _complain(found, USAGE)
     what = f"{type(error).__name__}: {message(error)}"[: MOST // 3]
     return _complain(f"defect: {what}; a report of it, for the authors, is {_saved(error)}", DEFECT)
+
+
+def _of_plugin(error: BaseException) -> str | None:
+    """Return a complaint about the plug-in that raised an error, or None. What finds it is loaded where one is."""
+    discovery = sys.modules.get("bench.plan.discovery")
+    return discovery.of_plugin(error) if discovery else None
 
 
 def _saved(error: Exception) -> str:

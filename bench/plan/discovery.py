@@ -9,7 +9,8 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from functools import cache
 from pathlib import Path
@@ -113,16 +114,28 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
     sys.modules[name] = module
     known = copy(REGISTRY.kernels), copy(REGISTRY.operations)
     try:
-        with overseen(f"plugin {path}: its import", timeout_s):
+        with overseen(f"plugin {path}: its import", timeout_s), _put_back():
             spec.loader.exec_module(module)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and timeout_s < math.inf:
             raise  # the user's own; in a worker it can only be the plug-in's
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         REGISTRY.kernels, REGISTRY.operations = known
         raise UsageError(f"plugin {_where(error, path)}") from None
     REGISTRY.limit(*known, timeout_s)
     _loaded[path] = module
+
+
+@contextmanager
+def _put_back() -> Iterator[None]:
+    """Put back the modules and folders that a plug-in takes from Python's lists: a command imports as it goes on."""
+    modules, folders = dict(sys.modules), list(sys.path)
+    try:
+        yield
+    finally:
+        for name, module in modules.items():
+            sys.modules.setdefault(name, module)
+        sys.path += [folder for folder in folders if folder not in sys.path]
 
 
 def of_plugin(error: BaseException) -> str | None:

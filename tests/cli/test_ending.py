@@ -119,9 +119,10 @@ def test_a_plugin_that_raises_what_has_no_message_is_one_line(tmp_path) -> None:
         ("sys.stdout.close()", "kernelmark: standard output: a plug-in closed it or standard error; "),
         ("sys.stdout = None", "kernelmark: no kernel matches"),
         ("sys.stderr.close()", ""),
+        ("sys.modules.clear(); sys.path.clear()", "kernelmark: no kernel matches"),
     ],
 )
-def test_a_plugin_that_closes_or_takes_a_stream_costs_no_traceback(tmp_path, text, said) -> None:
+def test_a_plugin_that_closes_or_takes_what_is_not_its_own_costs_no_traceback(tmp_path, text, said) -> None:
     (tmp_path / "mine.py").write_text(f"import sys\n{text}\n")
     words = ("list", "--json") if "stdout.close" in text else ("verify", "copy/m4n4/f32", "--kernels", "no/such")
     done = called(MAIN, *words, "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
@@ -132,6 +133,16 @@ def test_a_plugin_that_closes_or_takes_a_stream_costs_no_traceback(tmp_path, tex
 
 def test_a_plugin_whose_code_raises_where_it_took_the_place_of_ours_is_named(tmp_path) -> None:
     (tmp_path / "mine.py").write_text("import json\ndef fails(*_, **__):\n    return 1 // 0\njson.dumps = fails\n")
+    done = called(MAIN, "list", "--json", "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
+    said = f"kernelmark: plugin {tmp_path}/mine.py, line 3: ZeroDivisionError: integer division or modulo by zero\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+def test_a_plugin_in_whose_function_the_ending_itself_fails_is_named(tmp_path) -> None:
+    takes = (
+        "import json, tempfile\ndef fails(*_, **__):\n    return 1 // 0\njson.dumps, tempfile.mkstemp = len, fails\n"
+    )
+    (tmp_path / "mine.py").write_text(takes)
     done = called(MAIN, "list", "--json", "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
     said = f"kernelmark: plugin {tmp_path}/mine.py, line 3: ZeroDivisionError: integer division or modulo by zero\n"
     assert (done.returncode, done.stderr) == (2, said)
