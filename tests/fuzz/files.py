@@ -19,7 +19,7 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 RUNS = ("20260101-old", "20260201-new", "base")
 #: Of the stores `rows.db` and `net.db`.
 ROWS_RUN = "r1"
-#: Of the store `net.db`: a network, and a kernel and a problem with a history.
+#: The network of the store `net.db`, and the kernel and the problem that have a history there.
 NETWORK, KEPT = "net", ("gemm/numpy.matmul", "gemm/m1n1000k500/f32/NT")
 #: Stores, exports of one of them, results of other programs, and databases that are no stores.
 SAMPLES = (
