@@ -31,11 +31,20 @@ def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None
         raise UsageError(f"{kernel_id}: a history is that of a kernel with all its tiles; leave out the @ and the tile")
     with closing(Store(db or default_store(), create=False)) as store:
         found = store.versions(kernel_id, problem_id)
+    if not found:
+        _require_problem(problem_id)
     if json_to is not None:
         text = msgspec.json.encode(history_document(kernel_id, problem_id, found)).decode()
         json_to.write(msgspec.json.format(text, indent=2) + "\n")
         return
     click.echo("\n\n".join(history_page(kernel_id, problem_id, found, diff)))
+
+
+def _require_problem(problem_id: str) -> None:
+    """Raise UsageError for what is no problem. One with versions may be of a plug-in, which is not loaded here."""
+    from bench.plan.discovery import discover
+
+    discover().problem(problem_id)
 
 
 COMMANDS = (history,)
