@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from bench.emulator import multiply_adds
 from bench.measure.compile import with_includes
 from bench.measure.compilers import cuda_sources
 
@@ -65,16 +66,19 @@ def cache_folder() -> Path:
     return folder
 
 
-def program(source: Path, entries: Sequence[str], *, defines: Iterable[str] = (), include: Path = CUDA) -> Path:
+def program(
+    source: Path, entries: Sequence[str], *, defines: Iterable[str] = (), include: Path = CUDA, counts: bool = False
+) -> Path:
     """Return the worker program for `source` with these name expressions. Raises CompileError.
 
-    include: the folder in which `#include "common.cuh"` is looked up, also where it lies beside the source.
+    include: the folder in which `#include "common.cuh"` is looked up, also where it lies beside the source. counts: it
+    counts what the kernel does in place of checking it.
     """
-    flags = [*_KERNEL_FLAGS, *(f"-D{define}" for define in defines)]
+    flags = [*_kernel_flags(counts), *(f"-D{define}" for define in defines)]
     texts = with_includes(source, include).values()
-    key = _digest([_toolchain(), *_variant(), _PLACE, str(source), str(include), *flags, *entries], texts)
+    key = _digest([_toolchain(), *_variant(counts), _PLACE, str(source), str(include), *flags, *entries], texts)
     target = cache_folder() / f"{source.stem}-{key}"
-    _once(target, lambda: _compile(source, _unit(source, entries), [*flags, f"-I{include}"], target))
+    _once(target, lambda: _compile(source, _unit(source, entries), [*flags, f"-I{include}"], target, counts))
     target.touch()  # still wanted
     _forget_old(target.parent)
     return target
@@ -138,25 +142,26 @@ const int entry_count = {len(entries)};
 """
 
 
-def _compile(source: Path, unit: str, flags: list[str], target: Path) -> None:
+def _compile(source: Path, unit: str, flags: list[str], target: Path, counts: bool) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         assembly, kernel, built = (Path(scratch, name) for name in ("kernel.s", "kernel.o", "program"))
-        overlay = [f"-I{HERE / 'include'}", "-include", str(_precompiled() / "emulator.h")]
+        overlay = [f"-I{HERE / 'include'}", "-include", str(_precompiled(counts) / "emulator.h")]
         refused = f"{source.name} does not compile for the emulator"
         _run([compiler(), *flags, *overlay, "-x", "c++", "-S", "-", "-o", str(assembly)], refused, unit)
-        assembly.write_text(SHARED_VARIABLE.sub(rf"\g<0>\n\t.zero\t{RED_ZONE}", assembly.read_text()))
+        text = SHARED_VARIABLE.sub(rf"\g<0>\n\t.zero\t{RED_ZONE}", assembly.read_text())
+        assembly.write_text(multiply_adds.counted(text) if counts else text)
         renames = [f"--redefine-sym={name}=emu_{name}" for name in _MEMORY_FUNCTIONS]
         for command in (
             [compiler(), "-c", str(assembly), "-o", str(kernel)],
             ["objcopy", *renames, str(kernel)],
-            [compiler(), *_LINK_FLAGS, str(kernel), *map(str, runtime()), "-o", str(built)],
+            [compiler(), *_LINK_FLAGS, str(kernel), *map(str, runtime(counts)), "-o", str(built)],
         ):
             _run(command, f"{source.name} does not link for the emulator")
         built.rename(target)
 
 
 @functools.cache
-def _precompiled() -> Path:
+def _precompiled(counts: bool) -> Path:
     """Return a folder with `emulator.h`, also precompiled: parsing it would take most of the time of a small .cu."""
 
     def fill(folder: Path) -> None:
@@ -164,7 +169,7 @@ def _precompiled() -> Path:
         (folder / header.name).write_text(f'#include "{header}"\n')  # for a compiler that refuses what is precompiled
         command = [
             compiler(),
-            *_KERNEL_FLAGS,
+            *_kernel_flags(counts),
             "-x",
             "c++-header",
             str(header),
@@ -173,10 +178,10 @@ def _precompiled() -> Path:
         ]
         _run(command, f"{header.name} does not compile")
 
-    return _folder(f"header-{_digest([_toolchain(), _PLACE], [])}", fill)
+    return _folder(f"header-{_digest([_toolchain(), _PLACE, *_extra_flags(counts)], [])}", fill)
 
 
-def runtime() -> tuple[Path, ...]:
+def runtime(counts: bool = False) -> tuple[Path, ...]:
     """Return the runtime's object files, compiled once. `EMULATOR_UCONTEXT=1` takes the portable switch of fibers.
 
     Most of it is one translation unit, since separate ones would spend their time on the same headers; product.cpp is
@@ -184,13 +189,22 @@ def runtime() -> tuple[Path, ...]:
     """
     sources = sorted((HERE / "runtime").glob("*.cpp"))
     product = HERE / "runtime" / "product.cpp"
-    units = [([source for source in sources if source != product], _variant()), ([product], ())]
+    units = [([source for source in sources if source != product], _variant(counts)), ([product], ())]
     with ThreadPoolExecutor() as pool:
         return tuple(pool.map(lambda unit: _object(*unit), units))
 
 
-def _variant() -> tuple[str, ...]:
-    return ("-DEMU_UCONTEXT",) if os.environ.get("EMULATOR_UCONTEXT") else ()
+def _variant(counts: bool) -> tuple[str, ...]:
+    ucontext = ("-DEMU_UCONTEXT",) if os.environ.get("EMULATOR_UCONTEXT") else ()
+    return (*ucontext, "-DEMU_COUNT") if counts else ucontext
+
+
+def _extra_flags(counts: bool) -> tuple[str, ...]:
+    return multiply_adds.FLAGS if counts and multiply_adds.cannot_count() is None else ()
+
+
+def _kernel_flags(counts: bool) -> tuple[str, ...]:
+    return (*_KERNEL_FLAGS, *_extra_flags(counts))
 
 
 def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:

@@ -59,7 +59,8 @@ class TensorMap:
 class Launch:
     """One launch. An argument is a buffer's name, an int (C `int`), a float (C `float`), a NumPy scalar or a TensorMap.
 
-    cluster: blocks along the grid's x that make a cluster. last: run the last block or cluster alone.
+    cluster: blocks along the grid's x that make a cluster. last: run the last block or cluster alone. sample: run these
+    clusters alone; in a program that counts, each stands for as many as its value.
     """
 
     entry: str
@@ -70,11 +71,12 @@ class Launch:
     cooperative: bool = False
     cluster: int = 1
     last: bool = False
+    sample: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run of the launches under one order of threads and blocks."""
+    """One run of the launches under one order of threads and blocks. counts: lines of a program that counts."""
 
     order: str
     outputs: dict[str, Array]
@@ -82,11 +84,13 @@ class Outcome:
     switches: int = 0
     accesses: int = 0
     time_s: float = 0.0
+    counts: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass
 class _Reply:
     raw: list[RawReport] = field(default_factory=list)
+    counts: list[tuple[str, ...]] = field(default_factory=list)
     outputs: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -146,6 +150,8 @@ def _job(
         yield _line("launch", *sizes, launch.cluster, int(launch.last), launch.entry)
         for arg in launch.args:
             yield _argument(arg, names)
+        for cluster, weight in launch.sample.items():
+            yield _line("sample", cluster, weight)
     for order in orders:
         yield _line("run", ORDERS.index(order), seed)
 
@@ -187,11 +193,14 @@ def _outcomes(stdout: bytes, program: Path, buffers: Mapping[str, Buffer], order
         verb, *words = line.split("\t")
         if verb == "report":
             reply.raw.append(parse(line))
+        elif verb in ("count", "traffic"):
+            reply.counts.append((verb, *words))
         elif verb == "buffer":
             size = int(words[1])
             reply.outputs[words[0]], at = stdout[at : at + size], at + size
         else:
             outputs = {n: np.frombuffer(b, buffers[n].data.dtype) for n, b in reply.outputs.items()}
             switches, accesses, time_s = int(words[0]), int(words[1]), float(words[2])
-            yield Outcome(next(left), outputs, locate(program, reply.raw), switches, accesses, time_s)
+            reports = locate(program, reply.raw)
+            yield Outcome(next(left), outputs, reports, switches, accesses, time_s, tuple(reply.counts))
             reply = _Reply()

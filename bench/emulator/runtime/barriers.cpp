@@ -53,6 +53,7 @@ std::vector<Thread *> those(Block &block, State state) {
 }  // namespace
 
 void release_block_barrier(Block &block) {
+  EMU_COUNTING(machine.counter.meet_all();)
   judge_barrier(block);
   share_knowledge(those(block, State::at_block_barrier));
   int count = 0;
@@ -106,6 +107,7 @@ bool release_cluster_barrier(Cluster &cluster) {
 }
 
 void cluster_barrier(Site site) {
+  EMU_COUNTING(machine.counter.reach(Does::barrier, site.file_name(), site.line());)
   ++machine.block->at_cluster;
   arrive(State::at_cluster_barrier, site);
 }
@@ -113,6 +115,7 @@ void cluster_barrier(Site site) {
 unsigned cluster_rank() { return machine.block->rank; }
 
 void named_barrier(unsigned id, unsigned threads, Site site) {
+  EMU_COUNTING(machine.counter.reach(Does::barrier, site.file_name(), site.line());)
   Block &block = *machine.block;
   if (id == 0 || id >= block.named.size() || threads == 0 || threads % 32) {
     misuse("barrier-divergence", "a named barrier is one of 1 to 15, for a multiple of 32 threads", site);
@@ -141,6 +144,7 @@ void named_barrier(unsigned id, unsigned threads, Site site) {
 void block_barrier(Site site) { block_reduce(Reduction::count, false, site); }
 
 int block_reduce(Reduction reduction, bool predicate, Site site) {
+  EMU_COUNTING(machine.counter.reach(Does::barrier, site.file_name(), site.line());)
   Thread &thread = machine.thread();
   thread.reduction = reduction;
   thread.predicate = predicate;
@@ -150,6 +154,7 @@ int block_reduce(Reduction reduction, bool predicate, Site site) {
 }
 
 void grid_barrier(Site site) {
+  EMU_COUNTING(machine.counter.reach(Does::barrier, site.file_name(), site.line());)
   ++machine.block->at_grid;
   arrive(State::at_grid_barrier, site);
 }

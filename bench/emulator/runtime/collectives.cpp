@@ -58,8 +58,10 @@ void finish(Block &block, uint32_t warp, uint32_t leader, Group &group) {
     machine.reports.add("warp-mask", what, 0, &first.site);
   }
   machine.running = false;  // what the combination reads are the lanes' payloads, not the kernel's memory
+  EMU_COUNTING(emu_reached = machine.counter.nowhere();)
   first.combine(group.lanes, group.present);
   machine.running = true;
+  EMU_COUNTING(machine.counter.collective(warp, group.present, first.site.file_name(), first.site.line());)
   ++machine.time;
   if (first.orders_memory) join_clocks(block, warp, group.present);
   for (uint32_t lane = 0; lane < 32; ++lane)

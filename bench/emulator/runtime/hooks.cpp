@@ -8,11 +8,18 @@
 
 namespace {
 
+EMU_COUNTING(inline void count(const void *p, size_t bytes, emu::Does does, uintptr_t pc) {
+  if (emu::machine.running && !emu::machine.stacks.holds(uintptr_t(p)))
+    emu::machine.counter.access(uintptr_t(p), bytes, does, pc);
+})
+
 inline void read(const void *p, size_t bytes, uintptr_t pc) {
   emu::machine.checker.access(uintptr_t(p), bytes, emu::Access::read, pc);
+  EMU_COUNTING(count(p, bytes, emu::Does::load, pc);)
 }
 inline void write(const void *p, size_t bytes, uintptr_t pc) {
   emu::machine.checker.access(uintptr_t(p), bytes, emu::Access::write, pc);
+  EMU_COUNTING(count(p, bytes, emu::Does::store, pc);)
 }
 
 }  // namespace
@@ -64,8 +71,15 @@ void *emu_memset(void *to, int value, size_t bytes) {
 
 namespace emu {
 
-void note_read(const void *p, size_t bytes) { read(p, bytes, EMU_CALLER); }
+// ldmatrix alone
+void note_read(const void *p, size_t bytes) {
+  machine.checker.access(uintptr_t(p), bytes, Access::read, EMU_CALLER);
+  EMU_COUNTING(count(p, bytes, Does::matrix, EMU_CALLER);)
+}
 void note_write(void *p, size_t bytes) { write(p, bytes, EMU_CALLER); }
-void note_atomic(void *p, size_t bytes) { machine.checker.access(uintptr_t(p), bytes, Access::atomic, EMU_CALLER); }
+void note_atomic(void *p, size_t bytes) {
+  machine.checker.access(uintptr_t(p), bytes, Access::atomic, EMU_CALLER);
+  EMU_COUNTING(count(p, bytes, Does::atomic, EMU_CALLER);)
+}
 
 }  // namespace emu

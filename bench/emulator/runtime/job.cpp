@@ -74,13 +74,17 @@ Job read_job(std::istream &in) {
     else if (verb == "constant") job.constants.push_back(read_constant(words, in));
     else if (verb == "launch") job.launches.push_back(read_launch(words));
     else if (verb == "argument") job.launches.back().arguments.push_back(read_argument(words, in));
-    else if (verb == "run") {
+    else if (verb == "sample") {
+      uint32_t cluster = 0, weight = 0;
+      words >> cluster >> weight;
+      job.launches.back().sample[cluster] = weight;
+    } else if (verb == "run") {
       unsigned order = 0;
       Run run{};
       words >> order >> run.seed;
       run.order = Order(order);
       job.runs.push_back(run);
-    } else throw std::runtime_error("job: " + line + ": expected limit, buffer, constant, launch, argument or run");
+    } else throw std::runtime_error("job: " + line + ": expected limit, buffer, constant, launch, argument, sample or run");
   }
   return job;
 }

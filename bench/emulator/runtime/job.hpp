@@ -1,6 +1,7 @@
 // A worker's input: buffers, then launches, then the thread orders in which to run them.
 #pragma once
 #include <istream>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +48,7 @@ struct PlannedLaunch {
   unsigned cluster;
   bool last;  // run the last block or cluster and no other
   std::vector<Argument> arguments;
+  std::map<uint32_t, uint32_t> sample;
 };
 
 struct Run {

@@ -62,6 +62,7 @@ void place(Buffer &buffer) {
   void *reserved = mmap(nullptr, bytes + 2 * gap, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) throw std::runtime_error("no address space for buffer " + buffer.name);
   buffer.data = static_cast<char *>(reserved) + gap;
+  EMU_COUNTING(mprotect(buffer.data, bytes, PROT_READ | PROT_WRITE);)  // zeros, which take no memory until written
   for (const size_t at : buffer.places) {
     const size_t begin = at / page * page, end = (at + buffer.piece + page) / page * page;
     mprotect(buffer.data + begin, end - begin, PROT_READ | PROT_WRITE);
@@ -82,7 +83,9 @@ void map_memory(const Job &job, const Image &image) {
                   .space = Space::global, .read_only = buffer.role == Role::in, .granule_shift = buffer.granule_shift,
                   .row = buffer.row, .pitch = buffer.pitch, .piece = buffer.piece, .places = buffer.places,
                   .name = buffer.name, .shadow = nullptr};
+#ifndef EMU_COUNT
     if (!region.read_only) region.forget(buffer.role == Role::inout);
+#endif
     machine.memory.add(std::move(region));
   }
   machine.memory.add({.begin = image.begin, .end = image.end, .name = "program", .shadow = nullptr});

@@ -27,6 +27,7 @@ void Machine::make_current(uint32_t thread) {
   current = thread;
   me = block->linear * threads_per_block + thread;
   threadIdx = block->threads[thread].index;
+  EMU_COUNTING(emu_reached = block->threads[thread].reached.data();)
 }
 
 void Machine::wait() {

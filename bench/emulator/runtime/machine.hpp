@@ -1,5 +1,6 @@
 // The emulated device: its threads, its clock and its memory. There is one per process.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "async_proxy.hpp"
 #include "checker.hpp"
 #include "clocks.hpp"
+#include "counter.hpp"
 #include "fiber.hpp"
 #include "mbarrier.hpp"
 #include "memory.hpp"
@@ -38,6 +40,7 @@ struct Thread {
   AsyncCopies copies;
   SharedClock known;                  // what it is ordered after beyond its block's barriers and its warp; may be null
   std::unique_ptr<AsyncProxy> async;  // null until it is used
+  EMU_COUNTING(std::vector<uint32_t> reached;)
 
   AsyncProxy &async_proxy() {
     if (!async) async = std::make_unique<AsyncProxy>();
@@ -82,6 +85,7 @@ struct Block {
   Mbarriers mbarriers;
   std::array<NamedBarrier, 16> named;
   std::vector<std::unique_ptr<Warpgroup>> warpgroups;
+  EMU_COUNTING(std::vector<WarpTrace> traces;)
 };
 
 enum class Order : uint8_t { forward, reverse, random };
@@ -96,6 +100,8 @@ struct Launch {
   bool last = false;
   Order order = Order::forward;
   uint64_t seed = 0;
+  // The clusters that run, each with the number of those that it stands for; all where it is empty.
+  std::map<uint32_t, uint32_t> sample;
 };
 
 struct Machine {
@@ -103,6 +109,7 @@ struct Machine {
   Stacks stacks;
   Checker checker;
   Reports reports;
+  EMU_COUNTING(Counter counter;)
 
   Launch launch;
   Context main;

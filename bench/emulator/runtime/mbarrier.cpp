@@ -113,6 +113,7 @@ void fence_proxy_async() {
 }
 
 void mbarrier_arrive(unsigned address, unsigned rank, unsigned expected_bytes, Site site) {
+  EMU_COUNTING(machine.counter.reach(Does::barrier, site.file_name(), site.line());)
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
   Block *target = machine.block;
   address = shared_offset(address, site);
@@ -138,6 +139,7 @@ void mbarrier_arrive(unsigned address, unsigned rank, unsigned expected_bytes, S
 }
 
 void mbarrier_wait(unsigned address, unsigned parity, Site site) {
+  EMU_COUNTING(machine.counter.reach(Does::barrier, site.file_name(), site.line());)
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
   Thread &me = machine.thread();
   address = shared_offset(address, site);

@@ -69,6 +69,8 @@ std::vector<uint32_t> Scheduler::block_order() {
   std::vector<uint32_t> clusters(size_t(launch_.grid.x) * launch_.grid.y * launch_.grid.z / size), order;
   std::iota(clusters.begin(), clusters.end(), 0);
   if (launch_.last) clusters.erase(clusters.begin(), clusters.end() - 1);
+  if (!launch_.sample.empty()) clusters.clear();
+  for (const auto &[cluster, weight] : launch_.sample) clusters.push_back(cluster);
   arrange(clusters);
   for (uint32_t cluster : clusters) {
     std::vector<uint32_t> blocks(size);
@@ -151,6 +153,8 @@ void Scheduler::begin(Block &block, uint32_t linear, size_t first_stack) {
   block.index = {linear % grid.x, linear / grid.x % grid.y, linear / grid.x / grid.y};
   block.threads.clear();
   block.threads.resize(count);
+  EMU_COUNTING(block.traces.assign((count + 31) / 32, {});
+               for (Thread &thread : block.threads) thread.reached.assign(emu_multiply_add_count, 0);)
   for (uint32_t i = 0; i < count; ++i)
     block.threads[i].index = {i % size.x, i / size.x % size.y, i / size.x / size.y};
   block.order.resize(count);
@@ -180,6 +184,7 @@ Stop Scheduler::run(Block &block) {
     if (machine.aborted) return Stop::aborted;
     if (!block.live) {
       report_abandoned(block);
+      EMU_COUNTING(machine.counter.end_block();)
       return Stop::finished;
     }
     if (block.at_grid == block.live) return Stop::grid_barrier;

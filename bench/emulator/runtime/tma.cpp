@@ -48,6 +48,18 @@ void round_to_tf32(char *bytes) {
   }
 }
 
+EMU_COUNTING(void count(bool is_load, const TensorMap &map, Corner corner, unsigned shared, unsigned copies,
+                        uintptr_t pc) {
+  std::vector<std::pair<uintptr_t, size_t>> rows;
+  each_piece(map, corner, shared, [&](const Piece &p) {
+    if (!p.bytes) return;
+    const auto at = uintptr_t(p.global);
+    if (!rows.empty() && rows.back().first + rows.back().second == at) rows.back().second += p.bytes;
+    else rows.push_back({at, p.bytes});
+  });
+  machine.counter.box(is_load, rows, map.bytes() * copies, pc);
+})
+
 void check_copy(const TensorMap *map, unsigned shared, uintptr_t pc, Site site) {
   if (map->map != TensorMap::is_map) {
     machine.reports.add("tma", "the address is not that of a tensor map", pc, &site);
@@ -103,6 +115,7 @@ void tma_load(unsigned destination, const TensorMap *map, Corner corner, unsigne
     misuse("tma", "the mask of a multicast names blocks that the cluster does not have", site);
     machine.abort_run();
   }
+  EMU_COUNTING(count(true, *map, corner, to, unsigned(__builtin_popcount(mask)), pc);)
   each_piece(*map, corner, to, [&](const Piece &p) {
     if (p.bytes) machine.checker.bulk(uintptr_t(p.global), p.bytes, Access::read, pc, machine.me);
   });
@@ -116,6 +129,7 @@ void tma_store(const TensorMap *map, unsigned source, Corner corner, Site site) 
   const unsigned from = shared_offset(source, site);
   AsyncProxy &async = machine.thread().async_proxy();
   if (!async.store_agent) async.store_agent = add_agent();
+  EMU_COUNTING(count(false, *map, corner, from, 1, pc);)
   each_piece(*map, corner, from, [&](const Piece &p) {
     if (!p.bytes) return;
     machine.checker.bulk(uintptr_t(p.shared) + p.skip, p.bytes, Access::read, pc, async.store_agent);

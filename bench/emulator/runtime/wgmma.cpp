@@ -106,6 +106,7 @@ void Warpgroup::run_until(size_t product) {
 
 void wgmma(float *d, const WarpgroupProduct &product, Site site) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
+  EMU_COUNTING(machine.counter.reach(Does::product, site.file_name(), site.line());)
   Warpgroup &group = own_warpgroup(site);
   Thread &me = machine.thread();
   if (!group.arrived) group.wanted = product;

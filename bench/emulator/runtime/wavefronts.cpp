@@ -1,0 +1,88 @@
+// What a request of a warp costs. Sources of the rules: docs/profile.md.
+#include "counter.hpp"
+#ifdef EMU_COUNT
+#include <algorithm>
+#include <bit>
+
+namespace emu {
+
+namespace {
+
+constexpr unsigned banks = 32, word = 4;
+
+// The different values among those of some lanes.
+class Distinct {
+ public:
+  void add(uintptr_t value) {
+    if (size_ && values_[size_ - 1] == value) return;
+    if (std::find(values_.begin(), values_.begin() + size_, value) == values_.begin() + size_) values_[size_++] = value;
+  }
+  const uintptr_t *begin() const { return values_.data(); }
+  const uintptr_t *end() const { return values_.data() + size_; }
+  unsigned size() const { return size_; }
+
+ private:
+  std::array<uintptr_t, 128> values_;  // at most 32 lanes with 4 words each
+  unsigned size_ = 0;
+};
+
+template <class F> void each_lane(const Instance &instance, unsigned begin, unsigned end, F f) {
+  for (unsigned lane = begin; lane < end; ++lane)
+    if (instance.present >> lane & 1) f(instance.address[lane]);
+}
+
+unsigned distinct_bytes(const Instance &instance, unsigned bytes) {
+  Distinct addresses;
+  each_lane(instance, 0, 32, [&](uintptr_t at) { addresses.add(at); });
+  return addresses.size() * bytes;
+}
+
+// Cycles in which 32 banks deliver these lanes' words: the most words in one bank, each word once.
+unsigned cycles(const Instance &instance, unsigned begin, unsigned end, unsigned bytes) {
+  Distinct words;
+  each_lane(instance, begin, end, [&](uintptr_t at) {
+    for (uintptr_t w = at / word; w <= (at + bytes - 1) / word; ++w) words.add(w);
+  });
+  std::array<unsigned, banks> in_bank{};
+  for (const uintptr_t w : words) ++in_bank[w % banks];
+  return *std::max_element(in_bank.begin(), in_bank.end());
+}
+
+// Whether lanes n and n ^ distance, where both take part, have one address.
+bool in_pairs(const Instance &instance, unsigned distance) {
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const unsigned other = lane ^ distance;
+    const bool both = (instance.present >> lane & 1) && (instance.present >> other & 1);
+    if (both && instance.address[lane] != instance.address[other]) return false;
+  }
+  return true;
+}
+
+constexpr unsigned quotient(unsigned a, unsigned b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Count global_request(const Instance &instance, unsigned bytes) {
+  Distinct sectors;
+  each_lane(instance, 0, 32, [&](uintptr_t at) {
+    for (uintptr_t s = at / sector; s <= (at + bytes - 1) / sector; ++s) sectors.add(s);
+  });
+  return {.requests = 1, .cost = sectors.size(), .least = quotient(distinct_bytes(instance, bytes), sector)};
+}
+
+// 8 bytes a lane take the warp by halves and 16 bytes by quarters; a load whose lanes share addresses in pairs takes
+// twice as many lanes at once.
+Count shared_request(const Instance &instance, unsigned bytes, Does does) {
+  const bool loads = does == Does::load;
+  const unsigned lanes = unsigned(std::popcount(instance.present));
+  unsigned together = bytes <= 4 ? 32 : 128 / bytes;
+  const unsigned most = loads ? std::min(32u, together * 2) : together;
+  if (loads && together < 32 && (in_pairs(instance, 1) || in_pairs(instance, 2))) together = most;
+  Count count{.requests = 1};
+  for (unsigned begin = 0; begin < 32; begin += together) count.cost += cycles(instance, begin, begin + together, bytes);
+  count.least = std::max(quotient(distinct_bytes(instance, bytes), banks * word), quotient(lanes, most));
+  return count;
+}
+
+}  // namespace emu
+#endif
