@@ -13,6 +13,7 @@ from bench.cli import (
     history,
     importing,
     overview,
+    profile,
     report,
     run,
     runs,
@@ -36,7 +37,22 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for module in (overview, run, runs, views, compare, scaling, report, claims, importing, watch, tune, history, selftest):
+for module in (
+    overview,
+    run,
+    runs,
+    views,
+    compare,
+    scaling,
+    report,
+    claims,
+    importing,
+    watch,
+    tune,
+    profile,
+    history,
+    selftest,
+):
     for command in module.COMMANDS:
         cli.add_command(command)
 

@@ -71,7 +71,7 @@ def locate(program: Path, raw: Sequence[RawReport]) -> list[Report]:
     if not raw:
         return []
     wanted = {pc for r in raw for pc in (r.pc, r.other_pc) if pc != "0"}
-    lines = _addr2line(program, sorted(wanted))
+    lines = lines_of(program, sorted(wanted))
     merged: dict[tuple[str, str, int], Report] = {}
     for r in raw:
         file, line = lines.get(r.pc, (r.report.file, r.report.line))
@@ -81,7 +81,7 @@ def locate(program: Path, raw: Sequence[RawReport]) -> list[Report]:
     return list(merged.values())
 
 
-def _addr2line(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
+def lines_of(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
     """Return file and line of each address: the innermost inlined call that is not one of the emulator's headers."""
     if not addresses:
         return {}

@@ -2,7 +2,7 @@
 
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,13 +147,19 @@ def _view(operand: Operand, data: Array) -> Array:
     return data.reshape(*operand.shape[:-1], -1)[..., : operand.shape[-1]]
 
 
-def launches(case: Case, buffers: dict[str, Buffer]) -> Iterator[Launch]:
+def _scratch(wanted: Scratch) -> Buffer:
+    return Buffer("scratch", np.full(wanted.nbytes, 0xFF, np.uint8))
+
+
+def launches(
+    case: Case, buffers: dict[str, Buffer], scratch: Callable[[Scratch], Buffer] = _scratch
+) -> Iterator[Launch]:
     """Yield the plan's launches, and add the scratch that they name to the buffers."""
     operands = {operand.name: operand for operand in case.problem.operands()}
     for name, call in case.calls:
         for arg in call.args:
             if isinstance(arg, Scratch):
-                buffers[arg.name] = Buffer("scratch", np.full(arg.nbytes, 0xFF, np.uint8))
+                buffers[arg.name] = scratch(arg)
         args = tuple(_argument(arg, operands) for arg in call.args)
         yield Launch(name, call.grid, call.block, args, call.shared_bytes, case.kernel.cooperative, call.cluster)
 

@@ -1,0 +1,45 @@
+"""The command `kernelmark profile`."""
+
+import click
+
+from bench.cli import completion
+from bench.cli.options import plugin_option
+
+
+@click.command()
+@click.argument("kernel_id", metavar="KERNEL", shell_complete=completion.kernels)
+@click.argument("problem_id", metavar="PROBLEM")
+@click.option("--arch", default="sm_90a", show_default=True, metavar="sm_90a", help="Plan for a typical device of it.")
+@click.option("--every-block", is_flag=True, help="Run all blocks, where a few would stand for the others.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@plugin_option
+def profile(
+    kernel_id: str, problem_id: str, arch: str, every_block: bool, as_json: bool, plugins: tuple[str, ...]
+) -> None:
+    """Count what a hand-written KERNEL does on PROBLEM: sectors, wavefronts, lanes; needs no GPU.
+
+    Each thread of the counted blocks runs in the emulator. Nothing is timed.
+    """
+    from bench.measure.occupancy import typical
+    from bench.plan.discovery import discover
+    from bench.plan.errors import UsageError
+    from bench.tune.profile import counted, view
+
+    registry = discover(plugins)
+    kernel, problem, device = (
+        counted.counted_kernel(registry.named(kernel_id)),
+        registry.problem(problem_id),
+        typical(arch),
+    )
+    if not kernel.runs_on(arch):
+        wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"
+        raise UsageError(f"--arch {arch}: {kernel.id} is for {wanted}")
+    if reason := kernel.refuses(problem, device):
+        raise UsageError(f"{reason}; take another problem")
+    tile = kernel.tile_for(problem, device)
+    assert tile is not None, "a kernel that takes the problem has a tile for it"
+    counts = counted.count(kernel, problem, tile, device, every_block)
+    click.echo(view.as_json(counts) if as_json else "\n\n".join(view.sections(counts)))
+
+
+COMMANDS = (profile,)

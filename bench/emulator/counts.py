@@ -1,0 +1,205 @@
+"""Runs blocks of a kernel in a program that counts, and returns what each instruction did, by source line.
+
+Operands are zeros, which take no memory, so that problems of any size fit; nothing is checked but bounds and alignment.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from bench.emulator.build import CUDA, program
+from bench.emulator.report import lines_of
+from bench.emulator.sweep import Case, entries, launches
+from bench.emulator.worker import Buffer, Launch, Outcome, WorkerError, run
+from bench.measure.cpu import cpu_count
+from bench.plan.dtypes import DTYPES, bits_dtype
+from bench.plan.kernel import Scratch
+from bench.plan.operation import Operand
+
+Does = Literal[
+    "load", "store", "atomic", "copy", "matrix", "box", "multiply-add", "collective", "barrier", "product"
+]  # as counter.cpp writes them
+#: Clusters of a launch that are run, all of them, before a sample stands for the rest.
+WHOLE = 27
+#: Clusters of a sample between the first and the last one of a grid along x alone, whose edges no index shows.
+BETWEEN = 7
+#: Seconds of processor time for one worker.
+LIMIT_S = 300
+SECTOR = 32
+
+
+class Site(NamedTuple):
+    """An instruction as the source shows it. bytes: of one lane; for a box of the TMA 0 if it loads, 1 if it stores."""
+
+    file: str
+    line: int
+    does: str
+    space: str
+    bytes: int
+
+
+class Tally(NamedTuple):
+    """What an instruction did. cost: sectors of global memory, or wavefronts of shared memory; least: of its bytes."""
+
+    instructions: int
+    lanes: int
+    requests: int
+    cost: int
+    least: int
+
+
+class Traffic(NamedTuple):
+    """Bytes in whole sectors: each sector once for each block that touches it, and once for all blocks that ran."""
+
+    block_read: int
+    block_written: int
+    read_once: int
+    written_once: int
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The clusters of a launch that ran, with how many each stands for; all where `clusters` is empty."""
+
+    launch: Launch
+    clusters: Mapping[int, int]
+
+    @property
+    def blocks(self) -> int:
+        return math.prod(_grid(self.launch))
+
+    @property
+    def run_blocks(self) -> int:
+        return len(self.clusters) * self.launch.cluster or self.blocks
+
+
+@dataclass(frozen=True)
+class Tallies:
+    """What all launches of a case did, each launch as if all its blocks had run."""
+
+    sites: Mapping[Site, Tally]
+    traffic: Traffic
+    sampled: tuple[Sampled, ...]
+
+
+def tallies(case: Case, every_block: bool = False, cuda: Path = CUDA) -> Tallies:
+    """Return the counts of a case. every_block: no sample stands for the others.
+
+    Raises CompileError, and WorkerError where the launch fails or ends in a report.
+    """
+    buffers = {operand.name: _empty(operand) for operand in case.problem.operands()}
+    planned = list(launches(case, buffers, _empty_scratch))
+    worker = program(cuda / case.kernel.source, entries([case]), include=cuda, counts=True)
+    sampled = tuple(Sampled(launch, {} if every_block else sample(launch)) for launch in planned)
+    return _merged(worker, sampled, _outcomes(worker, buffers, sampled))
+
+
+def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch) -> Tallies:
+    """Return the counts of one launch of a program that counts. Raises as `tallies` does."""
+    sampled = (Sampled(launch, {}),)
+    return _merged(worker, sampled, _outcomes(worker, buffers, sampled))
+
+
+def _outcomes(worker: Path, buffers: Mapping[str, Buffer], sampled: Sequence[Sampled]) -> list[Outcome]:
+    """Run the clusters of each sample in turn on as many processes as there are processors."""
+    processes = cpu_count() if any(s.clusters for s in sampled) else 1
+
+    def share(number: int) -> Outcome:
+        own = [part for s in sampled if (part := _share(s, number, processes)) is not None]
+        outcome = run(worker, buffers, own, orders=("forward",), limit_s=LIMIT_S)[0]
+        for report in outcome.reports:
+            raise WorkerError(str(report))
+        return outcome
+
+    with ThreadPoolExecutor(processes) as pool:
+        return list(pool.map(share, range(processes)))
+
+
+def _share(sampled: Sampled, number: int, processes: int) -> Launch | None:
+    """Return what one of the processes runs of a launch; a launch without a sample is run whole, by the first."""
+    if not sampled.clusters:
+        return sampled.launch if number == 0 else None
+    own = dict(list(sampled.clusters.items())[number::processes])
+    return replace(sampled.launch, sample=own) if own else None
+
+
+def sample(launch: Launch) -> dict[int, int]:
+    """Return clusters that stand for all, with how many each stands for; nothing where all are to be run.
+
+    Along each axis the first one, the middle one and the last one: corners, edges and inside. Where the grid has one
+    axis, clusters between the first and the last, spread evenly. Blocks that wait for each other are all run.
+    """
+    x, y, z = _grid(launch)
+    sizes = (x // launch.cluster, y, z)
+    if launch.cooperative or math.prod(sizes) <= WHOLE:
+        return {}
+    if y == z == 1:
+        return {0: 1, **_spread(sizes[0] - 2), sizes[0] - 1: 1}
+    along = [_ends_and_middle(size) for size in sizes]
+    return {
+        (k * sizes[1] + j) * sizes[0] + i: in_x * in_y * in_z
+        for k, in_z in along[2].items()
+        for j, in_y in along[1].items()
+        for i, in_x in along[0].items()
+    }
+
+
+def _ends_and_middle(size: int) -> dict[int, int]:
+    return {0: 1, size // 2: size - 2, size - 1: 1} if size > 2 else dict.fromkeys(range(size), 1)
+
+
+def _spread(count: int) -> dict[int, int]:
+    """Return clusters 1 to `count`, at steps of the golden ratio so that no period of the grid is met."""
+    golden = (math.sqrt(5) - 1) / 2
+    chosen = [1 + int(count * (golden * (i + 1) % 1)) for i in range(BETWEEN)]
+    return {cluster: count // BETWEEN + (i < count % BETWEEN) for i, cluster in enumerate(chosen)}
+
+
+def _grid(launch: Launch) -> tuple[int, int, int]:
+    grid = (launch.grid,) if isinstance(launch.grid, int) else launch.grid
+    x, y, z = (*grid, 1, 1)[:3]
+    return x, y, z
+
+
+def _empty(operand: Operand) -> Buffer:
+    """Return a buffer of zeros, of which the last element alone is sent to the worker."""
+    itemsize = DTYPES[operand.dtype].itemsize
+    data = np.zeros(1, bits_dtype(operand.dtype))
+    return Buffer(operand.role, data, operand.shape[-1], operand.pad, (operand.nbytes - itemsize,))
+
+
+def _empty_scratch(wanted: Scratch) -> Buffer:
+    return Buffer("scratch", np.zeros(1, np.uint8), places=(wanted.nbytes - 1,))
+
+
+def _merged(worker: Path, sampled: tuple[Sampled, ...], outcomes: Sequence[Outcome]) -> Tallies:
+    lines = [line for outcome in outcomes for line in outcome.counts]
+    counted = [words for verb, *words in lines if verb == "count"]
+    places = lines_of(worker, sorted({pc for pc, *_ in counted if pc != "0"}))
+    sites: Counter[tuple[Site, int]] = Counter()
+    for pc, file, line, does, space, width, *figures in counted:
+        file, number = places.get(pc, (file, int(line)))
+        for i, figure in enumerate(figures):
+            sites[Site(file, number, does, space, int(width)), i] += int(figure)
+    found = dict.fromkeys(site for site, _ in sites)
+    traffic = zip(*(map(int, words) for verb, *words in lines if verb == "traffic"), strict=True)
+    return Tallies(
+        {site: Tally(*(sites[site, i] for i in range(5))) for site in found},
+        Traffic(*(SECTOR * sum(figures) for figures in traffic)),
+        sampled,
+    )
+
+
+def described(sampled: Sampled) -> Iterator[str]:
+    """Yield the name of each cluster that ran and how many it stands for, as `(0, 1, 0) for 30`."""
+    x, y, _ = _grid(sampled.launch)
+    across = x // sampled.launch.cluster
+    for number, weight in sampled.clusters.items():
+        place = (number % across * sampled.launch.cluster, number // across % y, number // across // y)
+        yield f"{place} for {weight}"

@@ -1,0 +1,125 @@
+"""What `kernelmark profile` prints of a kernel: what was counted, the totals and a row for each source line."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from bench.emulator.build import CUDA
+from bench.report.format import digits, size
+from bench.report.layout import Column, paragraph, table
+from bench.tune.profile.counted import Counts, LaunchCounts, LineCounts
+
+_TOTALS = (Column("in all"), Column("counted", "right"), Column("least", "right"), Column("of least", "right"))
+_LINES = (
+    Column("line"),
+    Column("warp instructions", "right", wraps=12),
+    Column("lanes", "right", spare=3),
+    Column("sectors", "right"),
+    Column("of least", "right", wraps=5),
+    Column("wavefronts", "right"),
+    Column("of least", "right", wraps=5),
+    Column("what they are", spare=2, wraps=20),
+    Column("source", spare=4, wraps=30),
+)
+
+
+def sections(counts: Counts) -> Iterator[str]:
+    """Yield the parts of the page, one after the other."""
+    yield "\n".join(_head(counts))
+    yield table(_TOTALS, list(_totals(counts)))
+    yield table(_LINES, [_cells(line) for line in counts.lines], titled=True)
+    yield from (paragraph(f"Not counted: {text}") for text in counts.missing)
+
+
+def as_json(counts: Counts) -> str:
+    """Return all counts as JSON."""
+    return json.dumps(msgspec.to_builtins(counts), indent=2)
+
+
+def _head(counts: Counts) -> Iterator[str]:
+    tile = f"@{counts.tile}" if counts.tile else ""
+    yield paragraph(f"{counts.kernel}{tile} on {counts.problem}, as planned for {counts.arch}: counted, not timed")
+    yield from (paragraph(_launch(launch)) for launch in counts.launches)
+
+
+def _launch(launch: LaunchCounts) -> str:
+    if not launch.sample:
+        return f"{launch.entry}: all of {launch.blocks:,} blocks ran"
+    places = "; ".join(launch.sample)
+    return f"{launch.entry}: {launch.run_blocks:,} of {launch.blocks:,} blocks ran: {places}"
+
+
+def _totals(counts: Counts) -> Iterator[Sequence[str]]:
+    total = counts.total
+    yield _row("warp instructions counted", total.warp_instructions)
+    if total.warp_instructions:
+        yield "active lanes a warp instruction", digits(total.active_lanes / total.warp_instructions), "32", ""
+    if total.fma:
+        yield _row("  multiply-adds", total.fma)
+    yield from (_row(f"  loads: {name}", number) for name, number in total.loads.items())
+    yield from (_row(f"  stores: {name}", number) for name, number in total.stores.items())
+    yield from (_row(f"  copies: {name}", number) for name, number in total.copies.items())
+    yield from (_row(f"  {name}s", number) for name, number in total.others.items())
+    yield _row("global memory: sectors", total.sectors, total.least_sectors)
+    if total.global_requests:
+        yield "  sectors a request", digits(total.sectors / total.global_requests), "", ""
+    yield _row("shared memory: wavefronts", total.wavefronts, total.least_wavefronts)
+    yield from _bytes(counts)
+
+
+def _bytes(counts: Counts) -> Iterator[Sequence[str]]:
+    """Yield bytes between the caches, under each assumption, against what the operation reads and writes at least."""
+    total, least = counts.total, counts.traffic_bytes
+    yield _traffic("to and from L2, L1 keeps nothing", total.bytes_read + total.bytes_written, least)
+    kept = counts.block_bytes_read + counts.block_bytes_written
+    yield _traffic("to and from L2, L1 keeps a block's sectors", kept, least)
+    if counts.bytes_read_once is not None and counts.bytes_written_once is not None:
+        once = counts.bytes_read_once + counts.bytes_written_once
+        yield _traffic("to and from memory, L2 keeps everything", once, least)
+
+
+def _traffic(name: str, found: int, least: int) -> Sequence[str]:
+    return name, size(found), size(least), _ratio(found, least)
+
+
+def _row(name: str, found: int, least: int | None = None) -> Sequence[str]:
+    if least is None:
+        return name, f"{found:,}", "", ""
+    return name, f"{found:,}", f"{least:,}", _ratio(found, least)
+
+
+def _ratio(found: int, least: int) -> str:
+    return f"{found / least:.2f}x" if least else ""
+
+
+def _cells(line: LineCounts) -> Sequence[str]:
+    lanes = digits(line.active_lanes / line.warp_instructions) if line.warp_instructions else ""
+    return (
+        f"{line.file}:{line.line}",
+        f"{line.warp_instructions:,}",
+        lanes,
+        f"{line.sectors:,}" if line.sectors else "",
+        _ratio(line.sectors, line.least_sectors),
+        f"{line.wavefronts:,}" if line.wavefronts else "",
+        _ratio(line.wavefronts, line.least_wavefronts),
+        ", ".join(_kinds(line)),
+        _source(line),
+    )
+
+
+def _kinds(line: LineCounts) -> Iterator[str]:
+    """Yield `load shared 16`, `multiply-add`: without numbers, which the totals have."""
+    named: dict[str, Mapping[str, int]] = {"load ": line.loads, "store ": line.stores, "": line.copies}
+    for word, numbers in named.items():
+        yield from (f"{word}{name}" for name in numbers)
+    if line.fma:
+        yield "multiply-add"
+    yield from line.others
+
+
+def _source(line: LineCounts) -> str:
+    path = Path(CUDA, line.file)
+    texts = path.read_text().splitlines() if path.is_file() else []
+    return texts[line.line - 1].strip() if 0 < line.line <= len(texts) else ""
