@@ -14,6 +14,7 @@ from bench.report.run_json import RunDocument
 from bench.report.runs import RunSummary
 from bench.report.scaling_json import ScalingDocument
 from bench.tune.inspect import InspectRow
+from bench.tune.profile.view import Profile
 
 
 class ListedKernel(msgspec.Struct, forbid_unknown_fields=True):
@@ -110,6 +111,7 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     "doctor": ("doctor --json", list[Part]),
     "history": ("history --json", HistoryDocument),
     "inspect": ("inspect --format json", list[InspectRow]),
+    "profile": ("profile --json", Profile),
     "selftest": ("selftest --json", Checks),
 }
 

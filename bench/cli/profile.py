@@ -31,6 +31,8 @@ def profile(
         registry.problem(problem_id),
         typical(arch),
     )
+    if problem.op != kernel.op:
+        raise UsageError(f"{problem.id}: {kernel.id} is a kernel of {kernel.op}; take a problem of that")
     if not kernel.runs_on(arch):
         wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"
         raise UsageError(f"--arch {arch}: {kernel.id} is for {wanted}")
@@ -39,7 +41,7 @@ def profile(
     tile = kernel.tile_for(problem, device)
     assert tile is not None, "a kernel that takes the problem has a tile for it"
     counts = counted.count(kernel, problem, tile, device, every_block)
-    click.echo(view.as_json(counts) if as_json else "\n\n".join(view.sections(counts)))
+    click.echo(view.as_json(view.Profile(counts)) if as_json else "\n\n".join(view.sections(counts)))
 
 
 COMMANDS = (profile,)

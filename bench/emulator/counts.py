@@ -27,6 +27,8 @@ Does = Literal[
 ]  # as counter.cpp writes them
 #: Clusters of a launch that are run, all of them, before a sample stands for the rest.
 WHOLE = 27
+#: Accesses, registers included, up to which a launch is run whole all the same: it takes a second.
+CHEAP = 50_000_000
 #: Clusters of a sample between the first and the last one of a grid along x alone, whose edges no index shows.
 BETWEEN = 7
 #: Seconds of processor time for one worker.
@@ -89,7 +91,7 @@ class Tallies:
 
 
 def tallies(case: Case, every_block: bool = False, cuda: Path = CUDA) -> Tallies:
-    """Return the counts of a case. every_block: no sample stands for the others.
+    """Return the counts of a case. every_block: no sample stands for the others, however long that takes.
 
     Raises CompileError, and WorkerError where the launch fails or ends in a report.
     """
@@ -97,7 +99,12 @@ def tallies(case: Case, every_block: bool = False, cuda: Path = CUDA) -> Tallies
     planned = list(launches(case, buffers, _empty_scratch))
     worker = program(cuda / case.kernel.source, entries([case]), include=cuda, counts=True)
     sampled = tuple(Sampled(launch, {} if every_block else sample(launch)) for launch in planned)
-    return _merged(worker, sampled, _outcomes(worker, buffers, sampled))
+    outcomes = _outcomes(worker, buffers, sampled)
+    scale = max(s.blocks / s.run_blocks for s in sampled)
+    if scale > 1 and scale * sum(outcome.accesses for outcome in outcomes) <= CHEAP:
+        sampled = tuple(Sampled(launch, {}) for launch in planned)
+        outcomes = _outcomes(worker, buffers, sampled)
+    return _merged(worker, sampled, outcomes)
 
 
 def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch) -> Tallies:

@@ -33,9 +33,15 @@ def sections(counts: Counts) -> Iterator[str]:
     yield from (paragraph(f"Not counted: {text}") for text in counts.missing)
 
 
-def as_json(counts: Counts) -> str:
-    """Return all counts as JSON."""
-    return json.dumps(msgspec.to_builtins(counts), indent=2)
+class Profile(msgspec.Struct, frozen=True):
+    """What `profile --json` prints."""
+
+    counts: Counts
+
+
+def as_json(found: Profile) -> str:
+    """Return the profile as JSON."""
+    return json.dumps(msgspec.to_builtins(found), indent=2)
 
 
 def _head(counts: Counts) -> Iterator[str]:

@@ -1,0 +1,58 @@
+"""The command `kernelmark profile`: its page, its JSON, and one line for bad input."""
+
+import json
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from bench.cli.documents import DOCUMENTS
+from bench.emulator.build import missing_tool
+
+PRODUCT = "gemm/m256n512k64/f32/NN"
+
+
+@pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
+def test_page_and_json_hold_the_counts(called):
+    words = ("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out")
+    page = called(*words)
+    assert (page.status, page.err) == (0, "")
+    assert "all of 6 blocks ran" in page.out
+    done = called(*words, "--json")
+    assert (done.status, done.err) == (0, "")
+    msgspec.json.decode(done.out, type=DOCUMENTS["profile"][1], strict=True)
+    assert json.loads(done.out)["counts"]["launches"][0]["blocks"] == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("gemm/cublas.sgemm", PRODUCT), "gemm/cublas.sgemm: comes without a .cu file"),
+        (("gemm/numpy.matmul", PRODUCT), "gemm/numpy.matmul: comes without a .cu file"),
+        (("gemm/cuda.none", PRODUCT), "kernel 'gemm/cuda.none' is unknown"),
+        (("gemm/cuda.async", PRODUCT, "--arch", "sm_1"), "arch 'sm_1': its limits are not known"),
+        (("gemm/cuda.wgmma", PRODUCT, "--arch", "sm_80"), "--arch sm_80: gemm/cuda.wgmma is for sm_90a"),
+        (("gemm/cuda.async", "gemm/m256n512k64/f16/NN"), "gemm/cuda.async has no f16 path"),
+        (("gemm/cuda.async", "transpose/m33n70/f32/out"), "gemm/cuda.async is a kernel of gemm"),
+    ],
+)
+def test_bad_input_is_one_line(called, words, said):
+    done = called("profile", *words)
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert said in line
+
+
+def test_a_kernel_without_a_twin_is_refused_with_its_reason(called, registry):
+    kernel = registry.kernels["gemm/cuda.async"]
+    registry.kernels[kernel.id] = replace(kernel, emulated="mma.sp has no twin")
+    done = called("profile", kernel.id, PRODUCT)
+    assert done.status == 2
+    assert "cannot be emulated, so it cannot be counted: mma.sp has no twin" in done.err
+
+
+def test_without_a_compiler_the_complaint_names_the_package(called, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-g++")
+    done = called("profile", "gemm/cuda.async", PRODUCT)
+    assert done.status == 2
+    assert "install it with" in done.err

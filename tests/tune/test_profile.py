@@ -1,0 +1,90 @@
+"""Counts of our kernels that are known by arithmetic, and the page of `kernelmark profile`."""
+
+import pytest
+
+from bench.emulator import counts as emulated
+from bench.emulator.build import missing_tool
+from bench.emulator.multiply_adds import cannot_count
+from bench.plan.limits import H100
+from bench.tune.profile.counted import count
+from bench.tune.profile.view import sections
+
+pytestmark = pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
+PRODUCT = "gemm/m256n512k64/f32/NN"
+
+
+@pytest.fixture
+def counted(registry):
+    """Return a function that counts a kernel on a problem, with the tile of an H100."""
+
+    def of(kernel_id, problem_id, **options):
+        kernel, problem = registry.kernels[kernel_id], registry.problem(problem_id)
+        return count(kernel, problem, kernel.tile_for(problem, H100), H100, **options)
+
+    return of
+
+
+#: How many wavefronts of the least possible. Two neighbours of 16 bits share a bank, and rows that are padded for words
+#: of 32 bits begin in the middle of one.
+TRANSPOSITIONS = {
+    ("tiled", "f64"): 1,
+    ("tiled", "f32"): 1,
+    ("tiled", "f16"): 1.25,
+    ("tma", "f32"): 1,
+    ("tma", "f16"): 1,
+    ("vectorised", "f32"): 1,
+    ("vectorised", "f16"): 1,
+    ("unpadded", "f32"): 16.5,
+}
+
+
+@pytest.mark.parametrize(("name", "dtype"), TRANSPOSITIONS)
+def test_transposition_out_of_place_takes_the_least_sectors_and_wavefronts(counted, name, dtype):
+    found = counted(f"transpose/cuda.{name}", f"transpose/m128n256/{dtype}/out")
+    total = found.total
+    assert total.sectors == total.least_sectors
+    assert total.wavefronts == total.least_wavefronts * TRANSPOSITIONS[name, dtype]
+    assert total.bytes_read + total.bytes_written == found.traffic_bytes
+    assert found.bytes_read_once + found.bytes_written_once == found.traffic_bytes
+    if name in ("tiled", "vectorised"):
+        assert total.active_lanes == 32 * total.warp_instructions
+
+
+def test_naive_transposition_stores_a_sector_for_each_element(counted):
+    found = counted("transpose/cuda.naive", "transpose/m128n256/f32/out")
+    assert found.total.bytes_read == found.traffic_bytes / 2
+    assert found.total.bytes_written == 8 * found.traffic_bytes / 2
+
+
+def test_a_product_has_as_many_multiply_adds_as_it_should(counted):
+    if reason := cannot_count():
+        pytest.skip(reason)
+    found = counted("gemm/cuda.async", PRODUCT)
+    assert found.total.fma == 256 * 512 * 64 / 32
+    (line,) = [line for line in found.lines if line.fma]
+    assert (line.file, line.active_lanes) == ("gemm/fragment.cuh", 256 * 512 * 64)
+
+
+def test_a_sample_of_equal_blocks_counts_what_all_of_them_do(counted, monkeypatch):
+    whole = counted("transpose/cuda.tiled", "transpose/m256n512/f32/out", every_block=True)
+    monkeypatch.setattr(emulated, "CHEAP", 0)
+    part = counted("transpose/cuda.tiled", "transpose/m256n512/f32/out")
+    assert (part.launches[0].run_blocks, whole.launches[0].run_blocks) == (9, 128)
+    assert (part.total, part.lines) == (whole.total, whole.lines)
+    assert part.block_bytes_read == whole.block_bytes_read
+    assert part.bytes_read_once is None
+
+
+def test_lines_add_up_to_the_total(counted):
+    found = counted("transpose/cuda.tiled", "transpose/m33n70/f32/out")
+    for name in ("warp_instructions", "active_lanes", "sectors", "wavefronts", "bytes_read", "bytes_written"):
+        assert getattr(found.total, name) == sum(getattr(line, name) for line in found.lines)
+    assert found.total.active_lanes < 32 * found.total.warp_instructions, "ragged edges leave lanes idle"
+
+
+@pytest.mark.parametrize("columns", [80, 100, 200])
+def test_the_page_fits_the_terminal(counted, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = "\n".join(sections(counted("transpose/cuda.tiled", "transpose/m33n70/f32/out")))
+    assert max(map(len, shown.splitlines())) <= columns
+    assert "transpose/tiled.cu:19" in shown
