@@ -59,6 +59,7 @@ REPLACED = {
     "kernelmark compare BASE NEW --fail-slower 2%": "kernelmark compare --help",
     "kernelmark import FILE": "kernelmark import --help",
     "kernelmark tune KERNEL PROBLEM": "kernelmark tune --help",
+    "kernelmark profile KERNEL PROBLEM": "kernelmark profile --help",
     "kernelmark history KERNEL PROBLEM": "kernelmark history --help",
     "kernelmark export --format c -o tuned.h": "kernelmark export --help",
     "kernelmark export race-numba.blocked-1 --format c": "kernelmark export --help",

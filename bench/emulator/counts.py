@@ -182,7 +182,7 @@ def _empty(operand: Operand) -> Buffer:
 
 
 def _empty_scratch(wanted: Scratch) -> Buffer:
-    return Buffer("scratch", np.zeros(1, np.uint8), places=(wanted.nbytes - 1,))
+    return Buffer("scratch", np.zeros(min(wanted.nbytes, 1), np.uint8), places=(max(wanted.nbytes - 1, 0),))
 
 
 def _merged(worker: Path, sampled: tuple[Sampled, ...], outcomes: Sequence[Outcome]) -> Tallies:

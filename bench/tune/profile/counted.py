@@ -1,6 +1,6 @@
 """Counts of a kernel on a problem from the emulator, for each source line and in all."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -10,6 +10,7 @@ from bench.emulator.counts import Sampled, Site, Tallies, Tally, described, tall
 from bench.emulator.multiply_adds import cannot_count
 from bench.emulator.sweep import Case
 from bench.emulator.worker import WorkerError
+from bench.measure.compile import with_includes
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, Kernel, Tile
 from bench.plan.limits import DeviceLimits
@@ -119,8 +120,17 @@ def count(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits
         bytes_read_once=found.traffic.read_once if is_whole else None,
         bytes_written_once=found.traffic.written_once if is_whole else None,
         traffic_bytes=problem.traffic_bytes,
-        missing=tuple(filter(None, [cannot_count()])),
+        missing=tuple(_missing(case, found)),
     )
+
+
+def _missing(case: Case, found: Tallies) -> Iterator[str]:
+    if reason := cannot_count():
+        yield reason
+    if any(site.does == "product" for site in found.sites):
+        yield "what wgmma reads of shared memory"
+    if any(b"<mma.h>" in text for text in with_includes(CUDA / case.kernel.source, CUDA).values()):
+        yield "how wmma moves fragments, which is unspecified: here each lane moves its elements one by one"
 
 
 def _launch(sampled: Sampled) -> LaunchCounts:
