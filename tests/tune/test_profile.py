@@ -75,6 +75,15 @@ def test_a_sample_of_equal_blocks_counts_what_all_of_them_do(counted, monkeypatc
     assert part.bytes_read_once is None
 
 
+def test_a_sector_counts_for_each_launch_whose_blocks_touch_it(counted):
+    found = counted("gemm/cuda.splitk", "gemm/m128n128k2048/f32/NN")
+    first, last = found.launches
+    assert (first.blocks, last.blocks) == (8, 64)
+    product, operands = 128 * 128 * 4, 2 * 128 * 2048 * 4
+    assert found.block_bytes_read == operands + 8 * product, "each slice of sums is read by one block"
+    assert found.block_bytes_written == (8 + 1) * product
+
+
 def test_lines_add_up_to_the_total(counted):
     found = counted("transpose/cuda.tiled", "transpose/m33n70/f32/out")
     for name in ("warp_instructions", "active_lanes", "sectors", "wavefronts", "bytes_read", "bytes_written"):

@@ -140,13 +140,19 @@ void Counter::touch(const Region &region, uintptr_t address, size_t bytes, bool 
   auto &stamps = is_write ? touched.written : touched.read;
   const uintptr_t first = region.begin / sector;
   if (stamps.empty()) stamps.resize(region.end / sector - first + 1);
+  const uint32_t block = first_block_ + machine.block->linear;
   for (uintptr_t s = address / sector; s <= (address + bytes - 1) / sector; ++s) {
     uint32_t &stamp = stamps[s - first];
-    if (stamp == machine.block->linear + 1) continue;
+    if (stamp == block) continue;
     (is_write ? traffic_.block_written : traffic_.block_read) += weight();
     if (!stamp) ++(is_write ? traffic_.written : traffic_.read);
-    stamp = machine.block->linear + 1;
+    stamp = block;
   }
+}
+
+void Counter::end_launch() {
+  const dim3 &grid = machine.launch.grid;
+  first_block_ += grid.x * grid.y * grid.z;
 }
 
 // Multiply-adds have no addresses: lanes that reach one as often have reached it together.

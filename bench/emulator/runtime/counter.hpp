@@ -61,7 +61,7 @@ struct WarpTrace {
   std::vector<uint32_t> open;  // instructions that have been reached
 };
 
-// The sectors of a buffer: 1 + the number of the block that touched each last, 0 for none.
+// The sectors of a buffer: the block that touched each last, counted from 1 over all launches; 0 for none.
 struct Touched {
   std::vector<uint32_t> read, written;
 };
@@ -85,6 +85,7 @@ class Counter {
   void meet(uint32_t warp);
   void meet_all();
   void end_block();
+  void end_launch();
   void write(FILE *out) const;
   // Where multiply-adds are counted that are the emulator's and not the kernel's.
   uint32_t *nowhere();
@@ -103,6 +104,7 @@ class Counter {
   std::unordered_map<uintptr_t, Touched> touched_;  // by the begin of the buffer
   Traffic traffic_;
   unsigned since_switch_ = 0;
+  uint32_t first_block_ = 1;  // of this launch
   std::vector<uint32_t> nowhere_;
 };
 

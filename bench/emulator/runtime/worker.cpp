@@ -159,6 +159,7 @@ void run_launch(Job &job, PlannedLaunch &plan, const Run &run, const Image &imag
                     plan.last, run.order, run.seed, plan.sample};
   machine.threads_per_block = plan.block.x * plan.block.y * plan.block.z;
   Scheduler(machine.launch).run();
+  EMU_COUNTING(machine.counter.end_launch();)
   machine.grid_synchronised = ++machine.time;  // the next launch is ordered after all of this one
 }
 

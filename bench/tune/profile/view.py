@@ -46,7 +46,7 @@ def as_json(found: Profile) -> str:
 
 def _head(counts: Counts) -> Iterator[str]:
     tile = f"@{counts.tile}" if counts.tile else ""
-    yield paragraph(f"{counts.kernel}{tile} on {counts.problem}, as planned for {counts.arch}: counted, not timed")
+    yield paragraph(f"{counts.kernel}{tile} on {counts.problem} as planned for {counts.arch}: counted, not timed")
     yield from (paragraph(_launch(launch)) for launch in counts.launches)
 
 
