@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from bench.plan.dtypes import DTYPES, bits_dtype
 from bench.plan.kernel import Scratch
 from bench.plan.operation import Operand
 
+Array = np.ndarray[Any, Any]
 Does = Literal[
     "load", "store", "atomic", "copy", "matrix", "box", "multiply-add", "collective", "barrier", "product"
 ]  # as counter.cpp writes them
@@ -65,6 +66,10 @@ class Traffic(NamedTuple):
     written_once: int
 
 
+#: The sectors that a block touches, ascending, numbered from the begin of the buffer; by buffer and whether it writes.
+Footprint = dict[tuple[str, bool], Array]
+
+
 @dataclass(frozen=True)
 class Sampled:
     """The clusters of a launch that ran, with how many each stands for; all where `clusters` is empty."""
@@ -74,7 +79,7 @@ class Sampled:
 
     @property
     def blocks(self) -> int:
-        return math.prod(_grid(self.launch))
+        return math.prod(grid_of(self.launch))
 
     @property
     def run_blocks(self) -> int:
@@ -83,11 +88,15 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Tallies:
-    """What all launches of a case did, each launch as if all its blocks had run."""
+    """What all launches of a case did, each launch as if all its blocks had run.
+
+    footprints: of blocks by their launch's and their own number: of a sample, or of all where there are few.
+    """
 
     sites: Mapping[Site, Tally]
     traffic: Traffic
     sampled: tuple[Sampled, ...]
+    footprints: Mapping[tuple[int, int], Footprint]
 
 
 def tallies(case: Case, every_block: bool = False, cuda: Path = CUDA) -> Tallies:
@@ -100,17 +109,19 @@ def tallies(case: Case, every_block: bool = False, cuda: Path = CUDA) -> Tallies
     worker = program(cuda / case.kernel.source, entries([case]), include=cuda, counts=True)
     sampled = tuple(Sampled(launch, {} if every_block else sample(launch)) for launch in planned)
     outcomes = _outcomes(worker, buffers, sampled)
+    footprints = _footprints(outcomes, sampled)
     scale = max(s.blocks / s.run_blocks for s in sampled)
     if scale > 1 and scale * sum(outcome.accesses for outcome in outcomes) <= CHEAP:
         sampled = tuple(Sampled(launch, {}) for launch in planned)
         outcomes = _outcomes(worker, buffers, sampled)
-    return _merged(worker, sampled, outcomes)
+    return _merged(worker, sampled, outcomes, footprints)
 
 
 def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch) -> Tallies:
     """Return the counts of one launch of a program that counts. Raises as `tallies` does."""
     sampled = (Sampled(launch, {}),)
-    return _merged(worker, sampled, _outcomes(worker, buffers, sampled))
+    outcomes = _outcomes(worker, buffers, sampled)
+    return _merged(worker, sampled, outcomes, _footprints(outcomes, sampled))
 
 
 def _outcomes(worker: Path, buffers: Mapping[str, Buffer], sampled: Sequence[Sampled]) -> list[Outcome]:
@@ -142,7 +153,7 @@ def sample(launch: Launch) -> dict[int, int]:
     Along each axis the first one, the middle one and the last one: corners, edges and inside. Where the grid has one
     axis, clusters between the first and the last, spread evenly. Blocks that wait for each other are all run.
     """
-    x, y, z = _grid(launch)
+    x, y, z = grid_of(launch)
     sizes = (x // launch.cluster, y, z)
     if launch.cooperative or math.prod(sizes) <= WHOLE:
         return {}
@@ -168,7 +179,8 @@ def _spread(count: int) -> dict[int, int]:
     return {cluster: count // BETWEEN + (i < count % BETWEEN) for i, cluster in enumerate(chosen)}
 
 
-def _grid(launch: Launch) -> tuple[int, int, int]:
+def grid_of(launch: Launch) -> tuple[int, int, int]:
+    """Return the blocks of a launch along x, y and z."""
     grid = (launch.grid,) if isinstance(launch.grid, int) else launch.grid
     x, y, z = (*grid, 1, 1)[:3]
     return x, y, z
@@ -185,7 +197,26 @@ def _empty_scratch(wanted: Scratch) -> Buffer:
     return Buffer("scratch", np.zeros(min(wanted.nbytes, 1), np.uint8), places=(max(wanted.nbytes - 1, 0),))
 
 
-def _merged(worker: Path, sampled: tuple[Sampled, ...], outcomes: Sequence[Outcome]) -> Tallies:
+def _footprints(outcomes: Sequence[Outcome], sampled: Sequence[Sampled]) -> dict[tuple[int, int], Footprint]:
+    """Return the footprints by launch and block. A process numbers the launches that it has a share of."""
+    found: dict[tuple[int, int], Footprint] = {}
+    for process, outcome in enumerate(outcomes):
+        own = [i for i, s in enumerate(sampled) if _share(s, process, len(outcomes)) is not None]
+        for verb, *words in outcome.counts:
+            if verb == "footprint":
+                launch, block, buffer, is_write, runs = words
+                begins, lengths = np.fromstring(runs, np.int64, sep=" ").reshape(-1, 2).T
+                sectors = np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+                found.setdefault((own[int(launch)], int(block)), {})[buffer, is_write == "1"] = sectors
+    return found
+
+
+def _merged(
+    worker: Path,
+    sampled: tuple[Sampled, ...],
+    outcomes: Sequence[Outcome],
+    footprints: Mapping[tuple[int, int], Footprint],
+) -> Tallies:
     lines = [line for outcome in outcomes for line in outcome.counts]
     counted = [words for verb, *words in lines if verb == "count"]
     places = lines_of(worker, sorted({pc for pc, *_ in counted if pc != "0"}))
@@ -200,12 +231,13 @@ def _merged(worker: Path, sampled: tuple[Sampled, ...], outcomes: Sequence[Outco
         {site: Tally(*(sites[site, i] for i in range(5))) for site in found},
         Traffic(*(SECTOR * sum(figures) for figures in traffic)),
         sampled,
+        footprints,
     )
 
 
 def described(sampled: Sampled) -> Iterator[str]:
     """Yield the name of each cluster that ran and how many it stands for, as `(0, 1, 0) for 30`."""
-    x, y, _ = _grid(sampled.launch)
+    x, y, _ = grid_of(sampled.launch)
     across = x // sampled.launch.cluster
     for number, weight in sampled.clusters.items():
         place = (number % across * sampled.launch.cluster, number // across % y, number // across // y)

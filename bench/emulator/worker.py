@@ -193,7 +193,7 @@ def _outcomes(stdout: bytes, program: Path, buffers: Mapping[str, Buffer], order
         verb, *words = line.split("\t")
         if verb == "report":
             reply.raw.append(parse(line))
-        elif verb in ("count", "traffic"):
+        elif verb in ("count", "traffic", "footprint"):
             reply.counts.append((verb, *words))
         elif verb == "buffer":
             size = int(words[1])

@@ -1,5 +1,7 @@
 """Counts of our kernels that are known by arithmetic, and the page of `kernelmark profile`."""
 
+from dataclasses import replace
+
 import pytest
 
 from bench.emulator import counts as emulated
@@ -17,9 +19,9 @@ PRODUCT = "gemm/m256n512k64/f32/NN"
 def counted(registry):
     """Return a function that counts a kernel on a problem, with the tile of an H100."""
 
-    def of(kernel_id, problem_id, **options):
+    def of(kernel_id, problem_id, device=H100, **options):
         kernel, problem = registry.kernels[kernel_id], registry.problem(problem_id)
-        return count(kernel, problem, kernel.tile_for(problem, H100), H100, **options)
+        return count(kernel, problem, kernel.tile_for(problem, H100), device, **options)
 
     return of
 
@@ -82,6 +84,40 @@ def test_a_sector_counts_for_each_launch_whose_blocks_touch_it(counted):
     product, operands = 128 * 128 * 4, 2 * 128 * 2048 * 4
     assert found.block_bytes_read == operands + 8 * product, "each slice of sums is read by one block"
     assert found.block_bytes_written == (8 + 1) * product
+
+
+SMALL_DEVICE = replace(H100, multiprocessors=2, sm_threads=256)
+PANEL = 512 * 128 * 4  # bytes; a tile of 128 x 256 reads one of A and two of B
+
+
+@pytest.mark.parametrize(
+    ("l2_bytes", "panels"),
+    [(0, 4 + 4 * 4), (10**9, 4 + 4), (4 * PANEL, 4 + 4 * 4), (8 * PANEL, 4 + 4)],
+)
+def test_memory_is_read_again_by_each_wave_that_does_not_find_it_in_the_cache(counted, l2_bytes, panels):
+    """Two blocks, a wave, read a panel of A and all of B, and there are four waves; a wave writes half a panel of C."""
+    found = counted("gemm/cuda.async", "gemm/m512n512k512/f32/NN", replace(SMALL_DEVICE, l2_bytes=l2_bytes))
+    smallest, largest = found.waves
+    assert smallest.blocks == largest.blocks == (2,)
+    assert (smallest.bytes_read, smallest.bytes_written) == (panels * PANEL, 4 * PANEL)
+
+
+def test_a_sample_moves_in_waves_what_all_blocks_do(counted, monkeypatch):
+    words = ("gemm/cuda.tiled", "gemm/m160n160k64/f32/NT", replace(SMALL_DEVICE, l2_bytes=50_000))
+    whole = counted(*words)
+    monkeypatch.setattr(emulated, "CHEAP", 0)
+    monkeypatch.setattr(emulated, "WHOLE", 9)
+    part = counted(*words)
+    assert (part.launches[0].run_blocks, whole.launches[0].run_blocks) == (9, 25)
+    assert part.waves == whole.waves
+    assert part.waves[0].bytes_read > part.block_bytes_read / 5
+
+
+def test_without_regular_footprints_no_waves_are_modelled(counted, monkeypatch):
+    monkeypatch.setattr(emulated, "CHEAP", 0)
+    found = counted("transpose/cuda.tma", "transpose/m1000n1992/f32/out", replace(H100, multiprocessors=2))
+    assert found.waves == ()
+    assert any("by waves" in text for text in found.missing)
 
 
 def test_lines_add_up_to_the_total(counted):

@@ -144,15 +144,30 @@ void Counter::touch(const Region &region, uintptr_t address, size_t bytes, bool 
   for (uintptr_t s = address / sector; s <= (address + bytes - 1) / sector; ++s) {
     uint32_t &stamp = stamps[s - first];
     if (stamp == block) continue;
+    leave(region, is_write, s - first);
     (is_write ? traffic_.block_written : traffic_.block_read) += weight();
     if (!stamp) ++(is_write ? traffic_.written : traffic_.read);
     stamp = block;
   }
 }
 
+// Of a sample, and of launches that are as small: the footprints of many blocks would be long to read.
+void Counter::leave(const Region &region, bool is_write, uint64_t sector_number) {
+  constexpr uint32_t few = 27;
+  const dim3 &grid = machine.launch.grid;
+  if (machine.launch.sample.empty() && size_t(grid.x) * grid.y * grid.z > few * machine.launch.cluster) return;
+  const uint32_t block = machine.block->linear;
+  const auto own = std::find_if(footprints_.rbegin(), footprints_.rend(), [&](const Footprint &f) {
+    return f.launch == launch_ && f.block == block && f.is_write == is_write && f.buffer == region.name;
+  });
+  if (own != footprints_.rend()) own->sectors.push_back(sector_number);
+  else footprints_.push_back({launch_, block, region.name, is_write, {sector_number}});
+}
+
 void Counter::end_launch() {
   const dim3 &grid = machine.launch.grid;
   first_block_ += grid.x * grid.y * grid.z;
+  ++launch_;
 }
 
 // Multiply-adds have no addresses: lanes that reach one as often have reached it together.
@@ -188,6 +203,17 @@ void Counter::write(FILE *out) const {
                  what.line, name(what.does), space, what.bytes, (unsigned long long)count.instructions,
                  (unsigned long long)count.lanes, (unsigned long long)count.requests, (unsigned long long)count.cost,
                  (unsigned long long)count.least);
+  }
+  for (const Footprint &f : footprints_) {
+    std::fprintf(out, "footprint\t%u\t%u\t%s\t%d\t", f.launch, f.block, f.buffer.c_str(), int(f.is_write));
+    std::vector<uint64_t> sectors = f.sectors;
+    std::sort(sectors.begin(), sectors.end());
+    for (size_t i = 0, begin = 0; i < sectors.size(); ++i) {
+      if (i + 1 < sectors.size() && sectors[i + 1] == sectors[i] + 1) continue;
+      std::fprintf(out, "%llu %llu ", (unsigned long long)sectors[begin], (unsigned long long)(i + 1 - begin));
+      begin = i + 1;
+    }
+    std::fputc('\n', out);
   }
   std::fprintf(out, "traffic\t%llu\t%llu\t%llu\t%llu\n", (unsigned long long)traffic_.block_read,
                (unsigned long long)traffic_.block_written, (unsigned long long)traffic_.read,

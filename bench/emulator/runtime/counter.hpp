@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <deque>
 #include <map>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -71,6 +72,14 @@ struct Traffic {
   uint64_t read = 0, written = 0;              // sectors, each once for all blocks that ran
 };
 
+// The sectors of a buffer that a block reads or writes, each once, as numbers from the begin of the buffer.
+struct Footprint {
+  uint32_t launch, block;
+  std::string buffer;
+  bool is_write;
+  std::vector<uint64_t> sectors;
+};
+
 class Counter {
  public:
   // An access of the running thread to memory that is not its own.
@@ -96,6 +105,7 @@ class Counter {
   void fold(uint32_t number, const Instance &instance);
   void touch(const Region &region, uintptr_t address, size_t bytes, bool is_write);
   uint64_t weight() const;
+  void leave(const Region &region, bool is_write, uint64_t sector_number);
 
   std::map<Instruction, uint32_t> numbers_;
   std::unordered_map<uint64_t, uint32_t> fast_;  // by address, kind, space and width
@@ -106,6 +116,8 @@ class Counter {
   unsigned since_switch_ = 0;
   uint32_t first_block_ = 1;  // of this launch
   std::vector<uint32_t> nowhere_;
+  uint32_t launch_ = 0;
+  std::vector<Footprint> footprints_;
 };
 
 // wavefronts.cpp: what a request costs, and the least that as many lanes, bytes and distinct addresses can cost.

@@ -16,6 +16,7 @@ from bench.plan.kernel import CudaKernel, Kernel, Tile
 from bench.plan.limits import DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.tiles import tile_text
+from bench.tune.profile.waves import NoModelError, Waves, modelled
 
 SECTOR = 32
 
@@ -63,7 +64,9 @@ class Counts(msgspec.Struct, frozen=True):
 
     total: of all lines. block_bytes_read, block_bytes_written: each sector once for each block that touches it: what an
     L1 cache that keeps all of a block's sectors leaves. bytes_read_once, bytes_written_once: each sector once, what an
-    L2 cache that keeps everything leaves; None unless all blocks ran. traffic_bytes: of the operation, at least.
+    L2 cache that keeps everything leaves; None unless all blocks ran. waves: bytes from and to memory by
+    the model of the L2 cache in waves.py, in the smallest waves and the largest; empty where it does not apply.
+    traffic_bytes: of the operation, at least.
     missing: what could not be counted, and why.
     """
 
@@ -78,6 +81,7 @@ class Counts(msgspec.Struct, frozen=True):
     block_bytes_written: int
     bytes_read_once: int | None
     bytes_written_once: int | None
+    waves: tuple[Waves, ...]
     traffic_bytes: int
     missing: tuple[str, ...]
 
@@ -105,6 +109,12 @@ def count(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits
         found = tallies(case, every_block)
     except WorkerError as error:
         raise UsageError(f"{kernel.id} on {problem.id}: cannot be counted: {error}") from None
+    waves: tuple[Waves, ...] = ()
+    missing = [*_missing(case, found)]
+    try:
+        waves = modelled(found, device)
+    except NoModelError as error:
+        missing.append(f"bytes from and to memory by waves: {error}")
     is_whole = not any(sampled.clusters for sampled in found.sampled)
     lines = _lines(found)
     return Counts(
@@ -119,8 +129,9 @@ def count(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits
         block_bytes_written=found.traffic.block_written,
         bytes_read_once=found.traffic.read_once if is_whole else None,
         bytes_written_once=found.traffic.written_once if is_whole else None,
+        waves=waves,
         traffic_bytes=problem.traffic_bytes,
-        missing=tuple(_missing(case, found)),
+        missing=tuple(missing),
     )
 
 

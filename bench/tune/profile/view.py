@@ -84,6 +84,11 @@ def _bytes(counts: Counts) -> Iterator[Sequence[str]]:
     if counts.bytes_read_once is not None and counts.bytes_written_once is not None:
         once = counts.bytes_read_once + counts.bytes_written_once
         yield _traffic("to and from memory, L2 keeps everything", once, least)
+    for waves in counts.waves:
+        blocks = " and ".join(f"{number:,}" for number in dict.fromkeys(waves.blocks))
+        yield _traffic(
+            f"to and from memory, in waves of {blocks} blocks", waves.bytes_read + waves.bytes_written, least
+        )
 
 
 def _traffic(name: str, found: int, least: int) -> Sequence[str]:
