@@ -112,13 +112,13 @@ def count(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits
     waves: tuple[Waves, ...] = ()
     missing = [*_missing(case, found)]
     try:
-        waves = modelled(found, device)
+        waves = tuple(modelled(found, device))
     except NoModelError as error:
         missing.append(f"bytes from and to memory by waves: {error}")
     is_whole = not any(sampled.clusters for sampled in found.sampled)
     lines = _lines(found)
     return Counts(
-        kernel=kernel.id,
+        kernel=kernel.base_id,
         problem=problem.id,
         tile=tile_text(vars(tile)),
         arch=device.arch,

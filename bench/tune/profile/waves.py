@@ -6,7 +6,7 @@ written back once for each such stay. Blocks that did not run touch what those o
 proportion to the block's index; this is tested on the blocks that ran.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -38,15 +38,15 @@ class NoModelError(Exception):
     """The footprints of a launch do not follow from those of the blocks that ran; the message is the reason."""
 
 
-def modelled(found: Tallies, device: DeviceLimits) -> tuple[Waves, Waves]:
+def modelled(found: Tallies, device: DeviceLimits) -> list[Waves]:
     """Return what all launches, one after the other, move: in the smallest waves and in the largest.
 
     A multiprocessor holds one block at least, and no more than it has threads and dynamic shared memory for; in
     between, registers decide, which the emulator does not have. Raises NoModelError.
     """
-    smallest = [device.multiprocessors] * len(found.sampled)
-    largest = [device.multiprocessors * _most(sampled, device) for sampled in found.sampled]
-    return _in_waves(found, device, smallest), _in_waves(found, device, largest)
+    smallest = (device.multiprocessors,) * len(found.sampled)
+    largest = tuple(device.multiprocessors * _most(sampled, device) for sampled in found.sampled)
+    return [_in_waves(found, device, sizes) for sizes in dict.fromkeys((smallest, largest))]
 
 
 def _most(sampled: Sampled, device: DeviceLimits) -> int:
@@ -54,17 +54,17 @@ def _most(sampled: Sampled, device: DeviceLimits) -> int:
     return max(1, min(by_threads, device.blocks_by_shared(sampled.launch.shared_bytes)))
 
 
-def _in_waves(found: Tallies, device: DeviceLimits, sizes: Sequence[int]) -> Waves:
+def _in_waves(found: Tallies, device: DeviceLimits, sizes: tuple[int, ...]) -> Waves:
     (first, *more), traffic = found.sampled, found.traffic
     if not more and not first.clusters and first.blocks <= sizes[0]:
-        return Waves(tuple(sizes), traffic.read_once, traffic.written_once)
+        return Waves(sizes, traffic.read_once, traffic.written_once)
     cache = _Cache(device.l2_bytes)
     for number, (sampled, size) in enumerate(zip(found.sampled, sizes, strict=True)):
         own = {block: footprint for (launch, block), footprint in found.footprints.items() if launch == number}
         blocks = _blocks(sampled, own)
         while wave := list(islice(blocks, size)):
             cache.run(wave)
-    return Waves(tuple(sizes), SECTOR * cache.read, SECTOR * cache.written)
+    return Waves(sizes, SECTOR * cache.read, SECTOR * cache.written)
 
 
 def _blocks(sampled: Sampled, own: Mapping[int, Footprint]) -> Iterator[Touched]:
