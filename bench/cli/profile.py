@@ -10,22 +10,38 @@ from bench.cli.options import plugin_option
 @click.argument("kernel_id", metavar="KERNEL", shell_complete=completion.kernels)
 @click.argument("problem_id", metavar="PROBLEM")
 @click.option("--arch", default="sm_90a", show_default=True, metavar="sm_90a", help="Plan for a typical device of it.")
+@click.option(
+    "--on",
+    "device_name",
+    metavar="DEVICE",
+    help="Bound the time on this GPU: h100-sxm, h200, a100, ...; one of ARCH otherwise.",
+)
 @click.option("--every-block", is_flag=True, help="Run all blocks, where a few would stand for the others.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @plugin_option
 def profile(
-    kernel_id: str, problem_id: str, arch: str, every_block: bool, as_json: bool, plugins: tuple[str, ...]
+    kernel_id: str,
+    problem_id: str,
+    arch: str,
+    device_name: str | None,
+    every_block: bool,
+    as_json: bool,
+    plugins: tuple[str, ...],
 ) -> None:
-    """Count what a hand-written KERNEL does on PROBLEM: sectors, wavefronts, lanes; needs no GPU.
+    """Count what a hand-written KERNEL does on PROBLEM: sectors, wavefronts, lanes, instructions; needs no GPU.
 
-    Each thread of the counted blocks runs in the emulator. Nothing is timed.
+    Each thread of the counted blocks runs in the emulator, and the machine code is disassembled. Nothing is timed: the
+    last table bounds the time from below by what NVIDIA publishes of a GPU.
     """
     from bench.measure.occupancy import typical
     from bench.plan.discovery import discover
-    from bench.plan.errors import UsageError
-    from bench.tune.profile import counted, view
+    from bench.plan.errors import Unsupported, UsageError
+    from bench.tune.profile import counted, devices, view
+    from bench.tune.profile.machine import machine
+    from bench.tune.profile.sass import analyse
 
     registry = discover(plugins)
+    limits = devices.published(device_name) if device_name is not None else devices.usual(arch)
     kernel, problem, device = (
         counted.counted_kernel(registry.named(kernel_id)),
         registry.problem(problem_id),
@@ -41,7 +57,13 @@ def profile(
     tile = kernel.tile_for(problem, device)
     assert tile is not None, "a kernel that takes the problem has a tile for it"
     counts = counted.count(kernel, problem, tile, device, every_block)
-    click.echo(view.as_json(view.Profile(counts)) if as_json else "\n\n".join(view.sections(counts)))
+    try:
+        found = view.Profile(
+            counts, machine(counts, analyse(kernel, problem, tile, arch, device), kernel, problem, device, limits)
+        )
+    except Unsupported as missing:
+        found = view.Profile(counts, no_machine=str(missing))
+    click.echo(view.as_json(found) if as_json else "\n\n".join(view.sections(found)))
 
 
 COMMANDS = (profile,)

@@ -8,6 +8,8 @@ import pytest
 
 from bench.cli.documents import DOCUMENTS
 from bench.emulator.build import missing_tool
+from bench.plan.errors import Unsupported
+from bench.tune.profile import sass
 
 PRODUCT = "gemm/m256n512k64/f32/NN"
 
@@ -31,6 +33,7 @@ def test_page_and_json_hold_the_counts(called):
         (("gemm/numpy.matmul", PRODUCT), "gemm/numpy.matmul: comes without a .cu file"),
         (("gemm/cuda.none", PRODUCT), "kernel 'gemm/cuda.none' is unknown"),
         (("gemm/cuda.async", PRODUCT, "--arch", "sm_1"), "arch 'sm_1': its limits are not known"),
+        (("gemm/cuda.async", PRODUCT, "--on", "h300"), "device 'h300' is unknown"),
         (("gemm/cuda.wgmma", PRODUCT, "--arch", "sm_80"), "--arch sm_80: gemm/cuda.wgmma is for sm_90a"),
         (("gemm/cuda.async", "gemm/m256n512k64/f16/NN"), "gemm/cuda.async has no f16 path"),
         (("gemm/cuda.async", "transpose/m33n70/f32/out"), "gemm/cuda.async is a kernel of gemm"),
@@ -56,3 +59,26 @@ def test_without_a_compiler_the_complaint_names_the_package(called, monkeypatch)
     done = called("profile", "gemm/cuda.async", PRODUCT)
     assert done.status == 2
     assert "install it with" in done.err
+
+
+@pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
+def test_machine_code_and_bound_follow_the_counts(called):
+    words = ("profile", "gemm/cuda.tiled", "gemm/m64n64k640/f32/NN", "--on", "h200")
+    page = called(*words)
+    assert (page.status, page.err) == (0, "")
+    assert "The counts agree with the machine code over" in page.out
+    assert "least time on H200 SXM" in page.out
+    machine = json.loads(called(*words, "--json").out)["machine"]
+    assert machine["bound"]["device"] == "H200 SXM"
+    assert machine["sass"]["functions"][0]["loop"]["mix"]["FFMA"] > 0
+
+
+@pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
+def test_without_nvdisasm_the_counts_stand_alone(called, monkeypatch):
+    def gone():
+        raise Unsupported("no nvdisasm")
+
+    monkeypatch.setattr(sass, "disassembler", gone)
+    page = called("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out")
+    assert (page.status, page.err) == (0, "")
+    assert "No machine code: no nvdisasm" in page.out

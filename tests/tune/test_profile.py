@@ -9,7 +9,7 @@ from bench.emulator.build import missing_tool
 from bench.emulator.multiply_adds import cannot_count
 from bench.plan.limits import H100
 from bench.tune.profile.counted import count
-from bench.tune.profile.view import sections
+from bench.tune.profile.view import Profile, sections
 
 pytestmark = pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
 PRODUCT = "gemm/m256n512k64/f32/NN"
@@ -130,6 +130,6 @@ def test_lines_add_up_to_the_total(counted):
 @pytest.mark.parametrize("columns", [80, 100, 200])
 def test_the_page_fits_the_terminal(counted, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
-    shown = "\n".join(sections(counted("transpose/cuda.tiled", "transpose/m33n70/f32/out")))
+    shown = "\n".join(sections(Profile(counted("transpose/cuda.tiled", "transpose/m33n70/f32/out"))))
     assert max(map(len, shown.splitlines())) <= columns
     assert "transpose/tiled.cu:19" in shown

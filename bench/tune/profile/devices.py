@@ -127,3 +127,9 @@ def published(name: str) -> Published:
     if name in DEVICES:
         return DEVICES[name]
     raise UsageError(f"device {name!r} {unknown(name, DEVICES)}")
+
+
+def usual(arch: str) -> Published | None:
+    """Return the first device above of an architecture such as `sm_90a`; None where there is none."""
+    number = arch.removeprefix("sm_").rstrip("af")
+    return next((device for device in DEVICES.values() if str(device.capability) == number), None)

@@ -140,7 +140,12 @@ def _product(extent: int | tuple[int, ...]) -> int:
 
 
 def kind(instruction: Instruction) -> Kind:
-    """Return what an instruction counts as; `other` is what no kind names: barriers, waits, FADD, conversions."""
+    """Return what an instruction counts as; `other` is what no kind names: barriers, waits, FADD, conversions.
+
+    ptxas places loads that never execute (`@!PT LDS RZ`) before copies to shared memory: they only take issue slots.
+    """
+    if instruction.predicate == "@!PT":
+        return "other"
     return _KIND_OF.get(instruction.name, "other")
 
 

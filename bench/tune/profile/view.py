@@ -10,6 +10,8 @@ from bench.emulator.build import CUDA
 from bench.report.format import digits, size
 from bench.report.layout import Column, paragraph, table
 from bench.tune.profile.counted import Counts, LaunchCounts, LineCounts
+from bench.tune.profile.machine import Machine
+from bench.tune.profile.machine import sections as of_machine
 
 _TOTALS = (Column("in all"), Column("counted", "right"), Column("least", "right"), Column("of least", "right"))
 _LINES = (
@@ -25,18 +27,25 @@ _LINES = (
 )
 
 
-def sections(counts: Counts) -> Iterator[str]:
+class Profile(msgspec.Struct, frozen=True):
+    """What `profile --json` prints. machine: None where no machine code could be made, for the reason `no_machine`."""
+
+    counts: Counts
+    machine: Machine | None = None
+    no_machine: str = ""
+
+
+def sections(found: Profile) -> Iterator[str]:
     """Yield the parts of the page, one after the other."""
+    counts = found.counts
     yield "\n".join(_head(counts))
     yield table(_TOTALS, list(_totals(counts)))
     yield table(_LINES, [_cells(line) for line in counts.lines], titled=True)
     yield from (paragraph(f"Not counted: {text}") for text in counts.missing)
-
-
-class Profile(msgspec.Struct, frozen=True):
-    """What `profile --json` prints."""
-
-    counts: Counts
+    if found.machine is not None:
+        yield from of_machine(found.machine)
+    if found.no_machine:
+        yield paragraph(f"No machine code: {found.no_machine}")
 
 
 def as_json(found: Profile) -> str:

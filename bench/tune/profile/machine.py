@@ -1,0 +1,71 @@
+"""What `kernelmark profile` prints of a kernel's machine code: the main loop's mix, whether it fits, and the bound."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from bench.plan.kernel import CudaKernel
+from bench.plan.limits import DeviceLimits
+from bench.plan.operation import Problem
+from bench.report.layout import Column, paragraph, table
+from bench.tune.profile.agreement import agreement
+from bench.tune.profile.bound import Bound, Work, bounds, render
+from bench.tune.profile.counted import Counts
+from bench.tune.profile.devices import Published
+from bench.tune.profile.sass import USEFUL, Function, Sass
+
+_MIX = (Column("main loop"), Column("instructions", "right"), Column("share", "right"), Column(""))
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """The machine code, how it compares with the counts, in words, and the bound; None without published limits."""
+
+    sass: Sass
+    agreement: str
+    bound: Bound | None
+
+
+def machine(
+    counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits, device: Published | None
+) -> Machine:
+    """Return what the machine code and the counts say together, for a device with published limits."""
+    bound = bounds(_work(counts, sass, kernel, problem, planned), sass, device) if device else None
+    return Machine(sass, agreement(counts, sass).words, bound)
+
+
+def _work(counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits) -> Work:
+    """Return the work of all launches: multiply-adds as counted, on tensor cores as declared."""
+    loop, fma = sass.main.loop, counts.total.fma
+    by_fma = loop is not None and "FFMA" in loop.mix and fma is not None
+    multiply_adds = 32 * fma if by_fma and fma is not None else kernel.executed_flop(problem, planned) // 2
+    through_l2 = counts.block_bytes_read + counts.block_bytes_written
+    return Work(multiply_adds, counts.total.wavefronts or None, through_l2, counts.traffic_bytes)
+
+
+def sections(found: Machine) -> Iterator[str]:
+    """Yield the parts of the page."""
+    yield "\n".join(paragraph(_function(function)) for function in found.sass.functions)
+    main = found.sass.main
+    if main.loop is not None:
+        yield table(_MIX, list(_mix(main)), titled=True)
+    yield paragraph(f"{found.agreement}.")
+    if found.bound is not None:
+        yield render(found.bound)
+        yield paragraph("Bounds are counted, from published limits; no kernel is faster, and most are slower.")
+
+
+def _function(function: Function) -> str:
+    spills = f", {function.spill_bytes} bytes spilled" if function.spill_bytes else ", no spills"
+    return (
+        f"{function.entry}: {function.registers} registers{spills}, {function.shared_bytes:,} bytes of shared memory, "
+        f"{function.blocks_per_sm} blocks of {function.threads} threads a multiprocessor"
+    )
+
+
+def _mix(main: Function) -> Iterator[Sequence[str]]:
+    assert main.loop is not None
+    loop = main.loop
+    for kind, number in sorted(loop.mix.items(), key=lambda pair: -pair[1]):
+        useful = "useful" if kind in USEFUL else ""
+        yield kind, f"{number:,}", f"{number / loop.instructions:.1%}".replace("%", " %"), useful
+    yield "in all", f"{loop.instructions:,}", "", f"{loop.stall_cycles:,} stall cycles, {loop.waits:,} waits"
