@@ -113,3 +113,11 @@ def test_the_vendors_calls_of_the_same_numerics_are_what_a_kernel_is_set_against
     kernel, problem = registry.kernels["gemm/cuda.mma_tf32"], registry.problem("gemm/m512n512k512/f32/NT")
     assert counterparts(registry, kernel, problem, None) == ("gemm/cublas.gemmex_tf32",)
     assert counterparts(registry, kernel, problem, "*/cublas.sgemm") == ("gemm/cublas.sgemm",)
+
+
+def test_a_version_shows_what_it_counts_beside_the_one_before(look):
+    first, second = look(SOURCE), look(STAGED)
+    (before, after) = (next(line for line in said.splitlines() if "wavefronts" in line) for said in (first, second))
+    assert before.split() == ["wavefronts", "0"]
+    assert after.endswith("the least (was 0)")
+    assert "(was" not in next(line for line in second.splitlines() if line.startswith("sectors"))

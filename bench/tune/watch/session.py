@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from bench.emulator.build import CompileError
 from bench.measure.measurement import Measurement
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, Tile
@@ -12,6 +13,9 @@ from bench.plan.registry import Registry
 from bench.plan.status import Status
 from bench.report.format import count, seconds
 from bench.tune.inspect import InspectRow, launch_rows
+from bench.tune.profile.change import change_table
+from bench.tune.profile.counted import Counts, counted_kernel
+from bench.tune.profile.counted import count as count_of
 from bench.tune.watch.comparison import Comparison, compare
 from bench.tune.watch.emulator import emulate
 from bench.tune.watch.source import Version
@@ -69,6 +73,7 @@ class Session:
         self.arch, self._comparison, self._device = arch, comparison, device
         self.beside = self._vs = vs
         self.tried: list[Tried] = []
+        self._known_counts: dict[Version, Counts] = {}
         if vs:
             self._resources(vs)  # raises where it does not compile
 
@@ -96,7 +101,10 @@ class Session:
         yield resource_table(tried.launches, self._resources(self.beside) if self.beside else [])
         if self._comparison:
             yield from self._timed(tried, self._comparison)
-        yield self._emulated(tried)
+        judgement = self._emulated(tried)
+        if tried.judged and not tried.against:  # one that hangs is not run again
+            yield self._counted(tried.version)
+        yield judgement
 
     def _resources(self, version: Version) -> list[InspectRow]:
         """Compile a version as a run would for this problem. Raises UsageError, in the user's names of the files."""
@@ -148,6 +156,20 @@ class Session:
         elif reports := bugs(found.findings):
             tried.against.append(count(len(reports), "report"))
         return verdict(found)
+
+    def _counted(self, version: Version) -> str:
+        """Count what a version does, and return what is shown of that beside the version before."""
+        try:
+            before = self._counts(self.beside) if self.beside else None
+            return change_table(self._counts(version), before)
+        except (CompileError, UsageError) as error:
+            return f"not counted: {error}"
+
+    def _counts(self, version: Version) -> Counts:
+        if version not in self._known_counts:
+            kernel = counted_kernel(self._of(version))
+            self._known_counts[version] = count_of(kernel, self.problem, self.tile, self._device)
+        return self._known_counts[version]
 
     def summary(self) -> str:
         """Return how many versions were tried, the best of those that passed, and what became of the last."""
