@@ -75,7 +75,7 @@ def program(
     counts what the kernel does in place of checking it.
     """
     flags = [*_kernel_flags(counts), *(f"-D{define}" for define in defines)]
-    texts = with_includes(source, include).values()
+    texts = [*with_includes(source, include).values(), *([multiply_adds.own_text()] if counts else [])]
     key = _digest([_toolchain(), *_variant(counts), _PLACE, str(source), str(include), *flags, *entries], texts)
     target = cache_folder() / f"{source.stem}-{key}"
     _once(target, lambda: _compile(source, _unit(source, entries), [*flags, f"-I{include}"], target, counts))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,10 +23,7 @@ from bench.plan.kernel import Scratch
 from bench.plan.operation import Operand
 
 Array = np.ndarray[Any, Any]
-Does = Literal[
-    "load", "store", "atomic", "copy", "matrix", "box", "multiply-add", "collective", "barrier", "product"
-]  # as counter.cpp writes them
-#: Clusters of a launch that are run, all of them, before a sample stands for the rest.
+#: Clusters of a launch that are run, all of them, before a sample stands for the rest; counter.cpp has it too.
 WHOLE = 27
 #: Accesses, registers included, up to which a launch is run whole all the same: it takes a second.
 CHEAP = 50_000_000
@@ -38,7 +35,10 @@ SECTOR = 32
 
 
 class Site(NamedTuple):
-    """An instruction as the source shows it. bytes: of one lane; for a box of the TMA 0 if it loads, 1 if it stores."""
+    """An instruction as the source shows it. does: as counter.cpp names it; space: `global`, `shared` or empty.
+
+    bytes: of one lane; for a box of the TMA 0 if it loads, 1 if it stores.
+    """
 
     file: str
     line: int

@@ -71,7 +71,7 @@ void *emu_memset(void *to, int value, size_t bytes) {
 
 namespace emu {
 
-// ldmatrix alone
+// ldmatrix is its only caller.
 void note_read(const void *p, size_t bytes) {
   machine.checker.access(uintptr_t(p), bytes, Access::read, EMU_CALLER);
   EMU_COUNTING(count(p, bytes, Does::matrix, EMU_CALLER);)

@@ -84,7 +84,10 @@ Job read_job(std::istream &in) {
       words >> order >> run.seed;
       run.order = Order(order);
       job.runs.push_back(run);
-    } else throw std::runtime_error("job: " + line + ": expected limit, buffer, constant, launch, argument, sample or run");
+    } else {
+      throw std::runtime_error("job: " + line +
+                               ": expected limit, buffer, constant, launch, argument, sample or run");
+    }
   }
   return job;
 }

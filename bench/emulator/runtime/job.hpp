@@ -48,7 +48,7 @@ struct PlannedLaunch {
   unsigned cluster;
   bool last;  // run the last block or cluster and no other
   std::vector<Argument> arguments;
-  std::map<uint32_t, uint32_t> sample;
+  std::map<uint32_t, uint32_t> sample;  // as in Launch
 };
 
 struct Run {

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from bench.emulator.build import CUDA, missing_tool
-from bench.emulator.counts import Sampled, Site, Tallies, Tally, described, tallies
+from bench.emulator.counts import SECTOR, Sampled, Site, Tallies, Tally, described, tallies
 from bench.emulator.multiply_adds import cannot_count
 from bench.emulator.sweep import Case
 from bench.emulator.worker import WorkerError
@@ -17,8 +17,6 @@ from bench.plan.limits import DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.tiles import tile_text
 from bench.tune.profile.waves import NoModelError, Waves, modelled
-
-SECTOR = 32
 
 
 class LineCounts(msgspec.Struct, frozen=True):
