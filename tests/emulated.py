@@ -29,7 +29,8 @@ def program_entries(every: Sequence[Case]) -> tuple[str, ...]:
 
     A program takes seconds to compile, so that tests share one.
     """
-    own, shared = entries(list(every)), _shared(every[0].kernel.id)
+    own = entries(list(every))
+    shared = _shared(every[0].kernel.id) if every else ()
     return shared if set(own) <= set(shared) else own
 
 
