@@ -46,6 +46,12 @@ class CaseReader(Query):
         """The samples of each process that a case was measured in."""
         return self._of_case("sample_blob, part_blob", _groups, run_id, case) or [[]]
 
+    def pair_by_process(self, run_id: str, one: str, other: str) -> tuple[list[Sequence[float]], list[Sequence[float]]]:
+        """The samples of each process that two cases of a run were measured in, from one question."""
+        query = 'SELECT "case", sample_blob, part_blob FROM result WHERE run_id = :run_id AND "case" IN (:one, :other)'
+        found = dict(self._rows(query, _named_groups, run_id=run_id, one=one, other=other))
+        return found.get(one) or [[]], found.get(other) or [[]]
+
     def parts(self, run_id: str, case: str) -> list[Part]:
         """The processes that the samples of a case come from."""
         return self._of_case("part_blob", _parts, run_id, case)
@@ -72,11 +78,18 @@ def _samples(values: tuple[bytes]) -> list[float]:
 
 def _groups(values: tuple[bytes, bytes]) -> list[Sequence[float]]:
     samples, counts = samples_of(values[0]), doubles(values[1])[::2]
+    if len(counts) == 1:  # as they nearly all are
+        return [samples]
     groups, start = list[Sequence[float]](), 0
     for count in map(int, counts):
         groups.append(samples[start : start + count])
         start += count
     return groups if groups and start == len(samples) else [samples]
+
+
+def _named_groups(values: tuple[str, bytes, bytes]) -> tuple[str, list[Sequence[float]]]:
+    case, *blobs = values
+    return case, _groups((blobs[0], blobs[1]))
 
 
 def _parts(values: tuple[bytes]) -> list[Part]:

@@ -190,7 +190,7 @@ def _doubted(values: tuple[Any, ...]) -> tuple[Ceiling, str]:
 
 
 def _record(values: tuple[Any, ...]) -> Record:
-    *columns, dims, samples = checked(values)
+    ((*columns, dims, samples),) = checked([values])
     return Record(tuple(columns), dims_of(dims), samples_of(samples))
 
 

@@ -9,11 +9,12 @@ from typing import Any, cast, get_type_hints
 
 import msgspec
 
-from bench.record.query import SELECTED, Query, checked, dims_of, result_of, samples_of
+from bench.record.cells import cells
+from bench.record.query import SELECTED, Dims, Query, checked, dims_of, result_of, samples_of, selected
 from bench.record.result import COLUMNS, Result
 
-#: Rows that are turned into columns at a time.
-CHUNK = 1000
+#: Rows that are turned into columns at a time: as many as the processor's caches hold.
+CHUNK = 100
 _FLOATS = frozenset(name for name, hint in get_type_hints(Result).items() if hint == float | None)
 
 
@@ -38,6 +39,10 @@ class Coded:
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.values.__getitem__, self.codes)
+
+    def texts(self) -> Iterator[str]:
+        """Yield the values as CSV has them."""
+        return map(cells(self.values).__getitem__, self.codes)
 
     def getter(self) -> Callable[[Any], Any]:
         """Return what gives a row its value."""
@@ -64,13 +69,9 @@ class Floats:
         return (None if number != number else number for number in self.numbers)
 
     def texts(self) -> Iterator[str]:
-        """Yield the numbers as `repr` writes them, in a quarter of its time; nothing for None."""
+        """Yield the numbers as CSV has them."""
         for start in range(0, len(self.numbers), CHUNK):
-            numbers = self.numbers[start : start + CHUNK]
-            written = msgspec.json.encode(numbers.tolist()).decode()[1:-1].split(",")
-            for number, text in zip(numbers, written, strict=True):
-                # Beyond these sizes the two differ in when they write an exponent, and how.
-                yield text if 1e-4 <= number < 1e16 else "" if number != number else repr(number)
+            yield from cells(self.numbers[start : start + CHUNK].tolist())
 
     def getter(self) -> Callable[[Any], Any]:
         """Return what gives a row its value."""
@@ -99,15 +100,15 @@ class Table:
 class Builder:
     """Turns rows into columns, as many at a time as are handed in."""
 
-    def __init__(self) -> None:
-        self._columns = {name: Floats() if name in _FLOATS else Coded() for name in COLUMNS}
+    def __init__(self, names: Sequence[str] = COLUMNS) -> None:
+        self._columns = {name: Floats() if name in _FLOATS else Coded() for name in names}
         self._dims, self._count = Coded(), 0
 
-    def add(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Add rows: the values of the columns, and the text of the dimensions. Raises TypeError for a wrong type."""
-        for column, values in zip([*self._columns.values(), self._dims], zip(*rows, strict=True), strict=True):
+    def add(self, columns: Iterable[Sequence[Any]]) -> None:
+        """Add rows by column, the texts of their dimensions last. Raises TypeError for a wrong type."""
+        for column, values in zip([*self._columns.values(), self._dims], columns, strict=True):
             column.extend(values)
-        self._count += len(rows)
+        self._count += len(values)
 
     def table(self) -> Table:
         """Return what was added; nothing can be added after that. Raises ValueError for dimensions that are no JSON."""
@@ -131,14 +132,30 @@ def _row_class(columns: dict[str, Coded | Floats]) -> Callable[[int], Any]:
 class TableReader(Query):
     """Queries for all rows of a run at once."""
 
-    def table(self, run_id: str) -> Table:
-        """The rows of a run in the order in which they were recorded. Raises UsageError for values of wrong types."""
-        query = f"SELECT {SELECTED}, dims FROM result WHERE {{of_run}} ORDER BY result_id"
-        found, builder = self._of_run(run_id, query, checked), Builder()
+    def table(self, run_id: str, names: tuple[str, ...] = COLUMNS) -> Table:
+        """The rows of a run in the order in which they were recorded, with these columns alone.
+
+        Raises UsageError for values of wrong types.
+        """
+        builder = Builder(names)
+        with self._guarded():
+            for columns in self._columns(run_id, names):
+                builder.add(columns)
+            return builder.table()
+
+    def columns(self, run_id: str) -> Iterator[tuple[list[Sequence[Any]], list[Dims]]]:
+        """The rows of a run by column, and the dimensions of each, some rows at a time. Raises UsageError as `table`."""
+        for *columns, texts in self._columns(run_id, COLUMNS):
+            with self._guarded():
+                dims = [*map(dims_of, texts)]
+            yield columns, dims
+
+    def _columns(self, run_id: str, names: tuple[str, ...]) -> Iterator[Iterable[Sequence[Any]]]:
+        query = f"SELECT {selected(names)}, dims FROM result WHERE {{of_run}} ORDER BY result_id"
+        found = self._of_run(run_id, query)
         with self._guarded():
             while chunk := list(islice(found, CHUNK)):
-                builder.add(chunk)
-            return builder.table()
+                yield zip(*checked(chunk, names), strict=True)
 
     def sample_blobs(self, run_id: str) -> Iterator[bytes]:
         """The samples of each row, as doubles, in the order of `table`; nothing where a row has no time."""

@@ -91,8 +91,7 @@ def paired(base: Sequence[Sequence[float]], own: Sequence[Sequence[float]], alph
 def faster(store: Reader, one: Result, other: Result) -> Ratio:
     """Return how many times faster `one` is than `other`."""
     in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
-    base, own = (store.by_process(r.run_id, r.case) for r in (other, one))
-    if in_turn and (found := paired(base, own)):
+    if in_turn and (found := paired(*store.pair_by_process(one.run_id, other.case, one.case))):
         return found
     return time_of(other).over(time_of(one))._replace(in_turn=in_turn)
 

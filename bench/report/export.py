@@ -1,8 +1,7 @@
 """Rows as CSV, JSON, Markdown or LaTeX, written as they are read from the store."""
 
-import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -12,9 +11,10 @@ import msgspec
 from bench.plan.errors import UsageError
 from bench.plan.files import require_file
 from bench.plan.numbers import DECIMAL
+from bench.record.cells import cells
 from bench.record.result import COLUMNS
 from bench.record.store import Store
-from bench.record.table import Floats, Table
+from bench.record.table import Table
 from bench.report.latex import write_latex, write_latex_files
 from bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown
 from bench.report.tables import ceiling_table, group_table, scope_note
@@ -25,38 +25,29 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(DECIMAL)
 
 
-class _LineFeeds:
-    """Ends rows with a line feed. A csv.writer that does so itself leaves carriage returns in a cell unquoted."""
-
-    def __init__(self, out: IO[str]) -> None:
-        self._out = out
-
-    def write(self, row: str) -> int:
-        """Take one row, which ends with both."""
-        return self._out.write(row.removesuffix("\r\n") + "\n")
-
-
-def _writer(out: IO[str]) -> Any:
-    return csv.writer(_LineFeeds(out), lineterminator="\r\n")
-
-
 def write_csv(store: Store, run_id: str, out: IO[str]) -> None:
     """Write the contract's columns, then every dimension that occurs in the run; unknown is empty."""
     with store.snapshot():
-        _writer(out).writerows(_lines(store, run_id))
+        out.writelines(map(_lines, _columns(store, run_id)))
 
 
 def write_spreadsheet(store: Store, run_id: str, out: IO[str]) -> None:
     """Write CSV of which a spreadsheet executes nothing: a text that it would take for a formula begins with `'`."""
     with store.snapshot():
-        _writer(out).writerows([*map(_inert, line)] for line in _lines(store, run_id))
+        out.writelines(_lines([*map(_inert, values)] for values in columns) for columns in _columns(store, run_id))
 
 
-def _lines(store: Store, run_id: str) -> Iterator[list[Any]]:
+def _columns(store: Store, run_id: str) -> Iterator[list[Sequence[Any]]]:
+    """Yield the names, then the rows, some at a time, by column."""
     others = [name for name in store.dimensions(run_id) if name not in COLUMNS]
-    yield [*COLUMNS, *others]
-    for values, dims, _ in store.records(run_id):
-        yield [*values, *(dims.get(name) for name in others)]
+    yield [[name] for name in (*COLUMNS, *others)]
+    for columns, dims in store.columns(run_id):
+        yield [*columns, *([own.get(name) for own in dims] for name in others)]
+
+
+def _lines(columns: Iterable[Sequence[Any]]) -> str:
+    """Return the lines of rows that are given by column."""
+    return "\n".join(map(",".join, zip(*map(cells, columns), strict=True))) + "\n"
 
 
 def _inert(cell: Any) -> Any:
@@ -67,12 +58,11 @@ def _inert(cell: Any) -> Any:
 def write_table(table: Table, out: IO[str]) -> None:
     """Write the CSV of a run whose rows have been read already."""
     others = list(dict.fromkeys(name for dims in table.dims.values for name in dims if name not in COLUMNS))
-    known = [[dims.get(name) for dims in table.dims.values] for name in others]
-    writer = _writer(out)
-    writer.writerow([*COLUMNS, *others])
-    own = (map(values.__getitem__, table.dims.codes) for values in known)
-    columns = (found.texts() if isinstance(found, Floats) else found for found in table.columns.values())
-    writer.writerows(zip(*columns, *own, strict=True))
+    known = (cells([dims.get(name) for dims in table.dims.values]) for name in others)
+    own = [map(texts.__getitem__, table.dims.codes) for texts in known]
+    out.write(_lines([name] for name in (*COLUMNS, *others)))
+    rows = zip(*(found.texts() for found in table.columns.values()), *own, strict=True)
+    out.writelines(f"{line}\n" for line in map(",".join, rows))
 
 
 def write_json(store: Store, run_id: str, out: IO[str]) -> None:

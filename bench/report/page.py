@@ -109,7 +109,7 @@ def _write_page(
     (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
     (folder / "method.txt").write_text(text + "\n", encoding="utf-8")
     parts = {"claims": None if data.tunes else claims, "method": text, "environment": environment, "tables": tables}
-    before, begin, after = _page(data, registry, _figures(data, planned, drawn) | parts).partition(_DATA)
+    before, begin, after = _page(data, registry, _figures(planned, drawn) | parts).partition(_DATA)
     with (folder / "index.html").open("w", encoding="utf-8") as out:
         out.write(before + begin)
         out.writelines(_json_pieces(page_data(data), page_columns(data)))
@@ -127,15 +127,16 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
     captions.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def _figures(data: RunData, planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
+def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
     """Return the figures of the page: those that it lays out itself, rooflines, the others, and what was not drawn.
 
     Of dot plots, heat maps and rooflines the first of each operation stands in the open; the others are folded.
     """
     files = iter(drawn)
     by_kind = {kind.title: list(islice(files, len(kind.figures))) for kind in planned}
-    plots = zip(map(dot_plot, speedups.plots(data)), by_kind.pop(speedups.TITLE), strict=False)
-    maps = zip(map(heat_map, heat.maps(data)), by_kind.pop(heat.TITLE, []), strict=False)
+    shown = {kind.title: [figure.data for figure in kind.figures] for kind in planned}
+    plots = zip(map(dot_plot, shown[speedups.TITLE]), by_kind.pop(speedups.TITLE), strict=True)
+    maps = zip(map(heat_map, shown.get(heat.TITLE, [])), by_kind.pop(heat.TITLE, []), strict=True)
     first_plots, more_plots = _first(plots, lambda pair: pair[0].title)
     first_maps, more_maps = _first(maps, lambda pair: pair[0].title)
     rooflines, others = _first(by_kind.pop(roofline.TITLE), lambda each: each.title.partition(",")[0])

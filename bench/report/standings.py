@@ -16,6 +16,11 @@ from bench.report.contest import Contest, Ratio, Setting, contests, is_timed
 
 #: Places of a line within which it has to be certain who was ahead before a takeover, and who is after it.
 REACH = 8
+#: The columns that a contest and its table look at.
+NEEDED = (
+    "run_id", "problem", "kernel", "device", "device_name", "mode", "dtype", "numerics", "threads", "time_s_median",
+    "time_s_ci95_low", "time_s_ci95_high", "disturbed", "isa", "job",
+)  # fmt: skip
 #: Problems of a suite that are gone through, which takes six seconds.
 MOST_LISTED = 200_000
 
@@ -74,7 +79,7 @@ def standings(suite: Suite, store: Store, run_id: str) -> list[Contest]:
     """Return the contests on the problems of a suite, in the order of the suite."""
     problems = dict.fromkeys(entry.problem.id for entry in suite.entries())
     order = {problem: place for place, problem in enumerate(problems)}
-    found = contests((r for r in store.table(run_id).rows if r.problem in order), store)
+    found = contests((r for r in store.table(run_id, NEEDED).rows if r.problem in order), store)
     return sorted(map(_by_lead, found), key=lambda c: order[c.problem])
 
 

@@ -1,7 +1,11 @@
 """Our own CSV as a run of its own: what is read gives the same rows again, and what cannot be ours is refused."""
 
+import csv
+import io
+
 import pytest
 
+from bench.plan.text import one_line
 from bench.record.foreign.importing import import_files
 from bench.record.result import COLUMNS
 from bench.record.table import Builder
@@ -143,13 +147,27 @@ def test_a_csv_is_read_some_lines_at_a_time_and_added_in_one_commit(tmp_path, im
     path.write_text("".join(",".join(line) + "\n" for line in ([*rows[0]], *(row.values() for row in rows))))
     sizes, add = [], Builder.add
     monkeypatch.setattr("bench.record.foreign.own_csv.CHUNK", 3)
-    monkeypatch.setattr(Builder, "add", lambda self, chunk: sizes.append(len(chunk)) or add(self, chunk))
+    monkeypatch.setattr(Builder, "add", lambda self, columns: sizes.append(len(columns[0])) or add(self, columns))
     monkeypatch.setattr("pathlib.Path.read_bytes", None)
     ((_, found),) = imported(path)
     assert sizes == [3, 3, 1]
     assert [(r.problem, dims) for r, dims in found.values()] == [
         (row["problem"], {"m": m}) for m, row in enumerate(rows, 1)
     ]
+
+
+def test_lines_with_and_without_quotes_are_read_as_csv_reader_reads_them(tmp_path, imported, complaint, find):
+    reasons = ["plain", 'says "no", twice', "two\nlines", "a,b", "", '"']
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, OWN, lineterminator="\r\n")
+    writer.writeheader()
+    writer.writerows({**OWN, "problem": f"p{i}", "reason": reason} for i, reason in enumerate(reasons))
+    (tmp_path / "own.csv").write_bytes(out.getvalue().encode())
+    ((_, found),) = imported(tmp_path / "own.csv")
+    assert [r.reason for r, _ in found.values()] == [one_line(reason) for reason in reasons]
+    (tmp_path / "own.csv").write_bytes(out.getvalue().encode() + b"a,b\n")
+    refused = complaint(lambda: import_files(tmp_path / "r.db", [tmp_path / "own.csv"], find, new_run_id))
+    assert "line 9: 2 values, expected" in refused  # one of the rows has two lines
 
 
 def test_a_wrong_number_far_down_is_named_with_its_line(tmp_path, complaint, find):

@@ -34,7 +34,8 @@ def test_rows_of_more_than_one_chunk_are_in_their_order(store, monkeypatch):
 @pytest.mark.parametrize(("values", "kind"), [(256, "B"), (257, "H"), (65537, "I")])
 def test_codes_take_the_bytes_that_their_values_need(values, kind):
     builder = Builder()
-    builder.add([(*("x" for _ in COLUMNS[:3]), str(i), *(None for _ in COLUMNS[4:]), "{}") for i in range(values)])
+    rows = [(*("x" for _ in COLUMNS[:3]), str(i), *(None for _ in COLUMNS[4:]), "{}") for i in range(values)]
+    builder.add(zip(*rows, strict=True))
     column = builder.table().columns[COLUMNS[3]]
     assert column.codes.typecode == kind
     assert list(column) == [str(i) for i in range(values)]

@@ -65,7 +65,7 @@ def maps(data: RunData) -> list[Map]:
 
 def _map(op: str, setting: Setting, contests: list[Contest]) -> Map:
     longest = sorted(contests, key=lambda c: -(c.fastest.time_s_median or 0.0))[:MOST_PROBLEMS]
-    shown = [c for c in contests if c in longest]
+    shown = [c for c in contests if any(c is one for one in longest)]
     relative: dict[str, list[float]] = defaultdict(list)
     for c in shown:
         for r in c.ranked:
@@ -93,7 +93,7 @@ def caption(m: Map) -> str:
 
 def _figure(m: Map) -> Figure:
     name = file_name("problems", m.op, *of_setting(m.setting))
-    return Figure(name, f"Problems x kernels: {m.op}", caption(m), partial(_draw, m))
+    return Figure(name, f"Problems x kernels: {m.op}", caption(m), partial(_draw, m), m)
 
 
 def _draw(m: Map) -> "Drawing":

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -11,12 +11,16 @@ if TYPE_CHECKING:
 
 
 class Figure(NamedTuple):
-    """A figure that a run has the data for; `draw` is called where Matplotlib is set up."""
+    """A figure that a run has the data for; `draw` is called where Matplotlib is set up.
+
+    data: what it shows, where the page lays that out itself.
+    """
 
     name: str
     title: str
     caption: str
     draw: "Callable[[], Drawing]"
+    data: Any = None
 
 
 class Kind(NamedTuple):

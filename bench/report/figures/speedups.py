@@ -6,6 +6,7 @@ from functools import partial
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
+from bench.record.result import Result
 from bench.report.contest import Ratio, Setting, speedup_of
 from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from bench.report.figures.style import GREY, INK, SIDES, panel, ratio_ticks, ticks
@@ -94,39 +95,49 @@ def plots(data: RunData) -> list[Plot]:
     What takes longest comes first: in a run of many small problems and a large one, that is what was asked about.
     """
     longest_s: dict[str, float] = defaultdict(float)
-    found: dict[tuple[str, Setting, str], list[Dot]] = defaultdict(list)
+    found: dict[tuple[str, Setting, str], list[Result]] = defaultdict(list)
     for c in data.contests:
-        longest_s[c.op] = max(longest_s[c.op], c.fastest.time_s_median or 0.0)
+        op = c.op
+        longest_s[op] = max(longest_s[op], c.fastest.time_s_median or 0.0)
         for r in c.ranked:
             if 0 < (r.speedup or 0.0) < math.inf:
-                found[c.op, c.setting, r.baseline].append(Dot(c.problem, r.kernel, speedup_of(r), is_noisy(r)))
+                found[op, c.setting, r.baseline].append(r)
     rank: Counter[str] = Counter()
     keyed = []
-    for key, dots in sorted(found.items(), key=lambda item: (-longest_s[item[0][0]], -len(item[1]))):
-        keyed.append((rank[key[0]], Plot(*key, *_lanes(dots))))
+    for key, rows in sorted(found.items(), key=lambda item: (-longest_s[item[0][0]], -len(item[1]))):
+        keyed.append((rank[key[0]], Plot(*key, *_lanes(rows))))
         rank[key[0]] += 1
     return [plot for _, plot in sorted(keyed, key=lambda pair: pair[0])]
 
 
-def _lanes(dots: list[Dot]) -> tuple[list[Lane], str]:
-    problems: dict[str, list[Dot]] = defaultdict(list)
-    for dot in dots:
-        problems[dot.problem].append(dot)
-    if len(dots) + len(problems) <= MOST_LANES:
+def _lanes(rows: list[Result]) -> tuple[list[Lane], str]:
+    problems: dict[str, list[Result]] = defaultdict(list)
+    for r in rows:
+        problems[r.problem].append(r)
+    if len(rows) + len(problems) <= MOST_LANES:
         return [
-            Lane(problem, short(dot.kernel), [dot], None)
+            Lane(problem, short(r.kernel), [_dot(r)], None)
             for problem, own in problems.items()
-            for dot in sorted(own, key=lambda dot: -dot.ratio.median)
+            for r in sorted(own, key=lambda r: -(r.speedup or 0.0))
         ], ""
-    return _by_kernel(dots, len(problems))
+    return _by_kernel(rows, len(problems))
 
 
-def _by_kernel(dots: list[Dot], problems: int) -> tuple[list[Lane], str]:
-    kernels: dict[str, list[Dot]] = defaultdict(list)
-    for dot in dots:
-        kernels[dot.kernel].append(dot)
+def _dot(r: Result) -> Dot:
+    return Dot(r.problem, r.kernel, speedup_of(r), is_noisy(r))
+
+
+def _by_kernel(rows: list[Result], problems: int) -> tuple[list[Lane], str]:
+    kernels: dict[str, list[Result]] = defaultdict(list)
+    for r in rows:
+        kernels[r.kernel].append(r)
     lanes = [
-        Lane("", f"{short(kernel)} ({len(own)})", _thinned(own), geometric_mean(dot.ratio.median for dot in own))
+        Lane(
+            "",
+            f"{short(kernel)} ({len(own)})",
+            [*map(_dot, _thinned(own))],
+            geometric_mean(r.speedup or 0.0 for r in own),
+        )
         for kernel, own in kernels.items()
     ]
     lanes = sorted(lanes, key=lambda lane: -lane.middle)[:MOST_KERNELS]
@@ -137,9 +148,9 @@ def _by_kernel(dots: list[Dot], problems: int) -> tuple[list[Lane], str]:
     return lanes, " ".join(notes)
 
 
-def _thinned(dots: list[Dot]) -> list[Dot]:
-    count = min(len(dots), MOST_DOTS)
-    return [dots[i * len(dots) // count] for i in range(count)]
+def _thinned(rows: list[Result]) -> list[Result]:
+    count = min(len(rows), MOST_DOTS)
+    return [rows[i * len(rows) // count] for i in range(count)]
 
 
 def speedups(data: RunData) -> Kind:
@@ -154,6 +165,7 @@ def _figure(plot: Plot) -> Figure:
         f"Speed-up over {plot.baseline}",
         plot.caption,
         partial(_draw, plot),
+        plot,
     )
 
 
