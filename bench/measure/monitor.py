@@ -29,8 +29,9 @@ OTHERS = "others took {:.2g} CPUs"
 STEAL = "the hypervisor took {:.2g} % of the time"
 QUOTA = "the control group's CPU quota held threads back for {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
-#: Held since before a plug-in could replace it.
+#: Held since before a plug-in could replace them.
 _usage, _SELF, _REAPED = resource.getrusage, resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+_list = os.listdir
 
 
 class Unwatched:
@@ -147,13 +148,20 @@ class CpuMonitor:
 
 def _below_s(pid: str) -> float:
     """Return what the living processes below one have had of any CPU, in seconds; 0 where the system has no lists."""
-    spent = 0.0
-    for listed in PROC.joinpath(pid, "task").glob("*/children"):
-        with suppress(OSError, ValueError, IndexError):  # one of them has ended meanwhile
-            for child in listed.read_text().split():
-                words = PROC.joinpath(child, "stat").read_text().rpartition(")")[2].split()
+    spent, tasks = 0.0, f"{PROC}/{pid}/task"  # texts, since paths would take as long again as the system does
+    for task in _listed(tasks):
+        with suppress(OSError, ValueError, IndexError):  # one of them has ended meanwhile, or no list is kept
+            for child in contents(f"{tasks}/{task}/children").decode().split():
+                words = contents(f"{PROC}/{child}/stat").rpartition(b")")[2].split()
                 spent += math.fsum(int(word) for word in words[11:15]) * TICK_S + _below_s(child)
     return spent
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return _list(folder)
+    except OSError:
+        return []
 
 
 def _denied_s() -> float:

@@ -29,9 +29,7 @@ def _numbers(values: Sequence[float | None]) -> list[str]:
     if "e" not in joined and "0.0000" not in joined:
         return texts
     # The two differ in when they write an exponent, and how.
-    return [
-        repr(value) if "e" in text or "0.0000" in text else text for value, text in zip(values, texts, strict=True)
-    ]
+    return [repr(value) if "e" in text or "0.0000" in text else text for value, text in zip(values, texts, strict=True)]
 
 
 def _written(values: Iterable[Any]) -> list[str]:

@@ -16,7 +16,6 @@ from bench.record.result import COLUMNS, Result, finite
 from bench.record.selection import Selection
 
 
-
 def selected(names: Sequence[str]) -> str:
     """The columns as they stand in a SELECT. In quotes, one that is missing would be a text."""
     return ", ".join(f"[{name}]" for name in names)

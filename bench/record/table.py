@@ -144,7 +144,7 @@ class TableReader(Query):
             return builder.table()
 
     def columns(self, run_id: str) -> Iterator[tuple[list[Sequence[Any]], list[Dims]]]:
-        """The rows of a run by column, and the dimensions of each, some rows at a time. Raises UsageError as `table`."""
+        """The rows of a run by column, and their dimensions, some rows at a time. Raises UsageError as `table` does."""
         for *columns, texts in self._columns(run_id, COLUMNS):
             with self._guarded():
                 dims = [*map(dims_of, texts)]
