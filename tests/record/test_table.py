@@ -1,5 +1,6 @@
 """The rows of a run in columns: the same values as one by one, and what does not grow with their number."""
 
+import csv
 import io
 import random
 from array import array
@@ -61,6 +62,24 @@ def test_a_value_of_a_wrong_type_is_named_in_one_line(store, complaint):
     store._db.execute("UPDATE result SET time_s_min = 'soon'")
     line = complaint(lambda: store.table("r1"))
     assert line.startswith(f"{store.path}: cannot be read: Expected `float | null`, got `str` - at `$.time_s_min`; ")
+
+
+def test_a_number_that_is_not_finite_is_empty_and_the_rows_around_it_are_whole(store):
+    varied(store)
+    before = [r.time_s_min for r in store.table("r1").rows]
+    store._db.execute("UPDATE result SET time_s_min = 9e999 WHERE result_id = 3")
+    assert [r.time_s_min for r in store.table("r1").rows] == [*before[:2], None, *before[3:]]
+    out = io.StringIO()
+    write_csv(store, "r1", out)
+    assert [line["time_s_min"] for line in csv.DictReader(io.StringIO(out.getvalue()))][1:4] == [
+        repr(before[1]), "", repr(before[3])
+    ]  # fmt: skip
+
+
+def test_a_table_of_some_columns_has_these_alone(store):
+    varied(store)
+    whole, narrow = store.table("r1"), store.table("r1", ("kernel", "time_s_median"))
+    assert list(narrow.records()) == [(r.kernel, r.time_s_median) for r in whole.rows]
 
 
 def test_the_samples_of_all_rows_stand_in_the_order_of_the_table(store):
