@@ -14,6 +14,7 @@ from tabulate import tabulate
 from clock_bars import clock_bars
 from conv_bars import conv_bars
 from emulator_bars import emulator_bars
+from encode_bars import encode_bars
 from many_bars import many_bars
 from report_bars import report_bars
 from scale_bars import scale_bars
@@ -63,6 +64,7 @@ def bars() -> Iterator[Bar]:
         transpose_bars,
         conv_bars,
         emulator_bars,
+        encode_bars,
         throughput_bars,
         scale_bars,
         many_bars,

@@ -30,7 +30,7 @@ def total(target, rows, start, stop):
     line = LINE_BYTES // target.itemsize
     last = start + (stop - start) // line * line
     for j in range(start, last, line):
-        sum_line(target, rows, j)
+        sum_line(target, j, rows, j)
     few(target, rows, last, stop)
 
 
@@ -43,7 +43,7 @@ def total_past(target, rows, start, stop):
     last = first + (stop - first) // line * line
     few(target, rows, start, first)
     for j in range(first, last, line):
-        sum_line_past(target, rows, j)
+        sum_line_past(target, j, rows, j)
     few(target, rows, last, stop)
     fence()  # type: ignore[call-arg]
 
