@@ -13,7 +13,7 @@ import pytest
 
 from bench.run.family import below
 from complaints import complaints
-from processes import wait_for
+from processes import at_work_in, wait_for
 from small_runs import WORDS, all_are_there_and_ok, query, visible
 from workers_rig import Start
 
@@ -32,16 +32,6 @@ def kill_below(pid: int, dice: random.Random) -> None:
     if found := below(pid):
         with suppress(ProcessLookupError):
             os.kill(dice.choice(found).pid, signal.SIGKILL)
-
-
-def at_work_in(folder: Path) -> list[str]:
-    """The processes whose working folder this is."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError):
-            if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
-                found.append((entry / "cmdline").read_bytes().decode())
-    return found
 
 
 @pytest.mark.long

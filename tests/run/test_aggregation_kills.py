@@ -1,0 +1,121 @@
+"""SIGKILL in the midst of an aggregation by processes: it costs one row at the most, and leaves nothing anywhere.
+
+Gradients lie in files without names, which are gone with the last process that has them open.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.run.family import below
+from processes import at_work_in, gone, wait_for
+from small_runs import query
+from workers_rig import Start
+
+PROBLEM = "aggregate/w2n2000000/f32"
+KERNELS = (
+    "aggregate/cpu.host_serial",
+    "aggregate/process.parallel",
+    "aggregate/process.ring",
+    "aggregate/process.tree",
+)
+OPTIONS = [word for name in KERNELS for word in ("--kernels", name)]
+WORDS = (
+    "run",
+    PROBLEM,
+    *OPTIONS,
+    "--mode",
+    "hot",
+    "--max-time",
+    "1",
+    "--no-ceilings",
+    "--threads",
+    "2",
+    "--db",
+    "r.db",
+)
+#: What waits for its orders in a socket has given way once for each call: this many show that phases are under way.
+CALLS = 20
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two processes need two CPUs"),
+]
+
+
+def helpers(run: subprocess.Popen[str]) -> list[int]:
+    """The worker processes of an aggregation below a run."""
+    pids = [process.pid for process in below(run.pid)]
+    return [pid for pid in pids if b"kernels.aggregate._worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def status(pid: int, name: str) -> str:
+    """A line of what the system has on a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith(f"{name}:"))
+
+
+def stopped_at_work(run: subprocess.Popen[str]) -> tuple[int, int]:
+    """Stop a worker process between two calls or in one; return it and its leader, once that waits for it."""
+    wait_for(lambda: bool(helpers(run)) or run.poll() is not None)
+    (helper,) = helpers(run)
+    wait_for(lambda: "memfd:kernelmark" in Path(f"/proc/{helper}/maps").read_text())
+    first = int(status(helper, "voluntary_ctxt_switches"))
+    wait_for(lambda: int(status(helper, "voluntary_ctxt_switches")) > first + CALLS)
+    os.kill(helper, signal.SIGSTOP)
+    leader = int(status(helper, "PPid"))
+    wait_for(lambda: _waits(leader))
+    return helper, leader
+
+
+def _waits(pid: int) -> bool:
+    """Whether it sleeps each time for a fifth of a second: a run does not pause for that long."""
+    for _ in range(20):
+        if status(pid, "State") != "S":
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def rows(folder: Path) -> dict[str, tuple[str, str]]:
+    found = query(folder / "r.db", "SELECT kernel, status, reason FROM result")
+    return {row["kernel"]: (row["status"], row["reason"]) for row in found}
+
+
+def test_a_worker_process_that_is_killed_in_a_phase_costs_one_row_and_leaves_nothing(
+    folder: Path, start: Start
+) -> None:
+    run = start(*WORDS)
+    helper, _ = stopped_at_work(run)
+    os.kill(helper, signal.SIGKILL)
+    _, err = run.communicate()
+    assert (run.returncode, "Traceback" in err) == (1, False)
+    found = rows(folder)
+    (killed,) = (kernel for kernel, (verdict, _) in found.items() if verdict != "ok")
+    assert found.keys() == set(KERNELS)
+    assert killed.startswith("aggregate/process.")
+    assert found[killed][0] == "failed"
+    assert "worker process 2 of 2 ended SIGKILL" in found[killed][1]
+    wait_for(lambda: at_work_in(folder) == [])
+
+
+def test_a_job_that_is_killed_in_a_phase_is_measured_again_and_leaves_nothing(folder: Path, start: Start) -> None:
+    run = start(*WORDS)
+    helper, leader = stopped_at_work(run)
+    os.kill(leader, signal.SIGKILL)
+    wait_for(lambda: gone(helper))
+    _, err = run.communicate()
+    assert (run.returncode, "Traceback" in err) == (0, False)
+    assert {verdict for verdict, _ in rows(folder).values()} == {"ok"}
+    assert rows(folder).keys() == set(KERNELS)
+    wait_for(lambda: at_work_in(folder) == [])
+
+
+def test_a_run_that_is_killed_in_a_phase_leaves_no_process(folder: Path, start: Start) -> None:
+    run = start(*WORDS)
+    stopped_at_work(run)
+    run.kill()
+    wait_for(lambda: at_work_in(folder) == [])
