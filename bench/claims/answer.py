@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from bench.claims import devices, findings, wording
+from bench.claims import aggregation, devices, findings, wording
 from bench.claims.catalog import Claim, Experiment, claims, experiment
 from bench.claims.evidence import Evidence, gather
 from bench.claims.findings import Finding
@@ -18,7 +18,7 @@ from bench.plan.modes import Mode
 from bench.plan.registry import Registry
 from bench.record.store import Store
 
-COMPARE = {**findings.COMPARE, **devices.COMPARE}
+COMPARE = {**findings.COMPARE, **devices.COMPARE, **aggregation.COMPARE}
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ def answer(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices, 
     return Answer(
         id=claim.id,
         words=claim.words,
-        source=claim.source,
+        source=claim.cited,
         applies=claim.applies,
         experiment=asked.title,
         number=claim.number,

@@ -9,17 +9,17 @@ from typing import Any, Literal
 import msgspec
 
 import bench
+from bench.claims.sources import SOURCES
 from bench.plan.errors import UsageError
 from bench.plan.files import require_file
 
 FOLDER = Path(bench.__file__).with_name("claims")
 PRICES = FOLDER / "prices.toml"
 #: The files of claims, in the order of the catalog.
-ORDER = ("transposition", "convolution", "threads", "gpu", "batch", "cost")
-SOURCE = "founding text, 2016-2023"
+ORDER = ("transposition", "convolution", "threads", "gpu", "aggregation", "batch", "cost")
 Kind = Literal[
     "kernels", "problems", "verified", "threads", "thread-steps", "isas", "isa-threads", "devices", "device-growth",
-    "rates", "batch-steps", "batches", "price", "energy",
+    "rates", "batch-steps", "batches", "price", "energy", "thread-price", "linked", "network-scaling",
 ]  # fmt: skip
 
 
@@ -56,7 +56,8 @@ class Comparison(Table, frozen=True):
 
     one, other: what `kind` compares: globs of kernels, problems, thread counts, instruction sets or devices.
     problems, kernels: globs that limit the experiment's. against: the kernel of `one` where it is not that of `other`.
-    limit: the largest thread count. label: of a problem, of its dimensions.
+    limit: the largest thread count. label: of a problem, of its dimensions. link_gbyte_per_s: what a link between
+    workers is stated to carry. workers: how many the number is for.
     """
 
     kind: Kind
@@ -67,20 +68,23 @@ class Comparison(Table, frozen=True):
     against: str = ""
     limit: int = 0
     label: str = ""
+    link_gbyte_per_s: float = 0.0
+    workers: int = 0
 
 
 class Experiment(Table, frozen=True):
     """The rows to measure: suites or problem ids, kernels (globs), numbers of threads, instruction sets.
 
-    device: what must be there for it. parts: of networks, all if empty. batches: that each problem is given. threads:
-    those the machine has of these, and all it has; all it has alone if empty. together: axes in which problems may
-    differ that are measured in turn.
+    only: globs that limit the problems of the suites. device: what must be there for it. parts: of networks, all if
+    empty. batches: that each problem is given. threads: those the machine has of these, and all it has; all it has
+    alone if empty. together: axes in which problems may differ that are measured in turn.
     """
 
     id: str
     title: str
     problems: tuple[str, ...]
     kernels: tuple[str, ...]
+    only: tuple[str, ...] = ()
     device: Literal["cpu", "cuda"] = "cpu"
     parts: tuple[str, ...] = ()
     batches: tuple[int, ...] = ()
@@ -92,21 +96,27 @@ class Experiment(Table, frozen=True):
 
 
 class Claim(Table, frozen=True):
-    """What the founding texts say, where it applies, the number that would confirm it and how it is found.
+    """What the founding texts state, where it applies, the number that would confirm it and how it is found.
 
-    threads: how many the machine must have. lacks: what the suite cannot measure yet, if so.
+    source: the text, by its key in SOURCES or in full. threads: how many the machine must have. lacks: why nothing is
+    measured for it, if so.
     """
 
     id: str
     words: str
+    source: str
     applies: str
     experiment: str
     number: str
     confirm: Confirm
     comparison: Comparison
-    source: str = SOURCE
     threads: int = 1
     lacks: str = ""
+
+    @property
+    def cited(self) -> str:
+        """Return author, title and year of the text."""
+        return SOURCES.get(self.source, self.source)
 
 
 class Catalog(Table, frozen=True):
@@ -117,12 +127,17 @@ class Catalog(Table, frozen=True):
 
 
 @lru_cache
+def files() -> dict[str, Catalog]:
+    """Return what each file of claims holds, in their order. Raises UsageError."""
+    return {name: read_table(FOLDER / f"{name}.toml", Catalog) for name in ORDER}
+
+
+@lru_cache
 def catalog() -> Catalog:
     """Return the claims and experiments of all files, in their order. Raises UsageError."""
-    files = [read_table(FOLDER / f"{name}.toml", Catalog) for name in ORDER]
     return Catalog(
-        experiment=tuple(found for file in files for found in file.experiment),
-        claim=tuple(found for file in files for found in file.claim),
+        experiment=tuple(found for file in files().values() for found in file.experiment),
+        claim=tuple(found for file in files().values() for found in file.claim),
     )
 
 
@@ -132,12 +147,13 @@ def experiment(claim: Claim) -> Experiment:
 
 
 def claims(only: Iterable[str] = ()) -> list[Claim]:
-    """Return the claims with these ids, or all. Raises UsageError for an id that no claim has."""
-    known, wanted = {claim.id: claim for claim in catalog().claim}, tuple(only)
-    for name in wanted:
-        if name not in known:
-            raise UsageError(f"--only {name!r}: is no claim; expected some of {', '.join(known)}")
-    return [claim for name, claim in known.items() if not wanted or name in wanted]
+    """Return the claims with these ids or of these files, or all. Raises UsageError for a name that neither has."""
+    known, wanted = {claim.id: claim for claim in catalog().claim}, set(only)
+    for name in wanted - known.keys() - files().keys():
+        expected = f"some of {', '.join(known)}, or all of {', '.join(files())}"
+        raise UsageError(f"--only {name!r}: is no claim; expected {expected}")
+    of_files = {claim.id for name in wanted & files().keys() for claim in files()[name].claim}
+    return [claim for name, claim in known.items() if not wanted or name in wanted | of_files]
 
 
 def read_table(path: Path, kind: type[Any], remedy: str = "") -> Any:

@@ -2,12 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
+
+import msgspec
 
 from bench.claims.catalog import Comparison
 from bench.claims.evidence import Evidence
-from bench.claims.findings import Compare, Finding, against, fastest, label
+from bench.claims.findings import Compare, Finding, against, fastest, label, threads
 from bench.claims.prices import Prices
 from bench.plan.operation import Problem
 from bench.record.result import Result
@@ -81,6 +83,15 @@ def by_energy(asked: Comparison, evidence: Evidence, rows: Sequence[Result], pri
             yield Finding(label(asked, pair.problem), other.over(one))
 
 
+def by_vcpus(asked: Comparison, evidence: Evidence, rows: Sequence[Result], prices: Prices) -> Iterator[Finding]:
+    """Yield how many times more work a number of threads does for the same money, one virtual CPU a thread."""
+    for one, other in product(asked.one, asked.other):
+        paid = [prices.of_vcpus(int(count)) for count in (other, one)]
+        for found in threads(msgspec.structs.replace(asked, one=(one,), other=(other,)), evidence, rows):
+            if paid[0] and paid[1]:
+                yield found._replace(ratio=found.ratio.scaled(paid[0].per_hour / paid[1].per_hour))
+
+
 def _energy(r: Result, prices: Prices) -> Ratio | None:
     """Return the joules of a call: measured, else the time at the watts that the prices file declares."""
     if energy := r.energy_j:
@@ -90,4 +101,4 @@ def _energy(r: Result, prices: Prices) -> Ratio | None:
 
 
 COMPARE: dict[str, Compare] = {"devices": devices, "device-growth": device_growth, "rates": rates}
-BY_PRICES = {"price": by_price, "energy": by_energy}
+BY_PRICES = {"price": by_price, "energy": by_energy, "thread-price": by_vcpus}

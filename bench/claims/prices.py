@@ -30,12 +30,24 @@ class Device(Table, frozen=True):
                 raise ValueError(f"{key} is {value!r}, expected a finite number above 0")
 
 
+class Vcpus(Table, frozen=True):
+    """An hour of an instance with that many virtual CPUs, one a thread."""
+
+    count: int
+    per_hour: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.per_hour < math.inf):
+            raise ValueError(f"per_hour is {self.per_hour!r}, expected a finite number above 0")
+
+
 class Prices(Table, frozen=True):
-    """A prices file; the first device whose name fits counts."""
+    """A prices file; the first device whose name fits counts. vcpus: of instances by the number of their CPUs."""
 
     currency: str
     date: Any  # a string, or a date as TOML writes it
     device: tuple[Device, ...]
+    vcpus: tuple[Vcpus, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.date, str | dt.date) or self.date == "":
@@ -47,6 +59,10 @@ class Prices(Table, frozen=True):
 
     def find(self, device: str, name: str) -> Device | None:
         return next((d for d in self.device if d.device == device and fnmatchcase(name, d.name)), None)
+
+    def of_vcpus(self, count: int) -> Vcpus | None:
+        """Return the price of an instance with that many virtual CPUs."""
+        return next((priced for priced in self.vcpus if priced.count == count), None)
 
     def told(self, results: Iterable[Result]) -> tuple[str, ...]:
         """Return the prices of what the rows were measured on."""

@@ -11,6 +11,7 @@ from bench.measure.cuda import cuda_missing
 from bench.measure.isa import choose_isas
 from bench.plan.case import Plan
 from bench.plan.errors import UsageError
+from bench.plan.globs import matches
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite, find_suite
@@ -45,7 +46,7 @@ def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
         found
         for suite in suites
         for entry in suite.entries()
-        if not experiment.parts or entry.part in experiment.parts
+        if (not experiment.parts or entry.part in experiment.parts) and matches(entry.problem.id, experiment.only)
         for found in _at_batches(suite, entry, experiment.batches)
     ]
 
@@ -67,8 +68,9 @@ def grouped(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Lay
 
 
 def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterator[Layered]:
-    if not batches:
+    if not batches or batch_axis(entry.problem) not in entry.problem.axes():  # an aggregation has no images
         yield Layered(suite.name, entry, entry.problem, batch_of(entry.problem))
+        return
     for batch in batches:
         problem = msgspec.structs.replace(entry.problem, **{batch_axis(entry.problem): batch})
         network = f"{entry.network} batch {batch}".strip() if entry.part else ""

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -13,7 +14,7 @@ from bench.plan.tuned import Tunes
 from bench.record.result import Result
 from bench.record.store import Store
 from bench.record.versions import Resources
-from bench.report.contest import Contest, Ratio, contests, is_timed
+from bench.report.contest import Contest, Ratio, contests, faster, is_timed
 
 Dims = dict[str, Any]
 
@@ -58,6 +59,24 @@ class RunData:
     def leads(self) -> list[tuple[Contest, Ratio]]:
         """Return the contests of two kernels or more, each with the lead of its fastest over the next."""
         return [(c, lead) for c in self.contests if (lead := c.lead)]
+
+    @property
+    def networks(self) -> list[str]:
+        """Return the networks of which the run has layers."""
+        return list(dict.fromkeys(layer.network for layer in self._store.layers(self.run_id)))
+
+    @contextmanager
+    def opened(self) -> Iterator[Store]:
+        """Open the run's store once more, for what selects rows in it."""
+        store = Store(self._store.path, create=False)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def faster(self, one: Result, other: Result) -> Ratio:
+        """Return how many times faster `one` is than `other`."""
+        return faster(self._store, one, other)
 
     def samples(self, r: Result) -> list[float]:
         """Return the samples of a row in seconds a call, in the order in which they were taken."""

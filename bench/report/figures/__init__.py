@@ -6,7 +6,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.plan.registry import Registry
-from bench.report.figures import crossover, heat, layouts, rates, roofline, samples, speedups, style, threads, tunables
+from bench.report.figures import (
+    aggregation,
+    crossover,
+    heat,
+    layouts,
+    rates,
+    roofline,
+    samples,
+    scaling,
+    speedups,
+    style,
+    threads,
+    tunables,
+)
 from bench.report.figures.plan import Kind
 from bench.report.run_data import RunData
 
@@ -33,6 +46,8 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
         layouts.layout_maps(data),
         threads.thread_scaling(data, looks),
         crossover.crossover_maps(data, registry),
+        aggregation.aggregations(data, registry),
+        scaling.scaling_of_run(data, registry),
         samples.distributions(data, looks),
     ]
 

@@ -1,28 +1,48 @@
 """Data parallelism on paper: the speed-up over the number of workers, by strategy of aggregation."""
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bench.plan.errors import UsageError
+from bench.plan.registry import Registry
 from bench.report.contest import Setting
 from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from bench.report.figures.style import GREY, INK, Label, Look, label_right, looks, panel, ticks
 from bench.report.format import short, size
-from bench.report.scaling import Point, Scaling, Section
+from bench.report.run_data import RunData
+from bench.report.scaling import Asked, Point, Scaling, Section, computed
 from bench.report.scaling_view import compared
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-MOST = 4
+MOST, TITLE = 4, "Data parallelism"
+#: Workers and link of a report's figures: PCIe 3.0 of a K80, as Shi and others state it.
+WORKERS, LINK_BYTES_PER_S = (1, 2, 4, 8, 16, 96), 8e9
+
+
+def scaling_of_run(data: RunData, registry: Registry | None) -> Kind:
+    """Return a figure for each network of which the run has the layers, beside aggregations of the same run."""
+    figures: list[Figure] = []
+    for network in data.networks if registry else ():
+        with data.opened() as store, suppress(UsageError):  # layers or aggregations have no times
+            asked = Asked(network, WORKERS, LINK_BYTES_PER_S)
+            figures += _figures(computed(store, registry, asked, data.run_id, data.run_id))  # type: ignore[arg-type]
+    lacking = "the run has no network's layers, forward and backward, and aggregations; `kernelmark scaling` joins runs"
+    return kind(TITLE, figures, lacking, MOST)
 
 
 def scaling_figures(found: Scaling) -> Kind:
     """Return a figure for each setting with two numbers of workers or more."""
+    return kind(TITLE, _figures(found), "one number of workers makes no line; `--workers 1,2,4` does", MOST)
+
+
+def _figures(found: Scaling) -> list[Figure]:
     marks = looks(point.kernel for section in found.sections for point in section.points)
     several = [s for s in found.sections if len({point.workers for point in s.points}) > 1]
-    figures = [_figure(found, section, marks) for section in several]
-    return kind("Data parallelism", figures, "one number of workers makes no line; `--workers 1,2,4` does", MOST)
+    return [_figure(found, section, marks) for section in several]
 
 
 def _figure(found: Scaling, section: Section, marks: dict[str, Look]) -> Figure:

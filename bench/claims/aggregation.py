@@ -1,0 +1,100 @@
+"""Comparisons of ways to aggregate gradients over a link that is stated: computed from measured rows, not measured.
+
+What is added to the time of a row, and which part of it one worker has, is the model of docs/scaling.md.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from bench.claims.catalog import Comparison
+from bench.claims.evidence import Evidence
+from bench.claims.findings import Compare, Finding, against
+from bench.plan.globs import matches
+from bench.record.result import Result
+from bench.report.contest import Ratio, parallel, time_of
+from bench.report.format import short
+from bench.report.networks import total
+from bench.report.strategies import STRATEGIES, strategy_name
+
+FLOAT_BYTES = 4
+OP = "aggregate"
+
+
+def linked(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+    """Yield the seconds of one way over those of another, additions and link, network by network."""
+    for problem, own in _by_problem(rows).items():
+        w, n = _sizes(evidence, problem)
+        sides = [[r for r in own if matches(r.kernel, globs)] for globs in (asked.one, asked.other)]
+        if all(sides):
+            found = [min(((_seconds(asked, r, w, w, n), r) for r in side), key=_median) for side in sides]
+            (own_s, one), (other_s, other) = found
+            where = f"{_network(evidence, problem)}, {w} workers"
+            yield Finding(where, other_s.over(own_s), against(one, other), n)
+
+
+def network_scaling(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+    """Yield the speed-up of other networks by data parallelism over that of `one`; both are names of suites."""
+    found: dict[str, tuple[Ratio, str]] = {}
+    for network in (*asked.one, *asked.other):
+        if speedup := _speedup(asked, evidence, rows, network):
+            found[network] = speedup
+    one = found.get(asked.one[0])
+    for network in asked.other:
+        if one and (other := found.get(network)):
+            where = f"{network} against {asked.one[0]}, {asked.workers} workers: {other[0]} against {one[0]}"
+            yield Finding(where, other[0].over(one[0]), other[1])
+
+
+def _speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result], name: str) -> tuple[Ratio, str] | None:
+    """Return the speed-up of a network, and the kernel that adds its gradients; None where rows are missing."""
+    layers = [layer for layer in evidence.layers if layer.suite == name]
+    by_problem = _by_problem(r for r in evidence.rows if r.op != OP and r.device == "cpu")
+    fastest = {problem: min(own, key=lambda r: r.time_s_median or 0.0) for problem, own in by_problem.items()}
+    batch = total((layer.entry.count, fastest.get(layer.entry.problem.id)) for layer in layers)
+    n = sum(
+        layer.entry.count * math.prod(layer.entry.problem.operands()[1].shape)
+        for layer in layers
+        if layer.entry.part == "forward"
+    )
+    added = [r for r in rows if r.op == OP and r.device == "cpu" and _sizes(evidence, r.problem)[1] == n]
+    if batch is None or not added:
+        return None
+    chosen = min(added, key=lambda r: r.time_s_median or 0.0)
+    w, _ = _sizes(evidence, chosen.problem)
+    aggregation = _seconds(asked, chosen, asked.workers, w, n)
+    return parallel(asked.workers, Ratio(*batch), aggregation, False), short(chosen.kernel)
+
+
+def _seconds(asked: Comparison, r: Result, workers: int, w: int, n: int) -> Ratio:
+    """Return the seconds of an aggregation by that many workers, from a row of w gradients of n elements."""
+    strategy = STRATEGIES[strategy_name(r.kernel)]
+    scaled = (workers + 1) / (w + 1) * strategy.share(workers)
+    link_s = strategy.link_s(workers, FLOAT_BYTES * n, 1e9 * asked.link_gbyte_per_s)
+    return time_of(r).scaled(scaled).plus(link_s)
+
+
+def _median(found: tuple[Ratio, Result]) -> float:
+    return found[0].median
+
+
+def _by_problem(rows: Iterable[Result]) -> dict[str, list[Result]]:
+    found: dict[str, list[Result]] = defaultdict(list)
+    for r in rows:
+        found[r.problem].append(r)
+    return found
+
+
+def _sizes(evidence: Evidence, problem: str) -> tuple[int, int]:
+    """Return the workers and the elements of an aggregation."""
+    asked: Any = evidence.problems[problem]
+    return asked.w, asked.n
+
+
+def _network(evidence: Evidence, problem: str) -> str:
+    """Return the network that a problem is of."""
+    return next(layer.entry.network for layer in evidence.layers if layer.entry.problem.id == problem)
+
+
+COMPARE: dict[str, Compare] = {"linked": linked, "network-scaling": network_scaling}

@@ -1,0 +1,105 @@
+"""Aggregation: how much faster each way to sum gradients is than one thread of the host, network by network."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.plan.registry import Registry
+from bench.plan.suites import find_suite
+from bench.record.result import Result
+from bench.report.contest import Ratio
+from bench.report.figures.plan import Figure, Kind, file_name, kind
+from bench.report.figures.style import FULL_WIDTH, GREY, Look, looks, mark_points, panel, round_ticks, ticks
+from bench.report.format import count, short
+from bench.report.noise import is_noisy
+from bench.report.run_data import RunData, ends
+from bench.report.strategies import strategy_name
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+SUITE, BASELINE, MOST = "aggregation", "host_serial", 3
+#: A lane's share that the marks of its kernels are spread over, so that whiskers do not cover each other.
+SPREAD = 0.7
+
+
+class Lane(NamedTuple):
+    """The gradients of a network, and how many times faster than the baseline each kernel sums them."""
+
+    name: str
+    elements: int
+    found: list[tuple[Result, Ratio]]
+
+
+def aggregations(data: RunData, registry: Registry | None) -> Kind:
+    """Return a figure for each device, mode and number of workers in which two gradients or more were summed."""
+    names = _names(registry)
+    groups: dict[tuple[str, str, str, int], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
+    for r in data.timed:
+        if r.op == "aggregate":
+            groups[r.device_name, r.mode, r.isa, data.dims_of[r.problem]["w"]][r.problem].append(r)
+    figures = []
+    for (device, mode, isa, workers), problems in groups.items():
+        lanes = list(_lanes(data, problems, names))
+        if len(lanes) > 1:
+            figures.append(_figure(", ".join(filter(None, (device, isa, mode))), workers, lanes))
+    lacking = f"fewer than two gradients were summed in several ways; `kernelmark run {SUITE}` does"
+    return kind("Aggregation of gradients", figures, lacking, MOST)
+
+
+def _names(registry: Registry | None) -> dict[str, str]:
+    """Return the networks whose gradients the problems of the suite are."""
+    return {entry.problem.id: entry.network for entry in find_suite(SUITE, registry).entries()} if registry else {}
+
+
+def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, str]) -> Iterable[Lane]:
+    """Yield the gradients that the baseline and another kernel have summed, by their size."""
+    for problem, rows in sorted(problems.items(), key=lambda item: data.dims_of[item[0]]["n"]):
+        base = next((r for r in rows if strategy_name(r.kernel) == BASELINE), None)
+        others = [r for r in rows if r is not base]
+        if base and others:
+            n = data.dims_of[problem]["n"]
+            yield Lane(names.get(problem) or problem.partition("/")[2], n, [(r, data.faster(r, base)) for r in others])
+
+
+def _figure(where: str, workers: int, lanes: Sequence[Lane]) -> Figure:
+    threads = max(r.threads for lane in lanes for r, _ in lane.found)
+    return Figure(
+        file_name("aggregation", where, f"w{workers}"),
+        f"Aggregation: the gradients of {workers} workers",
+        f"{where}, {count(threads, 'thread')}. Times faster than one thread that adds all gradients in one pass "
+        f"({BASELINE}); additions alone, no link. Compressed ways keep a residual besides. {_winners(lanes)} "
+        "Whiskers: the 95 % interval. Hollow: measured under noise.",
+        partial(_draw, lanes),
+    )
+
+
+def _winners(lanes: Sequence[Lane]) -> str:
+    """Return the fastest way for each network."""
+    best = [(lane.name, max(lane.found, key=lambda found: found[1].median)) for lane in lanes]
+    return "Fastest: " + "; ".join(f"{name}: {short(r.kernel)} {ratio}" for name, (r, ratio) in best) + "."
+
+
+def _draw(lanes: Sequence[Lane]) -> "Drawing":
+    figure, axes = panel(14 + 9 * len(lanes), FULL_WIDTH)
+    kernels = sorted({r.kernel for lane in lanes for r, _ in lane.found})
+    marks: dict[str, Look] = looks(kernels)
+    for k, kernel in enumerate(kernels):
+        shift = SPREAD * ((k + 0.5) / len(kernels) - 0.5)
+        own = [(i + shift, r, ratio) for i, lane in enumerate(lanes) for r, ratio in lane.found if r.kernel == kernel]
+        xs, ys = [ratio.median for *_, ratio in own], [y for y, *_ in own]
+        bars = [ends(*ratio[:3]) for *_, ratio in own]
+        errors = [[x - low for x, (low, _) in zip(xs, bars, strict=True)]]
+        errors += [[high - x for x, (_, high) in zip(xs, bars, strict=True)]]
+        axes.errorbar(xs, ys, xerr=errors, fmt="none", ecolor=marks[kernel].colour, elinewidth=0.6)
+        mark_points(axes, xs, ys, marks[kernel], [is_noisy(r) for _, r, _ in own])
+        axes.plot([], [], marks[kernel].marker, color=marks[kernel].colour, label=short(kernel))
+    axes.axvline(1.0, color=GREY, linestyle="--", linewidth=0.8, zorder=0)
+    axes.set(xscale="log", xlabel=f"times faster than {BASELINE}", ylim=(len(lanes) - 0.5, -0.5))
+    axes.set_yticks(range(len(lanes)), [f"{lane.name}\n{lane.elements / 1e6:.3g} million" for lane in lanes])
+    axes.tick_params(axis="y", length=0)
+    ticks(axes.xaxis, round_ticks(*axes.get_xlim()))
+    axes.grid(axis="x")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1)
+    return figure

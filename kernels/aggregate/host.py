@@ -1,0 +1,77 @@
+"""Sums on the host of gradients that lie on a GPU: all of them cross PCIe, and what comes of them crosses it back.
+
+One GPU stands for the GPUs of w workers, so that their gradients take turns on one link; the row has `devices=1`.
+"""
+
+import os
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+
+from kernelmark import DTYPES, Array, Launch, kernel, numpy_dtype
+from kernels.aggregate import _plans, _wire
+from kernels.aggregate._threads import on_threads
+from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+
+#: Waits for the copies, so that no stream can be held back.
+GPU: dict[str, Any] = {
+    "device": "cuda",
+    "provider": "cuda",
+    "modules": ("cupy", "numba"),
+    "synchronises": True,
+    "wire": _wire.by_host,
+}
+#: The share of the memory that may be pinned.
+PINNED = 0.25
+
+
+@kernel("aggregate", **GPU)
+def host_serial(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """TensorFlow's: gradients cross to the host, where one thread adds them in one pass."""
+    return _across(problem, x, 1)
+
+
+@kernel("aggregate", **GPU)
+def host_parallel(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """Torch's: gradients cross to the host, where all threads add them."""
+    return _across(problem, x, len(os.sched_getaffinity(0)))
+
+
+def _across(problem: AggregateProblem, x: AggregateOperands, threads: int) -> Launch:
+    """Return what copies gradients to pinned memory, sums them on so many threads, and copies the results back."""
+    x.chose(devices=1, threads=threads)
+    plain = msgspec.structs.replace(problem, feedback="plain")  # an exact sum leaves residuals as they are
+    _require_room(sum(operand.nbytes for operand in plain.operands()))
+    host = {operand.name: _pinned(operand.shape, plain.dtype) for operand in plain.operands()}
+    beside = cast(AggregateOperands, SimpleNamespace(**host, threads=threads))
+    add = on_threads(plain, beside, _plans.fused(plain))
+    down = [(getattr(x, o.name), host[o.name]) for o in plain.operands() if o.role != "out"]
+    up = [(getattr(x, o.name), host[o.name]) for o in plain.operands() if o.role != "in"]
+    stream = x.stream
+
+    def launch() -> None:
+        for source, target in down:
+            source.get(stream=stream, out=target)
+        add()
+        for target, source in up:
+            target.set(source, stream=stream)
+        stream.synchronize()
+
+    return launch
+
+
+def _require_room(nbytes: int) -> None:
+    """Raise MemoryError, before anything is pinned, where that would leave the system too little."""
+    limit = int(PINNED * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    if nbytes > limit:
+        raise MemoryError(f"{nbytes} bytes of pinned memory, expected at most {limit}, a quarter of what there is")
+
+
+def _pinned(shape: tuple[int, ...], dtype: str) -> Array:
+    import cupy
+
+    count = int(np.prod(shape))
+    memory = cupy.cuda.alloc_pinned_memory(count * DTYPES[dtype].itemsize)
+    return np.frombuffer(memory, numpy_dtype(dtype), count).reshape(shape)

@@ -1,0 +1,92 @@
+"""Claims about aggregation: what a stated link adds, networks by their speed-ups, money by virtual CPUs, sources."""
+
+import pytest
+
+from bench.claims.catalog import catalog, claims, experiment, files
+from bench.claims.prices import Prices, Vcpus, load_prices
+from bench.claims.problems import entries
+from bench.plan.errors import UsageError
+from bench.report.strategies import ONE_BIT
+
+LSTM = "aggregate/w4n1048576/f32/ef"
+GRADIENT_S = 4 * 1048576 / 8e9
+
+
+def test_a_stated_link_is_added_to_the_additions_that_one_worker_makes(put, verdict):
+    put("aggregate/cpu.ring", LSTM, 0.004)
+    put("aggregate/cpu.onebit", LSTM, 0.008, numerics="onebit")
+    (found,) = verdict("onebit-pays").findings
+    ring, onebit = 0.001 + 1.5 * GRADIENT_S, 0.002 + 1.5 * GRADIENT_S / ONE_BIT
+    assert found.ratio == pytest.approx(ring / onebit)
+    assert (found.where, found.by) == ("LSTM, 4 workers", "cpu.onebit against cpu.ring")
+    assert not found.in_turn
+
+
+def test_the_fastest_of_threads_and_processes_stands_for_a_way(put, verdict):
+    put("aggregate/cpu.ring", LSTM, 0.004)
+    put("aggregate/process.ring", LSTM, 0.002)
+    put("aggregate/cpu.host_parallel", LSTM, 0.004)
+    (found,) = verdict("mxnet-over-torch").findings
+    assert found.by == "process.ring against cpu.host_parallel"
+
+
+def test_ways_that_were_not_measured_give_no_number(put, verdict):
+    put("aggregate/cpu.ring", LSTM, 0.004)
+    assert verdict("onebit-pays").verdict == "not testable here"
+
+
+def test_all_cores_against_one_are_compared_as_they_were_measured_in_turn(put, verdict):
+    for kernel, time_s in (("host_parallel", 0.001), ("host_serial", 0.002)):
+        put(f"aggregate/cpu.{kernel}", LSTM, time_s)
+    (found,) = verdict("host-parallel").findings
+    assert (found.ratio, found.in_turn) == (pytest.approx(2), True)
+
+
+def test_a_network_with_many_weights_for_its_work_scales_worse(put, verdict, registry):
+    (claim,) = claims(["alexnet-scales-worse"])
+    for problem in {
+        layer.entry.problem.id: layer.entry.problem for layer in entries(experiment(claim), registry)
+    }.values():
+        kernel = {"conv": "cpu.im2col", "gemm": "scipy.sgemm", "aggregate": "cpu.tree"}
+        put(f"{problem.op}/{kernel[problem.op]}", problem.id, 0.01 if problem.op != "aggregate" else 1e-9 * problem.n)
+    answer = verdict(claim.id)
+    assert [found.where.split(",")[0] for found in answer.findings] == [
+        "googlenet against alexnet",
+        "resnet50 against alexnet",
+    ]
+    assert all(found.ratio > 1 for found in answer.findings)
+    assert answer.verdict == "confirmed"
+
+
+def test_work_for_money_takes_the_price_of_as_many_virtual_cpus(put, verdict):
+    for threads, time_s in ((16, 0.004), (32, 0.003), (64, 0.003)):
+        put("gemm/scipy.sgemm", "gemm/m1024n1024k1024/f32/NN", time_s, threads=threads)
+    found = {n.where.rpartition(" ")[2]: n.ratio for n in verdict("vcpus-16-cheapest").findings}
+    assert found == {"32": pytest.approx(0.75 * 0.254 / 0.127), "64": pytest.approx(0.75 * 0.509 / 0.127)}
+
+
+def test_a_file_without_prices_of_virtual_cpus_gives_no_number(put, verdict):
+    prices = load_prices(None)
+    without = Prices(currency="USD", date="now", device=prices.device)
+    for threads in (16, 64):
+        put("gemm/scipy.sgemm", "gemm/m1024n1024k1024/f32/NN", 0.004, threads=threads)
+    assert verdict("vcpus-16-cheapest", prices=without).verdict == "not testable here"
+
+
+def test_a_price_of_virtual_cpus_is_a_number_above_0():
+    with pytest.raises(ValueError, match="expected a finite number above 0"):
+        Vcpus(count=16, per_hour=0.0)
+
+
+def test_the_name_of_a_file_asks_for_all_its_claims():
+    assert [claim.id for claim in claims(["aggregation"])] == [claim.id for claim in files()["aggregation"].claim]
+    assert {claim.id for claim in claims(["cost", "beta"])} == {"beta", *(c.id for c in files()["cost"].claim)}
+    with pytest.raises(UsageError, match="or all of transposition, "):
+        claims(["aggregations"])
+    assert not files().keys() & {claim.id for claim in catalog().claim}
+
+
+@pytest.mark.parametrize("claim", catalog().claim, ids=lambda claim: claim.id)
+def test_each_claim_cites_a_text_with_its_year(claim):
+    assert any(year in claim.cited for year in ("2016", "2017", "2020"))
+    assert "founding text" not in claim.cited
