@@ -104,10 +104,10 @@ def aggregate(rng: np.random.Generator) -> str:
 DRAWS = ((gemm, 8), (conv, 8), (fft, 3), (transpose, 3), (copy, 1), (fma, 1), (transfer, 1), (aggregate, 2))
 
 
-def problems(registry: Registry, count: int, seed: int) -> Iterator[Problem]:
-    """Drawn problems, each small enough to be computed in a moment."""
+def problems(registry: Registry, count: int, seed: int, op: str = "") -> Iterator[Problem]:
+    """Drawn problems, of an operation if one is named, each small enough to be computed in a moment."""
     rng = np.random.default_rng(seed)
-    draws = [draw for draw, weight in DRAWS for _ in range(weight)]
+    draws = [draw for draw, weight in DRAWS for _ in range(weight) if op in ("", draw.__name__)]
     while count:
         with suppress(UsageError):  # sizes that do not fit together
             problem = registry.problem(draws[int(rng.integers(len(draws)))](rng))
@@ -188,10 +188,10 @@ def _rounded(problem: Problem, draw: Draw, seen: Counter[str]) -> Iterator[str]:
             yield f"exact result of {problem.id} as {numerics}: {reason}"
 
 
-def alarms(registry: Registry, count: int, seed: int, seen: Counter[str]) -> Iterator[str]:
+def alarms(registry: Registry, count: int, seed: int, seen: Counter[str], op: str = "") -> Iterator[str]:
     """Each false alarm over `count` drawn problems; `seen` counts what was judged."""
     wholes = itertools.cycle((True, False))
-    for problem, whole in zip(problems(registry, count, seed), wholes, strict=False):
+    for problem, whole in zip(problems(registry, count, seed, op), wholes, strict=False):
         yield from complaints(registry, problem, whole, seen)
 
 
@@ -200,9 +200,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--problems", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--op", default="", choices=[draw.__name__ for draw, _ in DRAWS])
     options = parser.parse_args()
     seen, found = Counter[str](), 0
-    for alarm in alarms(discover(), options.problems, options.seed, seen):
+    for alarm in alarms(discover(), options.problems, options.seed, seen, options.op):
         found += 1
         print(alarm, flush=True)
     for name, count in sorted(seen.items()):

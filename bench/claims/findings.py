@@ -37,6 +37,13 @@ def rows_of(asked: Comparison, evidence: Evidence) -> list[Result]:
     return [r for r in rows if matches(r.kernel, asked.kernels) or r.kernel == asked.against]
 
 
+def failures_of(asked: Comparison, evidence: Evidence) -> list[Result]:
+    """Return the rows without a time of the problems and kernels that a comparison is about."""
+    sides = (*asked.one, *asked.other) if asked.kind in ("kernels", "linked", "verified") else ()
+    rows = [r for r in evidence.failed if matches(r.problem, asked.problems) and matches(r.kernel, asked.kernels)]
+    return [r for r in rows if matches(r.kernel, sides)]
+
+
 def label(asked: Comparison, problem: Problem) -> str:
     """Return the words that distinguish one problem of a claim from the next."""
     if not asked.label:

@@ -42,6 +42,7 @@ EXPECTED = {
     "transpose_fingerprints": _TRANSPOSE,
     "copy_fingerprints": _COPY,
     "transfer_fingerprints": _TRANSFER,
+    "aggregate_fingerprints": Cheat(problem="aggregate/w4n65536/f32", honest="aggregate/cpu.host_serial"),
     "sends_later": _TRANSFER._replace(statuses=CAUGHT, problem="transfer/n16777216/f32/h2h"),
     "fft_fingerprints": Cheat(problem="fft/b16h64w64/f32/r2c", honest="fft/scipy.pocketfft"),
     "copies_from_its_last_output": _COPY._replace(mode=Mode.COLD),

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.measure.devices import get_device
 from bench.measure.measurement import Measurement
+from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
@@ -164,3 +166,19 @@ def test_more_pinned_memory_than_a_quarter_is_refused_before_it_is_taken(monkeyp
     kernel, problem = REGISTRY.kernels["aggregate/cuda.host_serial"], REGISTRY.problem("aggregate/w2n1000/f32")
     with pytest.raises(MemoryError, match="bytes of pinned memory, expected at most"):
         kernel.launch(problem, SimpleNamespace(chose=lambda **settings: None))
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+@pytest.mark.parametrize("block", ["zeros", "negative"])
+def test_blocks_of_zeros_and_of_one_sign_are_right_on_the_cpu(name: str, block: str) -> None:
+    size, problem = FORMATS[name].block, REGISTRY.problem(f"aggregate/w2n{3 * FORMATS[name].block}/f32/ef")
+    kernel, device, rng = REGISTRY.kernels[f"aggregate/cpu.{name}"], get_device("cpu"), np.random.default_rng(0)
+    operands = OperandSet(problem, device, kernel.host_memory)
+    x = Operands(operands, "C", device, 2, Scratch(device, kernel.host_memory))
+    for array in (x.g, x.e):
+        array[...] = rng.uniform(-1, 1, array.shape)
+        array[:, size : 2 * size] = 0 if block == "zeros" else -np.abs(array[:, size : 2 * size])
+    drawn = {"g": np.array(x.g), "e": np.array(x.e)}
+    kernel.launch(problem, x)()
+    outputs = {"s": np.asarray(x.s), "e": np.asarray(x.e)}
+    assert problem.check(outputs, problem.reference(drawn, rng), name).reason is None

@@ -77,13 +77,17 @@ def _figure(where: str, workers: int, lanes: Sequence[Lane]) -> Figure:
 
 def _winners(lanes: Sequence[Lane]) -> str:
     """Return the fastest way for each network."""
-    best = [(lane.name, max(lane.found, key=lambda found: found[1].median)) for lane in lanes]
-    return "Fastest: " + "; ".join(f"{name}: {short(r.kernel)} {ratio}" for name, (r, ratio) in best) + "."
+    return "Fastest: " + "; ".join(f"{lane.name}: {_winner(lane)}" for lane in lanes) + "."
+
+
+def _winner(lane: Lane) -> str:
+    r, ratio = max(lane.found, key=lambda found: found[1].median)
+    return f"{short(r.kernel)} {ratio}" if ratio.median > 1 else f"{BASELINE}, before {short(r.kernel)} {ratio}"
 
 
 def _draw(lanes: Sequence[Lane]) -> "Drawing":
-    figure, axes = panel(14 + 9 * len(lanes), FULL_WIDTH)
     kernels = sorted({r.kernel for lane in lanes for r, _ in lane.found})
+    figure, axes = panel(14 + max(9 * len(lanes), 3.6 * len(kernels)), FULL_WIDTH)
     marks: dict[str, Look] = looks(kernels)
     for k, kernel in enumerate(kernels):
         shift = SPREAD * ((k + 0.5) / len(kernels) - 0.5)
