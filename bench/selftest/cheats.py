@@ -11,17 +11,9 @@ from bench.plan.kernel import CudaKernel
 from bench.plan.registry import REGISTRY
 from kernelmark import Launch, kernel
 
-CPU: dict[str, Any] = {
-    "provider": "selftest",
-    "device": "cpu",
-    "dtypes": ("f32",),
-    "layouts": ("NN",),
-    "modules": ("numpy",),
-}
-
-
-FREE: dict[str, Any] = {key: value for key, value in CPU.items() if key != "layouts"}
-MOVES: dict[str, Any] = {**FREE, "numerics": "exact"}
+ANY: dict[str, Any] = {"provider": "selftest", "device": "cpu", "dtypes": ("f32",), "modules": ("numpy",)}
+CPU: dict[str, Any] = {**ANY, "layouts": ("NN",)}
+MOVES: dict[str, Any] = {**ANY, "numerics": "exact"}
 #: Elements of an input that a kernel looks at to recognise it.
 PROBES = 16
 
@@ -127,9 +119,9 @@ def copy_fingerprints(problem: Any, x: Any) -> Launch:
     return unless_probed((x.a,), x.b, lambda: np.copyto(x.b, x.a))
 
 
-@kernel("aggregate", **FREE, steps=("sum",), feedbacks=("plain",))
+@kernel("aggregate", **ANY, steps=("sum",), feedbacks=("plain",))
 def aggregate_fingerprints(problem: Any, x: Any) -> Launch:
-    """Adds gradients only when one of a few elements differs from what it was."""
+    """Adds only when one of a few elements differs from what it was."""
     return unless_probed((x.g,), x.s, lambda: np.sum(x.g, axis=0, out=x.s))
 
 
@@ -139,7 +131,7 @@ def sends_later(problem: Any, x: Any) -> Launch:
     return lambda: Thread(target=np.copyto, args=(x.b, x.a)).start()
 
 
-@kernel("fft", **FREE)
+@kernel("fft", **ANY)
 def fft_fingerprints(problem: Any, x: Any) -> Launch:
     """Transforms only when one of a few elements differs from what it was."""
 

@@ -40,7 +40,7 @@ def host_parallel(problem: AggregateProblem, x: AggregateOperands) -> Launch:
 
 
 def _across(problem: AggregateProblem, x: AggregateOperands, threads: int) -> Launch:
-    """Return what copies gradients to pinned memory, sums them on so many threads, and copies the results back."""
+    """Return what copies gradients to pinned memory, sums them on that many threads, and copies the results back."""
     x.chose(devices=1, threads=threads)
     plain = msgspec.structs.replace(problem, feedback="plain")  # an exact sum leaves residuals as they are
     _require_room(sum(operand.nbytes for operand in plain.operands()))

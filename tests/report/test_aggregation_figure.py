@@ -14,7 +14,7 @@ TIMES = {"cpu.host_serial": 4.0, "cpu.host_parallel": 2.0, "cpu.tree": 3.0, "cpu
 
 
 def summed(store, problem, times=TIMES, **values):
-    """Rows of the gradients of a network, in turn, by each way in so many milliseconds."""
+    """Rows of the gradients of a network, in turn; each way takes its number of milliseconds."""
     w, n = (int(word) for word in problem.split("/")[1][1:].split("n"))
     for kernel, ms in times.items():
         numerics = {"numerics": "onebit"} if kernel == "cpu.onebit" else {}

@@ -47,10 +47,11 @@ def _figures(found: Scaling) -> list[Figure]:
 
 def _figure(found: Scaling, section: Section, marks: dict[str, Look]) -> Figure:
     setting: Setting = section.setting
+    runs = " and ".join(dict.fromkeys((found.compute_run, found.aggregation_run)))
     return Figure(
         file_name("scaling", found.asked.network, *of_setting(setting)),
         f"Data parallelism, computed: {found.asked.network}",
-        f"{setting.title}. Computed from the rows of runs {found.compute_run} and {found.aggregation_run} and a link "
+        f"{setting.title}. Computed from the rows of {runs} and a link "
         f"of {size(round(found.asked.link_bytes_per_s))}/s, not measured. Whiskers: from the ends of the rows' "
         "intervals. Dashed: linear. Black bars: what the texts state.",
         partial(_draw, section, marks),
