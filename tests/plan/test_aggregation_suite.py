@@ -10,7 +10,7 @@ from bench.plan.suites import find_suite
 from scripts import script
 
 NETWORKS = script("networks")
-LIMIT_BYTES = 12e9
+LIMIT_BYTES, WORKER_BYTES = 12e9, 0.4e9
 
 
 @pytest.fixture(scope="module")
@@ -52,5 +52,16 @@ def test_each_network_has_two_four_and_eight_workers(entries):
     assert set(map(frozenset, found.values())) == {frozenset({2, 4, 8})}
 
 
-def test_operands_values_drawn_and_reference_take_less_than_the_limit(entries):
-    assert max(2 * entry.problem.footprint_bytes + 8 * entry.problem.n for entry in entries) < LIMIT_BYTES
+def peak_bytes(problem):
+    """Operands, the values drawn for them, the reference, and what is restored or downloaded to be verified.
+
+    AlexNet's gradients of four workers with residuals took 8.07 GB (8.0 by this), ResNet-50's 3.8 (3.3 and a worker's
+    own memory).
+    """
+    by_role = {role: sum(o.nbytes for o in problem.operands() if o.role == role) for role in ("in", "inout", "out")}
+    drawn = by_role["in"] + by_role["inout"]
+    return problem.footprint_bytes + drawn + 8 * problem.n + 2 * by_role["inout"] + by_role["out"]
+
+
+def test_what_a_problem_takes_in_all_is_less_than_the_limit(entries):
+    assert max(peak_bytes(entry.problem) for entry in entries) + WORKER_BYTES < LIMIT_BYTES
