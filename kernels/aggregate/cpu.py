@@ -1,11 +1,13 @@
 """Aggregation by the threads of one process, which read every worker's gradient where it lies."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernelmark import Launch, kernel
 from kernels.aggregate import _plans, _wire
 from kernels.aggregate._formats import FORMATS
+from kernels.aggregate._steps import Plan
 from kernels.aggregate._threads import on_threads
 from kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
@@ -38,6 +40,48 @@ def compressing(name: str) -> dict[str, Any]:
     }
 
 
+class Exchange(NamedTuple):
+    """A strategy that threads and processes carry out alike: its name and plan, and what either declares of it."""
+
+    name: str
+    plan: Callable[[AggregateProblem], Plan]
+    threads: str
+    processes: str
+    declared: dict[str, Any]
+
+
+EXCHANGES = (
+    Exchange(
+        "tree",
+        _plans.tree,
+        "Caffe's: sums of pairs, then of pairs of pairs, bucket by bucket.",
+        "Sums of pairs, then of pairs of pairs, by one process of each pair.",
+        {"wire": _wire.between_workers},
+    ),
+    Exchange(
+        "ring",
+        _plans.ring,
+        "A ring, as Horovod and NCCL have it: stripes go round, and each worker adds its own.",
+        "A ring of processes: stripes go round, and each process adds its own.",
+        {"wire": _wire.between_workers},
+    ),
+    Exchange(
+        "onebit",
+        partial(_plans.compressed, name="onebit"),
+        "CNTK's: a bit an element and two means a block, with error feedback; owners send their sums so too.",
+        "A bit an element and two means a block between processes, with error feedback.",
+        compressing("onebit"),
+    ),
+    Exchange(
+        "int8",
+        partial(_plans.compressed, name="int8"),
+        "Dettmers': a byte an element and a scale a block, with error feedback; owners send their sums so too.",
+        "A byte an element and a scale a block between processes, with error feedback.",
+        compressing("int8"),
+    ),
+)
+
+
 @kernel("aggregate", wire=_wire.by_host, **CPU)
 def host_serial(problem: AggregateProblem, x: AggregateOperands) -> Launch:
     """TensorFlow's: one thread of the host, one pass over all gradients."""
@@ -56,31 +100,17 @@ def local(problem: AggregateProblem, x: AggregateOperands) -> Launch:
     return on_threads(problem, x, _plans.local(problem))
 
 
-@kernel("aggregate", wire=_wire.between_workers, **THREADED)
-def tree(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """Caffe's: sums of pairs, then of pairs of pairs, bucket by bucket."""
-    return on_threads(problem, x, _plans.tree(problem))
-
-
-@kernel("aggregate", wire=_wire.between_workers, **THREADED)
-def ring(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """A ring, as Horovod and NCCL have it: stripes go round, and each worker adds its own."""
-    return on_threads(problem, x, _plans.ring(problem))
-
-
 @kernel("aggregate", wire=_wire.in_bf16, **THREADED, **BF16)
 def bf16(problem: AggregateProblem, x: AggregateOperands) -> Launch:
     """BF16 on the wire, both ways, added in FP32 by the owner of each stripe."""
     return on_threads(problem, x, _plans.bf16(problem))
 
 
-@kernel("aggregate", **THREADED, **compressing("onebit"))
-def onebit(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """CNTK's: a bit an element and two means a block, with error feedback; owners send their sums in the same way."""
-    return on_threads(problem, x, _plans.compressed(problem, "onebit"))
+def _declare(exchange: Exchange) -> None:
+    @kernel("aggregate", name=exchange.name, label=exchange.threads, **THREADED, **exchange.declared)
+    def set_up(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+        return on_threads(problem, x, exchange.plan(problem))
 
 
-@kernel("aggregate", **THREADED, **compressing("int8"))
-def int8(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """Dettmers': a byte an element and a scale a block, with error feedback; owners send their sums in the same way."""
-    return on_threads(problem, x, _plans.compressed(problem, "int8"))
+for _exchange in EXCHANGES:
+    _declare(_exchange)
