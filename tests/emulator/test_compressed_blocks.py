@@ -1,5 +1,7 @@
 """Compressed blocks that drawn gradients do not have: of zeros alone, of one sign, and one element short of a block."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from bench.plan.kernel import CudaKernel
 from bench.plan.limits import H100
 
 BLOCKS = {"int8": 256, "onebit": 512}
+Change = Callable[[dict[str, Array], int], None]
 
 
 def zeros(values: dict[str, Array], block: int) -> None:
@@ -31,7 +34,7 @@ def drawn(values: dict[str, Array], block: int) -> None:
     """As they are."""
 
 
-def faults(name: str, n: int, change) -> list[str]:
+def faults(name: str, n: int, change: Change) -> list[str]:
     kernel, problem = discover().kernels[f"aggregate/cuda.{name}"], discover().problem(f"aggregate/w2n{n}/f32/ef")
     assert isinstance(kernel, CudaKernel)
     rng = np.random.default_rng(1)
@@ -52,7 +55,7 @@ def faults(name: str, n: int, change) -> list[str]:
 @pytest.mark.long
 @pytest.mark.parametrize("change", [zeros, negative])
 @pytest.mark.parametrize("name", BLOCKS)
-def test_blocks_of_zeros_and_of_one_sign_are_right(name: str, change) -> None:
+def test_blocks_of_zeros_and_of_one_sign_are_right(name: str, change: Change) -> None:
     assert not faults(name, 3 * BLOCKS[name], change)
 
 
