@@ -68,7 +68,8 @@ class Code(msgspec.Struct, frozen=True):
 class Function(msgspec.Struct, frozen=True):
     """One launch: grid and block as numbers, what the compiler reports, all code, and the main loop if there is one.
 
-    blocks_per_sm: on a typical device of the architecture, by arithmetic; loop_at: first and last address of the loop.
+    blocks_per_sm: on the device that the launches are planned for, by arithmetic. loop_at: first and last address of
+    the loop.
     """
 
     entry: str
@@ -107,7 +108,8 @@ def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device:
     where the kernel does not run on `arch`, CompileError, Unsupported where compiler or nvdisasm are missing.
     """
     if not kernel.runs_on(arch):
-        raise UsageError(f"{kernel.id} does not run on {arch}; it is for {kernel.archs or f'sm_{kernel.min_arch} on'}")
+        wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"
+        raise UsageError(f"{kernel.id} does not run on {arch}; it is for {wanted}")
     named, planned = disassembler(), device or typical(arch)
     calls = dict(kernel.calls(problem, tile, planned))
     cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)

@@ -66,7 +66,7 @@ def test_what_is_not_published_or_not_counted_bounds_nothing() -> None:
         ("HGMMA.64x256x16.F32.BF16", 65536),
     ],
 )
-def test_a_warp_instruction_has_so_and_so_many_multiply_adds(opcode: str, expected: int) -> None:
+def test_lanes_are_the_multiply_adds_of_one_warp_instruction(opcode: str, expected: int) -> None:
     assert lanes(opcode) == expected
 
 
