@@ -2,9 +2,8 @@
 //
 // Panels of BK rows are copied by cp.async, STAGES - 1 steps ahead, 16 bytes or two elements at a time. Of a block's BM
 // x BN elements a warp owns WM x WN and a lane TM x TN, in patches of 2 x 2; the first patches of all lanes adjoin,
-// then the second ones, so that each is read as a float4 without bank conflicts, by lanes in the order of
-// gemm/fragment.cuh. A product of complex numbers is four multiply-adds: three products and five sums, which is less
-// elsewhere, are more instructions here.
+// then the second ones, so that each is read as a float4 without bank conflicts. A product of complex numbers is four
+// multiply-adds: three products and five sums, which is less elsewhere, are more instructions here.
 #pragma once
 #include "fft/butterfly.cuh"
 #include "gemm/panel.cuh"
@@ -22,7 +21,6 @@ __device__ __forceinline__ void store_two(Complex<float> *to, Complex<float> fir
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES>
 struct Product {
   static constexpr int THREADS = 32 * (BM / WM) * (BN / WN), LANES_M = WM / TM, LANES_N = WN / TN;
-  static constexpr int PAIRED = LANES_N == 1 ? 1 : 2;  // lanes with the same rows that follow each other
   static_assert(LANES_M * LANES_N == 32, "the lanes of a warp fill its tile");
   // A row of k ends at ld, an even number; zeros stand past the edge of the matrix.
   using PanelA = PaddedPanel<Complex<float>, BK, BM, Op::N, 0>;
@@ -37,12 +35,11 @@ struct Product {
   // Where sums[i][j] lies within the block's tile.
   static __device__ __forceinline__ unsigned row(int i) {
     const unsigned warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
-    return warp_id / (BN / WN) * WM + (i / 2 * LANES_M + lane_id / PAIRED % LANES_M) * 2 + i % 2;
+    return warp_id / (BN / WN) * WM + (i / 2 * LANES_M + lane_id / LANES_N) * 2 + i % 2;
   }
   static __device__ __forceinline__ unsigned col(int j) {
     const unsigned warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
-    const unsigned lane_n = lane_id % PAIRED + lane_id / (PAIRED * LANES_M) * PAIRED;
-    return warp_id % (BN / WN) * WN + (j / 2 * LANES_N + lane_n) * 2 + j % 2;
+    return warp_id % (BN / WN) * WN + (j / 2 * LANES_N + lane_id % LANES_N) * 2 + j % 2;
   }
 
   // Adds the product of rows from row0 and columns from col0, k deep. a and b are whole matrices with their leading
