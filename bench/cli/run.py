@@ -8,11 +8,27 @@ from typing import IO, Any, NamedTuple, NoReturn
 import click
 
 from bench.cli import completion
-from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, file_option, json_option, name_option, plan_option
+from bench.cli.options import (
+    AGAINST,
+    INTERRUPTED,
+    OK,
+    Read,
+    db_option,
+    file_option,
+    json_option,
+    name_option,
+    plan_option,
+)
 from bench.cli.views import print_end, print_run, table_style
 from bench.plan.errors import UsageError
 from bench.plan.modes import Mode
 from bench.plan.options import OPTIONS, Option
+
+
+def _shard(text: str) -> Any:
+    from bench.plan.shards import parse_shard
+
+    return parse_shard(text)
 
 
 def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -48,6 +64,12 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     metavar="FILE",
     help="Take the tiles that `tune` has found for a kernel on a problem, but for baselines; auto: this device's file.",
 )
+@click.option(
+    "--shard",
+    type=Read(_shard),
+    metavar="I/N",
+    help="Measure the I-th of N parts: other machines measure the others, and `kernelmark merge` makes them one run.",
+)
 @click.option("--fail-noisy", is_flag=True, help="Exit with 1 if other load disturbed a case.")
 def run(
     csv_path: Path | None, json_to: IO[str] | None, report_to: Path | None, fail_noisy: bool, **options: Any
@@ -80,6 +102,7 @@ def _measure(
     name: str,
     resume: str | None = None,
     tuned: str | None = None,
+    shard: Any = None,
     **options: Any,
 ) -> None:
     from bench.cli.progress import Display
@@ -102,7 +125,7 @@ def _measure(
         with Workers() as workers:
             workers.load(plan)
             registry = discover(plan.plugins, plan.timeout_s)
-            plan, chosen, expanded = _expanded(plan, tuned or plan.tuned, registry)
+            plan, chosen, expanded = _expanded(plan, tuned or plan.tuned, shard or plan.shard, registry)
             planned = case_count(expanded, registry)
             display = Display(expanded, plan.processes, registry, None if resume else table_style())
             workers.progress = display
@@ -118,8 +141,12 @@ def _measure(
     _exit(session, planned, finished, noisy)
 
 
-def _expanded(plan: Any, tuned: str, registry: Any) -> tuple[Any, list[Any], list[Any]]:
-    """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError where there is none."""
+def _expanded(plan: Any, tuned: str, shard: Any, registry: Any) -> tuple[Any, list[Any], list[Any]]:
+    """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError where there is none.
+
+    shard: the part whose jobs these are; a shard may have none, where there are fewer comparison groups than shards.
+    """
+    from bench.plan.shards_owners import sharded
     from bench.run.asked import jobs_asked, suites_asked
 
     if tuned:
@@ -128,6 +155,8 @@ def _expanded(plan: Any, tuned: str, registry: Any) -> tuple[Any, list[Any], lis
     expanded = jobs_asked(chosen, registry, plan)
     if not expanded:
         raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
+    if shard:
+        plan, expanded = sharded(plan, shard, expanded, registry)
     _name_tiles(plan, expanded)
     return plan, chosen, expanded
 

@@ -177,6 +177,7 @@ def table_style() -> str:
     metavar="FILE",
     help="With --format c: where the tiles are; RUN is then the race that adopted them. [default: of this machine]",
 )
+@click.option("--identify", is_flag=True, help="Keep the names of hosts and devices, which are hashed otherwise.")
 @select_options
 @db_option
 def export(
@@ -185,6 +186,7 @@ def export(
     output: Path | None,
     spreadsheet: bool,
     where: str | None,
+    identify: bool,
     selection: Any,
     db: Path | None,
 ) -> None:
@@ -202,6 +204,7 @@ def export(
         return
     style = "spreadsheet" if spreadsheet else style
     store, found = _selected(db, run_id, selection)
+    store.identifies = identify
     partial = summary_of(store, found).partial
     if style == "parquet":
         if output is None:

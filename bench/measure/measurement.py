@@ -1,6 +1,7 @@
 """What a worker reports of one contender: data that crosses to whoever records it."""
 
 import math
+from socket import gethostname
 
 import msgspec
 
@@ -52,6 +53,7 @@ class Measurement(msgspec.Struct, kw_only=True):
 
     setup_s: what set-up took: compiling, planning. executed_flop: of its algorithm; None
     where the operation has none.
+    host: where the worker ran.
     job: the id of the execution that it was measured in, which contenders that were measured in turn share.
     parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` where one
     process alone was asked, whose interval does not cover what the next one would find.
@@ -69,6 +71,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     status: str = Status.OK
     reason: str = ""
     device_name: str = ""
+    host: str = msgspec.field(default_factory=gethostname)
     numerics: str = ""
     threads: int = 1
     samples: list[float] = []

@@ -1,7 +1,7 @@
 """From a suite to jobs: which kernels contend on which problem, in which mode, on how many threads."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import count, product
 from typing import NamedTuple, Self
 
 import msgspec
@@ -11,6 +11,7 @@ from bench.plan.kernel import Kernel
 from bench.plan.modes import Mode
 from bench.plan.options import LAUNCHERS, MAX_TIME_S, REL_CI, SPREAD_S, TIMEOUT_S
 from bench.plan.registry import Registry
+from bench.plan.shards import Shard
 from bench.plan.suites import Suite
 from bench.plan.sweep import Entry
 from bench.plan.tuned import TunedTile, Tunes
@@ -106,7 +107,7 @@ class Plan(msgspec.Struct, frozen=True):
     "" is what the libraries choose. timeout_s: for one call of a kernel. processes: fresh processes that each case is
     measured in, each a pass over the suites; spread_s: at least so long from the start of one pass to that of the next.
     share_gpu: another run may use the GPU. tuned: where tiles are taken from, "" for nowhere; tiles: those.
-    tunes: what is being tuned, and how; None for a run of suites.
+    tunes: what is being tuned, and how; None for a run of suites. shard: the part that is measured; None for all.
     """
 
     devices: tuple[str, ...]
@@ -128,10 +129,11 @@ class Plan(msgspec.Struct, frozen=True):
     tuned: str = ""
     tiles: tuple[TunedTile, ...] = ()
     tunes: Tunes | None = None
+    shard: Shard | None = None
 
 
 class PlannedJob(msgspec.Struct, frozen=True):
-    """A job with what its rows need to know of the suite."""
+    """A job with what its rows need to know of the suite. place: its number in the whole plan, whatever part is run."""
 
     job: Job
     key: WorkerKey
@@ -139,6 +141,7 @@ class PlannedJob(msgspec.Struct, frozen=True):
     count: int
     part: str = ""
     network: str = ""
+    place: int = 0
 
 
 def case_key(kernel: str, problem: str, mode: str, threads: int, isa: str = "") -> str:
@@ -154,6 +157,7 @@ def case_of(job: Job, problem: str, kernel: Kernel) -> str:
 def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[PlannedJob]:
     """The jobs of the suites, one group of siblings at a time; nothing is expanded before it is asked for."""
     known: Tiled = {}
+    places = count()
     for suite in suites:
         for group in suite.groups():
             fields: dict[tuple[str, int], list[_Field]] = {}
@@ -165,7 +169,7 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                 job = _job(own, isa, threads, plan, group[0].max_time or suite.max_time)
                 used = {kernel.device for field in own for kernel in field.kernels} - set(job.absent)
                 first, key = group[0], WorkerKey("cuda" if "cuda" in used else "cpu", threads, isa)
-                yield PlannedJob(job, key, suite.name, first.count, first.part, first.network)
+                yield PlannedJob(job, key, suite.name, first.count, first.part, first.network, next(places))
 
 
 def case_count(planned_jobs: Iterable[PlannedJob], registry: Registry) -> int:

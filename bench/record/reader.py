@@ -72,11 +72,16 @@ _Sum = Finite | None
 
 
 class Reader(CaseReader, RunReader, TableReader, VersionReader):
-    """Queries over an open store. Raises UsageError where the file cannot be read."""
+    """Queries over an open store. Raises UsageError where the file cannot be read.
+
+    identifies: what is exported of it names hosts and devices, which are hashed otherwise.
+    """
+
+    identifies = False
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
         """The ceilings of a run, in the order in which they were measured, each with why it does not hold (or "")."""
-        query = f"SELECT {_CEILING}, doubt FROM ceiling WHERE run_id = :run_id ORDER BY ceiling_id"
+        query = f"SELECT {_CEILING}, doubt FROM ceiling WHERE run_id = :run_id ORDER BY measured_at, ceiling_id"
         return list(self._rows(query, _doubted, run_id=run_id))
 
     def highest_ceiling(self, run_id: str, need: Need) -> Ceiling | None:
@@ -90,7 +95,7 @@ class Reader(CaseReader, RunReader, TableReader, VersionReader):
 
     def layers(self, run_id: str) -> list[Layer]:
         """The layers of the networks of a run, in the order in which they were measured."""
-        query = "SELECT network, problem, part, count FROM layer WHERE run_id = :run_id ORDER BY rowid"
+        query = "SELECT network, problem, part, count FROM layer WHERE run_id = :run_id ORDER BY place, rowid"
         return list(self._rows(query, partial(struct_of, Layer), run_id=run_id))
 
     def records(self, run_id: str, samples: bool = False) -> Iterator[Record]:
@@ -178,6 +183,12 @@ class Reader(CaseReader, RunReader, TableReader, VersionReader):
         """Return what the processes asked so far have found of a job, by its place in the plan."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id AND job = :job ORDER BY process"
         return list(self._rows(query, _measured, run_id=run_id, job=job))
+
+    def pending_host(self, run_id: str) -> str:
+        """Return the host of the processes whose rows are still to come, which are never of two; "" without any."""
+        query = "SELECT measured FROM pending WHERE run_id = :run_id LIMIT 1"
+        found: list[Measurement] = next(self._rows(query, _measured, run_id=run_id), [])
+        return next((measured.host for measured in found if measured.host), "")
 
 
 def _case(values: tuple[Any, ...]) -> str:

@@ -36,6 +36,14 @@ class Tally(NamedTuple):
     rows: int
 
 
+class Machine(NamedTuple):
+    """A host and a device of it, with how many rows of a run were measured there."""
+
+    host: str
+    device: str
+    rows: int
+
+
 class RunReader(Query):
     """Queries for runs. They count all rows, whatever part of them was selected."""
 
@@ -57,6 +65,11 @@ class RunReader(Query):
         for own, tally in self._rows(query, _tally, **({"run_id": run_id} if run_id is not None else {})):
             found.setdefault(own, []).append(tally)
         return found
+
+    def machines(self, run_id: str) -> list[Machine]:
+        """Return the hosts and the names of the devices that the rows of a run come from."""
+        query = "SELECT host, device_name, count(*) FROM main.result WHERE run_id = :run_id GROUP BY 1, 2 ORDER BY 1, 2"
+        return list(self._rows(query, _machine, run_id=run_id))
 
     def find_run(self, run_id: str | None) -> RunFacts:
         """The run with this id or name, or the only one with an id or name that begins so, or the latest.
@@ -96,6 +109,10 @@ def _facts(values: tuple[Any, ...]) -> RunFacts:
 
 def _run_id(values: tuple[str]) -> str:
     return msgspec.convert(*values, str)
+
+
+def _machine(values: tuple[Any, ...]) -> Machine:
+    return msgspec.convert(values, Machine)
 
 
 def _tally(values: tuple[Any, ...]) -> tuple[str, Tally]:

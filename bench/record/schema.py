@@ -10,7 +10,7 @@ from bench.measure.measurement import Part
 from bench.plan.text import one_line
 from bench.record.result import COLUMNS, Result, finite
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 _TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
 _HINTS = get_type_hints(Result)
 _RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
@@ -96,6 +96,7 @@ CREATE TABLE result (
     "case" TEXT NOT NULL,
     {_RESULT_COLUMNS},
     dims TEXT NOT NULL,
+    place INTEGER NOT NULL DEFAULT 0,
     part_blob BLOB NOT NULL DEFAULT x'',
     sample_blob BLOB NOT NULL,
     UNIQUE (run_id, "case")
@@ -112,6 +113,7 @@ CREATE TABLE ratio (
 {_CREATE_CEILING}
 ALTER TABLE ceiling ADD COLUMN clock_mhz REAL;
 {_CREATE_LAYER}
+ALTER TABLE layer ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 {_CREATE_PENDING}
 {_CREATE_EVIDENCE}
 {_CREATE_VERSIONS}
@@ -119,13 +121,19 @@ PRAGMA user_version = {SCHEMA_VERSION};
 """
 #: The columns of a row's own are those of a result, the run's id first.
 OWN = tuple(name for name in COLUMNS if name != "run_id")
-_NAMES = ("run_id", "case", *OWN, "dims", "sample_blob", "part_blob")
+#: place: the number of the row's job in the whole plan, by which rows of shards are put in order.
+_NAMES = ("run_id", "case", *OWN, "dims", "sample_blob", "part_blob", "place")
 INSERT = f"""INSERT INTO result ({", ".join(f'"{name}"' for name in _NAMES)}) VALUES ({", ".join("?" * len(_NAMES))})"""
 _own_values, _REASON = attrgetter(*OWN), OWN.index("reason")
 
 
 def row_values(
-    run_id: str, result: Result, dims: dict[str, Any], samples: Sequence[float], parts: Sequence[Part]
+    run_id: str,
+    result: Result,
+    dims: dict[str, Any],
+    samples: Sequence[float],
+    parts: Sequence[Part],
+    place: int = 0,
 ) -> tuple[Any, ...]:
     """Return what `INSERT` takes."""
     blobs = (samples, [value for part in parts for value in (part.samples, part.median_s)])
@@ -133,7 +141,7 @@ def row_values(
     own = list(_own_values(result))
     own[_REASON] = one_line(result.reason)
     known = {name: finite(value) for name, value in dims.items()}
-    return (run_id, result.case, *own, json.dumps(known), *kept)
+    return (run_id, result.case, *own, json.dumps(known), *kept, place)
 
 
 _OF_A_RUN = ("result", "resource", "ceiling", "layer", "pending", "run")
@@ -195,5 +203,10 @@ PRAGMA user_version = 6;
     6: f"""
 {_CREATE_VERSIONS}
 PRAGMA user_version = 7;
+""",
+    7: """
+ALTER TABLE result ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE layer ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 8;
 """,
 }

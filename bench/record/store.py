@@ -132,13 +132,15 @@ class Store(Reader):
         ratio: Ratio | None,
         parts: Sequence[Part] = (),
         evidence: Evidence | None = None,
+        place: int = 0,
     ) -> None:
         """Commit one result with its samples (seconds a call, in the order taken) and its ratio to the baseline.
 
-        parts: the processes that the samples come from. evidence: what accuses a result that is mistrusted.
+        parts: the processes that the samples come from. evidence: what accuses a result that is mistrusted. place: the
+        number of its job in the whole plan.
         """
         with self._writing():
-            cursor = self._db.execute(INSERT, row_values(result.run_id, result, dims, samples, parts))
+            cursor = self._db.execute(INSERT, row_values(result.run_id, result, dims, samples, parts, place))
             if evidence:
                 found = msgspec.json.encode(evidence).decode()
                 self._db.execute("INSERT INTO evidence VALUES (?, ?)", (cursor.lastrowid, found))
@@ -174,11 +176,12 @@ class Store(Reader):
         with self._writing():
             self._db.execute(f"INSERT INTO ceiling ({names}) VALUES ({marks})", tuple(values.values()))
 
-    def add_layer(self, run_id: str, layer: Layer) -> None:
+    def add_layer(self, run_id: str, layer: Layer, place: int = 0) -> None:
         """Note that a suite of the run has this problem as a layer; known ones stay."""
         with self._writing():
             self._db.execute(
-                "INSERT OR IGNORE INTO layer VALUES (?, ?, ?, ?, ?)", (run_id, *msgspec.structs.astuple(layer))
+                "INSERT OR IGNORE INTO layer VALUES (?, ?, ?, ?, ?, ?)",
+                (run_id, *msgspec.structs.astuple(layer), place),
             )
 
     def add_resources(self, run_id: str, case: str, used: Resources) -> None:

@@ -4,7 +4,12 @@ import getpass
 import hashlib
 import re
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from bench.record.reader import Reader, Record
+from bench.record.result import COLUMNS
 
 Mask = Callable[[str], str]
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
@@ -12,11 +17,39 @@ _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 _HOME = re.compile(r"(/home/|/Users/)([^/\\\s\"',;:]+)")
 #: A host of so few letters is likelier a word.
 _SHORTEST = 4
+#: Columns that name a machine by themselves, each with what its hash begins with.
+NAMES = {"host": "host", "device_uuid": "uuid"}
+_PLACES = [(COLUMNS.index(column), column) for column in NAMES]
 
 
+@lru_cache
 def hashed(kind: str, text: str) -> str:
     """Return the same short name for the same text: `host-3f2a9c1b`."""
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def hidden(column: str, value: Any) -> Any:
+    """Return the value of a column as it may leave this machine; one that is a hash already stays."""
+    kind = NAMES.get(column)
+    if not kind or not value or re.fullmatch(rf"{kind}-[0-9a-f]{{8}}", value):
+        return value
+    return hashed(kind, value)
+
+
+def records(store: Reader, run_id: str, samples: bool = False) -> Iterator[Record]:
+    """Yield the rows of a run as they may leave this machine; as they are where the store `identifies`."""
+    found = store.records(run_id, samples)
+    return found if store.identifies else map(_nameless, found)
+
+
+def _nameless(record: Record) -> Record:
+    values: Sequence[Any] = record.values
+    if not any(values[at] for at, _ in _PLACES):
+        return record
+    changed = list(values)
+    for at, column in _PLACES:
+        changed[at] = hidden(column, values[at])
+    return record._replace(values=tuple(changed))
 
 
 def mask(hosts: Iterable[str] = ()) -> Mask:

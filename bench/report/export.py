@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +16,7 @@ from bench.record.cells import cells
 from bench.record.result import COLUMNS
 from bench.record.store import Store
 from bench.record.table import Table
+from bench.report.anonymity import NAMES, hidden, records
 from bench.report.latex import write_latex, write_latex_files
 from bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown
 from bench.report.tables import ceiling_table, group_table, scope_note
@@ -42,7 +44,13 @@ def _columns(store: Store, run_id: str) -> Iterator[list[Sequence[Any]]]:
     others = [name for name in store.dimensions(run_id) if name not in COLUMNS]
     yield [[name] for name in (*COLUMNS, *others)]
     for columns, dims in store.columns(run_id):
-        yield [*columns, *([own.get(name) for own in dims] for name in others)]
+        own = columns if store.identifies else map(_hidden, COLUMNS, columns)
+        yield [*own, *([known.get(name) for known in dims] for name in others)]
+
+
+def _hidden(name: str, values: Sequence[Any]) -> Sequence[Any]:
+    """Return a column as it may leave this machine."""
+    return [hidden(name, value) for value in values] if name in NAMES else values
 
 
 def _lines(columns: Iterable[Sequence[Any]]) -> str:
@@ -61,15 +69,19 @@ def write_table(table: Table, out: IO[str]) -> None:
     known = (cells([dims.get(name) for dims in table.dims.values]) for name in others)
     own = [map(texts.__getitem__, table.dims.codes) for texts in known]
     out.write(_lines([name] for name in (*COLUMNS, *others)))
-    rows = zip(*(found.texts() for found in table.columns.values()), *own, strict=True)
-    out.writelines(f"{line}\n" for line in map(",".join, rows))
+    columns = (_nameless(name, found.texts()) for name, found in table.columns.items())
+    out.writelines(f"{line}\n" for line in map(",".join, zip(*columns, *own, strict=True)))
+
+
+def _nameless(name: str, texts: Iterable[str]) -> Iterable[str]:
+    return map(partial(hidden, name), texts) if name in NAMES else texts
 
 
 def write_json(store: Store, run_id: str, out: IO[str]) -> None:
     """Write one object: the run's facts, its rows with samples (seconds a call), its ceilings (flop/s, bytes/s)."""
     with store.snapshot():
         out.write(f'{{"run": {msgspec.json.encode(store.find_run(run_id)).decode()},\n"results": [')
-        for i, (values, dims, samples) in enumerate(store.records(run_id, samples=True)):
+        for i, (values, dims, samples) in enumerate(records(store, run_id, samples=True)):
             found = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": samples.tolist()}
             # Several times as fast as json.dumps, for which a run's samples are most of the work.
             out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(found).decode())

@@ -13,6 +13,7 @@ from bench.plan.errors import UsageError
 from bench.plan.files import require_file
 from bench.record.result import COLUMNS, Result
 from bench.record.store import Store
+from bench.report.anonymity import records
 from bench.report.export import writing
 
 #: Rows that are held at a time.
@@ -104,7 +105,7 @@ def _common(kinds: set[type]) -> str:
 
 
 def _rows(store: Store, run_id: str, dims: dict[str, str]) -> Iterator[tuple[Any, ...]]:
-    for values, found, samples in store.records(run_id, samples=True):
+    for values, found, samples in records(store, run_id, samples=True):
         yield (*values, *(_typed(found.get(name), kind) for name, kind in dims.items()), samples)
 
 

@@ -20,7 +20,7 @@ from bench.plan.registry import Registry
 from bench.plan.status import AGAINST
 from bench.record.result import COLUMNS, Result
 from bench.record.store import Store
-from bench.report.anonymity import Mask, hashed, mask
+from bench.report.anonymity import Mask, hidden, mask
 from bench.report.export import writing
 from bench.report.figures import Drawn, draw, kinds
 from bench.report.noise import Noise, noise_of
@@ -42,8 +42,6 @@ FILES = {
     CLAIMS: "each number of each founding claim, with its verdict",
     FIGURES: "the figures as SVG",
 }
-#: Columns that name a machine by themselves.
-_NAMES = {"host": "host", "device_uuid": "uuid"}
 
 
 def folder_name(machine: str, date: str) -> str:
@@ -106,8 +104,7 @@ class Report:
         return out.getvalue()
 
     def _named(self, column: str, value: Any) -> Any:
-        kind = _NAMES.get(column)
-        return hashed(kind, value) if kind and value and not self._about.identify else value
+        return value if self._about.identify else hidden(column, value)
 
     def _environment(self) -> str:
         facts: dict[str, Any] = {"runs": dict(self._about.runs)}

@@ -1,11 +1,13 @@
 """A run as JSON for other programs: its summary and its rows, written as they are read from the store."""
 
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
+from bench.record.query import Dims
 from bench.record.reader import Reader
 from bench.record.result import Result, row
+from bench.report.anonymity import NAMES, hidden
 from bench.report.runs import RunSummary, summary_of
 
 
@@ -22,5 +24,11 @@ def write_run(store: Reader, run_id: str, out: IO[str]) -> None:
         summary = msgspec.json.encode(summary_of(store, run_id)).decode()
         out.write(f'{{"run": {summary},\n"results": [')
         for i, (result, dims) in enumerate(store.results(run_id)):
-            out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(row(result, dims)).decode())
+            out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(_row(store, result, dims)).decode())
         out.write("\n]}\n")
+
+
+def _row(store: Reader, result: Result, dims: Dims) -> dict[str, Any]:
+    found = row(result, dims)
+    own = () if store.identifies else NAMES
+    return found | {name: hidden(name, found[name]) for name in own}

@@ -99,6 +99,7 @@ RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "status": _alike,
     "reason": _alike,
     "device_name": _alike,
+    "host": _alike,
     "numerics": _alike,
     "threads": _alike,
     "samples": _concatenated,

@@ -1,6 +1,7 @@
 """Taking a run up again: only as it began, with the same plan on the same machine."""
 
 from collections.abc import Iterator
+from socket import gethostname
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from bench.record.store import Run, Store
 def plan_of(store: Store, run_id: str) -> Plan:
     """Return what the run was asked for. Raises UsageError for a run that cannot be taken up."""
     found = store.run(run_id)
+    _refuse_merged(found)
     try:
         plan = msgspec.convert(found.plan, Plan)
     except msgspec.ValidationError as error:
@@ -29,6 +31,8 @@ def taken_up(store: Store, run_id: str, now: Run) -> Run:
     """The run of this id, if going on with it would measure the same thing in the same place. Raises UsageError."""
     store.require_sound()
     before = store.run(run_id)
+    _refuse_merged(before)
+    _refuse_other_host(store, before)
     found = [
         *_differences("machine", before.machine, now.machine),
         *_differences("environment", before.environment, now.environment),
@@ -40,6 +44,20 @@ def taken_up(store: Store, run_id: str, now: Run) -> Run:
         what = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
         raise UsageError(f"--resume {before.run_id}: {what}; a run goes on only as it began: start a new one")
     return before
+
+
+def _refuse_merged(run: Run) -> None:
+    if "shards" in run.plan:
+        remedy = "go on with the shard where it was measured, and merge it again"
+        raise UsageError(f"--resume {run.run_id}: is merged of shards; {remedy}")
+
+
+def _refuse_other_host(store: Store, run: Run) -> None:
+    """Refuse to pool processes of two hosts in one interval."""
+    before, here = store.pending_host(run.run_id), gethostname()
+    if before not in ("", here):
+        what = f"has processes of host {before}, which are not pooled with those of {here}"
+        raise UsageError(f"--resume {run.run_id}: {what}; go on with it there, or start a new run")
 
 
 def _differences(name: str, before: Any, now: Any) -> Iterator[str]:

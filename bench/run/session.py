@@ -64,7 +64,7 @@ class Session:
         if planned.part:
             name = f"{planned.suite} {planned.network}".strip()
             for problem in planned.job.problems:
-                self._store.add_layer(self.run_id, Layer(name, problem, planned.part, planned.count))
+                self._store.add_layer(self.run_id, Layer(name, problem, planned.part, planned.count), planned.place)
 
     def missing(self, planned: PlannedJob, registry: Registry) -> PlannedJob | None:
         """Return what of the job has no row in the run yet, with its baselines; None where nothing is left.
@@ -94,8 +94,9 @@ class Session:
             kernel, problem = registry.kernels[measured.kernel], registry.problem(measured.problem)
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if result.case not in self._cases:
-                kept = (measured.samples, measured.parts) if result.samples else ([], [])
-                self._store.add(result, problem.dims(), kept[0], measured.ratio, kept[1], measured.evidence)
+                samples, parts = (measured.samples, measured.parts) if result.samples else ([], [])
+                found = samples, measured.ratio, parts, measured.evidence
+                self._store.add(result, problem.dims(), *found, planned.place)
                 self._cases.add(result.case)
                 self.tally[result.status] += 1
             rows.append((result, measured))

@@ -57,7 +57,7 @@ def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
     with sqlite3.connect(path) as db:
         since = ("bound_by", "ceiling_gflop_per_s", "ceiling_gbyte_per_s", "executed_flop", "setup_s")
         since += ("interval", "outliers", "speedup_of_minima", "repeated", "threads_used", "affinity", "load")
-        for name in (*since, "steal_pct", "roofline_pct_cycles", "spread_s", "part_blob", *SINCE_4):
+        for name in (*since, "steal_pct", "roofline_pct_cycles", "spread_s", "part_blob", "place", *SINCE_4):
             db.execute(f'ALTER TABLE result DROP COLUMN "{name}"')
         db.execute("ALTER TABLE ratio DROP COLUMN minima")
         db.execute("DROP TABLE ceiling")

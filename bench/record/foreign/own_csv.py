@@ -77,7 +77,7 @@ class Rows(Sequence[Row]):
         own = (found.numbers if isinstance(found, Floats) else found for found in columns)  # SQLite has NaN as NULL
         texts = list(map(json.dumps, self._table.dims.values))
         dims = map(texts.__getitem__, self._table.dims.codes)
-        return zip(repeat(run_id), self.cases(), *own, dims, repeat(b""), repeat(b""), strict=False)
+        return zip(repeat(run_id), self.cases(), *own, dims, repeat(b""), repeat(b""), repeat(0), strict=False)
 
 
 def recognise(header: str) -> bool:

@@ -1,0 +1,59 @@
+"""The command `merge`: the stores of shards become one."""
+
+from pathlib import Path
+
+import click
+
+from bench.cli.options import db_option
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@db_option
+def merge(files: tuple[Path, ...], db: Path | None) -> None:
+    """Bring the stores of shards together in the store --db, where they are one run; other runs are copied.
+
+    The order of the files is of no account, and files may be merged again, or later. What is missing is listed.
+    """
+    from bench.record.merge import merge_files
+    from bench.record.store import Store, default_store
+    from bench.report.shards import merged_lines
+
+    target = db or default_store()
+    found = merge_files(target, files)
+    store = Store(target, create=False)
+    try:
+        for line in merged_lines(store, found, _problems):
+            click.echo(line)
+    finally:
+        store.close()
+
+
+def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str]]:
+    """Return the problems of shards that are missing, by planning again. Raises UsageError where it cannot."""
+    import msgspec
+
+    from bench.plan.case import Plan
+    from bench.plan.discovery import discover
+    from bench.plan.errors import UsageError
+    from bench.plan.shards import group_of
+    from bench.plan.shards_owners import owners
+    from bench.run.asked import jobs_asked, suites_asked
+
+    asked = msgspec.convert(plan, Plan)
+    registry = discover(asked.plugins, asked.timeout_s)
+    suites = suites_asked(asked, registry)
+    if [suite.digest for suite in suites] != plan.get("suite_digests"):
+        raise UsageError(f"the suite {', '.join(asked.suites)} is another one here")
+    jobs = jobs_asked(suites, registry, asked)
+    assert asked.shard
+    found = owners(jobs, asked.shard.count, registry)
+    problems: dict[int, dict[str, None]] = {index: {} for index in missing}
+    for planned in jobs:
+        owner = found[group_of(planned.job.problems[0])]
+        if owner in problems:
+            problems[owner].update(dict.fromkeys(planned.job.problems))
+    return {index: list(own) for index, own in problems.items()}
+
+
+COMMANDS = (merge,)

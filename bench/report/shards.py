@@ -1,0 +1,106 @@
+"""What a merge of shards has come to: where each was measured, whether their machines agree, what is missing."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from bench.measure.ceiling import Ceiling, Need
+from bench.plan.errors import UsageError
+from bench.record.merge import Merged, Place
+from bench.record.merge_shards import Campaign, differing
+from bench.record.reader import Reader
+from bench.report.contest import Ratio
+from bench.report.format import count, digits
+from bench.report.layout import Column, paragraph, table
+from bench.report.runs import summary_of
+
+#: Returns the problems of shards by their numbers, for a plan; raises UsageError where that cannot be planned again.
+Problems = Callable[[dict[str, Any], list[int]], Mapping[int, Sequence[str]]]
+#: Problems of a missing shard, and missing shards, that are named.
+_NAMED, _LISTED = 3, 20
+_SHARDS = (
+    Column("shard"),
+    Column("run", spare=2),
+    Column("host", spare=1),
+    Column("device", wraps=24),
+    Column("rows", "right"),
+    Column("ended (UTC)", spare=3),
+)
+_CEILINGS = (
+    Column("ceiling"),
+    Column("lowest", "right"),
+    Column("of shard", "right", spare=1),
+    Column("highest", "right"),
+    Column("of shard", "right", spare=1),
+    Column("highest over lowest", wraps=24),
+)
+
+
+def merged_lines(store: Reader, found: Merged, problems: Problems) -> Iterator[str]:
+    """Yield the paragraphs that `merge` prints."""
+    for campaign in found.campaigns:
+        yield from _campaign(store, campaign, found.places, problems)
+    if found.copied:
+        copied, are = count(len(found.copied), "run"), "is" if len(found.copied) == 1 else "are"
+        yield paragraph(f"{copied} that {are} no shard: {', '.join(found.copied)}")
+    yield f"{count(found.rows, 'new row')} in {store.path}"
+
+
+def _campaign(store: Reader, campaign: Campaign, places: Mapping[str, Place], problems: Problems) -> Iterator[str]:
+    summary, parts = summary_of(store, campaign.run_id), campaign.parts
+    present = f"{len(parts)} of {campaign.shard.count} shards, {summary.cases} cases"
+    yield f"{summary.title}: {present}\n"
+    cells = []
+    for part in parts.values():
+        place = places.get(part.run_id, Place([], [], 0, {}))
+        ended = part.finished_at[:16].replace("T", " ") if part.finished_at else "not yet"
+        rows = str(place.rows) if part.run_id in places else "merged before"
+        number = f"{part.index}/{campaign.shard.count}"
+        cells.append((number, part.run_id, ", ".join(place.hosts), ", ".join(place.devices), rows, ended))
+    yield table(_SHARDS, cells, titled=True) + "\n"
+    by_shard = {part.index: places[part.run_id].ceilings for part in parts.values() if part.run_id in places}
+    if apart := _apart(by_shard):
+        yield apart + "\n"
+    for name, values in differing(list(parts.values())):
+        shown = ", ".join(f"{value} ({index})" for index, value in zip(parts, values, strict=True))
+        yield paragraph(f"not alike on all shards: {name} is {shown}")
+    yield from _missing(campaign, problems)
+
+
+def _apart(by_shard: Mapping[int, Mapping[Need, Ceiling]]) -> str:
+    """Return, for each ceiling that several shards have measured, how far their machines differ by it."""
+    cells = []
+    for need in dict.fromkeys(need for own in by_shard.values() for need in own):
+        ranked = sorted(((own[need], index) for index, own in by_shard.items() if need in own), key=lambda o: o[0].rate)
+        (low, low_of), (high, high_of) = ranked[0], ranked[-1]
+        if len(ranked) > 1:
+            name = f"{need.device} {need.kind}" + (f" x{need.threads}" if need.device == "cpu" else "")
+            ratio = _number(high).over(_number(low))
+            cells.append((name, _rate(low), str(low_of), _rate(high), str(high_of), ratio.words))
+    return table(_CEILINGS, cells, titled=True) if cells else ""
+
+
+def _number(ceiling: Ceiling) -> Ratio:
+    return Ratio(ceiling.rate, ceiling.low, ceiling.high)
+
+
+def _rate(ceiling: Ceiling) -> str:
+    return f"{digits(ceiling.rate * 1e-9)} {ceiling.rate_unit}"
+
+
+def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:
+    if not campaign.missing:
+        return
+    shown = ", ".join(map(str, campaign.missing[:_LISTED])) + (", ..." if campaign.missing[_LISTED:] else "")
+    which = f"shard {shown} of {campaign.shard.count} is"
+    if campaign.missing[1:]:
+        which = f"{len(campaign.missing)} of {campaign.shard.count} shards are"
+        shown = f": {shown}"
+    yield paragraph(f"{which} missing{shown if campaign.missing[1:] else ''}; merge what has been measured since")
+    try:
+        found = problems(campaign.until(len(campaign.new)).plan, campaign.missing[:_LISTED])
+    except UsageError as error:
+        yield paragraph(f"their problems are not known here: {error}")
+        return
+    for index, names in found.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield paragraph(f"{index}/{campaign.shard.count}: {', '.join(names[:_NAMED]) or 'no problem'}{more}", "  ")

@@ -1,0 +1,75 @@
+"""Shards on the fake device, whose times are those of a trace: what they become can be compared with a whole run."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from bench.plan.case import Plan, case_count, jobs
+from bench.plan.discovery import discover
+from bench.plan.modes import Mode
+from bench.plan.shards import parse_shard
+from bench.plan.shards_owners import sharded
+from bench.plan.suites import load_suite
+from bench.record.store import Store
+from bench.run.job import run_job
+from bench.run.progress import Progress
+from bench.run.session import Session, run_jobs
+
+FAKE = str(Path(__file__).with_name("fake_device.py"))
+KERNELS = ("copy/fake.*", "!copy/fake.sticky")
+#: What differs from run to run even where every time is the same.
+RUN_OWN = {"run_id", "job", "started_at", "setup_s", "load", "threads_used"}
+SUITE = """
+title = "Copies"
+max_time = 0.001
+baseline = {{copy = "copy/fake.base"}}
+[[sweep]]
+op = "copy"
+m = {sizes}
+n = [1]
+dtype = ["f64", "f32"]
+part = "forward"
+"""
+
+
+def suite_file(folder: Path, sizes: Sequence[int] = range(1, 13), name: str = "s") -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(SUITE.format(sizes=list(sizes)))
+    return path
+
+
+def measure(db: Path, suite: Path, shard: str = "", name: str = "", most: int | None = None, **asked: Any) -> str:
+    """Measure a suite, or a shard of it, on the fake device; return the id of the run. most: jobs, then it is left."""
+    plan = Plan(
+        **{"devices": ("fake",), "plugins": (FAKE,), "kernels": KERNELS, "mode": Mode.HOT, "ceilings": False, **asked}
+    )
+    plan = Plan(**{**{field: getattr(plan, field) for field in plan.__struct_fields__}, "suites": (str(suite),)})
+    registry = discover(plan.plugins)
+    suites = [load_suite(suite, registry)]
+    planned = list(jobs(suites, registry, plan))
+    if shard:
+        plan, planned = sharded(plan, parse_shard(shard), planned, registry)
+    with closing(Store(db)) as store:
+        own = {"name": name, "planned": case_count(planned, registry)}
+        session = Session(store, suites, plan, lambda job, key: run_job(job), **own)
+        for number, one in enumerate(planned[:most] if most is not None else []):
+            session.note(one)
+            session.measure(number, one, registry)
+        if most is None:
+            run_jobs(session, lambda: planned, registry, plan, lambda result: None, Progress())
+    return session.run_id
+
+
+def rows(db: Path, run_id: str | None = None) -> list[dict[str, Any]]:
+    """The rows of a run in their order, without what is a run's own."""
+    from bench.record.result import COLUMNS
+
+    with closing(Store(db, create=False)) as store:
+        found = store.find_run(run_id)["run_id"]
+        records = list(store.records(found, samples=True))
+    named = [
+        {**dict(zip(COLUMNS, record.values, strict=True)), **record.dims, "samples": record.samples.tolist()}
+        for record in records
+    ]
+    return [{name: value for name, value in row.items() if name not in RUN_OWN} for row in named]

@@ -1,0 +1,221 @@
+"""Shards on a fake device become the run that was never divided; what does not belong together is refused."""
+
+import itertools
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bench.measure.ceiling import Ceiling
+from bench.record.merge import merge_files
+from bench.record.store import Store
+from bench.record.versions import KernelVersion
+from merging import measure, rows, suite_file
+from report_rows import begin, put
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """A folder with `whole.db` and three shards of the same suite, `1.db` to `3.db`."""
+    folder = tmp_path_factory.mktemp("shards")
+    suite = suite_file(folder)
+    measure(folder / "whole.db", suite)
+    for index in (1, 2, 3):
+        measure(folder / f"{index}.db", suite, f"{index}/3")
+    return folder
+
+
+def paths(folder: Path, *names: object) -> list[Path]:
+    return [folder / f"{name}.db" for name in names]
+
+
+def content(db: Path) -> dict[str, list[tuple]]:
+    """All tables of a store whose order is that of their rows, each row whole."""
+    with closing(sqlite3.connect(db)) as opened:
+        tables = ("run", "result", "ratio", "evidence", "layer", "ceiling", "machine")
+        return {name: sorted(opened.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in tables}
+
+
+def test_merged_shards_are_the_whole_run_row_by_row(shards, tmp_path):
+    found = merge_files(tmp_path / "all.db", paths(shards, 1, 2, 3))
+    assert found.rows == len(rows(shards / "whole.db")) == 24 * 3
+    assert rows(tmp_path / "all.db") == rows(shards / "whole.db")
+    with closing(Store(tmp_path / "all.db")) as merged, closing(Store(shards / "whole.db")) as whole:
+        (run,) = merged.runs()
+        assert run["planned"] == whole.runs()[0]["planned"] == found.rows
+        assert run["run_id"].startswith("3-shards-")
+        assert run["finished_at"]
+        assert merged.layers(run["run_id"]) == whole.layers(whole.run_ids()[0]) != []
+        speedups = [r.speedup for r, _ in merged.results(run["run_id"])]
+        assert speedups == [r.speedup for r, _ in whole.results(whole.run_ids()[0])]
+        assert any(speedups)
+    ratios = [[row[1:] for row in content(db)["ratio"]] for db in (tmp_path / "all.db", shards / "whole.db")]
+    assert sorted(ratios[0]) == sorted(ratios[1]) != []
+
+
+def test_the_order_of_files_and_the_number_of_merges_are_of_no_account(shards, tmp_path):
+    contents = []
+    for i, order in enumerate(itertools.permutations((1, 2, 3))):
+        at_once, one_by_one = tmp_path / f"{i}.db", tmp_path / f"{i}-one.db"
+        merge_files(at_once, paths(shards, *order))
+        for index in (*order, order[0]):
+            merge_files(one_by_one, paths(shards, index))
+        contents += [content(at_once), content(one_by_one)]
+    assert all(found == contents[0] for found in contents)
+
+
+def test_a_merge_that_is_repeated_adds_nothing(shards, tmp_path):
+    merge_files(tmp_path / "all.db", paths(shards, 1, 2, 3))
+    before = content(tmp_path / "all.db")
+    assert merge_files(tmp_path / "all.db", paths(shards, 2, 1, 1)).rows == 0
+    assert content(tmp_path / "all.db") == before
+
+
+def test_what_was_merged_can_be_merged_again(shards, tmp_path):
+    merge_files(tmp_path / "a.db", paths(shards, 1, 3))
+    merge_files(tmp_path / "all.db", [tmp_path / "a.db", shards / "2.db"])
+    assert rows(tmp_path / "all.db") == rows(shards / "whole.db")
+
+
+def test_missing_shards_have_numbers(shards, tmp_path):
+    (campaign,) = merge_files(tmp_path / "all.db", paths(shards, 2)).campaigns
+    assert campaign.missing == [1, 3]
+    with closing(Store(tmp_path / "all.db")) as store:
+        assert store.runs()[0]["finished_at"] is None
+
+
+def test_a_shard_that_went_on_brings_what_is_new(tmp_path):
+    suite = suite_file(tmp_path, range(1, 7))
+    measure(tmp_path / "1.db", suite, "1/2", most=3)
+    measure(tmp_path / "2.db", suite, "2/2")
+    measure(tmp_path / "whole.db", suite)
+    merge_files(tmp_path / "all.db", paths(tmp_path, 1, 2))
+    early = len(rows(tmp_path / "all.db"))
+    with closing(sqlite3.connect(tmp_path / "1.db")) as db:
+        (run_id,) = db.execute("SELECT run_id FROM run").fetchone()
+    go_on(tmp_path / "1.db", suite, run_id)
+    assert merge_files(tmp_path / "all.db", paths(tmp_path, 1)).rows == len(rows(tmp_path / "whole.db")) - early > 0
+    assert rows(tmp_path / "all.db") == rows(tmp_path / "whole.db")
+
+
+def go_on(db: Path, suite: Path, run_id: str) -> None:
+    """Measure what is left of a shard under the run that it began, as a run taken up again does."""
+    other = db.with_name("other.db")
+    measure(other, suite, "1/2")
+    with closing(sqlite3.connect(db)) as opened, opened:
+        opened.execute("ATTACH ? AS other", (str(other),))
+        columns = [
+            name for _, name, *_ in opened.execute("PRAGMA table_info(result)") if name not in ("result_id", "run_id")
+        ]
+        listed = ", ".join(f'"{name}"' for name in columns)
+        opened.execute(
+            f"INSERT INTO result (run_id, {listed}) SELECT ?, {listed} FROM other.result own "
+            'WHERE "case" NOT IN (SELECT "case" FROM main.result) ORDER BY result_id',
+            (run_id,),
+        )
+
+
+def test_runs_that_are_no_shards_are_copied_with_all_that_is_theirs(store, tmp_path):
+    begin(store, "r1", name="base")
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base", dims={"m": 8}, baseline="gemm/some.base")
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.own", dims={"m": 8}, baseline="gemm/some.base", speedup=2.0)
+    store.add_ceiling("r1", Ceiling("cpu", 1, "memory", "copy/m1n1/f32", "copy/k", "x", 1e9, 9e8, 1e9, 1e9, "2026"))
+    version = KernelVersion(kernel="k", problem="p", saved_at="2026", by="watch", verdict="right", right=True)
+    store.add_version(version, {"k.cu": b"x"})
+    store.close()
+    target = tmp_path / "all.db"
+    assert merge_files(target, [store.path]).copied == ["r1"]
+    before = content(target)
+    merge_files(target, [store.path])
+    assert content(target) == before
+    with closing(Store(target)) as merged, closing(Store(store.path)) as own:
+        assert merged.runs() == own.runs()
+        assert list(merged.records("r1", samples=True)) == list(own.records("r1", samples=True))
+        assert merged.ceilings("r1") == own.ceilings("r1")
+        (kept,) = merged.versions("k", "p")
+        assert kept.version == version
+
+
+def test_a_run_that_stands_above_a_merged_one_leaves_room_for_its_missing_shards(shards, store, tmp_path):
+    target = tmp_path / "all.db"
+    begin(store)
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.own", dims={"m": 8})
+    store.close()
+    merge_files(target, paths(shards, 3))
+    merge_files(target, [store.path])
+    merge_files(target, paths(shards, 1, 2))
+    with closing(Store(target)) as merged:
+        (run_id,) = [name for name in merged.run_ids() if "-shards-" in name]
+    assert rows(target, run_id) == rows(shards / "whole.db")
+    assert len(rows(target, "r1")) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"shard": "2/4"}, "the number of shards is 4, that of {1} is 3"),
+        ({"seed": 7}, "plan.seed is 7, that of {1} is 0"),
+        ({"sizes": range(1, 14)}, "the digest of the suite is "),
+        ({"commit": "c0ffee"}, "the commit is c0ffee, that of {1} is "),
+        ({"shard": "1/3"}, "shard 1/3 is run "),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(shards, tmp_path, complaint, change, found):
+    change = dict(change)
+    suite = suite_file(tmp_path, change.pop("sizes", range(1, 13)))
+    commit = change.pop("commit", "")
+    other = tmp_path / "other.db"
+    measure(other, suite, **{"shard": "2/3", **change})
+    if commit:
+        with closing(sqlite3.connect(other)) as db, db:
+            db.execute("UPDATE run SET git_commit = ?", (commit,))
+    line = complaint(lambda: merge_files(tmp_path / "all.db", [shards / "1.db", other]))
+    assert found.replace("{1}", str(shards / "1.db")) in line
+    assert "(--db)" in line
+    merge_files(tmp_path / "all.db", paths(shards, 1))
+    assert found.partition("{1}")[0] in complaint(lambda: merge_files(tmp_path / "all.db", [other]))
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("UPDATE result SET time_s_median = 2 * time_s_median WHERE time_s_median > 0", "has another row of copy/"),
+        ("UPDATE run SET started_at = '2026-01-01T00:00:00+00:00'", "began otherwise"),
+    ],
+)
+def test_the_same_run_with_other_content_is_refused(shards, store, tmp_path, complaint, statement, found):
+    begin(store)
+    put(store, "copy/m8n8/f32", "copy/some.own", dims={"m": 8})
+    store.close()
+    for number, path in enumerate((shards / "1.db", store.path)):
+        target, changed = tmp_path / f"all{number}.db", tmp_path / f"changed{number}.db"
+        merge_files(target, [path])
+        with closing(sqlite3.connect(path)) as db, closing(sqlite3.connect(changed)) as copy:
+            db.backup(copy)
+        with closing(sqlite3.connect(changed)) as db, db:
+            db.execute(statement)
+        before = content(target)
+        assert found in complaint(lambda target=target, changed=changed: merge_files(target, [changed]))
+        assert content(target) == before
+
+
+def test_a_file_that_is_no_store_is_refused_before_anything_is_merged(shards, tmp_path, complaint):
+    target, bad = tmp_path / "all.db", tmp_path / "bad.db"
+
+    def refused() -> str:
+        return complaint(lambda: merge_files(target, [shards / "1.db", bad])).removeprefix(f"{bad}: ")
+
+    assert refused().startswith("there is no such file")
+    bad.write_bytes(b"")
+    assert refused().startswith("is empty")
+    bad.write_bytes(b"no database " * 1000)
+    assert refused().startswith("cannot be used as a store")
+    bad.unlink()
+    Store(bad).close()
+    assert refused().startswith("holds no run")
+    with closing(sqlite3.connect(bad)) as db:
+        db.execute("PRAGMA user_version = 99")
+    assert refused().startswith("has schema 99")
+    assert not target.exists()
+    assert "is the store that is merged into" in complaint(lambda: merge_files(shards / "1.db", paths(shards, 1)))
