@@ -58,6 +58,7 @@ REPLACED = {
     "kernelmark run --resume RUN": "kernelmark run --help",
     "kernelmark compare BASE NEW --fail-slower 2%": "kernelmark compare --help",
     "kernelmark import FILE": "kernelmark import --help",
+    "kernelmark merge A.db B.db --db ALL.db": "kernelmark merge --help",
     "kernelmark tune KERNEL PROBLEM": "kernelmark tune --help",
     "kernelmark profile KERNEL PROBLEM": "kernelmark profile --help",
     "kernelmark history KERNEL PROBLEM": "kernelmark history --help",

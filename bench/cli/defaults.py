@@ -9,7 +9,7 @@ import click
 from bench.plan.defaults import Defaults, find_defaults
 
 #: What names, continues or removes a run, or changes its tiles, is given on the command line alone.
-NEVER = ("name", "resume", "delete", "prune", "tuned")
+NEVER = ("name", "resume", "delete", "prune", "tuned", "shard", "list", "dry-run")
 Commands = Mapping[str, click.Command]
 
 

@@ -19,6 +19,7 @@ from bench.cli.options import (
     name_option,
     plan_option,
 )
+from bench.cli.planned import check_asked, expanded_plan, plan_only
 from bench.cli.views import print_end, print_run, table_style
 from bench.plan.errors import UsageError
 from bench.plan.modes import Mode
@@ -70,11 +71,30 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     metavar="I/N",
     help="Measure the I-th of N parts: other machines measure the others, and `kernelmark merge` makes them one run.",
 )
+@click.option("--list", "only_list", is_flag=True, help="Print what would be measured, and measure nothing.")
+@click.option("--dry-run", is_flag=True, help="Print jobs, machine-hours, cost and bytes, and measure nothing.")
+@click.option(
+    "--prices",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML, with --dry-run: what an hour of each device costs. [default: the founding texts' figures]",
+)
 @click.option("--fail-noisy", is_flag=True, help="Exit with 1 if other load disturbed a case.")
 def run(
-    csv_path: Path | None, json_to: IO[str] | None, report_to: Path | None, fail_noisy: bool, **options: Any
+    csv_path: Path | None,
+    json_to: IO[str] | None,
+    report_to: Path | None,
+    fail_noisy: bool,
+    only_list: bool,
+    dry_run: bool,
+    prices: Path | None,
+    **options: Any,
 ) -> None:
     """Verify and time the kernels of each SUITE: a name, a TOML file or one problem id."""
+    if prices is not None and not dry_run:
+        raise UsageError("--prices: is what --dry-run computes with; add it")
+    if only_list or dry_run:
+        plan_only(only_list, dry_run, prices, **options)
+        return
     _measure(Wanted(csv_path, json_to, report_to, fail_noisy), **options)
 
 
@@ -116,7 +136,7 @@ def _measure(
     from bench.run.resume import plan_of
     from bench.run.session import Session, run_jobs
 
-    _check(suites, resume, name)
+    check_asked(suites, resume, name)
     store = Store(db or default_store(), create=resume is None)
     try:
         plan = plan_asked(suites, options) if suites or resume is None else plan_of(store, resume)
@@ -125,7 +145,7 @@ def _measure(
         with Workers() as workers:
             workers.load(plan)
             registry = discover(plan.plugins, plan.timeout_s)
-            plan, chosen, expanded = _expanded(plan, tuned or plan.tuned, shard or plan.shard, registry)
+            plan, chosen, expanded = expanded_plan(plan, tuned or plan.tuned, shard or plan.shard, registry)
             planned = case_count(expanded, registry)
             display = Display(expanded, plan.processes, registry, None if resume else table_style())
             workers.progress = display
@@ -139,45 +159,6 @@ def _measure(
     finally:
         store.close()
     _exit(session, planned, finished, noisy)
-
-
-def _expanded(plan: Any, tuned: str, shard: Any, registry: Any) -> tuple[Any, list[Any], list[Any]]:
-    """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError where there is none.
-
-    shard: the part whose jobs these are; a shard may have none, where there are fewer comparison groups than shards.
-    """
-    from bench.plan.shards_owners import sharded
-    from bench.run.asked import jobs_asked, suites_asked
-
-    if tuned:
-        plan = _with_tuned(plan, tuned, registry)
-    chosen = suites_asked(plan, registry)
-    expanded = jobs_asked(chosen, registry, plan)
-    if not expanded:
-        raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
-    if shard:
-        plan, expanded = sharded(plan, shard, expanded, registry)
-    _name_tiles(plan, expanded)
-    return plan, chosen, expanded
-
-
-def _with_tuned(plan: Any, where: str, registry: Any) -> Any:
-    """Return the plan with tuned tiles; remarks on those that are not used go to standard error."""
-    from bench.tune.use import with_tuned
-
-    plan, remarks = with_tuned(plan, where, registry)
-    for remark in remarks:
-        click.echo(remark, err=True)
-    return plan
-
-
-def _name_tiles(plan: Any, jobs: Sequence[Any]) -> None:
-    """Name the tuned tiles that the run takes."""
-    taken = dict.fromkeys(tile for planned in jobs for tile in planned.job.tiles)
-    for tile in taken:
-        click.echo(f"tuned: {tile.kernel} takes {tile.tile} on {tile.problem}, as run {tile.run} found", err=True)
-    if plan.tiles and not taken:
-        click.echo("tuned: none of the tiles is for a kernel and a problem of this run", err=True)
 
 
 def _write(store: Any, run_id: str, registry: Any, wanted: Wanted) -> bool:
@@ -194,15 +175,6 @@ def _write(store: Any, run_id: str, registry: Any, wanted: Wanted) -> bool:
     if wanted.report is not None:
         click.echo(f"\npage: {write_folder(store, run_id, wanted.report, registry, pdf=False)}")
     return wanted.fail_noisy and summary_of(store, run_id).noisy > 0
-
-
-def _check(suites: tuple[str, ...], resume: str | None, name: str) -> None:
-    if resume == "":
-        raise UsageError("--resume '': is empty, expected a run; `kernelmark runs` lists them")
-    if not suites and resume is None:
-        raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")
-    if name and resume is not None:
-        raise UsageError(f"--name {name}: a run that goes on keeps its name; leave the option out")
 
 
 def _exit(session: Any, planned: int, finished: bool, noisy: bool) -> NoReturn:

@@ -44,6 +44,16 @@ class Machine(NamedTuple):
     rows: int
 
 
+class JobBegun(NamedTuple):
+    """When a job of a run began, with the number of its rows; problems: their ids, between commas."""
+
+    started_at: str
+    suite: str
+    isa: str
+    problems: str
+    rows: int
+
+
 class RunReader(Query):
     """Queries for runs. They count all rows, whatever part of them was selected."""
 
@@ -70,6 +80,13 @@ class RunReader(Query):
         """Return the hosts and the names of the devices that the rows of a run come from."""
         query = "SELECT host, device_name, count(*) FROM main.result WHERE run_id = :run_id GROUP BY 1, 2 ORDER BY 1, 2"
         return list(self._rows(query, _machine, run_id=run_id))
+
+    def jobs_begun(self, run_id: str) -> list[JobBegun]:
+        """Return the jobs of a run in the order in which they began, but for rows whose worker was lost."""
+        query = """
+            SELECT min(started_at), suite, isa, group_concat(DISTINCT problem), count(*)
+            FROM main.result WHERE run_id = :run_id AND job != '' GROUP BY job ORDER BY 1"""
+        return list(self._rows(query, _job_begun, run_id=run_id))
 
     def find_run(self, run_id: str | None) -> RunFacts:
         """The run with this id or name, or the only one with an id or name that begins so, or the latest.
@@ -113,6 +130,10 @@ def _run_id(values: tuple[str]) -> str:
 
 def _machine(values: tuple[Any, ...]) -> Machine:
     return msgspec.convert(values, Machine)
+
+
+def _job_begun(values: tuple[Any, ...]) -> JobBegun:
+    return msgspec.convert(values, JobBegun)
 
 
 def _tally(values: tuple[Any, ...]) -> tuple[str, Tally]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from bench.record.merge_shards import MERGED
 from bench.record.reader import Reader
 from bench.record.run_reader import RunFacts, Tally
 from bench.report.format import count
@@ -54,6 +55,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Return `partial: 26 of 199 cases; ...` with how to go on; nothing for a run that is complete."""
         if self.cases_planned is None or self.cases_done >= self.cases_planned:
             return ""
+        if self.command == MERGED:
+            return f"partial: {self.cases} cases; `kernelmark merge` adds shards that are missing or went on"
         return f"partial: {self.cases} cases; `kernelmark run --resume {self.run_id}` goes on"
 
 

@@ -1,0 +1,112 @@
+"""What `run --list` and `run --dry-run` print, which measure nothing."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+def print_list(plan: Any, jobs: Sequence[Any], registry: Any) -> None:
+    """Print the comparison groups of a run or a shard, with their problems and cases."""
+    from bench.plan.shards import group_of
+    from bench.report.layout import Column, table
+
+    groups: dict[str, list[Any]] = {}
+    for planned in jobs:
+        groups.setdefault(group_of(planned.job.problems[0]), []).append(planned)
+    columns = (Column("comparison group"), Column("problems", wraps=40), Column("cases", "right"))
+    cells = []
+    for group, own in groups.items():
+        problems = dict.fromkeys(name.removeprefix(group + "/") for planned in own for name in planned.job.problems)
+        cells.append((group, ", ".join(problems), str(_cases(own, registry))))
+    if cells:
+        click.echo(table(columns, cells, titled=True) + "\n")
+    click.echo(_total(plan, len(groups), len(jobs), _cases(jobs, registry)))
+
+
+def print_estimate(plan: Any, jobs: Sequence[Any], registry: Any, db: Path, prices_path: Path | None) -> None:
+    """Print what a run or a shard would take: jobs, machine-hours, cost and bytes, and on what each stands."""
+    from bench.claims.prices import load_prices
+    from bench.measure.machine import machine
+    from bench.plan.shards import group_of
+    from bench.record.store import Store
+    from bench.report.estimate import estimate
+    from bench.report.layout import paragraph
+
+    prices, facts = load_prices(prices_path), machine()
+    store = Store(db, create=False) if db.is_file() else None
+    try:
+        found = estimate(store, jobs, plan, facts, registry)
+    finally:
+        if store is not None:
+            store.close()
+    groups = {group_of(planned.job.problems[0]) for planned in jobs}
+    click.echo(_total(plan, len(groups), len(jobs), _cases(jobs, registry)))
+    device = "cuda" if "cuda" in plan.devices else "cpu"
+    name = str(facts.get("gpu" if device == "cuda" else "cpu", ""))
+    for line in (*_hours(found), _cost(found, prices, device, name), _bytes(found, _cases(jobs, registry), db)):
+        click.echo(paragraph(line))
+
+
+def _cases(jobs: Sequence[Any], registry: Any) -> int:
+    from bench.plan.case import case_count
+
+    return case_count(jobs, registry)
+
+
+def _total(plan: Any, groups: int, jobs: int, cases: int) -> str:
+    from bench.report.format import count
+
+    whole = f" of {plan.shard.cases}" if plan.shard else ""
+    what = f"shard {plan.shard}: " if plan.shard else ""
+    processes = f", in {plan.processes} processes each" if plan.processes > 1 else ""
+    return f"{what}{count(groups, 'comparison group')}, {count(jobs, 'job')}, {cases}{whole} cases{processes}"
+
+
+def _hours(found: Any) -> Iterator[str]:
+    from bench.report.format import count
+
+    known = found.cases - found.unknown
+    if known:
+        span = f" [{_hour(found.low_s)}, {_hour(found.high_s)}]" if len(found.runs) > 1 else ""
+        runs = ", ".join(found.runs[-3:]) + (f" and {len(found.runs) - 3} more" if len(found.runs) > 3 else "")
+        alone = "" if span else "; one run has no interval"
+        yield (
+            f"machine-hours: {_hour(found.seconds)}{span} for {known} of {found.cases} cases, computed from what jobs "
+            f"took in {count(len(found.runs), 'run')} on this machine: {runs}{alone}"
+        )
+    if found.unknown:
+        what = f"{found.unknown} of {found.cases} cases: no complete run of them on this machine, asked for alike"
+        if found.bound_s is None:
+            yield f"machine-hours: unknown for {what}, nor has it a measured ceiling that could bound them"
+        else:
+            yield (
+                f"machine-hours: unknown for {what}; one call of each, at the highest measured ceilings, is "
+                f"{_hour(found.bound_s)}: a bound, computed from nominal work"
+            )
+
+
+def _cost(found: Any, prices: Any, device: str, name: str) -> str:
+    price = prices.find(device, name)
+    if price is None:
+        return f"cost: unknown, the prices have none for {name!r} ({device})"
+    at = f"{price.per_hour:g} {prices.currency} an hour ({prices.date}{', ' + price.terms if price.terms else ''})"
+    if found.unknown:
+        return f"cost: unknown, as the machine-hours are; at {at}"
+    hours = [seconds / 3600 * price.per_hour for seconds in (found.seconds, found.low_s, found.high_s)]
+    span = f" [{hours[1]:.2g}, {hours[2]:.2g}]" if len(found.runs) > 1 else ""
+    return f"cost: {hours[0]:.2g}{span} {prices.currency}, computed from the machine-hours at {at}"
+
+
+def _bytes(found: Any, cases: int, db: Path) -> str:
+    from bench.report.format import size
+
+    if found.row_bytes is None:
+        return f"store: unknown, {db} has no row whose size could be measured"
+    total = size(round(cases * found.row_bytes))
+    return f"store: {total}, computed from {cases} rows of {size(round(found.row_bytes))}, as those of {db} take"
+
+
+def _hour(seconds: float) -> str:
+    return f"{seconds / 3600:.2g} h"

@@ -1,0 +1,89 @@
+"""The plan and the jobs of `run`, before anything is measured; for `--list` and `--dry-run` this is all."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.plan.errors import UsageError
+
+
+def check_asked(suites: tuple[str, ...], resume: str | None, name: str) -> None:
+    """Raise UsageError for what contradicts itself, whatever the machine."""
+    if resume == "":
+        raise UsageError("--resume '': is empty, expected a run; `kernelmark runs` lists them")
+    if not suites and resume is None:
+        raise UsageError("no SUITE was named; `kernelmark list --suites` names those that exist")
+    if name and resume is not None:
+        raise UsageError(f"--name {name}: a run that goes on keeps its name; leave the option out")
+
+
+def plan_only(
+    only_list: bool,
+    dry_run: bool,
+    prices: Path | None,
+    *,
+    db: Path | None,
+    suites: tuple[str, ...],
+    name: str,
+    resume: str | None,
+    tuned: str | None,
+    shard: Any,
+    **options: Any,
+) -> None:
+    """Print what would be measured, and what that would take."""
+    from bench.cli.dry_run import print_estimate, print_list
+    from bench.plan.discovery import discover
+    from bench.record.store import default_store
+    from bench.run.asked import plan_asked
+
+    check_asked(suites, resume, name)
+    if resume is not None:
+        raise UsageError("--resume: goes on with a run, and --list and --dry-run begin none; leave one of them out")
+    plan = plan_asked(suites, options)
+    registry = discover(plan.plugins, plan.timeout_s)
+    plan, _, expanded = expanded_plan(plan, tuned or "", shard, registry)
+    if only_list:
+        print_list(plan, expanded, registry)
+    if dry_run:
+        print_estimate(plan, expanded, registry, db or default_store(), prices)
+
+
+def expanded_plan(plan: Any, tuned: str, shard: Any, registry: Any) -> tuple[Any, list[Any], list[Any]]:
+    """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError where there is none.
+
+    shard: the part whose jobs these are; a shard may have none, where there are fewer comparison groups than shards.
+    """
+    from bench.plan.shards_owners import sharded
+    from bench.run.asked import jobs_asked, suites_asked
+
+    if tuned:
+        plan = _with_tuned(plan, tuned, registry)
+    chosen = suites_asked(plan, registry)
+    expanded = jobs_asked(chosen, registry, plan)
+    if not expanded:
+        raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
+    if shard:
+        plan, expanded = sharded(plan, shard, expanded, registry)
+    _name_tiles(plan, expanded)
+    return plan, chosen, expanded
+
+
+def _with_tuned(plan: Any, where: str, registry: Any) -> Any:
+    """Return the plan with tuned tiles; remarks on those that are not used go to standard error."""
+    from bench.tune.use import with_tuned
+
+    plan, remarks = with_tuned(plan, where, registry)
+    for remark in remarks:
+        click.echo(remark, err=True)
+    return plan
+
+
+def _name_tiles(plan: Any, jobs: Sequence[Any]) -> None:
+    """Name the tuned tiles that the run takes."""
+    taken = dict.fromkeys(tile for planned in jobs for tile in planned.job.tiles)
+    for tile in taken:
+        click.echo(f"tuned: {tile.kernel} takes {tile.tile} on {tile.problem}, as run {tile.run} found", err=True)
+    if plan.tiles and not taken:
+        click.echo("tuned: none of the tiles is for a kernel and a problem of this run", err=True)

@@ -1,0 +1,111 @@
+"""What a run would take, before it begins: from what runs of this machine took, and nothing where none is known."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from statistics import median
+from typing import Any, NamedTuple
+
+from bench.plan.case import Plan, PlannedJob
+from bench.plan.registry import Registry
+from bench.record.merge_shards import MERGED
+from bench.record.reader import Reader
+from bench.record.run_reader import RunFacts
+
+#: What a run must have been asked for alike, so that its cases took as long as those of another.
+_ALIKE = ("mode", "max_time_s", "rel_ci", "ceilings", "timeout_s")
+#: A problem of a suite under an instruction set.
+_Key = tuple[str, str, str]
+
+
+class Estimate(NamedTuple):
+    """Seconds of the cases that were measured before, with the shortest and the longest of them in place of the median.
+
+    runs: those that they come from. unknown: cases that no run has measured. bound_s: what one call of each of these
+    would take at the highest ceilings of this machine, None without such. row_bytes: of a row in this store, if it has
+    any.
+    """
+
+    cases: int
+    seconds: float
+    low_s: float
+    high_s: float
+    runs: list[str]
+    unknown: int
+    bound_s: float | None
+    row_bytes: float | None
+
+
+def estimate(
+    store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machine: Mapping[str, Any], registry: Registry
+) -> Estimate:
+    """Return what jobs would take on the machine with these facts, by what a store holds; None is an empty store."""
+    runs = [run for run in store.runs() if run["machine"] == machine] if store else []
+    timed = [run for run in runs if _is_alike(run, plan)]
+    known: dict[_Key, list[float]] = {}
+    used: dict[str, None] = {}
+    wanted = {(planned.suite, name, planned.job.isa) for planned in jobs for name in planned.job.problems}
+    for run in timed:
+        assert store
+        for key, seconds in _case_seconds(store, run):
+            if key in wanted:
+                known.setdefault(key, []).append(seconds)
+                used[run["run_id"]] = None
+    best = _ceilings(store, runs) if store else {}
+    cases = [(planned.suite, planned.job.isa, *entrant) for planned in jobs for entrant in planned.job.entrants]
+    taken = [known[key] for suite, isa, name, _ in cases if (key := (suite, name, isa)) in known]
+    unknown = [(name, kernel) for suite, isa, name, kernel in cases if (suite, name, isa) not in known]
+    passes = plan.processes if plan.mode.does.times else 1
+    return Estimate(
+        cases=len(cases),
+        seconds=passes * sum(map(median, taken)),
+        low_s=passes * sum(map(min, taken)),
+        high_s=passes * sum(map(max, taken)),
+        runs=list(used),
+        unknown=len(unknown),
+        bound_s=passes * sum(_bound_s(best, registry, *one) for one in unknown) if best else None,
+        row_bytes=_row_bytes(store) if store else None,
+    )
+
+
+def _bound_s(best: Mapping[tuple[str, bool], float], registry: Registry, name: str, kernel: str) -> float:
+    """Return the seconds of the nominal work of a problem at the highest ceilings of the kernel's device."""
+    problem, device = registry.problem(name), registry.kernels[kernel].device
+    works = ((problem.flop, best.get((device, False))), (problem.traffic_bytes, best.get((device, True))))
+    return max((work / rate for work, rate in works if rate), default=0.0)
+
+
+def _is_alike(run: RunFacts, plan: Plan) -> bool:
+    """Whether a run is complete, was measured on one machine, and was asked for the same of each case."""
+    own = run["plan"]
+    alike = all(own.get(name) == getattr(plan, name) for name in _ALIKE)
+    return alike and run["finished_at"] is not None and run["command"] != MERGED and not own.get("tunes")
+
+
+def _case_seconds(store: Reader, run: RunFacts) -> list[tuple[_Key, float]]:
+    """Return the seconds a case in each job of a run: from its start to that of the next, over its cases."""
+    began = store.jobs_begun(run["run_id"])
+    if run["plan"].get("processes", 1) == 1 and began and run["finished_at"]:
+        began = [*began, began[-1]._replace(started_at=run["finished_at"])]
+    found = []
+    for job, following in pairwise(began):
+        took = datetime.fromisoformat(following.started_at) - datetime.fromisoformat(job.started_at)
+        seconds = max(0.0, took.total_seconds()) / job.rows
+        found += [((job.suite, problem, job.isa), seconds) for problem in job.problems.split(",")]
+    return found
+
+
+def _ceilings(store: Reader, runs: Sequence[RunFacts]) -> dict[tuple[str, bool], float]:
+    """Return the highest rates of each device: flop/s, and bytes/s of its memory."""
+    best: dict[tuple[str, bool], float] = {}
+    for run in runs:
+        for ceiling, doubt in store.ceilings(run["run_id"]):
+            if not doubt and ceiling.kind != "link":
+                key = ceiling.device, ceiling.need.moves
+                best[key] = max(best.get(key, 0.0), ceiling.rate)
+    return best
+
+
+def _row_bytes(store: Reader) -> float | None:
+    rows = sum(tally.rows for tallies in store.tallies().values() for tally in tallies)
+    return store.path.stat().st_size / rows if rows else None
