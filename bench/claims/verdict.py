@@ -35,7 +35,7 @@ class Found(msgspec.Struct, frozen=True):
 def judged(finding: Finding, confirm: Confirm) -> Found:
     """Return a finding with its answer."""
     ratio = finding.ratio
-    return Found(finding.where, finding.by, side(ratio, confirm), *ratio)
+    return Found(finding.where, finding.by, side(ratio, confirm), *ratio[:4])
 
 
 def side(ratio: Ratio, confirm: Confirm) -> str:

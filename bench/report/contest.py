@@ -18,17 +18,23 @@ from bench.report import format as fmt
 
 #: The remark on a ratio whose interval includes 1, and on one between rows of two jobs.
 TIE, APART = "tie", "not measured in turn"
+#: The remark on a ratio between rows of two jobs of different hosts, or of different devices of one kind.
+ELSEWHERE = "not measured on one machine"
 #: The end of names of kernels that read the buffers as column-major, and how that is named.
 _COLMAJOR, _COLUMN_MAJOR = "_colmajor", "column-major"
 
 
 class Ratio(NamedTuple):
-    """How many times faster one is than another, and the interval of that; in_turn: whether they shared a job."""
+    """How many times faster one is than another, and the interval of that; in_turn: whether they shared a job.
+
+    elsewhere: they were measured on different hosts or devices.
+    """
 
     median: float
     low: float | None = None
     high: float | None = None
     in_turn: bool = True
+    elsewhere: bool = False
 
     @property
     def certain(self) -> bool:
@@ -43,9 +49,14 @@ class Ratio(NamedTuple):
         return TIE if not self.certain else "faster" if self.median > 1 else "slower"
 
     @property
+    def apart(self) -> str:
+        """Return why the two were not sampled in turn; nothing if they were."""
+        return "" if self.in_turn else ELSEWHERE if self.elsewhere else APART
+
+    @property
     def remarks(self) -> list[str]:
         """Return the remarks that stand beside the number, if any."""
-        return [APART] * (not self.in_turn) + [self.side] * (not self.certain)
+        return [self.apart] * (not self.in_turn) + [self.side] * (not self.certain)
 
     @property
     def words(self) -> str:
@@ -58,19 +69,19 @@ class Ratio(NamedTuple):
     def scaled(self, factor: float) -> "Ratio":
         """Return the ratio and its interval, times a number that is known exactly."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
-        return Ratio(self.median * factor, low, high, self.in_turn)
+        return Ratio(self.median * factor, low, high, self.in_turn, self.elsewhere)
 
     def plus(self, number: float) -> "Ratio":
         """Return the number and its interval, with another added that is known exactly."""
         low, high = (None if end is None else end + number for end in (self.low, self.high))
-        return Ratio(self.median + number, low, high, self.in_turn)
+        return Ratio(self.median + number, low, high, self.in_turn, self.elsewhere)
 
     def over(self, other: "Ratio") -> "Ratio":
         """Return the quotient of two numbers; its interval holds whatever their errors have in common."""
-        median = self.median / other.median
+        median, elsewhere = self.median / other.median, self.elsewhere or other.elsewhere
         if self.low is None or self.high is None or not other.low or not other.high:
-            return Ratio(median, in_turn=False)
-        return Ratio(median, self.low / other.high, self.high / other.low, in_turn=False)
+            return Ratio(median, in_turn=False, elsewhere=elsewhere)
+        return Ratio(median, self.low / other.high, self.high / other.low, False, elsewhere)
 
 
 def time_of(r: Result) -> Ratio:
@@ -93,7 +104,17 @@ def faster(store: Reader, one: Result, other: Result) -> Ratio:
     in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
     if in_turn and (found := paired(*store.pair_by_process(one.run_id, other.case, one.case))):
         return found
-    return time_of(other).over(time_of(one))._replace(in_turn=in_turn)
+    return (
+        time_of(other).over(time_of(one))._replace(in_turn=in_turn, elsewhere=not in_turn and _is_elsewhere(one, other))
+    )
+
+
+def _is_elsewhere(one: Result, other: Result) -> bool:
+    """Whether rows of two jobs come from two hosts, or from two devices of one kind."""
+    pairs = [(one.host, other.host)]
+    if one.device == other.device:
+        pairs += [(one.device_name, other.device_name), (one.device_uuid, other.device_uuid)]
+    return any(a and b and a != b for a, b in pairs)
 
 
 def speedup_of(r: Result) -> Ratio:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from bench.record.result import Result
-from bench.report.contest import APART, TIE, Contest, Ratio
+from bench.report.contest import TIE, Contest, Ratio
 from bench.report.format import pace, percent, row_time, short, time
 from bench.report.run_data import RunData
 
@@ -97,7 +97,7 @@ def _speed_of_op_t(ratio: Ratio) -> str:
 
 
 def _apart(ratio: Ratio) -> str:
-    return "" if ratio.in_turn else f", {APART}"
+    return f", {ratio.apart}" if ratio.apart else ""
 
 
 def answers(data: RunData) -> list[Answer]:

@@ -74,7 +74,7 @@ def _apart(by_shard: Mapping[int, Mapping[Need, Ceiling]]) -> str:
         (low, low_of), (high, high_of) = ranked[0], ranked[-1]
         if len(ranked) > 1:
             name = f"{need.device} {need.kind}" + (f" x{need.threads}" if need.device == "cpu" else "")
-            ratio = _number(high).over(_number(low))
+            ratio = _number(high).over(_number(low))._replace(elsewhere=True)
             cells.append((name, _rate(low), str(low_of), _rate(high), str(high_of), ratio.words))
     return table(_CEILINGS, cells, titled=True) if cells else ""
 
