@@ -18,6 +18,7 @@ from encode_bars import encode_bars
 from many_bars import many_bars
 from report_bars import report_bars
 from scale_bars import scale_bars
+from shard_bars import shard_bars
 from throughput_bars import throughput_bars
 from transpose_bars import transpose_bars
 from tuning_bars import tuning_bars
@@ -68,6 +69,7 @@ def bars() -> Iterator[Bar]:
         throughput_bars,
         scale_bars,
         many_bars,
+        shard_bars,
         report_bars,
         tuning_bars,
     )

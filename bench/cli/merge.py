@@ -40,7 +40,10 @@ def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str
     from bench.plan.shards_owners import owners
     from bench.run.asked import jobs_asked, suites_asked
 
-    asked = msgspec.convert(plan, Plan)
+    try:
+        asked = msgspec.convert(plan, Plan)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the plan is damaged: {error}") from None
     registry = discover(asked.plugins, asked.timeout_s)
     suites = suites_asked(asked, registry)
     if [suite.digest for suite in suites] != plan.get("suite_digests"):

@@ -21,7 +21,6 @@ from bench.cli.options import (
 )
 from bench.cli.planned import check_asked, expanded_plan, plan_only
 from bench.cli.views import print_end, print_run, table_style
-from bench.plan.errors import UsageError
 from bench.plan.modes import Mode
 from bench.plan.options import OPTIONS, Option
 
@@ -90,8 +89,6 @@ def run(
     **options: Any,
 ) -> None:
     """Verify and time the kernels of each SUITE: a name, a TOML file or one problem id."""
-    if prices is not None and not dry_run:
-        raise UsageError("--prices: is what --dry-run computes with; add it")
     if only_list or dry_run:
         plan_only(only_list, dry_run, prices, **options)
         return

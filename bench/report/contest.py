@@ -16,10 +16,8 @@ from bench.record.reader import Reader
 from bench.record.result import Result
 from bench.report import format as fmt
 
-#: The remark on a ratio whose interval includes 1, and on one between rows of two jobs.
-TIE, APART = "tie", "not measured in turn"
-#: The remark on a ratio between rows of two jobs of different hosts, or of different devices of one kind.
-ELSEWHERE = "not measured on one machine"
+#: The remark on a ratio whose interval includes 1, and on one between rows of two jobs, of one machine or of two.
+TIE, APART, ELSEWHERE = "tie", "not measured in turn", "not measured on one machine"
 #: The end of names of kernels that read the buffers as column-major, and how that is named.
 _COLMAJOR, _COLUMN_MAJOR = "_colmajor", "column-major"
 

@@ -110,7 +110,7 @@ def test_a_dry_run_gives_what_was_measured_and_counts_what_was_not(called, tmp_p
         (("run", "s.toml", "--shard", "0/4"), "'0/4', expected I/N with I from 1 to N"),
         (("run", "s.toml", "--shard", "9/8"), "'9/8', expected I/N with I from 1 to N"),
         (("run", "s.toml", "--shard", "x"), "'x', expected I/N with I from 1 to N"),
-        (("run", "s.toml", "--prices", "p.toml"), "--prices: is what --dry-run computes with"),
+        (("run", "s.toml", "--dry-run", "--prices", "p.toml"), "p.toml: cannot be read"),
         (("run", "--resume", "r", "--list"), "--resume: goes on with a run, and --list and --dry-run begin none"),
         (("merge", "none.db"), "none.db: there is no such file"),
         (("merge",), "Missing argument 'FILE...'"),
