@@ -129,8 +129,9 @@ def parallel(workers: int, compute: Ratio, added: Ratio, hidden: bool = False) -
     def gain(share: float) -> float:
         return workers / (max(1.0, share) if hidden else 1.0 + share)
 
-    median, low, high, _ = added.over(compute)
-    return Ratio(gain(median), None if high is None else gain(high), None if low is None else gain(low), in_turn=False)
+    median, low, high, in_turn, elsewhere = added.over(compute)
+    low, high = (None if end is None else gain(end) for end in (high, low))
+    return Ratio(gain(median), low, high, in_turn, elsewhere)
 
 
 class Setting(NamedTuple):
