@@ -1,6 +1,8 @@
 """The command `kernelmark`: reads arguments, prints, sets the exit status; the work is done elsewhere."""
 
+import atexit
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,7 @@ for module in (
 def main() -> None:
     """Entry point: every complaint is one line on standard error, with an exit status of its own."""
     sys.unraisablehook = interrupt_again
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # nothing is left then that an interrupt could end
     sys.exit(status_of(lambda: cli.main(standalone_mode=False, default_map=_defaults())))
 
 

@@ -156,9 +156,8 @@ def _fewer(columns: Sequence[Column], least: Sequence[int], shown: Sequence[int]
 
 def _widened(widths: list[int], natural: Sequence[int], room: int) -> list[int]:
     """Return the widths with the rest of the room given to the columns that lack most."""
-    for _ in range(room - _total(widths)):
-        lacking = max(range(len(widths)), key=lambda i: natural[i] - widths[i])
-        widths[lacking] += natural[lacking] > widths[lacking]
+    for _ in range(min(room - _total(widths), sum(natural) - sum(widths))):
+        widths[max(range(len(widths)), key=lambda i: natural[i] - widths[i])] += 1
     return widths
 
 

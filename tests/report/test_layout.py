@@ -83,6 +83,15 @@ def test_every_line_of_the_best_row_is_bold(columns):
     assert [line.startswith("\033[1m") for line in (first, second, last)] == [True, True, False]
 
 
+def test_a_terminal_of_any_width_shows_a_table_at_its_natural_width(columns):
+    rows = [["x", "one two three four five six seven"]]
+    shown = []
+    for width in (200, 10**30):
+        columns(width)
+        shown.append(table((Column("a"), Column("b", wraps=10)), rows))
+    assert shown[0] == shown[1] == "a  b\n-  ---------------------------------\nx  one two three four five six seven"
+
+
 def test_files_have_no_width(columns):
     columns(40)
     shown = table(
