@@ -223,8 +223,10 @@ def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:
 
 
 def _run(command: list[str], refused: str, stdin: str = "") -> None:
-    """Run a tool. Raises CompileError with its log."""
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+    """Run a tool. Raises CompileError with its log. Its own files are gone after an interrupt, too."""
+    with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
+        own = {**os.environ, "TMPDIR": folder}
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=own)
     if done.returncode:
         raise CompileError(f"{refused} ({command[0]}):\n{done.stdout}{done.stderr}")
 

@@ -122,12 +122,14 @@ def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> Built
     """
     number = arch.removeprefix("sm_")
     pointers = [f"__device__ const void *km_entry_{i} = (const void *){entry};" for i, entry in enumerate(entries)]
-    with tempfile.TemporaryDirectory(prefix="kernelmark-") as folder:
+    with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
         wrapper, out = Path(folder, "wrapper.cu"), Path(folder, "out.cubin")
         wrapper.write_text("\n".join([f'#include "{path}"', *pointers, ""]))
         command = [find_nvcc() or "nvcc", "-std=c++17", "-lineinfo", "-cubin", "-Xptxas", "-v"]
         command += [f"-gencode=arch=compute_{number},code=sm_{number}", f"-I{cuda_sources()}", f"-I{path.parent}"]
-        done = subprocess.run([*command, "-o", str(out), str(wrapper)], capture_output=True, text=True, check=False)
+        command += ["-o", str(out), str(wrapper)]
+        own = {**os.environ, "TMPDIR": folder}  # of what nvcc leaves where it is interrupted, nothing stays
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
         if done.returncode:
             raise BuildFailed((done.stderr + done.stdout).strip())
         code = out.read_bytes()

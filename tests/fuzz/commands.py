@@ -11,7 +11,7 @@ from fuzz.inputs import Step
 from fuzz.words import TEXTS, Word, once_in, values_of
 
 #: Commands that may lawfully go on for minutes.
-LASTING = ("run", "verify", "claims", "selftest", "watch", "inspect", "tune")
+LASTING = ("run", "verify", "claims", "selftest", "watch", "inspect", "tune", "profile")
 #: After this long they are interrupted, and after so much those that are short where no one else uses the processors:
 #: what is measured while others do is measured again.
 PATIENCE_S, MEASURING_S = 2.0, 10.0
@@ -28,6 +28,7 @@ WEIGHTS = {
     "doctor": 1,
     "claims": 3,
     "tune": 3,
+    "profile": 3,
     "run": 8,
     "verify": 5,
     "import": 6,

@@ -35,6 +35,7 @@ TILED = (
     "conv/cpu.im2col@DEPTH=64",
     "conv/cpu.im2col@DEPTH=64,AREA=8192",
     "conv/numba.*@STEPS=32,AT_ONCE=16",
+    "gemm/cuda.naive@T=16",
 )
 #: Tiles that a kernel does not have, or that are none.
 NO_TILES = (
