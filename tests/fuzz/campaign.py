@@ -54,7 +54,7 @@ class Lane:
 
     def __init__(
         self, samples: Path, place: Path, limit_s: float = LIMIT_S, quick: bool = False, only: str = ""
-    ) -> None:  # fmt: skip
+    ) -> None:
         set_hypothesis_home_dir(place / "hypothesis")
         self._samples, self._place, self._server = samples, place, Server(limit_s)
         self._inputs = inputs(samples, quick, only)
