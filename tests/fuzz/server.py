@@ -103,7 +103,7 @@ def end_with(status: int) -> None:
 
     Where what is left to be written cannot be, the interpreter ends with 120.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it would be an error of this program, not of the command
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # raised here, it would be an error of this program
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
