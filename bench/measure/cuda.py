@@ -1,7 +1,7 @@
 """A CUDA device: its memory in CuPy arrays, time between events, and whether there is one."""
 
 import ctypes
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from bench.measure.cpu import HostMemory
 from bench.measure.device import Clock, Memory, Monitor
 from bench.measure.nvml import GpuMonitor
-from bench.measure.pages import PAGES
+from bench.measure.pinned import DriverMemory
 from bench.measure.timing import CudaClock
 from bench.plan.dtypes import Array, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
@@ -32,6 +32,7 @@ class Cuda:
         self.device_name = properties["name"].decode()
         self.llc_bytes = int(properties["l2CacheSize"])
         self._eviction: Any = None
+        self._driver_memory = DriverMemory()
         self.stream: Any = cupy.cuda.Stream(non_blocking=True)
         self.stream.__enter__()
 
@@ -64,8 +65,8 @@ class Cuda:
         return CudaClock(self, hold)
 
     def host_memory(self, kind: str) -> Memory:
-        """Memory of the host."""
-        return HostMemory(PAGES[kind])
+        """Memory of the host, as the driver has it of this kind; "" is what NumPy gets."""
+        return HostMemory(partial(self._driver_memory.allocate, kind))
 
     def bytes(self, nbytes: int) -> Any:
         """Uninitialised device memory, aligned to 512 bytes. Raises cupy's OutOfMemoryError."""

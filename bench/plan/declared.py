@@ -23,7 +23,10 @@ K = TypeVar("K", bound=Kernel)
 DEVICES = {"cpu", "cuda"}
 ORDERS = ("C", "F")
 #: The kinds of host memory that operands can lie in, of kernels on each device.
-HOST_MEMORY = {"cpu": ("", "small", "huge", "shared")}
+HOST_MEMORY = {
+    "cpu": ("", "small", "huge", "shared"),
+    "cuda": ("", "pinned", "write_combined", "mapped", "managed"),
+}
 #: Ids stand in globs, in the names of files and in the cases of a run, which blanks, slashes and stars would split.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*", re.ASCII)
 _EXPECTED_NAME = "letters, digits, _, + and -"

@@ -19,7 +19,7 @@ ABSENT(cuDeviceCanAccessPeer) ABSENT(cuDeviceComputeCapability) ABSENT(cuDeviceG
 ABSENT(cuFuncSetCacheConfig) ABSENT(cuFuncSetSharedSize) ABSENT(cuIpcCloseMemHandle)
 ABSENT(cuIpcGetEventHandle) ABSENT(cuIpcGetMemHandle) ABSENT(cuIpcOpenEventHandle) ABSENT(cuIpcOpenMemHandle_v2)
 ABSENT(cuLaunch) ABSENT(cuLaunchGrid) ABSENT(cuLaunchGridAsync) ABSENT(cuLinkAddData_v2) ABSENT(cuLinkAddFile_v2)
-ABSENT(cuLinkComplete) ABSENT(cuLinkCreate_v2) ABSENT(cuLinkDestroy) ABSENT(cuMemAllocManaged)
+ABSENT(cuLinkComplete) ABSENT(cuLinkCreate_v2) ABSENT(cuLinkDestroy)
 ABSENT(cuMemAllocPitch_v2) ABSENT(cuMemGetAddressRange_v2) ABSENT(cuMemHostGetFlags) ABSENT(cuMemHostRegister_v2)
 ABSENT(cuMemHostUnregister) ABSENT(cuMemcpy2DAsync_v2) ABSENT(cuMemcpy2DUnaligned_v2) ABSENT(cuMemcpy2D_v2)
 ABSENT(cuMemcpy3DAsync_v2) ABSENT(cuMemcpy3DPeer) ABSENT(cuMemcpy3DPeerAsync) ABSENT(cuMemcpy3D_v2)

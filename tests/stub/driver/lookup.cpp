@@ -23,6 +23,7 @@ static const Export exports[] = {
     EXPORT(cuGetErrorName, 6000), EXPORT(cuGetErrorString, 6000), EXPORT(cuGetExportTable, 3000),
     EXPORT(cuMemAlloc, 3020), EXPORT(cuMemAllocAsync, 11020), EXPORT(cuMemAllocFromPoolAsync, 11020),
     EXPORT(cuMemHostAlloc, 2020), EXPORT(cuMemAllocHost, 3020), EXPORT(cuMemFree, 3020), EXPORT(cuMemFreeHost, 2000),
+    EXPORT(cuMemAllocManaged, 6000), EXPORT(cuMemAdvise, 12020),
     EXPORT(cuMemFreeAsync, 11020), EXPORT(cuDeviceGetDefaultMemPool, 11020), EXPORT(cuDeviceGetMemPool, 11020),
     EXPORT(cuMemPoolGetAttribute, 11020), EXPORT(cuMemPoolSetAttribute, 11020), EXPORT(cuMemGetInfo, 3020),
     EXPORT(cuMemHostGetDevicePointer, 3020), EXPORT(cuPointerGetAttribute, 4000), EXPORT(cuMemcpy, 4000),

@@ -116,6 +116,17 @@ CUresult cuMemAllocHost(void **out, size_t bytes) {
     return allocate(__func__, out, bytes, true);
 }
 
+CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags) {
+    ENTER();
+    return flags == CU_MEM_ATTACH_GLOBAL ? allocate(__func__, block(out), bytes, false) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location) {
+    ENTER();
+    log("%s %d of %zu bytes at %p for %d", __func__, int(advice), bytes, (void *)address, int(location.type));
+    return inside(__func__, address, bytes, true) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuMemFree(CUdeviceptr address) {
     ENTER();
     return give_back_now(__func__, reinterpret_cast<void *>(address));
