@@ -56,3 +56,57 @@ def work(b, a, scale, shift, steps, size):  # type: ignore[no-untyped-def]
         for _ in range(steps):
             value = value * scale + shift
         b[i] = value
+
+
+def _counted(_context: Any, counts: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = builder.gep(data(context, builder, signature.args[0], args[0]), [args[1]])
+        return builder.load_atomic(place, "acquire", counts.dtype.bitwidth // 8)
+
+    return counts.dtype(counts, types.int64), generate
+
+
+def _count(_context: Any, counts: Any, at: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = builder.gep(data(context, builder, signature.args[0], args[0]), [args[1]])
+        builder.store_atomic(args[2], place, "release", counts.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(counts, types.int64, counts.dtype), generate
+
+
+#: `counted(counts, at)` and `count(counts, at, value)`: what another thread has counted, and all that it stored before.
+counted, count = (cast(Any, intrinsic(each)) for each in (_counted, _count))
+_give_way = cast(Any, types).ExternalFunction("sched_yield", types.int32())
+#: Looks at a count before the processor is given to others: some microseconds, longer than a piece is late by.
+LOOKS = 10_000
+
+
+@jit
+def wait(counts, at, value):  # type: ignore[no-untyped-def]
+    """Return when a count is at least `value`."""
+    looks = 0
+    while counted(counts, at) < value:
+        looks += 1
+        if looks % LOOKS == 0:
+            _give_way()
+
+
+@jit
+def stage(b, a, step, counts, ahead):  # type: ignore[no-untyped-def]
+    """Let b = a in pieces of `step`, counted in counts[0]; at most `ahead` of them are not yet counted in counts[8]."""
+    for piece in range((a.size + step - 1) // step):
+        wait(counts, 8, piece - ahead + 1)  # type: ignore[no-untyped-call]
+        start = piece * step
+        b[start : start + step] = a[start : start + step]
+        count(counts, 0, piece + 1)
+
+
+@jit
+def work_on_arrival(b, scale, shift, steps, size, step, counts):  # type: ignore[no-untyped-def]
+    """Work on each piece of b as soon as it is counted in counts[0], and count it in counts[8]."""
+    for piece in range((b.size + step - 1) // step):
+        wait(counts, 0, piece + 1)  # type: ignore[no-untyped-call]
+        own = b[piece * step : (piece + 1) * step]
+        work(own, own, scale, shift, steps, size)  # type: ignore[no-untyped-call]
+        count(counts, 8, piece + 1)

@@ -15,8 +15,8 @@ from kernels._host import in_bands, in_turn
 from kernels.transfer._pages import bind_to_node
 from kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferOperands, TransferProblem
 
-#: A piece is on its way while the one before is worked on: small enough for a cache, and much longer than to wait.
-PIECE_BYTES = 2**20
+#: A piece is on its way while those before are worked on: so many of them lie in a cache that both threads reach.
+PIECE_BYTES, AHEAD = 2**18, 32
 WORKED: dict[str, Any] = {
     "provider": "numba",
     "device": "cpu",
@@ -33,9 +33,15 @@ def _work(problem: TransferProblem, target: Any, source: Any) -> Launch:
     from kernels._numba import bind
     from kernels.transfer import _work as loops
 
+    return bind(loops.work, target, source, *_constants(problem, source))
+
+
+def _constants(problem: TransferProblem, source: Any) -> tuple[Any, ...]:
+    """Return what both loops take besides arrays: the multiply-add, its steps, and elements in registers."""
+    from kernels.transfer import _work as loops
+
     size = loops.ACCUMULATORS * loops.NBYTES // source.itemsize
-    constants = source.dtype.type(SCALE), source.dtype.type(SHIFT)
-    return bind(loops.work, target, source, *constants, problem.work, size)
+    return source.dtype.type(SCALE), source.dtype.type(SHIFT), problem.work, size
 
 
 def _lanes(threads: int) -> int:
@@ -74,19 +80,24 @@ def staged(problem: TransferProblem, x: TransferOperands) -> Launch:
     """A staging thread copies piece after piece while another works on those that have arrived."""
     bind_to_node(x.a, problem.node)
     lanes = iter(range(_lanes(x.threads)))
+    return in_bands(problem.n, _lanes(x.threads), lambda i, j: _staged(problem, x.b[i:j], x.a[i:j], next(lanes)))
 
-    def band(start: int, stop: int) -> Launch:
-        step = PIECE_BYTES // x.a.itemsize
-        pieces = [slice(first, min(first + step, stop)) for first in range(start, stop, step)]
-        copies = [partial(np.copyto, x.b[piece], x.a[piece]) for piece in pieces]
-        works = [_work(problem, x.b[piece], x.b[piece]) for piece in pieces]
-        stage = _stager(next(lanes))
 
-        def launch() -> None:
-            for arriving, work in zip([stage.submit(copy) for copy in copies], works, strict=True):
-                arriving.result()
-                work()
+def _staged(problem: TransferProblem, target: Any, source: Any, lane: int) -> Launch:
+    """A launch of two threads that share a count of pieces: neither asks Python for the next."""
+    from kernels._numba import bind
+    from kernels.transfer import _work as loops
 
-        return launch
+    constants, counts = _constants(problem, source), np.zeros(16, np.int64)
+    step = PIECE_BYTES // source.itemsize // constants[-1] * constants[-1]  # whole groups, which are worked on at once
+    copy = bind(loops.stage, target, source, step, counts, AHEAD)
+    work = bind(loops.work_on_arrival, target, *constants, step, counts)
+    stage = _stager(lane)
 
-    return in_bands(problem.n, _lanes(x.threads), band)
+    def launch() -> None:
+        counts[:] = 0
+        copying = stage.submit(copy)
+        work()
+        copying.result()
+
+    return launch

@@ -23,6 +23,7 @@ from bench.plan.operation import Problem
 from bench.plan.suites import find_suite
 from bench.run.family import below
 from bench.run.job import run_job
+from kernels.transfer import worked
 
 REGISTRY = discover()
 WAYS = [k for k in REGISTRY.kernels.values() if k.op == "transfer" and k.device == "cpu" and k.outside]
@@ -101,6 +102,16 @@ def test_both_ways_are_checked() -> None:
 def test_work_is_done_on_every_element_that_arrives(problem: str, threads: int) -> None:
     pytest.importorskip("numba")
     assert verified(WORKED, problem, threads) == {}
+
+
+@pytest.mark.parametrize(("nbytes", "ahead"), [(4096, 1), (2**14, 2)])
+def test_the_thread_that_copies_waits_for_the_one_that_works(
+    monkeypatch: pytest.MonkeyPatch, nbytes: int, ahead: int
+) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setattr(worked, "PIECE_BYTES", nbytes)
+    monkeypatch.setattr(worked, "AHEAD", ahead)
+    assert verified(["transfer/numba.staged"], "n60011/f64/h2h/work4") == {}
 
 
 def test_one_step_of_the_work_left_out_is_wrong() -> None:
