@@ -22,6 +22,8 @@ TYPICAL_OF = {
     "aggregate": "aggregate/w4n51200000/f32",
     "aggregate/cuda.onebit": "aggregate/w4n51200000/f32/ef",
     "aggregate/cuda.int8": "aggregate/w4n51200000/f32/ef",
+    "transfer": "transfer/n51200000/f32/h2d",
+    "transfer/cuda.arrived": "transfer/n51200000/f32/d2d/work64",
     "conv": "conv/n8c256h56w56k256r3s3pad1/{dtype}/{layout}/fprop",
     "conv/cuda.depthwise": "conv/n8c256h56w56k256r3s3pad1/f32/nchw/fprop/g256",
     "conv/cuda.fft_fused": "conv/n128c3h128w128k96r11s11/f32/nchw/fprop",

@@ -40,10 +40,14 @@ _GRADIENTS = (
     *((2, 1), (5, 3), (8, 31), (8, 264), (32, 512), (2, 513), (3, 613), (2, 1030), (5, 1028), (3, 514)),
     *((3, 1539), (8, 2056)),
 )
+#: Transfers of one element, less than a vector, less than a block, whole rounds of one, and rounds with a rest.
+_LENGTHS = ((1,), (3,), (31,), (264,), (1031,), (4096,), (4099,), (9001,))
+#: The sizes of operations that have their own, in place of the first above.
+_OWN_SIZES = {"aggregate": _GRADIENTS, "transfer": _LENGTHS}
 #: More for kernels that work in place, whose permutations follow from the sizes: vectors, common divisors, coprimes.
 _IN_PLACE = ((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6))
 #: The size from which on a problem is long, where that is not 512.
-_LONG_FROM = {"aggregate": 4096}
+_LONG_FROM = {"aggregate": 4096, "transfer": 4096}
 #: Elements of which every storage type fills whole units of 16 bytes.
 _UNIT = 8
 
@@ -61,10 +65,10 @@ def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
     return found + list(_with_options(kernel, problem_class, found))
 
 
-def _matrices(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, str]]) -> list[Problem]:
+def _matrices(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, Any]]) -> list[Problem]:
     """Return the problems of one to three dimensions, with the sizes of the patterns."""
-    sizes = _GRADIENTS if problem_class.op == "aggregate" else _SIZES
-    found = list(_all_taken(kernel, problem_class, _patterns(problem_class, sizes), variants))
+    sizes = _patterns(problem_class, _OWN_SIZES.get(problem_class.op, _SIZES))
+    found = list(_all_taken(kernel, problem_class, sizes, variants))
     found += _until_enough(kernel, problem_class, found, variants, _patterns(problem_class, _MORE))
     found += _all_taken(kernel, problem_class, _patterns(problem_class, (_LONG,)), [variants[0], variants[-1]])
     if not any(is_whole(problem) for problem in found):
@@ -91,7 +95,7 @@ def sizes_by_variant(kernel: CudaKernel, problem_class: type[Problem]) -> dict[s
     """Return the distinct sizes that the sweep takes the kernel through in each variant, `f32/NT`, of its axes."""
     taken = problems(kernel, problem_class)
     return {
-        "/".join(variant.values()): {_sizes(problem) for problem in _of(variant, taken)}
+        "/".join(map(str, variant.values())): {_sizes(problem) for problem in _of(variant, taken)}
         for variant in _variants(kernel, problem_class)
     }
 
@@ -100,7 +104,7 @@ def _sizes(problem: Problem) -> tuple[int, ...]:
     return tuple(getattr(problem, name) for name in problem.sizes)
 
 
-def _of(variant: dict[str, str], all_problems: list[Problem]) -> list[Problem]:
+def _of(variant: dict[str, Any], all_problems: list[Problem]) -> list[Problem]:
     return [p for p in all_problems if all(getattr(p, name) == value for name, value in variant.items())]
 
 
@@ -108,7 +112,7 @@ def _until_enough(
     kernel: CudaKernel,
     problem_class: type[Problem],
     found: list[Problem],
-    variants: list[dict[str, str]],
+    variants: list[dict[str, Any]],
     more: list[Values],
 ) -> Iterator[Problem]:
     """Yield problems of more sizes in each variant that has too few, as far as the kernel takes them."""
@@ -139,18 +143,23 @@ def has_whole_rows(problem: Problem) -> bool:
     return all(length % _UNIT == 0 for length in (rows if problem.op == "conv" else _sizes(problem)))
 
 
-def _variants(kernel: CudaKernel, problem_class: type[Problem]) -> Iterator[dict[str, str]]:
-    """Yield every combination of the axes that take one of a few words: storage type, layout, place."""
-    choices = {}
-    for name, kind in problem_class.axes().items():
-        if typing.get_origin(kind) is typing.Literal:
-            choices[name] = kernel.domain.get(name, typing.get_args(kind))
+def _variants(kernel: CudaKernel, problem_class: type[Problem]) -> Iterator[dict[str, Any]]:
+    """Yield every combination of the axes that take one of a few words: storage type, layout, place.
+
+    An option whose default the kernel does not take has the first two values of its domain.
+    """
+    choices: dict[str, Sequence[Any]] = {}
+    for field in msgspec.structs.fields(problem_class):
+        if typing.get_origin(field.type) is typing.Literal:
+            choices[field.name] = kernel.domain.get(field.name, typing.get_args(field.type))
+        elif not field.required and field.default not in kernel.domain.get(field.name, (field.default,)):
+            choices[field.name] = kernel.domain[field.name][:2]
     for values in itertools.product(*choices.values()):
         yield dict(zip(choices, values, strict=True))
 
 
 def _all_taken(
-    kernel: CudaKernel, problem_class: type[Problem], sizes: list[Values], variants: list[dict[str, str]]
+    kernel: CudaKernel, problem_class: type[Problem], sizes: list[Values], variants: list[dict[str, Any]]
 ) -> Iterator[Problem]:
     for values, variant in itertools.product(sizes, variants):
         if problem := _taken(kernel, problem_class, values | variant):

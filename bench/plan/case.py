@@ -25,10 +25,15 @@ BASELINES = {
     "aggregate": "aggregate/cpu.host_serial",
     "transfer": "transfer/numpy.copyto",
 }
-#: Of problems with this word in their ids, whatever number follows it.
-OTHER_BASELINES = {
-    "transpose": {"in": "transpose/openblas.imatcopy"},
-    "transfer": {"work": "transfer/numba.serial"},
+_PAGEABLE = ("transfer/cuda.pageable",)
+#: Of problems with this word in their ids, whatever number follows it: the first that contends.
+OTHER_BASELINES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "transpose": {"in": ("transpose/openblas.imatcopy",)},
+    "transfer": {
+        "work": ("transfer/numba.serial", "transfer/cuda.serial"),
+        "d2d": ("transfer/cuda.device",),
+        **dict.fromkeys(("h2d", "d2h", "bidir"), _PAGEABLE),
+    },
 }
 
 
@@ -240,6 +245,7 @@ def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> st
     """The id that the others are set against, if it is among the contenders."""
     op = entry.problem.op
     words = (word.rstrip("0123456789") for word in reversed(entry.problem.words()))
-    others = (OTHER_BASELINES.get(op, {}).get(word) for word in words)
-    name = own.get(op) or next(filter(None, others), BASELINES.get(op))
-    return name if any(kernel.id == name for kernel in kernels) else None
+    others = (name for word in words for name in OTHER_BASELINES.get(op, {}).get(word, ()))
+    names = [own[op]] if op in own else [*others, BASELINES.get(op)]
+    contending = {kernel.id for kernel in kernels}
+    return next((name for name in names if name in contending), None)

@@ -40,13 +40,27 @@ def bind_to_node(array: Any, node: int | None) -> None:
     """Move the pages of an array to a NUMA node. Raises Unsupported where there is no such node, or it is refused."""
     if node is None:
         return
+    _nodes_with(node)
+    start, nbytes = whole_pages(array)
+    if nbytes and (reason := _bound(start, nbytes, node)):
+        raise Unsupported(f"memory cannot be bound to NUMA node {node}: {reason}")
+
+
+def require_node(node: int | None) -> None:
+    """Raise Unsupported where pages that a driver has placed are not sure to lie on a NUMA node: they stay there."""
+    if node is not None and len(_nodes_with(node)) > 1:
+        raise Unsupported(
+            "the driver has placed these pages, which cannot be moved; transfer/cuda.pageable moves its own"
+        )
+
+
+def _nodes_with(node: int) -> list[int]:
+    """Return the NUMA nodes of this machine. Raises Unsupported where this one is not among them."""
     nodes = sorted(int(path.name.removeprefix("node")) for path in NODES.glob("node[0-9]*"))
     if node not in nodes:
         found = ", ".join(map(str, nodes)) or "none that the system names"
         raise Unsupported(f"NUMA node {node} is not there; nodes of this machine: {found}")
-    start, nbytes = whole_pages(array)
-    if nbytes and (reason := _bound(start, nbytes, node)):
-        raise Unsupported(f"memory cannot be bound to NUMA node {node}: {reason}")
+    return nodes
 
 
 def _bound(start: int, nbytes: int, node: int) -> str | None:

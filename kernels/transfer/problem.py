@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, WHOLE, Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, operation
+from kernelmark import DTYPES, WHOLE, Array, Arrays, Dim, Launch, Operand, Problem, Tile, Verdict, compare, operation
 
 Direction = Literal["h2d", "d2h", "bidir", "d2d", "p2p", "h2h"]
 #: The multiply-add of `work`: y <- SCALE y + SHIFT, whose fixed point is 1/2; values stay in [-1, 1].
@@ -31,6 +31,7 @@ class TransferOperands(Protocol):
     tile: Tile
 
     def scratch(self, shape: tuple[int, ...], dtype: str) -> Any: ...
+    def launch(self, kernel: str, problem: str, **arrays: Any) -> Launch: ...
     def chose(self, **settings: Any) -> None: ...
 
 
@@ -67,6 +68,7 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
     def typical(cls) -> Iterator[dict[str, Any]]:
         for values in super().typical():
             yield {**values, "direction": "h2d"}
+            yield {**values, "direction": "d2d", "work": 64}
 
     def dims(self) -> dict[str, int | float | str]:
         return {**super().dims(), "node": "" if self.node is None else self.node}

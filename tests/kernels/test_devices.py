@@ -48,6 +48,7 @@ PROBLEMS = {
         "n4c64h28w28k64r3s3pad1/{}/nchw/wgrad/g64",
     ),
     "copy": ("m1024n26752/{}",),
+    "transfer": ("n51200000/{}/h2d", "n1031/{}/d2h", "n51200000/{}/d2d/work64"),
     "aggregate": ("w4n51200000/{}", "w8n1000001/{}/update", "w4n51200000/{}/ef", "w96n65537/{}/update/ef"),
     "fft": ("b64h32w32/{}/r2c",),
     "fma": ("n1000000k64/{}", "n1000000k64/{}/mma"),

@@ -6,7 +6,7 @@ from typing import Any
 import cuda.core as core
 import pytest
 
-from bench.measure import timing
+from bench.measure import pinned, timing
 from bench.measure.compile import compile_cubin
 from bench.measure.devices import get_device
 from bench.measure.tensormap import encode
@@ -18,6 +18,7 @@ from bench.plan.modes import Mode
 from bench.run.job import run_job
 from bench.selftest.clocks import judge, replies
 from bench.selftest.known import WAY_S, plugin
+from kernels.transfer import _streams
 from stub import control
 from stub.emulated import Emulator
 from stub.programs import launch, nothing
@@ -26,6 +27,32 @@ from stub.programs import launch, nothing
 def verified(kernel: str, problem: str, launcher: str = "cuda-core") -> dict[str, Any]:
     """Verify a kernel on a problem; return the row's status and reason, and how many launches the emulator ran."""
     return _row(kernel, problem, Mode.VERIFY, launcher)
+
+
+def transferred(kernel: str, problem: str, mode: str = Mode.VERIFY) -> dict[str, Any]:
+    """Run a transfer, in pieces of 4 KiB if in any, and the work on arrival in the emulator."""
+    _streams.LEAST_BYTES = _streams.Slot.NBYTES = 4096
+    emulator = Emulator()
+    arrived, parsed = discover().kernels["transfer/cuda.arrived"], discover().problem(problem)
+    assert isinstance(arrived, CudaKernel)
+    if getattr(parsed, "work", 0):
+        emulator.know(arrived, discover().problem(problem.replace("h2d", "d2d")))
+    timing.time = VirtualTime()
+    return _job(kernel, problem, Mode(mode)) | {"complaints": emulator.complaints}
+
+
+def locked(kind: str, nbytes: int) -> str:
+    """Allocate host memory of a kind on a host that has 64 kB; return why it is refused, or ""."""
+    pinned.whole_bytes = lambda: 65536  # type: ignore[attr-defined]
+    memory = pinned.DriverMemory()
+    kept = [memory.allocate(kind, nbytes)]
+    try:
+        kept.append(memory.allocate(kind, nbytes))
+    except MemoryError as error:
+        return str(error)
+    finally:
+        kept.clear()
+    return ""
 
 
 def not_run(kernel: str, problem: str) -> dict[str, Any]:

@@ -41,6 +41,8 @@ def runs(tools: None, folder: Path) -> dict[str, Run]:
         "not run": ("stub.jobs:not_run", *PLAIN),
         "identity": ("bench.measure.lock:gpu_uuid",),
         "synchronising": ("stub.jobs:synchronising_call",),
+        "pinned memory": ("stub.jobs:transferred", "transfer/cuda.pinned", "transfer/n33/f32/h2d"),
+        "managed memory": ("stub.jobs:transferred", "transfer/cuda.managed", "transfer/n33/f32/h2d"),
     }
     last = {"compiled": ("stub.jobs:compiled", str(folder))}
     calls = {"missing": ("bench.measure.cuda:cuda_missing",), **verified, **ways, **others, **timed, **last}

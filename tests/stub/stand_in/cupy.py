@@ -119,6 +119,9 @@ class Stream:
         _Streams.stack.pop()
         _Streams.current = _Streams.stack[-1]
 
+    def wait_event(self, event: "Event") -> None:
+        _asked(driver.cuStreamWaitEvent(self.ptr, event.handle, 0))
+
     def synchronize(self) -> None:
         _asked(driver.cuStreamSynchronize(self.ptr))
 
@@ -144,8 +147,8 @@ class Graph:
 
 
 class Event:
-    def __init__(self) -> None:
-        self.handle = _asked(driver.cuEventCreate(0))
+    def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
+        self.handle = _asked(driver.cuEventCreate(block + 2 * disable_timing))
 
     def record(self, stream: Stream) -> None:
         _asked(driver.cuEventRecord(self.handle, stream.ptr))
@@ -200,6 +203,11 @@ def _properties(number: int) -> dict[str, Any]:
     }
 
 
+def _copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
+    copies = {1: driver.cuMemcpyHtoDAsync, 2: driver.cuMemcpyDtoHAsync, 3: driver.cuMemcpyDtoDAsync}
+    _asked(copies[kind](target, source, nbytes, stream))
+
+
 def empty(count: int, dtype: Any) -> ndarray:
     memory = Memory(count * np.dtype(dtype).itemsize)
     return ndarray(memory, np.frombuffer((ctypes.c_ubyte * count).from_address(memory.ptr), dtype))
@@ -221,8 +229,13 @@ cuda = SimpleNamespace(
     alloc_pinned_memory=alloc_pinned_memory,
     get_elapsed_time=_elapsed_ms,
     runtime=SimpleNamespace(
+        getDeviceCount=lambda: int(_asked(driver.cuDeviceGetCount())),
         getDeviceProperties=_properties,
         driverGetVersion=lambda: _asked(driver.cuDriverGetVersion()),
+        memcpyAsync=_copy,
+        memcpyHostToDevice=1,
+        memcpyDeviceToHost=2,
+        memcpyDeviceToDevice=3,
         CUDARuntimeError=CUDARuntimeError,
     ),
 )

@@ -1,0 +1,114 @@
+"""Copies of the driver's on streams: beside the timed one, in pieces, and through pinned memory of our own."""
+
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Launch
+
+#: Pieces of a transfer that overlaps with something: enough of them that the first and the last count for little.
+#: Each takes four entries of a stream, of which a held one has about a thousand.
+PIECES = 32
+LEAST_BYTES = 2**18
+
+
+class Side:
+    """A stream beside the timed one: it begins when that has come so far, and that goes on when this has ended."""
+
+    def __init__(self, timed: Any) -> None:
+        import cupy
+
+        self._timed, self.stream = timed, cupy.cuda.Stream(non_blocking=True)
+        self._forked, self._joined = cupy.cuda.Event(disable_timing=True), cupy.cuda.Event(disable_timing=True)
+
+    def fork(self) -> None:
+        """Let what is queued here from now on wait for what is queued on the timed stream by now."""
+        self._forked.record(self._timed)
+        self.stream.wait_event(self._forked)
+
+    def join(self) -> None:
+        """Let what is queued on the timed stream from now on wait for what is queued here by now."""
+        self._joined.record(self.stream)
+        self._timed.wait_event(self._joined)
+
+
+def copied(kind: str, target: Any, source: Any, stream: Any) -> Launch:
+    """A launch of the driver's copy of a whole array on a stream; kind: h2d, d2h or d2d."""
+    return _copy(kind, target.data.ptr, source.data.ptr, source.nbytes, stream)
+
+
+def _copy(kind: str, target: int, source: int, nbytes: int, stream: Any) -> Launch:
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    kinds = {
+        "h2d": runtime.memcpyHostToDevice,
+        "d2h": runtime.memcpyDeviceToHost,
+        "d2d": runtime.memcpyDeviceToDevice,
+    }
+    way, on = kinds[kind], stream.ptr
+    return lambda: runtime.memcpyAsync(target, source, nbytes, way, on)
+
+
+def pieces(elements: int, itemsize: int, nbytes: int) -> list[slice]:
+    """Return elements in pieces of that many bytes; all but the last are whole units of 16 bytes."""
+    step = nbytes // itemsize
+    return [slice(first, min(first + step, elements)) for first in range(0, elements, step)]
+
+
+def piece_bytes(nbytes: int) -> int:
+    """Return the bytes of each of PIECES pieces, in whole units of 256 bytes."""
+    return max(LEAST_BYTES, -(-nbytes // PIECES // 256) * 256)
+
+
+class Slot:
+    """A pinned buffer that pieces of pageable memory go through, one after the other."""
+
+    NBYTES = 4 * 2**20
+
+    def __init__(self, stream: Any) -> None:
+        import cupy
+
+        self._stream, self._ended = stream, cupy.cuda.Event(disable_timing=True)
+        self._memory = cupy.cuda.alloc_pinned_memory(self.NBYTES)
+        self._bytes = np.frombuffer(self._memory, np.uint8, self.NBYTES)
+
+    def between(self, kind: str, device: Any, host: Any) -> tuple[Launch, Launch]:
+        """Return what begins to move a piece, and what ends it: the last piece of the slot has ended before it begins.
+
+        h2d: the piece is copied into the buffer, and the driver's copy is queued; its end needs no host. d2h: the
+        driver's copy is queued; its end is waited for, and the piece copied out of the buffer.
+        """
+        buffer = self._bytes[: host.nbytes].view(host.dtype)
+        ends = (device.data.ptr, self._memory.ptr) if kind == "h2d" else (self._memory.ptr, device.data.ptr)
+        copy = _copy(kind, *ends, host.nbytes, self._stream)
+
+        def queue() -> None:
+            copy()
+            self._ended.record(self._stream)
+
+        def fill() -> None:
+            self._ended.synchronize()
+            np.copyto(buffer, host)
+            queue()
+
+        def empty() -> None:
+            self._ended.synchronize()
+            np.copyto(host, buffer)
+
+        return (fill, lambda: None) if kind == "h2d" else (queue, empty)
+
+
+def through(slots: list[Slot], kind: str, device: Any, host: Any) -> Launch:
+    """A launch that moves pieces between an array on the device and pageable memory by way of slots in turn."""
+    count, every = len(slots), pieces(host.size, host.itemsize, Slot.NBYTES)
+    moves = [slots[number % count].between(kind, device[piece], host[piece]) for number, piece in enumerate(every)]
+    begun = [begin for begin, _ in moves] + [lambda: None] * count
+    ended = [lambda: None] * count + [end for _, end in moves]
+    steps = [step for pair in zip(ended, begun, strict=True) for step in pair]
+
+    def launch() -> None:
+        for step in steps:
+            step()
+
+    return launch
