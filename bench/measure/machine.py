@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import bench
+from bench.measure import link
 from bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from bench.measure.cuda import cuda_missing
 from bench.plan.kernel import Kernel
@@ -135,6 +136,7 @@ def environment() -> dict[str, Any]:
         "kernelmark": bench.__version__,
         "versions": {name: version for name in names if (version := module_version(name))},
         "blas": [build for _, build in _blas_builds()],
+        "link": link.facts(),
         "variables": {key: value for key, value in sorted(os.environ.items()) if key.startswith(prefixes)},
     }
 

@@ -53,6 +53,14 @@ class GpuMonitor:
         """Return what the board has taken since the driver was loaded, in joules; the counter is one of millijoules."""
         return self._read("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3)
 
+    def link(self) -> dict[str, int]:
+        """Return generation and lanes of the PCIe link as they are now, each left out where NVML has no answer."""
+        readings = {
+            "pcie_generation": self._read("nvmlDeviceGetCurrPcieLinkGeneration"),
+            "pcie_lanes": self._read("nvmlDeviceGetCurrPcieLinkWidth"),
+        }
+        return {fact: int(value) for fact, value in readings.items() if value is not None}
+
     def _causes(self, state: dict[str, float]) -> dict[str, float]:
         bits = int(self._throttling() or 0)
         causes = {THROTTLED.format(reason=reason): 1.0 for bit, reason in REASONS.items() if bits & bit}
