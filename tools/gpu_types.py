@@ -74,6 +74,7 @@ TYPES: Mapping[str, str] = {
     "pycuda.driver.Module.get_function()": "pycuda.driver.Function()",
     "pycuda.driver.module_from_buffer()": "pycuda.driver.Module()",
 }
+_DRIVER = "cuda.bindings.driver"
 _NVMATH = ("nvmath.bindings.cublas",)
 #: Of expressions, by the module and by their text.
 PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -93,6 +94,7 @@ PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("bench/measure/operands.py", "guard"): (ARRAY,),
     ("bench/measure/operands.py", "raw"): (ARRAY,),
     ("bench/measure/operands.py", "self._buffers[-1]"): (ARRAY,),
+    ("bench/measure/pinned.py", "free"): (f"{_DRIVER}.cuMemFree", f"{_DRIVER}.cuMemFreeHost"),
     ("bench/measure/tensormap.py", "array"): (ARRAY,),
     ("bench/measure/timing.py", "self._stream"): (_STREAM,),
     ("bench/measure/timing.py", "stream"): (_STREAM,),
@@ -122,6 +124,12 @@ PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("kernels/gemm/_cublas.py", "x.stream"): (_STREAM,),
     ("kernels/gemm/cublas.py", "blas.api"): _NVMATH,
     ("kernels/gemm/cublas.py", "getattr(x, operand.name)"): (ARRAY,),
+    ("kernels/transfer/_streams.py", "device"): (ARRAY,),
+    ("kernels/transfer/_streams.py", "source"): (ARRAY,),
+    ("kernels/transfer/_streams.py", "stream"): (_STREAM,),
+    ("kernels/transfer/_streams.py", "target"): (ARRAY,),
+    ("kernels/transfer/_streams.py", "timed"): (_STREAM,),
+    ("kernels/transfer/cuda.py", "x.b"): (ARRAY,),
     **{("bench/selftest/ways.py", operand): (ARRAY,) for operand in ("x.a", "x.b")},
     **{("kernels/copy/cuda.py", operand): (ARRAY,) for operand in ("x.a", "x.b")},
 }
