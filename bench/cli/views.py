@@ -23,11 +23,12 @@ from bench.plan.errors import UsageError
 @run_argument
 @click.option(
     "--by",
-    type=click.Choice(["problem", "network"]),
+    type=click.Choice(["problem", "network", "overlap"]),
     default="problem",
     show_default=True,
-    help="A table for each problem, or seconds a batch of whole networks.",
+    help="A table for each problem, seconds a batch of whole networks, or what overlapped transfers hide.",
 )
+@click.option("--step", is_flag=True, help="With --by network: the share of a step that moving the parameters takes.")
 @click.option(
     "--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which 100 tables of a long run."
 )
@@ -38,16 +39,25 @@ from bench.plan.errors import UsageError
 @json_option
 @db_option
 def show(
-    run_id: str | None, by: str, page: int, row: str | None, selection: Any, json_to: IO[str] | None, db: Path | None
+    run_id: str | None,
+    by: str,
+    step: bool,
+    page: int,
+    row: str | None,
+    selection: Any,
+    json_to: IO[str] | None,
+    db: Path | None,
 ) -> None:
     """The tables of a run; the latest if RUN is left out."""
     from bench.report.layout import paragraph
-    from bench.report.networks import network_table
     from bench.report.row import row_page
     from bench.report.run_json import write_run
     from bench.report.runs import summary_of
+    from bench.report.summed import summed
 
     _check_view(by, page, row, json_to)
+    if step and by != "network":
+        raise UsageError("--step: is a part of --by network, whose layers make a step; add that")
     store, found = _selected(db, run_id, selection)
     if json_to is not None:
         write_run(store, found, json_to)
@@ -60,7 +70,7 @@ def show(
     if by == "problem":
         print_run(store, found, page)
     else:
-        click.echo("\n" + network_table(store.layers(found), list(store.layer_results(found))))
+        click.echo("\n" + summed(store, found, by, step))
     if summary.partial:
         click.echo("\n" + paragraph(summary.partial, rest=""))
 

@@ -1,9 +1,11 @@
 """Seconds a batch of whole networks: the layers of a run summed, each as often as the network has it."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from bench.plan.registry import Registry
 from bench.record.reader import Layer
 from bench.record.result import Result
 from bench.report.contest import Setting, by_setting, is_timed, order
@@ -63,6 +65,12 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
     noise = noise_of(rows).sentence
     parts = [*tables, *([paragraph(noise, style=style)] if noise and titles else [])]
     return "\n\n".join(parts) or "no times: none of the networks' layers has one"
+
+
+def parameters(layers: Iterable[Layer], registry: Registry) -> int:
+    """Return the weights of layers without biases: of each forward pass the second operand, as often as it occurs."""
+    forward = (layer for layer in layers if layer.part == "forward")
+    return sum(layer.count * math.prod(registry.problem(layer.problem).operands()[1].shape) for layer in forward)
 
 
 Times = dict[str, dict[str, Result]]  # by problem, by kernel

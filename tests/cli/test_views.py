@@ -50,6 +50,26 @@ def test_show_by_network_sums_the_layers_of_the_latest_run(measured, kernelmark_
     assert line.endswith("2 of 2")
 
 
+@pytest.mark.parametrize(
+    ("options", "beginning"),
+    [(("--by", "network", "--step"), "no share: it takes times of all layers"), (("--by", "overlap"), "no overlap: ")],
+)
+def test_what_a_run_has_no_rows_for_is_said_with_the_command_that_measures_it(
+    measured, kernelmark_in, options, beginning
+):
+    done = kernelmark_in(measured, "show", *options, "--db", "net.db")
+    assert (done.returncode, done.stderr) == (0, "")
+    text = " ".join(done.stdout.split())
+    assert beginning in text
+    assert "`kernelmark run transfer`" in text
+
+
+def test_a_step_without_networks_is_one_line(measured, kernelmark_in):
+    done = kernelmark_in(measured, "show", "--step", "--db", "net.db")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "kernelmark: --step: is a part of --by network, whose layers make a step; add that\n"
+
+
 def test_crossover_prints_a_table_and_writes_it_as_csv(measured, kernelmark_in):
     done = kernelmark_in(measured, "crossover", "net.toml", "--db", "net.db", "--csv", "who.csv")
     assert (done.returncode, done.stderr) == (0, "")

@@ -47,8 +47,8 @@ VARIABLES = (
 )  # fmt: skip
 #: Commands that read a store, with what they need besides.
 READERS = (
-    ("show",), ("show", "--json"), ("show", "--by", "network"), ("show", "--row", "some.fast"), ("export",),
-    ("export", "--format", "json"),
+    ("show",), ("show", "--json"), ("show", "--by", "network"), ("show", "--by", "overlap"),
+    ("show", "--row", "some.fast"), ("export",), ("export", "--format", "json"),
     ("export", "--format", "latex"), ("export", "--format", "markdown"), ("runs",), ("runs", "--json"), ("doctor",),
     ("claims", ROWS_RUN),
     ("export", "--format", "parquet", "-o", "out.parquet"), ("crossover", "gemm/m16n16k16/f32/NN"),

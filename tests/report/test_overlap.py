@@ -1,0 +1,88 @@
+"""What an overlapped transfer hides, from samples that were taken in turn."""
+
+import pytest
+
+from bench.report.overlap import overlap_table, overlaps
+from report_rows import begin, put
+
+ON_HOST, ON_GPU, WITHIN = (f"transfer/n1000/f32/{way}/work64" for way in ("h2h", "h2d", "d2d"))
+ROUNDS = (1.0, 1.1, 0.9, 1.0) * 6
+
+
+@pytest.fixture
+def add(store):
+    """Records a row of rounds that the machine slowed and sped up alike: `add(kernel, seconds, ...)`."""
+    begin(store)
+
+    def record(kernel, seconds, problem=ON_HOST, work=64, job="one", taken=ROUNDS, **values):
+        dims = {"n": 1000, "direction": problem.split("/")[3], "node": "", "work": work}
+        taken = [seconds * factor for factor in taken]
+        provider = kernel.partition(".")[0]
+        put(store, problem, f"transfer/{kernel}", dims=dims, taken=taken, job=job, provider=provider, **values)
+
+    return record
+
+
+def found(store):
+    return {each.row.kernel.partition("/")[2]: each.share for each in overlaps(store, store.results("r1"))}
+
+
+def test_the_overlap_is_what_is_saved_over_the_shorter_of_transfer_and_work(store, add):
+    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 8.0), ("numba.staged", 8.5)):
+        add(kernel, seconds)
+    (share,) = found(store).values()
+    assert share.median == pytest.approx(0.75)
+    assert share.low == pytest.approx(0.75), "what slows a round slows all three"
+    assert share.high == pytest.approx(0.75)
+
+
+def test_few_rounds_are_taken_one_by_one(store, add):
+    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 8.0), ("numba.staged", 8.5)):
+        add(kernel, seconds, taken=ROUNDS[:7])
+    assert found(store)["numba.staged"].median == pytest.approx(0.75)
+
+
+def test_work_may_be_the_shorter(store, add):
+    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 2.0), ("numba.staged", 9.0)):
+        add(kernel, seconds)
+    assert found(store)["numba.staged"].median == pytest.approx(0.5)
+
+
+def test_both_at_once_may_take_longer_than_one_after_the_other(store, add):
+    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 8.0), ("numba.staged", 12.0)):
+        add(kernel, seconds)
+    assert found(store)["numba.staged"].median == pytest.approx(-1.0)
+
+
+def test_on_a_gpu_the_work_alone_is_that_of_the_transfer_within_it(store, add):
+    add("cuda.serial", 3.0, ON_GPU)
+    add("cuda.overlapped", 2.0, ON_GPU)
+    add("cuda.arrived", 2.0, WITHIN)
+    assert found(store)["cuda.overlapped"].median == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("apart", [{"job": "other"}, {"work": 16}, {"mode": "hot"}, {"taken": ROUNDS[:5]}])
+def test_rows_that_were_not_measured_in_turn_have_no_overlap(store, add, apart):
+    add("numba.serial", 10.0)
+    add("numba.arrived", 8.0)
+    add("numba.staged", 8.5, **apart)
+    assert found(store) == {}
+    assert overlap_table(store, store.results("r1")).startswith("no overlap: ")
+
+
+def test_a_round_in_which_the_transfer_took_no_time_leaves_the_end_open(store, add):
+    add("numba.serial", 10.0)
+    add("numba.arrived", 10.0)
+    add("numba.staged", 9.0)
+    table = overlap_table(store, store.results("r1"))
+    assert "inf" in table
+    assert "[" not in table.splitlines()[-1]
+
+
+def test_the_table_names_all_three_times(store, add):
+    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 8.0), ("numba.staged", 8.5)):
+        add(kernel, seconds)
+    row = overlap_table(store, store.results("r1")).splitlines()[-1].split("  ")
+    assert [cell.strip() for cell in row if cell.strip()] == [
+        *(ON_HOST, "numba.staged", "0.75 [0.75, 0.75]", "8.50 s", "10.0 s", "8.00 s"),
+    ]
