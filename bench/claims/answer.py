@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from bench.claims import aggregation, devices, findings, wording
+from bench.claims import aggregation, devices, findings, transfers, wording
 from bench.claims.catalog import Claim, Experiment, claims, experiment
 from bench.claims.evidence import Evidence, gather
 from bench.claims.findings import Finding
@@ -18,7 +18,7 @@ from bench.plan.modes import Mode
 from bench.plan.registry import Registry
 from bench.record.store import Store
 
-COMPARE = {**findings.COMPARE, **devices.COMPARE, **aggregation.COMPARE}
+COMPARE = {**findings.COMPARE, **devices.COMPARE, **aggregation.COMPARE, **transfers.COMPARE}
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,10 +16,11 @@ from bench.plan.files import require_file
 FOLDER = Path(bench.__file__).with_name("claims")
 PRICES = FOLDER / "prices.toml"
 #: The files of claims, in the order of the catalog.
-ORDER = ("transposition", "convolution", "threads", "gpu", "aggregation", "batch", "cost")
+ORDER = ("transposition", "convolution", "threads", "gpu", "transfer", "aggregation", "batch", "cost")
 Kind = Literal[
     "kernels", "problems", "verified", "threads", "thread-steps", "isas", "isa-threads", "devices", "device-growth",
     "rates", "batch-steps", "batches", "price", "energy", "thread-price", "linked", "network-scaling",
+    "with-transfers", "step-share",
 ]  # fmt: skip
 
 

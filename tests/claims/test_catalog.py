@@ -28,6 +28,7 @@ CLAUSES = (
     "It comes from memory bandwidth and parallel units: 10-15x",
     "Small networks need no GPU: the size at which the GPU passes the CPU, without transfers",
     "Small networks need no GPU: the size at which the GPU passes the CPU, with transfers",
+    "Gradients take about a quarter of a mini-batch's time from GPU to CPU",
     "LSTM steps with their small GEMMs run slower on a GPU than on CPUs",
     "Throughput rises with the batch until memory is full",
     "Larger batches make layers faster an image; which gain: AlexNet",

@@ -126,8 +126,33 @@ def test_problems_without_rows_leave_a_verdict_open(put, verdict):
     assert [f.answer for f in found.findings] == ["yes"]
 
 
-def test_what_the_suite_cannot_measure_is_said_whatever_the_rows(put, verdict):
-    devices_at(put, (16, 1.0, 2.0))
+def test_transfers_count_as_the_gpus_time(put, verdict):
+    devices_at(put, (16, 4.0, 1.0), (32, 4.0, 1.0))
+    for m, time_s in ((16, 1.0), (32, 2.0)):
+        put("transfer/cuda.pinned", f"transfer/n{2 * m * m}/f32/h2d", time_s)
+        put("transfer/cuda.pageable", f"transfer/n{2 * m * m}/f32/h2d", 10 * time_s)
+        put("transfer/cuda.pinned", f"transfer/n{m * m}/f32/d2h", time_s)
     found = verdict("gpu-small-transfers")
-    assert (found.verdict, found.findings) == ("not testable here", ())
-    assert "transfers" in found.said[0]
+    assert [(f.where, f.ratio) for f in found.findings] == [("16", pytest.approx(4 / 3)), ("32", pytest.approx(4 / 5))]
+    assert (found.findings[0].ci95_low, found.findings[0].in_turn) == (pytest.approx(3.96 / 3.03), False)
+
+
+def test_a_size_that_lacks_a_transfer_has_no_number(put, verdict):
+    devices_at(put, (16, 4.0, 1.0))
+    put("transfer/cuda.pinned", "transfer/n512/f32/h2d", 1.0)
+    assert verdict("gpu-small-transfers").findings == ()
+
+
+def test_gradients_are_a_share_of_all_layers_forward_and_backward(put, verdict, registry):
+    asked = [layer.entry for layer in entries(experiment(*claims(["pcie-share"])), registry) if layer.entry.part]
+    assert len(asked) == 11
+    for entry in asked:
+        put("gemm/cublas.sgemm", entry.problem.id, 1.0)
+    for n, time_s in ((51200000, 2.75), (14198784, 5.5)):
+        put("transfer/cuda.pinned", f"transfer/n{n}/f32/d2h", time_s)
+    found = verdict("pcie-share")
+    assert {f.where: (f.ratio, f.answer) for f in found.findings} == {
+        "51200000": (pytest.approx(0.25), "yes"),
+        "14198784": (pytest.approx(0.5), "no"),
+    }
+    assert "Shi" in found.source

@@ -1,0 +1,44 @@
+"""Comparisons that hold a transfer between host and GPU: against a training step, and added to the GPU's time."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from bench.claims.catalog import Comparison
+from bench.claims.devices import pairs
+from bench.claims.evidence import Evidence
+from bench.claims.findings import Compare, Finding, against, fastest, label
+from bench.record.result import Result
+from bench.report.contest import Ratio, time_of
+from bench.report.networks import total
+
+
+def with_transfers(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+    """Yield the time of one device over that of the other, to which its operands and its result are moved."""
+    moved = {r.problem: [other for other in rows if other.problem == r.problem] for r in rows if r.op == "transfer"}
+    for pair in pairs(asked, evidence, [r for r in rows if r.op != "transfer"]):
+        operands = pair.problem.operands()
+        sizes = {
+            way: sum(o.elements for o in operands if o.role == role) for way, role in (("h2d", "in"), ("d2h", "out"))
+        }
+        names = (f"transfer/n{count}/{pair.problem.dtype}/{way}" for way, count in sizes.items())
+        ways = [fastest(moved.get(name, [])) for name in names]
+        whole = total((1, r) for r in (pair.one, *ways))
+        if whole:
+            ratio = time_of(pair.other).over(Ratio(*whole))
+            yield Finding(label(asked, pair.problem), ratio, against(pair.one, pair.other), pair.problem.flop)
+
+
+def step_share(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
+    """Yield the fastest transfer of each size over a batch, forward and backward, of the fastest kernels."""
+    layers = [layer.entry for layer in evidence.layers if layer.entry.part]
+    batch = total((entry.count, _fastest(rows, entry.problem.id)) for entry in layers)
+    for problem in dict.fromkeys(r.problem for r in rows if r.op == "transfer"):
+        r = _fastest(rows, problem)
+        if batch and r:
+            yield Finding(label(asked, evidence.problems[problem]), time_of(r).over(Ratio(*batch)), r.kernel)
+
+
+def _fastest(rows: Iterable[Result], problem: str) -> Result | None:
+    return fastest(r for r in rows if r.problem == problem)
+
+
+COMPARE: dict[str, Compare] = {"with-transfers": with_transfers, "step-share": step_share}
