@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from bench.measure.ceiling import Ceiling
+from bench.measure.measurement import Measurement
 from bench.record.merge import merge_files
 from bench.record.store import Store
 from bench.record.versions import KernelVersion
+from bench.run.resume import taken_up
 from merging import measure, rows, suite_file
 from report_rows import begin, put
 
@@ -219,3 +221,17 @@ def test_a_file_that_is_no_store_is_refused_before_anything_is_merged(shards, tm
     assert refused().startswith("has schema 99")
     assert not target.exists()
     assert "is the store that is merged into" in complaint(lambda: merge_files(shards / "1.db", paths(shards, 1)))
+
+
+def test_a_name_that_another_run_has_is_refused(store, shards, tmp_path, complaint):
+    begin(store, "r1", name="sweep")
+    store.close()
+    measure(tmp_path / "1.db", shards / "s.toml", "1/3", name="sweep")
+    assert "run r1" in complaint(lambda: merge_files(store.path, [tmp_path / "1.db"]))
+
+
+def test_processes_of_another_host_are_not_pooled(store, complaint):
+    begin(store)
+    run = store.run("r1")
+    store.set_aside("r1", 0, 1, [Measurement(kernel="copy/k", host="elsewhere")])
+    assert "has processes of host elsewhere, which are not pooled" in complaint(lambda: taken_up(store, "r1", run))
