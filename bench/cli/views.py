@@ -8,14 +8,7 @@ from typing import IO, Any
 import click
 
 from bench.cli import completion
-from bench.cli.options import (
-    db_option,
-    file_option,
-    json_option,
-    plugin_option,
-    run_argument,
-    select_options,
-)
+from bench.cli.options import db_option, file_option, json_option, plugin_option, run_argument, select_options
 from bench.plan.errors import UsageError
 
 

@@ -25,14 +25,13 @@ BASELINES = {
     "aggregate": "aggregate/cpu.host_serial",
     "transfer": "transfer/numpy.copyto",
 }
-_PAGEABLE = ("transfer/cuda.pageable",)
 #: Of problems with this word in their ids, whatever number follows it: the first that contends.
 OTHER_BASELINES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "transpose": {"in": ("transpose/openblas.imatcopy",)},
     "transfer": {
         "work": ("transfer/numba.serial", "transfer/cuda.serial"),
         "d2d": ("transfer/cuda.device",),
-        **dict.fromkeys(("h2d", "d2h", "bidir"), _PAGEABLE),
+        **dict.fromkeys(("h2d", "d2h", "bidir"), ("transfer/cuda.pageable",)),
     },
 }
 
@@ -109,10 +108,10 @@ class Plan(msgspec.Struct, frozen=True):
     """What a run was asked for: devices present, globs over kernel ids, mode, thread counts, seed and limits.
 
     suites: as they were asked for, files by their absolute paths. isas: instruction sets, each in workers of its own,
-    "" is what the libraries choose. timeout_s: for one call of a kernel. processes: fresh processes that each case is
-    measured in, each a pass over the suites; spread_s: at least so long from the start of one pass to that of the next.
-    share_gpu: another run may use the GPU. tuned: where tiles are taken from, "" for nowhere; tiles: those.
-    tunes: what is being tuned, and how; None for a run of suites. shard: the part that is measured; None for all.
+    "" is what the libraries choose. timeout_s: for one call. processes: fresh ones that each case is measured in, each
+    a pass over the suites; spread_s: at least so long between their starts. share_gpu: another run may use the GPU.
+    tuned: where tiles are taken from, "" for nowhere; tiles: those. tunes: what is being tuned, and how; None for a run
+    of suites. shard: the part that is measured; None for all.
     """
 
     devices: tuple[str, ...]
