@@ -19,7 +19,7 @@ from bench.report.strategies import strategy_name
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-SUITE, BASELINE, MOST = "aggregation", "host_serial", 3
+SUITE, OP, BASELINE, MOST = "aggregation", "aggregate", "host_serial", 3
 #: A lane's share that the marks of its kernels are spread over, so that whiskers do not cover each other.
 SPREAD = 0.7
 
@@ -37,7 +37,7 @@ def aggregations(data: RunData, registry: Registry | None) -> Kind:
     names = _names(registry)
     groups: dict[tuple[str, str, str, int], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for r in data.timed:
-        if r.op == "aggregate":
+        if r.op == OP:
             groups[r.device_name, r.mode, r.isa, data.dims_of[r.problem]["w"]][r.problem].append(r)
     figures = []
     for (device, mode, isa, workers), problems in groups.items():
@@ -50,7 +50,9 @@ def aggregations(data: RunData, registry: Registry | None) -> Kind:
 
 def _names(registry: Registry | None) -> dict[str, str]:
     """Return the networks whose gradients the problems of the suite are."""
-    return {entry.problem.id: entry.network for entry in find_suite(SUITE, registry).entries()} if registry else {}
+    if registry is None or OP not in registry.operations:
+        return {}
+    return {entry.problem.id: entry.network for entry in find_suite(SUITE, registry).entries()}
 
 
 def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, str]) -> Iterable[Lane]:
