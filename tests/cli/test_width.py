@@ -63,10 +63,11 @@ COMMANDS = {
     ("inspect",): "sm_90a",
     ("history", "conv/cudnn_frontend.implicit_precomp_gemm_tf32", CONV.format(r=3)): "not in turn:",
     ("tune", "gemm/cuda.tiled", "gemm/m1024n1024k1024/f32/NT", "--static", "--budget", "2"): "NOTHING WAS TIMED",
+    ("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out"): "wavefronts",
     ("selftest", "--quick"): "adversaries",
 }
-#: What has no table, or is run below (`run`, `verify`), or has tests of its own (`scaling`, `watch`).
-WITHOUT = {"export", "import", "report", "run", "scaling", "verify", "watch"}
+#: What has no table, or is run below (`run`, `verify`), or has tests of its own (`merge`, `scaling`, `watch`).
+WITHOUT = {"export", "import", "merge", "report", "run", "scaling", "verify", "watch"}
 IN_STORE = {"runs", "show", "compare", "crossover", "claims", "doctor", "history"}
 
 
