@@ -68,7 +68,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """`gemm/m1024n2048k26752/f32/NT`, then the options that differ from their defaults."""
         sizes = "".join(f"{name}{getattr(self, name)}" for name in self.sizes)
-        return "/".join([self.op, sizes + self.suffix(), self.dtype, *self.words()])
+        try:
+            return "/".join([self.op, sizes + self.suffix(), self.dtype, *self.words()])
+        except TypeError as error:
+            raise UsageError(f"{self.op}: suffix and words of its problems are expected to be texts: {error}") from None
 
     @classmethod
     def parse(cls, text: str) -> Self:
