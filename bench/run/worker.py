@@ -115,7 +115,7 @@ def _end_in_a_line(kind: type[BaseException], error: BaseException, trace: Trace
     """Print what ends the worker, and where it was raised, as one line: the parent gives it as the reason."""
     frames = traceback.extract_tb(trace)
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    print(f"{kind.__name__}: {' '.join(str(error).split())}{where}", file=sys.stderr)
+    sys.stderr.write(f"{kind.__name__}: {' '.join(str(error).split())}{where}\n")
 
 
 if __name__ == "__main__":
