@@ -7,6 +7,7 @@ import msgspec
 from bench.plan.kernel import CudaKernel
 from bench.plan.limits import DeviceLimits
 from bench.plan.operation import Problem
+from bench.report.format import count
 from bench.report.layout import Column, paragraph, table
 from bench.tune.profile.agreement import agreement
 from bench.tune.profile.bound import Bound, Work, bounds, render
@@ -58,7 +59,7 @@ def _function(function: Function) -> str:
     spills = f", {function.spill_bytes} bytes spilled" if function.spill_bytes else ", no spills"
     return (
         f"{function.entry}: {function.registers} registers{spills}, {function.shared_bytes:,} bytes of shared memory, "
-        f"{function.blocks_per_sm} blocks of {function.threads} threads a multiprocessor"
+        f"{count(function.blocks_per_sm, 'block')} of {function.threads} threads a multiprocessor"
     )
 
 
