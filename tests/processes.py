@@ -10,7 +10,7 @@ def gone(pid: int) -> bool:
     """Return whether the process has ended; a zombie counts."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter where it ends between opening and reading
         return True
 
 
@@ -22,11 +22,18 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
         time.sleep(0.01)
 
 
+def command(pid: int) -> str:
+    """Return the command line of a process; nothing where it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+    return ""
+
+
 def at_work_in(folder: Path) -> list[str]:
     """Return the command lines of the processes whose working folder this is."""
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
-                found.append((entry / "cmdline").read_bytes().decode())
+                found.append(command(int(entry.name)))
     return found

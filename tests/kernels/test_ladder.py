@@ -73,7 +73,7 @@ def test_slices_cover_k_and_none_is_empty(k: int, batch: str) -> None:
 def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device() -> None:
     problem = REGISTRY.problem(FOUNDING)
     call = rung("splitk").plan(problem, next(rung("splitk").tiles()), H100)[0]
-    assert call.grid == (16, 8, 2)  # 256 blocks for 132 multiprocessors that hold two each
+    assert call.grid == (8, 8, 2)  # 128 blocks for 132 multiprocessors that hold one each
 
 
 @pytest.mark.parametrize("name", RUNGS)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.run.family import below
-from processes import at_work_in, gone, wait_for
+from processes import at_work_in, command, gone, wait_for
 from small_runs import query
 from workers_rig import Start
 
@@ -48,8 +48,7 @@ pytestmark = [
 
 def helpers(run: subprocess.Popen[str]) -> list[int]:
     """The worker processes of an aggregation below a run."""
-    pids = [process.pid for process in below(run.pid)]
-    return [pid for pid in pids if b"kernels.aggregate._worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [each.pid for each in below(run.pid) if "kernels.aggregate._worker" in command(each.pid)]
 
 
 def status(pid: int, name: str) -> str:
