@@ -3,7 +3,6 @@
 What is added to the time of a row, and which part of it one worker has, is the model of docs/scaling.md.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from bench.plan.globs import matches
 from bench.record.result import Result
 from bench.report.contest import Ratio, parallel, time_of
 from bench.report.format import short
-from bench.report.networks import total
+from bench.report.networks import total, weights
 from bench.report.strategies import STRATEGIES, strategy_name
 
 FLOAT_BYTES = 4
@@ -53,11 +52,7 @@ def _speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result], name
     by_problem = _by_problem(r for r in evidence.rows if r.op != OP and r.device == "cpu")
     fastest = {problem: min(own, key=lambda r: r.time_s_median or 0.0) for problem, own in by_problem.items()}
     batch = total((layer.entry.count, fastest.get(layer.entry.problem.id)) for layer in layers)
-    n = sum(
-        layer.entry.count * math.prod(layer.entry.problem.operands()[1].shape)
-        for layer in layers
-        if layer.entry.part == "forward"
-    )
+    n = weights((entry.count, entry.problem) for entry in (layer.entry for layer in layers) if entry.part == "forward")
     added = [r for r in rows if r.op == OP and r.device == "cpu" and _sizes(evidence, r.problem)[1] == n]
     if batch is None or not added:
         return None

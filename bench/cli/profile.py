@@ -41,7 +41,7 @@ def profile(
     from bench.tune.profile.sass import analyse
 
     registry = discover(plugins)
-    limits = devices.published(device_name) if device_name is not None else devices.usual(arch)
+    limits = devices.usual(arch) if device_name is None else devices.published(device_name, arch)
     kernel, problem, device = (
         counted.counted_kernel(registry.named(kernel_id)),
         registry.problem(problem_id),

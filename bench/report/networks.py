@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.record.reader import Layer
 from bench.record.result import Result
@@ -67,10 +68,14 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
     return "\n\n".join(parts) or "no times: none of the networks' layers has one"
 
 
+def weights(forward: Iterable[tuple[int, Problem]]) -> int:
+    """Return the elements of the second operands of forward passes, each as often as it occurs; biases are left out."""
+    return sum(count * math.prod(problem.operands()[1].shape) for count, problem in forward)
+
+
 def parameters(layers: Iterable[Layer], registry: Registry) -> int:
-    """Return the weights of layers without biases: of each forward pass the second operand, as often as it occurs."""
-    forward = (layer for layer in layers if layer.part == "forward")
-    return sum(layer.count * math.prod(registry.problem(layer.problem).operands()[1].shape) for layer in forward)
+    """Return the weights of a network's layers."""
+    return weights((layer.count, registry.problem(layer.problem)) for layer in layers if layer.part == "forward")
 
 
 Times = dict[str, dict[str, Result]]  # by problem, by kernel

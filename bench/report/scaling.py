@@ -16,7 +16,7 @@ from bench.record.result import Result
 from bench.record.selection import Selection
 from bench.record.store import Store
 from bench.report.contest import Ratio, Setting, is_timed, parallel, time_of
-from bench.report.networks import Batch, batches
+from bench.report.networks import Batch, batches, parameters
 from bench.report.strategies import STRATEGIES, strategy_name
 
 FLOAT_BYTES = 4
@@ -79,18 +79,18 @@ def computed(store: Store, registry: Registry, asked: Asked, run_id: str | None,
     The store shows rows of aggregations alone afterwards. Raises UsageError where rows are missing.
     """
     compute_run, layers, found = _layers_of(store, asked.network, run_id)
-    parameters = sum(layer.count * _weights(registry, layer) for layer in layers if layer.part == "forward")
+    size = parameters(layers, registry)
     store.select(Selection(op=("aggregate",)))
     for known in _runs(store, other):
         rows = [(r, dims) for r, dims in store.results(known) if is_timed(r) and _is_known(r)]
         sections = [
             Section(setting, batch, points)
             for setting, batch in found.items()
-            if (points := list(_points(asked, parameters, batch, _beside(setting, rows))))
+            if (points := list(_points(asked, size, batch, _beside(setting, rows))))
         ]
         if sections:
-            return Scaling(asked, parameters, compute_run, known, sections)
-    raise UsageError(_unmeasured(store, asked, parameters, found, other))
+            return Scaling(asked, size, compute_run, known, sections)
+    raise UsageError(_unmeasured(store, asked, size, found, other))
 
 
 def _runs(store: Store, run_id: str | None) -> list[str]:
@@ -118,11 +118,6 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
     raise UsageError(
         f"{network}: {where} {lacks} of all its layers, forward and backward; `kernelmark run {suite}` measures them"
     )
-
-
-def _weights(registry: Registry, layer: Layer) -> int:
-    """Return the weights of a layer: the second operand of its forward pass."""
-    return math.prod(registry.problem(layer.problem).operands()[1].shape)
 
 
 def _is_known(r: Result) -> bool:

@@ -34,6 +34,7 @@ def test_page_and_json_hold_the_counts(called):
         (("gemm/cuda.none", PRODUCT), "kernel 'gemm/cuda.none' is unknown"),
         (("gemm/cuda.async", PRODUCT, "--arch", "sm_1"), "arch 'sm_1': its limits are not known"),
         (("gemm/cuda.async", PRODUCT, "--on", "h300"), "device 'h300' is unknown"),
+        (("gemm/cuda.async", PRODUCT, "--on", "a100"), "device a100: is sm_80, not sm_90a; give an --arch of that"),
         (("gemm/cuda.wgmma", PRODUCT, "--arch", "sm_80"), "--arch sm_80: gemm/cuda.wgmma is for sm_90a"),
         (("gemm/cuda.async", "gemm/m256n512k64/f16/NN"), "gemm/cuda.async has no f16 path"),
         (("gemm/cuda.async", "transpose/m33n70/f32/out"), "gemm/cuda.async is a kernel of gemm"),

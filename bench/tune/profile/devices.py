@@ -122,14 +122,19 @@ DEVICES = {
 }
 
 
-def published(name: str) -> Published:
-    """Return a device by its name, such as `h100-sxm`. Raises UsageError."""
-    if name in DEVICES:
-        return DEVICES[name]
-    raise UsageError(f"device {name!r} {unknown(name, DEVICES)}")
+def published(name: str, arch: str) -> Published:
+    """Return a device by its name, such as `h100-sxm`. Raises UsageError for none and for another architecture."""
+    if name not in DEVICES:
+        raise UsageError(f"device {name!r} {unknown(name, DEVICES)}")
+    if not _is_of(DEVICES[name], arch):
+        raise UsageError(f"device {name}: is sm_{DEVICES[name].capability}, not {arch}; give an --arch of that")
+    return DEVICES[name]
 
 
 def usual(arch: str) -> Published | None:
     """Return the first device above of an architecture such as `sm_90a`; None where there is none."""
-    number = arch.removeprefix("sm_").rstrip("af")
-    return next((device for device in DEVICES.values() if str(device.capability) == number), None)
+    return next((device for device in DEVICES.values() if _is_of(device, arch)), None)
+
+
+def _is_of(device: Published, arch: str) -> bool:
+    return arch.removeprefix("sm_").rstrip("af") == str(device.capability)

@@ -49,7 +49,7 @@ def test_tensor_cores_bind_by_the_type_of_the_loop() -> None:
 
 
 def test_what_is_not_published_or_not_counted_bounds_nothing() -> None:
-    b200 = published("b200")
+    b200 = published("b200", "sm_100")
     assert bounds(Work(1_000_000), sass(), b200).times == {}
     assert bounds(Work(1_000_000, dram_bytes=8), sass(), b200).times == pytest.approx({"DRAM": 1e-12})
     assert bounds(Work(0), sass(None), DEVICE) == Bound("two", {}, 2.0, 1.0)
@@ -100,7 +100,7 @@ def test_every_device_has_a_source() -> None:
 
 
 def test_an_unknown_device_is_one_line_with_those_that_are_known(complaint) -> None:
-    assert "did you mean h100-sxm?" in complaint(lambda: published("h100-smx"))
+    assert "did you mean h100-sxm?" in complaint(lambda: published("h100-smx", "sm_90a"))
 
 
 def test_the_table_begins_with_the_limit_that_binds() -> None:
