@@ -119,7 +119,7 @@ class Server:
         kill, hung = step.kill, False
         interrupts = [step.patience_s, step.patience_s + AGAIN_S] if step.patience_s else []
         while not (ended := self._readable(streams)):
-            elapsed = watch.elapsed_s
+            elapsed = watch.look()
             if kill is not None and elapsed > kill.after_s:
                 _kill(pid, kill.signal, kill.worker)
                 kill = None

@@ -12,6 +12,8 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _USER, _SYSTEM = 11, 12
 #: What the machine is measured with. It reads as many files as the start of a command does, and computes for a moment.
 CONTROL = ("-c", "import bench.cli; sum(range(10**7))")
+#: Of the time between two looks this much counts: in the rest this program was stopped, and its steps with it.
+MOST_APART_S = 1.0
 now = time.monotonic
 
 
@@ -19,22 +21,23 @@ class Watch:
     """How long a step may take: limit_s of a processor, and of a clock as many times that as the machine is slow."""
 
     def __init__(self, pid: int, limit_s: float) -> None:
-        self._pid, self._limit_s, self._begun = pid, limit_s, now()
-        self._slowdown = 1.0
+        self._pid, self._limit_s, self._seen = pid, limit_s, now()
+        self._slowdown, self.elapsed_s = 1.0, 0.0
 
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the step began."""
-        return now() - self._begun
+    def look(self) -> float:
+        """Return the seconds since the step began in which it could run."""
+        self._seen, before = now(), self._seen
+        self.elapsed_s += min(self._seen - before, MOST_APART_S)
+        return self.elapsed_s
 
     def is_over(self) -> bool:
         """Return whether the step hangs. Where only the clock accuses it, a control is measured beside it first."""
-        if self.elapsed_s <= self._limit_s * self._slowdown:
+        if self.look() <= self._limit_s * self._slowdown:
             return False
         if processor_s(self._pid) > self._limit_s:
             return True
         self._slowdown = max(self._slowdown, slowdown())
-        return self.elapsed_s > self._limit_s * self._slowdown
+        return self.look() > self._limit_s * self._slowdown
 
 
 def processor_s(pid: int) -> float:

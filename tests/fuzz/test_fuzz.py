@@ -96,9 +96,16 @@ def test_a_step_is_not_blamed_for_a_machine_that_is_slow(monkeypatch, code: str,
     monkeypatch.setattr(hanging, "slowdown", lambda: slowdown)
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as step:
         watch = Watch(step.pid, 0.05)
-        wait_for(lambda: watch.elapsed_s > 0.05 and (hanging.processor_s(step.pid) > 0.05 or code == "input()"))
+        wait_for(lambda: watch.look() > 0.05 and (hanging.processor_s(step.pid) > 0.05 or code == "input()"))
         assert watch.is_over() == hangs
         step.kill()
+
+
+def test_the_time_in_which_all_were_stopped_does_not_count(monkeypatch) -> None:
+    times = iter([0.0, 0.5, 100.0, 100.25])
+    monkeypatch.setattr(hanging, "now", lambda: next(times))
+    watch = Watch(1, 10.0)
+    assert [watch.look() for _ in range(3)] == [0.5, 1.5, 1.75]
 
 
 def test_a_control_takes_as_long_as_it_uses_a_processor_at_least() -> None:
