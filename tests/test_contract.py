@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from bench.cli import cli
+from bench.cli.commands import cli
 from bench.plan.discovery import discover
 from bench.plan.suites import suite_names
 from bench.record.result import COLUMNS

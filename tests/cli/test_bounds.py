@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from bench.cli import cli
+from bench.cli.commands import cli
 
 NUMBERS = ("nan", "inf", "-inf", "1e999", "-1", "")
 #: Commands whose options take a number that need not be whole, with what else each needs.

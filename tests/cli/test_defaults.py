@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bench.cli import cli
+from bench.cli.commands import cli
 from bench.cli.defaults import default_map
 
 

@@ -6,7 +6,7 @@ import math
 import msgspec
 import pytest
 
-from bench.cli import cli
+from bench.cli.commands import cli
 from bench.cli.documents import DOCUMENTS, schema
 from bench.record.result import COLUMNS
 from bench.record.store import Store

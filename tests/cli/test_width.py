@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from bench.cli import cli
+from bench.cli.commands import cli
 from bench.cli.tune import print_race, print_search
 from bench.measure.measurement import Part
 from bench.plan.status import Status

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from bench.cli import cli
+from bench.cli.commands import cli
 from fuzz import processes
 from fuzz.campaign import BATCH, Fault, Report
 from fuzz.execute import LIMIT_S, ROOT

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import click
 from hypothesis import strategies as st
 
-from bench.cli import cli
+from bench.cli.commands import cli
 from fuzz.inputs import Step
 from fuzz.words import TEXTS, Word, once_in, values_of
 

@@ -1,0 +1,84 @@
+"""The group of all commands, and what calls it with the words of the command line."""
+
+import atexit
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.cli import (
+    claims,
+    compare,
+    history,
+    importing,
+    merge,
+    overview,
+    profile,
+    report,
+    run,
+    runs,
+    scaling,
+    selftest,
+    tune,
+    views,
+    watch,
+)
+from bench.cli.defaults import default_map
+from bench.cli.ending import Commands, interrupt_again, status_of
+from bench.plan.errors import UsageError
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(package_name="kernelmark")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Microbenchmarks of GEMM, transposition and convolution kernels: proved right, then timed, with an interval."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+for module in (
+    overview,
+    run,
+    runs,
+    views,
+    compare,
+    scaling,
+    report,
+    claims,
+    importing,
+    merge,
+    watch,
+    tune,
+    profile,
+    history,
+    selftest,
+):
+    for command in module.COMMANDS:
+        cli.add_command(command)
+
+
+def call(ready: Callable[[], object]) -> int:
+    """Do what the words of the command line ask for, and return the exit status. `ready` is called first."""
+    sys.unraisablehook = interrupt_again
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # nothing is left then that an interrupt could end
+
+    def work() -> None:
+        ready()
+        cli.main(standalone_mode=False, default_map=_defaults())
+
+    return status_of(work)
+
+
+def _defaults() -> dict[str, dict[str, Any]]:
+    """Return the defaults of the nearest file; a shell that completes shows no complaint about it."""
+    try:
+        return default_map(cli.commands, Path.cwd())
+    except UsageError:
+        if "_KERNELMARK_COMPLETE" in os.environ:
+            return {}
+        raise
