@@ -3,6 +3,7 @@
 Below `kernels/<operation>/` every module is imported, in subfolders too, unless its name begins with an underscore.
 """
 
+import builtins
 import importlib
 import importlib.util
 import math
@@ -128,11 +129,15 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
 
 @contextmanager
 def _put_back() -> Iterator[None]:
-    """Put back the modules and folders that a plug-in takes from Python's lists: a command imports as it goes on."""
-    modules, folders = dict(sys.modules), list(sys.path)
+    """Put back Python's own functions, and the modules and folders that a plug-in takes from its lists.
+
+    A command imports as it goes on, and calls them until it ends.
+    """
+    functions, modules, folders = vars(builtins).copy(), dict(sys.modules), list(sys.path)
     try:
         yield
     finally:
+        vars(builtins).update(functions)
         for name, module in modules.items():
             sys.modules.setdefault(name, module)
         sys.path += [folder for folder in folders if folder not in sys.path]
