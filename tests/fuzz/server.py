@@ -41,7 +41,8 @@ COLD = (
 )
 LENGTH_BYTES = 8
 _PR_SET_CHILD_SUBREAPER = 36
-now, sleep_until = time.monotonic, select.select
+#: Held since before a plug-in could put others in their place.
+now, sleep_until, on_signal, leave = time.monotonic, select.select, signal.signal, os._exit
 
 
 def main(link: socket.socket) -> None:
@@ -103,7 +104,7 @@ def end_with(status: int) -> None:
 
     Where what is left to be written cannot be, the interpreter ends with 120.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # raised here, it would be an error of this program
+    on_signal(signal.SIGINT, signal.SIG_DFL)  # raised here, it would be an error of this program
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -112,7 +113,7 @@ def end_with(status: int) -> None:
                 stream.flush()
         except (OSError, ValueError):
             status = 120
-    os._exit(status & 0xFF)
+    leave(status & 0xFF)
 
 
 def become(step: dict[str, Any]) -> None:
