@@ -2,12 +2,15 @@
 
 Searches are replayed on spaces whose every tile was timed (tools/tuning_record.py); what tuning adopts, how often
 it does so and how long that takes is measured here.
+
+    python tools/tuning_bars.py again     tunes the three kernels, and times what is adopted again in fresh processes
 """
 
+import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
@@ -25,6 +28,7 @@ PLUGIN = str(Path(__file__).resolve().parent / "data" / "tuning_kernels.py")
 LEAST_TILES, MOST_MEDIAN, SHARE, SEEDS, LEAST_FOUND = 300, 0.7, 0.15, 20, 0.97
 TUNINGS, EXCEPTIONS = 20, 1
 NOOPS, MOST_S = 400, 0.02
+PARTS = ("replays", "overhead", "adopted", "again")
 
 
 class Truth(NamedTuple):
@@ -62,15 +66,18 @@ def truths() -> Iterator[Truth]:
         yield Truth(found["kernel"], found["problem"], field, costs)
 
 
-def tuning_bars() -> Iterator[tuple[str, str, bool]]:
+def tuning_bars(parts: Sequence[str] = PARTS) -> Iterator[tuple[str, str, bool]]:
     """What searches find, what it costs, what is adopted rightly and wrongly, and whether it is slower tomorrow."""
-    for truth in truths():
-        yield replayed(truth)
-    yield overhead()
-    yield adopted("equal", f"the default stays in {TUNINGS - EXCEPTIONS} of {TUNINGS} where all tiles are equal", "")
-    yield adopted("planted", f"5 % faster: adopted in {TUNINGS - EXCEPTIONS} of {TUNINGS}", "PLANTED=7")
-    for truth in truths():
-        yield again(truth)
+    if "replays" in parts:
+        yield from map(replayed, truths())
+    if "overhead" in parts:
+        yield overhead()
+    if "adopted" in parts:
+        least = f"in {TUNINGS - EXCEPTIONS} of {TUNINGS}"
+        yield adopted("equal", f"the default stays {least} where all tiles are equal", "")
+        yield adopted("planted", f"5 % faster: adopted {least}", "PLANTED=7")
+    if "again" in parts:
+        yield from map(again, truths())
 
 
 def replayed(truth: Truth) -> tuple[str, str, bool]:
@@ -127,5 +134,10 @@ def again(truth: Truth) -> tuple[str, str, bool]:
 
 
 if __name__ == "__main__":
-    for promise, found, holds in tuning_bars():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"some of {', '.join(PARTS)}")
+    wanted = parser.parse_args().parts
+    if unknown := set(wanted) - set(PARTS):
+        parser.error(f"{', '.join(unknown)}: unknown, expected some of {', '.join(PARTS)}")
+    for promise, found, holds in tuning_bars(wanted):
         print(f"{'holds ' if holds else 'MISSED'}  {promise}: {found}", flush=True)
