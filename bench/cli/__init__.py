@@ -21,6 +21,7 @@ def main() -> None:
 def _leave(*_: object) -> None:
     """End this process, which has begun nothing yet."""
     try:
-        os.write(sys.__stderr__.fileno(), b"kernelmark: interrupted\n")
+        if sys.__stderr__ is not None:  # where standard error is closed, its number may be another file's
+            os.write(sys.__stderr__.fileno(), b"kernelmark: interrupted\n")
     finally:
         os._exit(128 + signal.SIGINT)

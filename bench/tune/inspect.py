@@ -190,8 +190,7 @@ def render(rows: Sequence[InspectRow], style: str) -> str:
         writer.writeheader()
         writer.writerows(values)
         return out.getvalue()
-    launches = Counter((row.kernel, row.tunables, row.arch) for row in rows)
-    return table(COLUMNS, [_cells(row, launches[row.kernel, row.tunables, row.arch]) for row in rows], titled=True)
+    return table(COLUMNS, cells(rows), titled=True)
 
 
 COLUMNS = (
@@ -207,6 +206,12 @@ COLUMNS = (
     Column("occupancy", "right"),
     Column("limited by"),
 )
+
+
+def cells(rows: Sequence[InspectRow]) -> list[Sequence[str]]:
+    """Return the cells of a table of all columns."""
+    launches = Counter((row.kernel, row.tunables, row.arch) for row in rows)
+    return [_cells(row, launches[row.kernel, row.tunables, row.arch]) for row in rows]
 
 
 def _cells(row: InspectRow, launches: int) -> Sequence[str]:

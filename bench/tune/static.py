@@ -1,5 +1,10 @@
-"""Tiles of a CUDA kernel ranked by what the compiler reports of them, where there is no GPU. Nothing is timed."""
+"""Tiles of a CUDA kernel ranked by what the compiler made of them, where there is no GPU. Nothing is timed.
 
+The first is the one whose machine code published limits of a GPU leave the least time; of equals, the one with the
+highest occupancy.
+"""
+
+import math
 import random
 from typing import NamedTuple
 
@@ -10,11 +15,14 @@ from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.options import BUDGET
 from bench.plan.tiles import Tile
 from bench.record.versions import Resources
-from bench.report.format import count
-from bench.report.layout import paragraph
+from bench.report.format import count, seconds
+from bench.report.layout import Column, paragraph, table
 from bench.report.searched import size_words
-from bench.tune.inspect import InspectRow, in_parallel, launch_rows, render
+from bench.tune.inspect import COLUMNS, InspectRow, cells, in_parallel, launch_rows
 from bench.tune.listing import limits_here
+from bench.tune.profile.bound import Work, bounds
+from bench.tune.profile.devices import Published, usual
+from bench.tune.profile.sass import analyse
 from bench.tune.search import Config
 from bench.tune.subject import Subject
 
@@ -23,10 +31,28 @@ SHOWN = 10
 ARCH = "sm_90a"
 
 
-class Ranked(NamedTuple):
-    """Tiles that compiled without spilling, the highest occupancy first, as rows of `inspect`; how many did not."""
+class Built(NamedTuple):
+    """A tile that compiles: a row of `inspect` for each launch, and the least time of its code in seconds, if known."""
 
-    rows: list[list[InspectRow]]
+    launches: list[InspectRow]
+    bound_s: float | None
+
+    @property
+    def spills(self) -> bool:
+        """Return whether any launch keeps registers in memory."""
+        return any(row.spill_bytes for row in self.launches)
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """Return what tiles are sorted by."""
+        return self.bound_s or math.inf, -min(row.occupancy for row in self.launches)
+
+
+class Ranked(NamedTuple):
+    """Tiles that compiled without spilling, in their order, on which GPU, and how many did not."""
+
+    tiles: list[Built]
+    gpu: Published | None
     tried: int
     spilling: int
     failed: int
@@ -42,11 +68,11 @@ def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
     configs = subject.tiles.configs
     most = budget or BUDGET
     chosen = configs if len(configs) <= most else random.Random(seed).sample(configs, most)
-    found = in_parallel(lambda config: _launches(subject, kernel, config, arch), chosen)
-    built = [rows for rows in found if rows]
-    good = [rows for rows in built if not any(row.spill_bytes for row in rows)]
-    good.sort(key=lambda rows: -min(row.occupancy for row in rows))
-    return Ranked(good, len(chosen), len(built) - len(good), len(chosen) - len(built))
+    gpu = usual(arch)
+    found = in_parallel(lambda config: _built(subject, kernel, config, arch, gpu), chosen)
+    built = [tile for tile in found if tile]
+    good = sorted((tile for tile in built if not tile.spills), key=lambda tile: tile.order)
+    return Ranked(good, gpu, len(chosen), len(built) - len(good), len(chosen) - len(built))
 
 
 def arch_here(kernel: Kernel) -> str:
@@ -71,12 +97,42 @@ def _launches(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -
         return []
 
 
+def _built(subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None) -> Built | None:
+    launches = _launches(subject, kernel, config, arch)
+    return Built(launches, _bound_s(subject, kernel, config, arch, gpu)) if launches else None
+
+
+def _bound_s(subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None) -> float | None:
+    """Return the least time of a tile's code; None where it cannot be disassembled, and on a GPU without limits."""
+    problem, tile, planned = subject.problem, subject.tile(config), limits_here(kernel)
+    if gpu is None:
+        return None
+    try:
+        code = analyse(kernel, problem, Tile(**tile), arch, planned)
+    except Unsupported:
+        return None
+    multiply_adds = kernel.with_tile(tile).executed_flop(problem, planned) // 2
+    return bounds(Work(multiply_adds, dram_bytes=problem.traffic_bytes), code, gpu).time_s
+
+
 def words(subject: Subject, ranked: Ranked, arch: str) -> str:
     """Return the table of the best, and what was dropped."""
-    shown = [row for rows in ranked.rows[:SHOWN] for row in rows]
+    shown = ranked.tiles[:SHOWN]
     dropped = f"{ranked.spilling} spill, {ranked.failed} do not compile"
     tried = f"{count(ranked.tried, 'tile')} compiled for {arch}"
     head = f"{subject.kernel.id} on {subject.problem.id}: {size_words(subject.space)}; {tried}"
-    note = "NOTHING WAS TIMED: ranked by occupancy, which does not decide alone how fast a tile is"
-    texts = (paragraph(f"{head}: {dropped}", rest=""), render(shown, "table"), paragraph(note, rest=""))
+    by = "occupancy"
+    if ranked.gpu and any(tile.bound_s for tile in shown):
+        by = f"the least time that published limits of the {ranked.gpu.name} leave the code, then by occupancy"
+    note = f"NOTHING WAS TIMED: ranked by {by}, which does not decide alone how fast a tile is"
+    texts = (paragraph(f"{head}: {dropped}", rest=""), _table(shown), paragraph(note, rest=""))
     return "\n\n".join(texts)
+
+
+def _table(tiles: list[Built]) -> str:
+    """Return the rows of `inspect`, each with the bound of its tile after the tile."""
+    first, *rest = COLUMNS
+    bound = [seconds(tile.bound_s) if tile.bound_s else "" for tile in tiles for _ in tile.launches]
+    own = cells([row for tile in tiles for row in tile.launches])
+    rows = [(head, time, *others) for (head, *others), time in zip(own, bound, strict=True)]
+    return table((first, Column("bound", "right"), *rest), rows, titled=True)

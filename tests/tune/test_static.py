@@ -1,0 +1,100 @@
+"""Tiles ranked without a GPU: what is dropped, what comes first, and what cannot be ranked."""
+
+import math
+
+import pytest
+
+from bench.plan.discovery import discover
+from bench.plan.suites import find_suite
+from bench.tune.inspect import InspectRow
+from bench.tune.static import Built, rank, words
+from bench.tune.subject import subjects_of
+
+#: Holds H values over a barrier in 32 registers, and does not compile for three.
+SOURCE = """#include "common.cuh"
+
+template <typename T, int H> __global__ __launch_bounds__(1024, 2) void held(const T *a, T *b, int n) {
+  static_assert(H != 3);
+  T held[H];
+  for (int i = 0; i < H; ++i) held[i] = a[(i * 1024 + threadIdx.x) % n];
+  __syncthreads();
+  for (int i = 0; i < H; ++i) b[(i * 1024 + threadIdx.x) % n] = held[H - 1 - i] * held[i];
+}
+"""
+PLUGIN = """from pathlib import Path
+
+from kernelmark import KernelCall, cuda_kernel
+
+
+@cuda_kernel("transpose", source=str(Path(__file__).with_name("held.cu")), entry="held<bits::{dtype}, {H}>",
+             dtypes=("f32",), places=("out",), tunables={"H": (1, 128, 3)})
+def held(p, t, device):
+    \"\"\"Values over a barrier.\"\"\"
+    return [KernelCall(1, 1024, ("a", "b", p.m * p.n))]
+"""
+
+
+@pytest.fixture
+def subject(registry):
+    """Return a function that gives a kernel on a problem."""
+
+    def of(kernel, problem):
+        return subjects_of(registry, kernel, find_suite(problem, registry), 0, static=True)[0]
+
+    return of
+
+
+def built(bound_s, *occupancies):
+    rows = [
+        InspectRow("k", "", "sm_80", 32, 0, 0, 0, 0, 256, 8, occupancy, "warps", "e", "p", "c")
+        for occupancy in occupancies
+    ]
+    return Built(rows, bound_s)
+
+
+def test_the_least_bound_comes_first_and_of_equals_the_highest_occupancy():
+    tiles = [built(1.0, 0.5), built(1.0, 1.0, 0.75), built(2.0, 1.0), built(None, 0.5), built(None, 1.0)]
+    assert sorted(tiles, key=lambda tile: tile.order) == [tiles[i] for i in (1, 0, 2, 4, 3)]
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+def test_what_spills_or_does_not_compile_is_dropped_and_counted(subject, tmp_path):
+    (tmp_path / "held.cu").write_text(SOURCE)
+    (tmp_path / "held.py").write_text(PLUGIN)
+    discover((str(tmp_path / "held.py"),))
+    ranked = rank(subject("transpose/cuda.held", "transpose/m64n64/f32/out"), "sm_90a", None, 0)
+    assert ([tile.launches[0].tunables for tile in ranked.tiles], ranked.tried) == (['{"H":1}'], 3)
+    assert (ranked.spilling, ranked.failed) == (1, 1)
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+def test_tiles_of_a_product_are_ranked_by_the_bound_of_their_machine_code(subject):
+    one = subject("gemm/cuda.tiled", "gemm/m128n128k128/f32/NT")
+    ranked = rank(one, "sm_90a", 2, 0)
+    bounds = [tile.bound_s for tile in ranked.tiles]
+    assert len(bounds) == 2
+    assert all(0 < bound < math.inf for bound in bounds)
+    assert bounds == sorted(bounds)
+    text = words(one, ranked, "sm_90a")
+    assert "NOTHING WAS TIMED: ranked by the least time that published limits of the H100 SXM5 leave" in text
+    assert "bound" in text.splitlines()[2]
+
+
+@pytest.mark.usefixtures("cuda_compiler")
+def test_where_nothing_is_published_of_an_architecture_occupancy_ranks(subject, monkeypatch):
+    monkeypatch.setattr("bench.tune.static.usual", lambda arch: None)
+    one = subject("gemm/cuda.tiled", "gemm/m128n128k128/f32/NT")
+    ranked = rank(one, "sm_90a", 2, 0)
+    assert [tile.bound_s for tile in ranked.tiles] == [None, None]
+    assert "NOTHING WAS TIMED: ranked by occupancy, which" in words(one, ranked, "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem", "words"),
+    [
+        ("copy/numba.streaming", "copy/m64n1024/f32", "--static: copy/numba.streaming is no CUDA kernel; leave "),
+        ("gemm/cuda.wgmma", "gemm/m128n128k128/f16.f32/NT", "--static: gemm/cuda.wgmma does not run on sm_80; it is"),
+    ],
+)
+def test_what_cannot_be_ranked_is_refused_in_one_line(subject, complaint, kernel, problem, words):
+    assert complaint(lambda: rank(subject(kernel, problem), "sm_80", None, 0)).startswith(words)
