@@ -29,6 +29,7 @@ WEIGHTS = {
     "claims": 3,
     "tune": 3,
     "profile": 3,
+    "watch": 2,
     "run": 8,
     "verify": 5,
     "import": 6,

@@ -12,7 +12,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _USER, _SYSTEM = 11, 12
 #: What the machine is measured with. It reads as many files as the start of a command does, and computes for a moment.
 CONTROL = ("-c", "import bench.cli.commands; sum(range(10**7))")
-#: Of the time between two looks this much counts: in the rest this program was stopped, and its steps with it.
+#: No more of the time between two looks counts: in the rest this program was stopped, and its steps with it.
 MOST_APART_S = 1.0
 now = time.monotonic
 
