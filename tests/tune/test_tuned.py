@@ -1,10 +1,14 @@
 """The file of tuned tiles, and runs that take them."""
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from bench.cli import doctor
+from bench.cli.commands import cli
+from bench.cli.defaults import NEVER
 from bench.plan.case import Plan, jobs
 from bench.plan.suites import find_suite
 from bench.run.job import run_job
@@ -13,6 +17,7 @@ from bench.tune.tuned import Entry, File, file_of, keep, opened, tiles_in
 from bench.tune.use import source_digest, usable, versions, with_tuned
 
 PROBLEM = "copy/m64n1024/f32"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def entry(kernel, **others):
@@ -124,6 +129,26 @@ def test_a_tile_that_is_stale_is_left_out_with_a_word(file, kernel, tuned):
     assert remarks[0].startswith(
         f"tuned: 1 tile of {file.path} not used: copy/mine.counted@WORK=1 on {PROBLEM}: its source"
     )
+
+
+def test_doctor_lists_the_tiles_that_hold_and_each_that_is_stale(file, kernel, tuned):
+    keep(file, entry(kernel).key, entry(kernel))
+    old = entry(kernel, threads=2, digest="0")
+    keep(file, old.key, old)
+    found = [(finding.usable, finding.found) for finding in doctor._tuned()]
+    assert found[0] == (True, f"1 tile in {file.path}")
+    assert found[1:] == [
+        (False, f"copy/mine.counted@WORK=1 on {PROBLEM}: its source has changed since it was tuned; tune again")
+    ]
+
+
+def test_nothing_but_a_run_that_is_asked_to_takes_tuned_tiles():
+    """The option of `tune` names the file that is written, that of `export` the one that becomes a header."""
+    having = {name for name, command in cli.commands.items() for p in command.params if "--tuned" in p.opts}
+    assert having == {"run", "tune", "export"}
+    assert "tuned" in NEVER  # a file of defaults cannot ask for it
+    for automatic in ("Makefile", "tools/publish.py", "tools/gpu_stages.py", "bench/pytest_plugin.py"):
+        assert "--tuned" not in (ROOT / automatic).read_text()
 
 
 def measured(tuned, plan):
