@@ -32,13 +32,17 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
 
 
 def _problem(registry: Any, text: str) -> Any:
-    """The problem with this id, or None for what is no id of ours."""
+    """The problem with this id, or None for what is no id. Raises UsageError for one of a plug-in without figures."""
+    from bench.plan.declared import is_foreign, require_figures
     from bench.plan.errors import UsageError
 
     try:
-        return registry.problem(text)
+        problem = registry.problem(text)
     except UsageError:
         return None
+    if is_foreign(type(problem)):
+        require_figures(problem, text)
+    return problem
 
 
 COMMANDS = (import_command,)

@@ -154,6 +154,27 @@ def _hints(kind: type[Kernel]) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
+def is_foreign(problem_class: type[Problem]) -> bool:
+    """Return whether an operation is declared by a plug-in."""
+    return not problem_class.__module__.startswith("kernels.")
+
+
+def require_figures(problem: Problem, name: str) -> None:
+    """Raise UsageError, which names the problem, where its class cannot return what rows of the problem need."""
+    try:
+        dims = problem.dims()
+        figures = {each: getattr(problem, each) for each in ("footprint_bytes", "flop", "traffic_bytes")}
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{name}: its size, work or traffic cannot be had: {found}") from None
+    if not _fits(dims, Mapping[str, int | float | str]):
+        expected = "a dict of numbers and strings by the names of columns"
+        raise UsageError(f"{name}: dims() returned {shown(dims)}, expected {expected}")
+    for figure, value in figures.items():
+        if type(value) is not int or value < 0:
+            raise UsageError(f"{name}: {figure} is {shown(value)}, expected a property that is a number from 0")
+
+
 def _fits(value: object, hint: Any) -> bool:
     """Return whether a value is of a declared type; True is no number."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)

@@ -9,11 +9,10 @@ from bench.measure.cpu import cpu_count
 from bench.measure.devices import choose_devices
 from bench.measure.isa import choose_isas
 from bench.plan.case import Plan, PlannedJob, jobs
-from bench.plan.declared import shown
+from bench.plan.declared import is_foreign, require_figures
 from bench.plan.errors import UsageError
 from bench.plan.foreign import each_overseen, overseen
 from bench.plan.modes import Mode
-from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.plan.suites import Suite, find_suite, full_name
 
@@ -48,32 +47,14 @@ def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[Plan
     """The jobs of a plan. What rows need of the problems of a plug-in is asked here for the first time."""
     patience_s = _patience_s(plan, registry)
     found = list(each_overseen(jobs(suites, registry, plan), "planning the next job", patience_s))
-    foreign = {op for op, problem_class in registry.operations.items() if _is_foreign(problem_class)}
+    foreign = {op for op, problem_class in registry.operations.items() if is_foreign(problem_class)}
     for name in dict.fromkeys(name for planned in found for name in planned.job.problems if foreign):
         if name.partition("/")[0] in foreign:
-            _ask_for_figures(name, registry, patience_s)
+            with overseen(f"{name}: its size, work and traffic", patience_s):
+                require_figures(registry.problem(name), name)
     return found
-
-
-def _is_foreign(problem_class: type[Problem]) -> bool:
-    return not problem_class.__module__.startswith("kernels.")
 
 
 def _patience_s(plan: Plan, registry: Registry) -> float:
     """Return how long the code of operations may take in this process, which nothing watches where all are ours."""
-    return plan.timeout_s if any(map(_is_foreign, registry.operations.values())) else math.inf
-
-
-def _ask_for_figures(name: str, registry: Registry, patience_s: float) -> None:
-    """Raise UsageError where the class of a plug-in's problem cannot return what the rows of the problem need."""
-    with overseen(f"{name}: its size, work and traffic", patience_s):
-        problem = registry.problem(name)
-        try:
-            problem.dims()
-            figures = {each: getattr(problem, each) for each in ("footprint_bytes", "flop", "traffic_bytes")}
-        except Exception as error:
-            found = f"{type(error).__name__}: {error}"
-            raise UsageError(f"{name}: its size, work or traffic cannot be had: {found}") from None
-        for figure, value in figures.items():
-            if type(value) is not int or value < 0:
-                raise UsageError(f"{name}: {figure} is {shown(value)}, expected a property that is a number from 0")
+    return plan.timeout_s if any(map(is_foreign, registry.operations.values())) else math.inf
