@@ -13,7 +13,7 @@ def test_the_latest_search_of_a_store_is_drawn_and_described_below_its_picture(t
     monkeypatch.setattr(tool, "PICTURE", tmp_path / "tuning.svg")
     tuned.all("counted")
     caption = tool.drawn(tuned.store, tmp_path)
-    assert caption.startswith("Speed by tunable: mine.counted on copy/m64n1024/f32: 8 tiles; ")
+    assert caption.startswith("8 tiles; 1x is the default, ")
     assert (tmp_path / "tuning.svg").read_text().startswith("<?xml")
     page = tool.described(PAGE, caption)
     head, *lines, end = page.removesuffix("\n").split("\n\n")[1:]
