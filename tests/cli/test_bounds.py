@@ -1,12 +1,14 @@
 """What a command is given: numbers that are finite, and files that are files."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import click
 import pytest
 
 from bench.cli.commands import cli
+from bench.cli.options import Read
 
 NUMBERS = ("nan", "inf", "-inf", "1e999", "-1", "")
 #: Commands whose options take a number that need not be whole, with what else each needs.
@@ -42,6 +44,15 @@ def test_watch_refuses_a_time_that_is_not_finite(called, tmp_path, number):
 def test_no_option_has_a_type_of_click_that_takes_infinity():
     types = {type(param.type) for command in cli.commands.values() for param in command.params}
     assert not types & {click.FLOAT.__class__, click.FloatRange}
+
+
+def test_no_option_of_any_command_reads_a_number_that_is_not_finite():
+    read = [(name, p) for name, command in cli.commands.items() for p in command.params if isinstance(p.type, Read)]
+    assert {name for name, _ in read} >= {"run", "verify", "tune", "watch", "compare", "scaling"}
+    for name, param in read:
+        for text in ("nan", "inf", "-inf", "1e999"):
+            with suppress(ValueError):
+                assert not isinstance(param.type._parse(text), float), f"{name} {param.opts} {text}"
 
 
 #: What each is called; a folder also by click, which looks first.
