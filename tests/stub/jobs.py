@@ -9,6 +9,7 @@ import pytest
 from bench.measure import pinned, timing
 from bench.measure.compile import compile_cubin
 from bench.measure.devices import get_device
+from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.measure.tensormap import encode
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
@@ -31,14 +32,20 @@ def verified(kernel: str, problem: str, launcher: str = "cuda-core") -> dict[str
 
 def transferred(kernel: str, problem: str, mode: str = Mode.VERIFY) -> dict[str, Any]:
     """Run a transfer, in pieces of 4 KiB if in any, and the work on arrival in the emulator."""
-    _streams.LEAST_BYTES = _streams.Slot.NBYTES = 4096
-    emulator = Emulator()
-    arrived, parsed = discover().kernels["transfer/cuda.arrived"], discover().problem(problem)
-    assert isinstance(arrived, CudaKernel)
-    if getattr(parsed, "work", 0):
-        emulator.know(arrived, discover().problem(problem.replace("h2d", "d2d")))
-    timing.time = VirtualTime()
+    emulator = _in_pieces(problem)
     return _job(kernel, problem, Mode(mode)) | {"complaints": emulator.complaints}
+
+
+def timed_once(kernel: str, problem: str) -> float:
+    """Time one call of a transfer on a held stream; return the seconds between the events.
+
+    A job would call again and again where the events see nothing of a call.
+    """
+    _in_pieces(problem)
+    device, chosen, parsed = get_device("cuda"), discover().kernels[kernel], discover().problem(problem)
+    operands, scratch = OperandSet(parsed, device, chosen.host_memory), Scratch(device, chosen.host_memory)
+    launch = chosen.launch(parsed, Operands(operands, "C", device, 1, scratch))
+    return device.clock(hold=True).time([launch])
 
 
 def locked(kind: str, nbytes: int) -> str:
@@ -141,6 +148,18 @@ class VirtualTime:
 
     def sleep(self, seconds: float) -> None:
         """Return at once: nothing has to settle."""
+
+
+def _in_pieces(problem: str) -> Emulator:
+    """Let transfers go in pieces of 4 KiB, by the virtual clock, and the work on arrival run in the emulator."""
+    _streams.LEAST_BYTES = _streams.Slot.NBYTES = 4096
+    emulator = Emulator()
+    arrived, parsed = discover().kernels["transfer/cuda.arrived"], discover().problem(problem)
+    assert isinstance(arrived, CudaKernel)
+    if getattr(parsed, "work", 0):
+        emulator.know(arrived, discover().problem(problem.replace("h2d", "d2d")))
+    timing.time = VirtualTime()
+    return emulator
 
 
 def _row(name: str, problem: str, mode: Mode, launcher: str) -> dict[str, Any]:

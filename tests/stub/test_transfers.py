@@ -5,6 +5,7 @@ import pytest
 from stub.library import Run, on_stub
 
 COPIES = ("pageable", "pinned", "write_combined", "managed", "staged", "pipelined", "mapped")
+OVERLAPPED = ("transfer/cuda.overlapped", "transfer/n2503/f32/h2d/work1")
 #: Kernels and problems; more than 4 KiB go in pieces, through each slot of pinned memory several times.
 VERIFIED = {
     **{f"{name} h2d": (f"transfer/cuda.{name}", "transfer/n1031/f32/h2d") for name in COPIES if name != "mapped"},
@@ -21,7 +22,8 @@ VERIFIED = {
     "pipelined long": ("transfer/cuda.pipelined", "transfer/n6503/f32/h2d"),
     "device": ("transfer/cuda.device", "transfer/n1031/f16/d2d"),
     "serial": ("transfer/cuda.serial", "transfer/n1031/f64/h2d/work2"),
-    "overlapped": ("transfer/cuda.overlapped", "transfer/n2503/f32/h2d/work1"),
+    "overlapped": OVERLAPPED,
+    "graph overlapped": (*OVERLAPPED, "graph"),
     "on its node": ("transfer/cuda.pinned", "transfer/n1031/f32/h2d/node0"),
 }
 HAND_WRITTEN = {
@@ -29,17 +31,15 @@ HAND_WRITTEN = {
     "mapped d2h": ("transfer/cuda.mapped", "transfer/n33/f16/d2h"),
     "arrived": ("transfer/cuda.arrived", "transfer/n1031/f32/d2d/work2"),
 }
-TIMED = {
-    "timed overlapped": ("transfer/cuda.overlapped", "transfer/n2503/f32/h2d/work1", "hot"),
-    "graph overlapped": ("transfer/cuda.overlapped", "transfer/n2503/f32/h2d/work1", "graph"),
-}
 
 
 @pytest.fixture(scope="module")
 def runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    calls = {name: ("stub.jobs:transferred", *case) for name, case in (VERIFIED | TIMED).items()}
+    calls = {name: ("stub.jobs:transferred", *case) for name, case in VERIFIED.items()}
     calls |= {name: ("stub.jobs:verified", *case) for name, case in HAND_WRITTEN.items()}
     calls |= {
+        "timed overlapped": ("stub.jobs:timed_once", *OVERLAPPED),
+        "timed bidir": ("stub.jobs:timed_once", "transfer/cuda.pinned", "transfer/n1031/f32/bidir"),
         "peer": ("stub.jobs:transferred", "transfer/cuda.peer", "transfer/n7/f32/p2p"),
         "no node": ("stub.jobs:transferred", "transfer/cuda.managed", "transfer/n7/f32/h2d/node1023"),
         "much": ("stub.jobs:locked", "pinned", 12_000),
@@ -48,14 +48,14 @@ def runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run
     return on_stub(calls, tmp_path_factory.mktemp("stub"))
 
 
-@pytest.mark.parametrize("name", [*VERIFIED, *HAND_WRITTEN, *TIMED])
+@pytest.mark.parametrize("name", [*VERIFIED, *HAND_WRITTEN])
 def test_every_element_arrives(runs: dict[str, Run], name: str) -> None:
     found = runs[name].value
     assert (found["status"], found["reason"], found["complaints"]) == ("ok", "", [])
     assert runs[name].violations == []
 
 
-@pytest.mark.parametrize("name", ["timed overlapped"])
+@pytest.mark.parametrize("name", ["timed overlapped", "timed bidir"])
 def test_what_is_queued_beside_the_timed_stream_is_joined_to_it(runs: dict[str, Run], name: str) -> None:
     lines = [line.split() for line in runs[name].log if line.startswith(("cuMemcpy", "cuEventRecord", "cuStreamWait"))]
     begun, joined = set(), set()  # streams: of the event, and of what waits for it
