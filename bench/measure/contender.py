@@ -19,7 +19,7 @@ from bench.measure.launch import cuda_launch
 from bench.measure.machine import unavailable, versions
 from bench.measure.measurement import WITHIN, Measurement, Part
 from bench.measure.monitor import means
-from bench.measure.operands import Operands, OperandSet, Place, Scratch
+from bench.measure.operands import Operands, OperandSet, Place, Scratch, place_of
 from bench.measure.series import Called, Series
 from bench.measure.stats import median_interval
 from bench.measure.timing import CudaClock, call_overhead, captured, now
@@ -59,7 +59,7 @@ class Contender:
     @property
     def place(self) -> Place:
         """Return where its operands lie."""
-        return Place(self.device.name, self.kernel.host_memory)
+        return place_of(self.kernel, self.problem, self.device)
 
     @property
     def live(self) -> bool:

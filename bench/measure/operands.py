@@ -11,7 +11,7 @@ from bench.measure.draw import Draw, logical, poison
 from bench.measure.launch import cuda_launch
 from bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
-from bench.plan.kernel import CudaKernel, Launch, Tile
+from bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
 from bench.plan.operation import Problem
 from bench.plan.registry import REGISTRY
 
@@ -39,10 +39,16 @@ class Spots(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A device, and the kind of host memory of operands that lie there."""
+    """A device, and the kind of host memory of the operands that lie there."""
 
     device: str
     memory: str
+
+
+def place_of(kernel: Kernel, problem: Problem, device: Device) -> Place:
+    """Return where a kernel's operands lie: two of a device share them where none is in the host's memory."""
+    on_host = device.stream is None or any(operand.in_host for operand in problem.operands())
+    return Place(device.name, kernel.host_memory if on_host else "")
 
 
 class OperandSet:
@@ -136,10 +142,15 @@ class OperandSet:
 
 
 class Scratch:
-    """A contender's scratch buffers, shared by its set-ups for all operand sets, and counted."""
+    """A contender's scratch buffers, shared by its set-ups for all operand sets, and counted.
+
+    memory: the kind of those in the host's memory.
+    """
 
     def __init__(self, device: Device, memory: str = "") -> None:
-        self._device = device.host_memory(memory) if memory and device.stream is None else device
+        on_host = device.stream is None
+        self._host = device.host_memory(memory) if memory or not on_host else device
+        self._device = self._host if on_host else device
         self._buffers: list[Any] = []
         self._next = 0
 
@@ -147,17 +158,18 @@ class Scratch:
         """The next set-up takes the same buffers again."""
         self._next = 0
 
-    def take(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def take(self, shape: tuple[int, ...], dtype: str, in_host: bool = False) -> Any:
         """An array of this shape, poisoned, at the same place for every set-up."""
+        home = self._host if in_host else self._device
         nbytes = int(np.prod(shape)) * DTYPES[dtype].itemsize
         if self._next == len(self._buffers):
-            self._buffers.append(self._device.bytes(nbytes))
+            self._buffers.append(home.bytes(nbytes))
             self._buffers[-1].fill(0xFF)  # touched now: else the next contender is promised the same memory
         raw = self._buffers[self._next]
         if raw.nbytes != nbytes:
             raise ValueError(f"scratch {self._next} is {nbytes} bytes, and {raw.nbytes} in an earlier set-up")
         self._next += 1
-        return raw.view(self._device.dtype(dtype)).reshape(shape)
+        return raw.view(home.dtype(dtype)).reshape(shape)
 
     def poison(self) -> None:
         """All ones: NaN in every storage type."""
@@ -191,6 +203,10 @@ class Operands:
     def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
         """A scratch array that lives as long as the kernel, counted in `scratch_bytes`; its content is not kept."""
         return self._scratch.take(shape, dtype)
+
+    def host_scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """The same in host memory of the kind that the kernel declares: what a kernel on a GPU goes by way of."""
+        return self._scratch.take(shape, dtype, in_host=True)
 
     def chose(self, **settings: Any) -> None:
         """Note what the set-up chose for this problem (a tile, a plan's rigour): the row's `tunables`."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, Array, Launch, kernel, numpy_dtype
+from kernelmark import Launch, kernel
 from kernels.aggregate import _plans, _wire
 from kernels.aggregate._threads import on_threads
 from kernels.aggregate.problem import AggregateOperands, AggregateProblem
@@ -20,11 +20,10 @@ GPU: dict[str, Any] = {
     "device": "cuda",
     "provider": "cuda",
     "modules": ("cupy", "numba"),
+    "host_memory": "pinned",
     "synchronises": True,
     "wire": _wire.by_host,
 }
-#: The share of the memory that may be pinned.
-PINNED = 0.25
 
 
 @kernel("aggregate", **GPU)
@@ -43,8 +42,7 @@ def _across(problem: AggregateProblem, x: AggregateOperands, threads: int) -> La
     """Return what copies gradients to pinned memory, sums them on that many threads, and copies the results back."""
     x.chose(devices=1, threads=threads)
     plain = msgspec.structs.replace(problem, feedback="plain")  # an exact sum leaves residuals as they are
-    _require_room(sum(operand.nbytes for operand in plain.operands()))
-    host = {operand.name: _pinned(operand.shape, plain.dtype) for operand in plain.operands()}
+    host = {operand.name: np.asarray(x.host_scratch(operand.shape, plain.dtype)) for operand in plain.operands()}
     beside = cast(AggregateOperands, SimpleNamespace(**host, threads=threads))
     add = on_threads(plain, beside, _plans.fused(plain))
     down = [(getattr(x, o.name), host[o.name]) for o in plain.operands() if o.role != "out"]
@@ -60,18 +58,3 @@ def _across(problem: AggregateProblem, x: AggregateOperands, threads: int) -> La
         stream.synchronize()
 
     return launch
-
-
-def _require_room(nbytes: int) -> None:
-    """Raise MemoryError, before anything is pinned, where that would leave the system too little."""
-    limit = int(PINNED * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    if nbytes > limit:
-        raise MemoryError(f"{nbytes} bytes of pinned memory, expected at most {limit}, a quarter of what there is")
-
-
-def _pinned(shape: tuple[int, ...], dtype: str) -> Array:
-    import cupy
-
-    count = int(np.prod(shape))
-    memory = cupy.cuda.alloc_pinned_memory(count * DTYPES[dtype].itemsize)
-    return np.frombuffer(memory, numpy_dtype(dtype), count).reshape(shape)

@@ -48,6 +48,24 @@ def timed_once(kernel: str, problem: str) -> float:
     return device.clock(hold=True).time([launch])
 
 
+def summed(kernel: str, problem: str) -> dict[str, Any]:
+    """Verify a sum of gradients on the host, and beside it one on the device that has the same operands."""
+    emulator, parsed, beside = Emulator(), discover().problem(problem), discover().kernels["aggregate/cuda.device"]
+    assert isinstance(beside, CudaKernel)
+    emulator.know(beside, parsed)
+    rows = run_job(Job((problem,), (kernel, beside.id), Mode.VERIFY, (), 0, Budget(), threads=1))
+    return {row.kernel: [row.status, row.reason, row.scratch_bytes] for row in rows}
+
+
+def summed_in(whole: int, kernel: str, problem: str) -> dict[str, Any]:
+    """Do the same on a host that has so many bytes."""
+    kept, pinned.whole_bytes = pinned.whole_bytes, lambda: whole  # type: ignore[attr-defined]
+    try:
+        return summed(kernel, problem)
+    finally:
+        pinned.whole_bytes = kept  # type: ignore[attr-defined]
+
+
 def locked(kind: str, nbytes: int) -> str:
     """Allocate host memory of a kind on a host that has 64 kB; return why it is refused, or ""."""
     pinned.whole_bytes = lambda: 65536  # type: ignore[attr-defined]

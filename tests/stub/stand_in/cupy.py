@@ -73,10 +73,10 @@ class ndarray:  # noqa: N801
         host = np.ascontiguousarray(source, self.dtype)
         _asked(driver.cuMemcpyHtoDAsync(self.data.ptr, host.ctypes.data, host.nbytes, _pointer(stream)))
 
-    def get(self) -> Any:
-        host = np.empty(self.shape, self.dtype)
-        _asked(driver.cuMemcpyDtoHAsync(host.ctypes.data, self.data.ptr, host.nbytes, _Streams.current))
-        _asked(driver.cuStreamSynchronize(_Streams.current))
+    def get(self, stream: Any = None, out: Any = None) -> Any:
+        host = np.empty(self.shape, self.dtype) if out is None else out
+        _asked(driver.cuMemcpyDtoHAsync(host.ctypes.data, self.data.ptr, host.nbytes, _pointer(stream)))
+        _asked(driver.cuStreamSynchronize(_pointer(stream)))
         return host
 
 
