@@ -31,6 +31,7 @@ class Fake(Cpu):
     def __init__(self) -> None:
         super().__init__()
         self.device_name = "a fake"
+        self.device_uuid = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         self.llc_bytes = 64
         self.error: str | None = None
         self.release()

@@ -2,11 +2,32 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from bench.plan.errors import UsageError
+
+
+class Asked(NamedTuple):
+    """What a run is asked for by its command. known: the plan of a run that goes on as it was asked for before."""
+
+    suites: tuple[str, ...]
+    options: dict[str, Any]
+    name: str
+    resume: str | None
+    tuned: str | None
+    shard: Any
+    known: Any
+
+
+class Done(NamedTuple):
+    """A run that has ended. planned: how many cases it has when it is complete. finished: whether it is."""
+
+    session: Any
+    registry: Any
+    planned: int
+    finished: bool
 
 
 def check_asked(suites: tuple[str, ...], resume: str | None, name: str) -> None:
@@ -30,6 +51,9 @@ def plan_only(
     resume: str | None,
     tuned: str | None,
     shard: Any,
+    executor: Path | None,
+    start_timeout_s: float,
+    gpus: tuple[int, ...] | None,
     **options: Any,
 ) -> None:
     """Print what would be measured, and what that would take."""
@@ -39,6 +63,8 @@ def plan_only(
     from bench.run.asked import plan_asked
 
     check_asked(suites, resume, name)
+    if executor is not None:
+        raise UsageError(f"--executor {executor}: --list and --dry-run plan for this machine; leave one of them out")
     if resume is not None:
         raise UsageError("--resume: goes on with a run, and --list and --dry-run begin none; leave one of them out")
     plan = plan_asked(suites, options)

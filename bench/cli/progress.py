@@ -43,16 +43,18 @@ _PROVISIONAL = (
 class Display(Progress):
     """A line of progress on a terminal, a line for each job in a pipe (both on standard error); tables as they come.
 
-    jobs: what is planned, in its order. processes: how many passes are made over them. style: of the tables; None where
-    they are not wanted yet, since a run that goes on has some of them already.
+    jobs: what is planned, in its order, in which they need not end. processes: how many passes are made over them.
+    style: of the tables; None where they are not wanted yet, since a run that goes on has some of them already.
     """
 
     def __init__(self, jobs: Sequence[PlannedJob], processes: int, registry: Registry, style: str | None) -> None:
-        self._problems = [planned.job.problems for planned in jobs]
+        following = [*(planned.job.problems for planned in jobs[1:]), ()]
+        self._jobs = jobs  # kept, so that no other object gets the id of one
+        self._following = {id(planned): problems for planned, problems in zip(jobs, following, strict=True)}
         self._registry, self._style, self._processes = registry, style, processes
         self._total, self._done = sum(len(planned.job.entrants) for planned in jobs), 0
         self._total_s, self._done_s = processes * sum(map(_least_s, jobs)), 0.0
-        self._began_s, self._number, self._process = now(), 0, 1
+        self._began_s, self._process = now(), 1
         self._rows: list[Result] = []
         self._tables = 0
         self._waiting = False
@@ -71,7 +73,7 @@ class Display(Progress):
 
     def begins(self, planned: PlannedJob, process: int) -> None:
         if process != self._process:
-            self._process, self._done, self._number = process, 0, 0
+            self._process, self._done = process, 0
         self._waiting = False
         if self._terminal:
             self._show(f"{self._where}: {planned.job.problems[0]}")
@@ -90,9 +92,7 @@ class Display(Progress):
     def ends(self, planned: PlannedJob, process: int) -> None:
         self._done += len(planned.job.entrants)
         self._done_s += _least_s(planned)
-        self._number += 1
-        following = self._problems[self._number : self._number + 1]
-        if process == self._processes and following != [planned.job.problems]:
+        if process == self._processes and self._following[id(planned)] != planned.job.problems:
             self._print_tables()
 
     def glimpses(self, found: list[Glimpse]) -> None:

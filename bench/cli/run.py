@@ -8,6 +8,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 import click
 
 from bench.cli import completion
+from bench.cli.elsewhere import Elsewhere, run_elsewhere
 from bench.cli.options import (
     AGAINST,
     INTERRUPTED,
@@ -19,10 +20,11 @@ from bench.cli.options import (
     name_option,
     plan_option,
 )
-from bench.cli.planned import check_asked, expanded_plan, plan_only
+from bench.cli.planned import Asked, Done, check_asked, expanded_plan, plan_only
 from bench.cli.views import print_end, print_run, table_style
+from bench.plan.gpus import parse_gpus
 from bench.plan.modes import Mode
-from bench.plan.options import OPTIONS, Option
+from bench.plan.options import OPTIONS, Option, above_zero
 
 
 def _shard(text: str) -> Any:
@@ -69,6 +71,27 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     type=Read(_shard),
     metavar="I/N",
     help="Measure the I-th of N parts: other machines measure the others, and `kernelmark merge` makes them one run.",
+)
+@click.option(
+    "--executor",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="CONFIG.py",
+    help="Measure by the workers of Parsl's executors, which `config` of this file describes.",
+)
+@click.option(
+    "--start-timeout",
+    "start_timeout_s",
+    type=Read(above_zero),
+    default=300.0,
+    metavar="S",
+    help="Seconds within which a worker of the executor must have started. [default: 300]",
+)
+@click.option(
+    "--devices",
+    "gpus",
+    type=Read(parse_gpus),
+    metavar="all|N,..",
+    help="Measure on several GPUs of this machine, a worker each, by their numbers in nvidia-smi.",
 )
 @click.option("--list", "only_list", is_flag=True, help="Print what would be measured, and measure nothing.")
 @click.option("--dry-run", is_flag=True, help="Print jobs, machine-hours, cost and bytes, and measure nothing.")
@@ -120,42 +143,56 @@ def _measure(
     resume: str | None = None,
     tuned: str | None = None,
     shard: Any = None,
+    executor: Path | None = None,
+    start_timeout_s: float = 0.0,
+    gpus: tuple[int, ...] | None = None,
     **options: Any,
 ) -> None:
-    from bench.cli.progress import Display
-    from bench.measure.lock import exclusive, held_run
-    from bench.plan.case import case_count
-    from bench.plan.discovery import discover
     from bench.record.store import Store, default_store
     from bench.report.export import check_writable
-    from bench.run.asked import plan_asked
-    from bench.run.pool import Workers
     from bench.run.resume import plan_of
-    from bench.run.session import Session, run_jobs
 
     check_asked(suites, resume, name)
     store = Store(db or default_store(), create=resume is None)
     try:
-        plan = plan_asked(suites, options) if suites or resume is None else plan_of(store, resume)
+        known = None if suites or resume is None else plan_of(store, resume)
         if wanted.csv is not None:
             check_writable(wanted.csv)
-        with Workers() as workers:
-            workers.load(plan)
-            registry = discover(plan.plugins, plan.timeout_s)
-            plan, chosen, expanded = expanded_plan(plan, tuned or plan.tuned, shard or plan.shard, registry)
-            planned = case_count(expanded, registry)
-            display = Display(expanded, plan.processes, registry, None if resume else table_style())
-            workers.progress = display
-            with exclusive(plan.devices, plan.share_gpu), workers:
-                session = Session(store, chosen, plan, workers.run, resume, name=name, planned=planned)
-                click.echo(f"run {session.run_id}")
-                with held_run(store.path, session.run_id, "start a run of your own"), display:
-                    finished = run_jobs(session, lambda: expanded, registry, plan, display.row, display)
-        (print_run if resume else print_end)(store, session.run_id)
-        noisy = _write(store, session.run_id, registry, wanted)
+        asked = Asked(suites, options, name, resume, tuned, shard, known)
+        if executor or gpus is not None or (known and (known.executor or known.gpus)):
+            done = run_elsewhere(store, asked, Elsewhere(executor, start_timeout_s, gpus))
+        else:
+            done = _run_here(store, asked)
+        (print_run if resume else print_end)(store, done.session.run_id)
+        noisy = _write(store, done.session.run_id, done.registry, wanted)
     finally:
         store.close()
-    _exit(session, planned, finished, noisy)
+    _exit(done.session, done.planned, done.finished, noisy)
+
+
+def _run_here(store: Any, asked: Asked) -> Done:
+    from bench.cli.progress import Display
+    from bench.measure.lock import exclusive, held_run
+    from bench.plan.case import case_count
+    from bench.plan.discovery import discover
+    from bench.run.asked import plan_asked
+    from bench.run.pool import Workers
+    from bench.run.session import Session, run_jobs
+
+    plan = asked.known or plan_asked(asked.suites, asked.options)
+    with Workers() as workers:
+        workers.load(plan)
+        registry = discover(plan.plugins, plan.timeout_s)
+        plan, chosen, expanded = expanded_plan(plan, asked.tuned or plan.tuned, asked.shard or plan.shard, registry)
+        planned = case_count(expanded, registry)
+        display = Display(expanded, plan.processes, registry, None if asked.resume else table_style())
+        workers.progress = display
+        with exclusive(plan.devices, plan.share_gpu), workers:
+            session = Session(store, chosen, plan, workers.run, asked.resume, name=asked.name, planned=planned)
+            click.echo(f"run {session.run_id}")
+            with held_run(store.path, session.run_id, "start a run of your own"), display:
+                finished = run_jobs(session, lambda: expanded, registry, plan, display.row, display)
+    return Done(session, registry, planned, finished)
 
 
 def _write(store: Any, run_id: str, registry: Any, wanted: Wanted) -> bool:

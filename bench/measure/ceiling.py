@@ -44,6 +44,8 @@ class Ceiling(msgspec.Struct, frozen=True):
     best: NotNegative
     measured_at: str
     clock_mhz: NotNegative | None = None
+    host: str = ""
+    device_uuid: str = ""
 
     @property
     def need(self) -> Need:

@@ -48,6 +48,7 @@ class Cpu(HostMemory):
     """The CPU, and host memory as NumPy gets it."""
 
     name = "cpu"
+    device_uuid = ""
     stream = None
     warm_up_s = 0.5
 

@@ -3,6 +3,7 @@
 import ctypes
 from functools import lru_cache, partial
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -26,6 +27,7 @@ class Cuda:
         import cupy
 
         self._cupy = cupy
+        self.device_uuid = next(iter(gpu_uuids()), "")
         device = cupy.cuda.Device(0)
         device.use()
         properties = cupy.cuda.runtime.getDeviceProperties(0)
@@ -132,6 +134,23 @@ def cuda_missing() -> str | None:
     if (status := driver.cuInit(0)) or (status := driver.cuDeviceGetCount(ctypes.byref(count))):
         return f"the NVIDIA driver does not start (CUDA error {status}); see nvidia-smi"
     return None if count.value else "the NVIDIA driver sees no GPU; see nvidia-smi"
+
+
+def gpu_uuids() -> list[str]:
+    """Return the UUIDs of the GPUs that this process sees, as CUDA_VISIBLE_DEVICES takes them, in their order.
+
+    "unknown" for one that the driver gives none for.
+    """
+    if cuda_missing():
+        return []
+    driver, found = ctypes.CDLL("libcuda.so.1"), []
+    count, device = ctypes.c_int(0), ctypes.c_int()
+    driver.cuDeviceGetCount(ctypes.byref(count))
+    for ordinal in range(count.value):
+        uuid = (ctypes.c_ubyte * 16)()
+        failed = driver.cuDeviceGet(ctypes.byref(device), ordinal) or driver.cuDeviceGetUuid_v2(uuid, device)
+        found.append("unknown" if failed else f"GPU-{UUID(bytes=bytes(uuid))}")
+    return found
 
 
 def device_id() -> int:

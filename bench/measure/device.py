@@ -57,11 +57,12 @@ class Memory(Protocol):
 class Device(Memory, Protocol):
     """What measuring needs of a device, which is also its own memory. `host_memory` is of a kind of `HOST_MEMORY`.
 
-    warm_up_s: how long its clock may take to settle.
+    warm_up_s: how long its clock may take to settle. device_uuid: of a GPU, `GPU-...`, which no renumbering changes.
     """
 
     name: str
     device_name: str
+    device_uuid: str
     llc_bytes: int
     warm_up_s: float
     stream: Any

@@ -1,12 +1,12 @@
 """One run at a time on a GPU, since two would time each other; and one process at a time that goes on with a run."""
 
-import ctypes
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from bench.measure.cuda import gpu_uuids
 from bench.plan.errors import UsageError
 
 #: Where the locks of a machine are: not in TMPDIR, of which each process may have another.
@@ -14,14 +14,19 @@ MACHINE = Path("/tmp")
 
 
 @contextmanager
-def exclusive(devices: tuple[str, ...], shared: bool) -> Iterator[None]:
-    """Hold the GPU, if it is among the devices, while this lasts. Raises UsageError where another run holds it."""
+def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()) -> Iterator[None]:
+    """Hold the GPU, if it is among the devices, while this lasts. Raises UsageError where another run holds it.
+
+    gpus: those held instead of the present one, by their UUIDs.
+    """
     if "cuda" not in devices or shared:
         yield
         return
-    name = f"gpu-{gpu_uuid()}"
     remedy = "--share-gpu measures all the same, and both will be disturbed"
-    with held(MACHINE / f"kernelmark-{name}.lock", name, remedy):
+    with ExitStack() as locks:
+        for uuid in gpus or gpu_uuids()[:1]:
+            name = uuid.replace("GPU", "gpu")
+            locks.enter_context(held(MACHINE / f"kernelmark-{name}.lock", name, remedy))
         yield
 
 
@@ -83,10 +88,15 @@ def _opened(path: Path) -> int:
         return fd
 
 
-def gpu_uuid() -> str:
-    """The identity of the present GPU, which no renumbering changes, from the driver; `unknown` if it gives none."""
-    driver = ctypes.CDLL("libcuda.so.1")
-    device, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
-    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0) or driver.cuDeviceGetUuid_v2(uuid, device):
-        return "unknown"
-    return bytes(uuid).hex()
+@contextmanager
+def turn(alone: bool) -> Iterator[None]:
+    """Wait for a turn on this host: alone, or beside others that need not be alone. Whoever comes first is first."""
+    queue, host = (_opened(MACHINE / f"kernelmark-{name}.lock") for name in ("queue", "host"))
+    try:
+        fcntl.flock(queue, fcntl.LOCK_EX)  # otherwise those that come in company could keep one waiting for ever
+        fcntl.flock(host, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        yield
+    finally:
+        os.close(queue)
+        os.close(host)

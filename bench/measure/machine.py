@@ -33,6 +33,7 @@ EXTRAS = {
     "cudnn": "cudnn",
     "pygal": "histogram",
     "kernel_tuner": "tune",
+    "parsl": "cluster",
 }
 
 

@@ -53,7 +53,7 @@ class Measurement(msgspec.Struct, kw_only=True):
 
     setup_s: what set-up took: compiling, planning. executed_flop: of its algorithm; None
     where the operation has none.
-    host: where the worker ran.
+    host: where the worker ran. device_uuid: of the GPU; "" where the device has none.
     job: the id of the execution that it was measured in, which contenders that were measured in turn share.
     parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` where one
     process alone was asked, whose interval does not cover what the next one would find.
@@ -72,6 +72,7 @@ class Measurement(msgspec.Struct, kw_only=True):
     reason: str = ""
     device_name: str = ""
     host: str = msgspec.field(default_factory=gethostname)
+    device_uuid: str = ""
     numerics: str = ""
     threads: int = 1
     samples: list[float] = []

@@ -90,6 +90,8 @@ def ceiling(need: Need, rows: list[Measurement], problem: Problem, measured_at: 
         best=work / min(best.samples),
         measured_at=measured_at,
         clock_mhz=best.state.get("clock_mhz"),
+        host=best.host,
+        device_uuid=best.device_uuid,
     )
 
 

@@ -51,9 +51,9 @@ class Entrant(NamedTuple):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Contenders on one problem or on several siblings, measured interleaved in one process.
+    """Contenders on one problem or on several siblings, measured interleaved in one process, to which it goes as data.
 
-    It crosses to the worker as data. Every kernel contends on every problem, but for the pairs `without`. baseline:
+    Every kernel contends on every problem, but for the pairs `without`. baseline:
     what the others on a problem are set against; baselines: of problems that have another, by their ids, "" for none.
     absent: devices of contenders that the run does not use; these are `unsupported`. tiles: taken for the defaults.
     """
@@ -96,22 +96,23 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class WorkerKey(msgspec.Struct, frozen=True):
-    """What must be set when a worker process starts; `process` distinguishes the fresh processes of a case."""
+    """What is set when a worker starts. process: of a case's fresh ones. gpu: the UUID of the only one that it sees."""
 
     device: str
     threads: int
     isa: str = ""
     process: int = 1
+    gpu: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True):
     """What a run was asked for: devices present, globs over kernel ids, mode, thread counts, seed and limits.
 
-    suites: as they were asked for, files by their absolute paths. isas: instruction sets, each in workers of its own,
-    "" is what the libraries choose. timeout_s: for one call. processes: fresh ones that each case is measured in, each
-    a pass over the suites; spread_s: at least so long between their starts. share_gpu: another run may use the GPU.
-    tuned: where tiles are taken from, "" for nowhere; tiles: those. tunes: what is being tuned, and how; None for a run
-    of suites. shard: the part that is measured; None for all.
+    suites: as they were asked for, files by absolute paths. isas: each in workers of its own, "" is what the libraries
+    choose. timeout_s: for one call. processes: fresh ones of each case, each a pass over the suites, which begin at
+    least spread_s apart. share_gpu: another run may use the GPU. tuned: where tiles are taken from, "" for nowhere;
+    tiles: those. tunes: what is tuned, and how; None for a run of suites. shard: the part that is measured; None for
+    all. executor: the file of the executor whose workers measure; gpus: those that measure, by their UUIDs.
     """
 
     devices: tuple[str, ...]
@@ -134,6 +135,8 @@ class Plan(msgspec.Struct, frozen=True):
     tiles: tuple[TunedTile, ...] = ()
     tunes: Tunes | None = None
     shard: Shard | None = None
+    executor: str = ""
+    gpus: tuple[str, ...] = ()
 
 
 class PlannedJob(msgspec.Struct, frozen=True):
@@ -178,12 +181,8 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
 
 def case_count(planned_jobs: Iterable[PlannedJob], registry: Registry) -> int:
     """Count the rows that jobs come to: cases that sweeps have in common are measured once."""
-    cases = {
-        hash(case_of(planned.job, problem, registry.kernels[kernel]))
-        for planned in planned_jobs
-        for problem, kernel in planned.job.entrants
-    }
-    return len(cases)
+    entrants = ((planned.job, *entrant) for planned in planned_jobs for entrant in planned.job.entrants)
+    return len({hash(case_of(job, problem, registry.kernels[kernel])) for job, problem, kernel in entrants})
 
 
 class _Field(NamedTuple):

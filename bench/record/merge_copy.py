@@ -26,7 +26,7 @@ _RUN = ("run_id", *_BEGAN, "finished_at", "name", "planned")
 _APART = "; one of the two was changed: merge it into another file (--db)"
 _CEILING = (
     "device", "threads", "kind", "problem", "kernel", "device_name", "rate", "low", "high", "best", "measured_at",
-    "clock_mhz",
+    "clock_mhz", "host", "device_uuid",
 )  # fmt: skip
 #: Rows that were there before keep their ids; a new one has its own by its place, or comes after all that are there.
 _MOVED = """
@@ -155,7 +155,7 @@ class Copying(Store):
             raise UsageError(f"{path}: its run {values['run_id']} has another row of {case} than {self.path}{_APART}")
 
     def _copy_rest(self, values: Mapping[str, Any]) -> None:
-        """Copy layers, ceilings and resources, each once."""
+        """Copy layers, ceilings, hosts and resources, each once."""
         names = "network, problem, part, count, place"
         self._db.execute(
             f"INSERT OR IGNORE INTO main.layer (run_id, {names}) SELECT :target, {names} FROM shard.layer "
@@ -168,6 +168,11 @@ class Copying(Store):
         self._db.execute(
             f"INSERT INTO main.ceiling (run_id, {names}) SELECT :target, {names} FROM shard.ceiling own "
             f"WHERE run_id = :run_id AND {absent} ORDER BY ceiling_id",
+            values,
+        )
+        self._db.execute(
+            "INSERT OR IGNORE INTO main.host SELECT :target, host, facts FROM shard.host WHERE run_id = :run_id "
+            "ORDER BY rowid",
             values,
         )
         names = '"case", registers, spill_bytes'

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
+from bench.measure.host import Host
 from bench.plan.errors import UsageError
 from bench.record.query import Query
 from bench.record.result import finite
@@ -81,6 +82,10 @@ class RunReader(Query):
         query = "SELECT host, device_name, count(*) FROM main.result WHERE run_id = :run_id GROUP BY 1, 2 ORDER BY 1, 2"
         return list(self._rows(query, _machine, run_id=run_id))
 
+    def hosts(self, run_id: str) -> list[Host]:
+        """Return the hosts that a run recorded, in the order in which they came to it; none of a run at home."""
+        return list(self._rows("SELECT facts FROM host WHERE run_id = :run_id ORDER BY rowid", _host, run_id=run_id))
+
     def jobs_begun(self, run_id: str) -> list[JobBegun]:
         """Return the jobs of a run in the order in which they began, but for rows whose worker was lost."""
         query = """
@@ -126,6 +131,10 @@ def _facts(values: tuple[Any, ...]) -> RunFacts:
 
 def _run_id(values: tuple[str]) -> str:
     return msgspec.convert(*values, str)
+
+
+def _host(values: tuple[str]) -> Host:
+    return msgspec.json.decode(msgspec.convert(*values, str), type=Host)
 
 
 def _machine(values: tuple[Any, ...]) -> Machine:

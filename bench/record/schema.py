@@ -10,7 +10,7 @@ from bench.measure.measurement import Part
 from bench.plan.text import one_line
 from bench.record.result import COLUMNS, Result, finite
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 _TYPES = {int: "INTEGER", float: "REAL", float | None: "REAL", int | None: "INTEGER", str: "TEXT"}
 _HINTS = get_type_hints(Result)
 _RESULT_COLUMNS = ",\n    ".join(f'"{name}" {_TYPES[_HINTS[name]]}' for name in COLUMNS if name != "run_id")
@@ -75,6 +75,16 @@ CREATE TABLE version (
 );
 CREATE INDEX version_of ON version (kernel, problem);
 """
+_CREATE_HOST = """
+CREATE TABLE host (
+    run_id TEXT NOT NULL REFERENCES run(run_id),
+    host TEXT NOT NULL,
+    facts TEXT NOT NULL,
+    UNIQUE (run_id, host)
+);
+ALTER TABLE ceiling ADD COLUMN host TEXT NOT NULL DEFAULT '';
+ALTER TABLE ceiling ADD COLUMN device_uuid TEXT NOT NULL DEFAULT '';
+"""
 CREATE = f"""
 CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
 CREATE TABLE run (
@@ -117,6 +127,7 @@ ALTER TABLE layer ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 {_CREATE_PENDING}
 {_CREATE_EVIDENCE}
 {_CREATE_VERSIONS}
+{_CREATE_HOST}
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 #: The columns of a row's own are those of a result, the run's id first.
@@ -144,7 +155,7 @@ def row_values(
     return (run_id, result.case, *own, json.dumps(known), *kept, place)
 
 
-_OF_A_RUN = ("result", "resource", "ceiling", "layer", "pending", "run")
+_OF_A_RUN = ("result", "resource", "ceiling", "host", "layer", "pending", "run")
 _RESULTS = "SELECT result_id FROM result WHERE run_id = ?"
 #: What removes a run, in this order.
 REMOVE = (
@@ -208,5 +219,9 @@ PRAGMA user_version = 7;
 ALTER TABLE result ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE layer ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 PRAGMA user_version = 8;
+""",
+    8: f"""
+{_CREATE_HOST}
+PRAGMA user_version = 9;
 """,
 }

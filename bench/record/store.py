@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from bench.measure.ceiling import Ceiling
+from bench.measure.host import Host
 from bench.measure.measurement import Evidence, Measurement, Part
 from bench.measure.stats import Ratio
 from bench.plan.errors import UsageError
@@ -175,6 +176,12 @@ class Store(Reader):
         names, marks = ", ".join(values), ", ".join("?" * len(values))
         with self._writing():
             self._db.execute(f"INSERT INTO ceiling ({names}) VALUES ({marks})", tuple(values.values()))
+
+    def add_host(self, run_id: str, host: Host) -> None:
+        """Record where a part of a run is measured; a host that is known stays."""
+        facts = msgspec.json.encode(host).decode()
+        with self._writing():
+            self._db.execute("INSERT OR IGNORE INTO host VALUES (?, ?, ?)", (run_id, host.host, facts))
 
     def add_layer(self, run_id: str, layer: Layer, place: int = 0) -> None:
         """Note that a suite of the run has this problem as a layer; known ones stay."""

@@ -1,7 +1,7 @@
 """One job measured in several fresh processes: their measurements become one a contender."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from statistics import fmean
@@ -11,7 +11,7 @@ import msgspec
 
 from bench.measure.measurement import BETWEEN, Measurement
 from bench.measure.stats import pooled_interval, speedup
-from bench.plan.case import Entrant
+from bench.plan.case import Entrant, PlannedJob
 from bench.plan.status import Status
 
 
@@ -30,6 +30,18 @@ def merge(runs: Sequence[Sequence[Measurement]], baseline_of: Callable[[str], st
         if base and base is not found and base.interval and found.interval and found.job == base.job:
             found.ratio = speedup(_groups(own[base.entrant]), _groups(own[entrant]))
     return list(merged.values())
+
+
+def still_good(planned: PlannedJob, found: Sequence[Sequence[Measurement]]) -> PlannedJob | None:
+    """Return the job without the contenders that have failed in an earlier process; None where none is left."""
+    bad = {measured.entrant for rows in found for measured in rows if measured.status != Status.OK}
+    good = [entrant for entrant in planned.job.entrants if entrant not in bad]
+    return only(planned, good) if good else None
+
+
+def only(planned: PlannedJob, entrants: Collection[Entrant]) -> PlannedJob:
+    """Return the job with some of its contenders alone."""
+    return msgspec.structs.replace(planned, job=planned.job.only(entrants))
 
 
 def _groups(found: Sequence[Measurement]) -> list[list[float]]:
@@ -100,6 +112,7 @@ RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "reason": _alike,
     "device_name": _alike,
     "host": _alike,
+    "device_uuid": _alike,
     "numerics": _alike,
     "threads": _alike,
     "samples": _concatenated,

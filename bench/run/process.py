@@ -51,7 +51,7 @@ class Worker:
     """One process that runs jobs of one key, watched from outside."""
 
     def __init__(self, key: WorkerKey) -> None:
-        self._shared, self._log = _scratch_file(), _scratch_file()
+        self._shared, self._log = scratch_file(), scratch_file()
         self._board = Board(self._shared.fileno())
         self._fresh, self._look_s = True, limits.next_look_s(self._spare_bytes())
         self._kills, self._kills_at_s = memory.kills_by_system(), now()
@@ -61,7 +61,7 @@ class Worker:
         passed = (jobs, replies, self._shared.fileno())
         words = [*map(str, passed), msgspec.json.encode(key).decode()]
         self._kept = Kept(
-            "bench.run.worker", words, environment(key.isa), pass_fds=passed, stdout=self._log, stderr=self._log
+            "bench.run.worker", words, _variables(key), pass_fds=passed, stdout=self._log, stderr=self._log
         )
         os.close(jobs)
         os.close(replies)
@@ -171,6 +171,10 @@ class Worker:
         self._log.close()
 
 
+def _variables(key: WorkerKey) -> dict[str, str]:
+    return environment(key.isa) | ({"CUDA_VISIBLE_DEVICES": key.gpu} if key.gpu else {})
+
+
 def _blamed(job: Job, call: Call | None) -> tuple[Entrant, ...]:
     """Return the contenders that a call was for: all on a problem where its class was called, none in an import."""
     if call is None or call.stage == IMPORT:
@@ -185,7 +189,7 @@ def _stage(call: Call | None) -> str:
     return call.stage if call else "between calls"
 
 
-def _scratch_file() -> IO[bytes]:
+def scratch_file() -> IO[bytes]:
     """A file without a name, which ends with the processes that hold it. Raises UsageError where none can be made."""
     try:
         return tempfile.TemporaryFile()

@@ -21,13 +21,13 @@ from bench.measure.timing import now, pause
 from bench.plan.case import Entrant, Plan, PlannedJob, case_of, jobs
 from bench.plan.discovery import discover
 from bench.plan.registry import Registry
-from bench.plan.status import AGAINST, Status
+from bench.plan.status import AGAINST
 from bench.plan.suites import Suite
 from bench.record.result import Result, make_result
 from bench.record.store import Layer, Run, Store
 from bench.run.ceilings import Ceilings
 from bench.run.commit import git_commit
-from bench.run.passes import merge
+from bench.run.passes import merge, only, still_good
 from bench.run.pool import Execute
 from bench.run.progress import Progress
 from bench.run.resume import taken_up
@@ -39,9 +39,15 @@ class Session:
     """One run in one store: begun once, or taken up again, then fed with jobs."""
 
     def __init__(
-        self, store: Store, suites: list[Suite], plan: Plan, execute: Execute, resume: str | None = None, **own: Any
+        self,
+        store: Store,
+        suites: list[Suite],
+        plan: Plan,
+        execute: Execute | None,
+        resume: str | None = None,
+        **own: Any,
     ) -> None:
-        """own: `name` and `planned` of a run that begins."""
+        """execute: None where other processes measure (dispatch.py). own: fields of the run, as its `name`."""
         self._store, self._execute = store, execute
         self.tally: Counter[str] = Counter()
         run = msgspec.structs.replace(_run_of(suites, plan), **own)
@@ -54,7 +60,7 @@ class Session:
         self._cases = store.recorded(run.run_id) if resume is not None else set()
         self._taken = resume is not None
         self._ceilings: Ceilings | None = None
-        if plan.ceilings and plan.mode.does.times:
+        if plan.ceilings and plan.mode.does.times and execute is not None:
             registry = discover(plan.plugins)
             keep, doubt = (partial(method, self.run_id) for method in (store.add_ceiling, store.doubt_ceiling))
             self._ceilings = Ceilings(registry, execute, keep, doubt, partial(store.highest_ceiling, self.run_id))
@@ -79,18 +85,28 @@ class Session:
         ]
         bases = {Entrant(problem, job.baseline_of(problem) or "") for problem, _ in left}
         keep = [entrant for entrant in job.entrants if entrant in left or entrant in bases]
-        return _with(planned, keep) if left else None
+        return only(planned, keep) if left else None
 
     def take(self, number: int, process: int, planned: PlannedJob) -> None:
         """Measure a job, by its place in the plan, in one process of several, and keep what it finds for `measure`."""
         before, self._taken = self._pending(number), True
-        if len(before) < process and (left := _still_good(planned, before)):
+        if len(before) < process and (left := still_good(planned, before)):
             self._store.set_aside(self.run_id, number, process, self._ask(left, process))
 
     def measure(self, number: int, planned: PlannedJob, registry: Registry) -> list[tuple[Result, Measurement]]:
-        """Measure a job in the last of its processes and commit its rows; of a case that the run has, the row stays."""
-        rows, before = [], self._pending(number)
-        for measured in self._merged(before, planned):
+        """Measure a job in the last of its processes and commit its rows."""
+        before = self._pending(number)
+        rows = self.record(planned, self._merged(before, planned), registry)
+        if before:
+            self._store.forget(self.run_id, number)
+        return rows
+
+    def record(
+        self, planned: PlannedJob, measurements: list[Measurement], registry: Registry
+    ) -> list[tuple[Result, Measurement]]:
+        """Commit the rows of what was found of a job; of a case that the run has, the row stays."""
+        rows = []
+        for measured in measurements:
             kernel, problem = registry.kernels[measured.kernel], registry.problem(measured.problem)
             result = make_result(measured, kernel, problem, planned, self.run_id, git_commit())
             if result.case not in self._cases:
@@ -100,8 +116,6 @@ class Session:
                 self._cases.add(result.case)
                 self.tally[result.status] += 1
             rows.append((result, measured))
-        if before:
-            self._store.forget(self.run_id, number)
         return rows
 
     def _pending(self, number: int) -> list[list[Measurement]]:
@@ -110,7 +124,7 @@ class Session:
 
     def _merged(self, before: list[list[Measurement]], planned: PlannedJob) -> list[Measurement]:
         """Return what all processes have found, the last of them now, under the ceilings of now."""
-        left = _still_good(planned, before)
+        left = still_good(planned, before)
         found = [*before, self._ask(left, len(before) + 1)] if left else before
         measured = merge(found, planned.job.baseline_of)
         if self._ceilings is not None:
@@ -118,6 +132,7 @@ class Session:
         return measured
 
     def _ask(self, planned: PlannedJob, process: int) -> list[Measurement]:
+        assert self._execute is not None
         return self._execute(planned.job, msgspec.structs.replace(planned.key, process=process))
 
     def finish(self) -> None:
@@ -128,17 +143,6 @@ class Session:
     def against(self) -> int:
         """Count the rows whose status is against the user."""
         return sum(self.tally[status] for status in AGAINST)
-
-
-def _still_good(planned: PlannedJob, found: list[list[Measurement]]) -> PlannedJob | None:
-    """The job without the contenders that have failed in an earlier process; None where none is left."""
-    bad = {measured.entrant for rows in found for measured in rows if measured.status != Status.OK}
-    good = [entrant for entrant in planned.job.entrants if entrant not in bad]
-    return _with(planned, good) if good else None
-
-
-def _with(planned: PlannedJob, entrants: list[Entrant]) -> PlannedJob:
-    return msgspec.structs.replace(planned, job=planned.job.only(entrants))
 
 
 def new_run_id(started: datetime) -> str:

@@ -122,7 +122,7 @@ def test_only_a_gpu_is_locked_for_the_whole_machine_and_only_if_it_is_not_shared
 ) -> None:
     assert Path("/tmp") == lock.MACHINE  # whatever TMPDIR is
     monkeypatch.setattr(lock, "MACHINE", tmp_path)
-    monkeypatch.setattr(lock, "gpu_uuid", lambda: "abc")
+    monkeypatch.setattr(lock, "gpu_uuids", lambda: ["GPU-abc"])
 
     def again(devices: tuple[str, ...], shared: bool) -> None:
         with exclusive(devices, shared):

@@ -64,7 +64,7 @@ def test_a_store_of_schema_1_is_brought_up_to_date_and_keeps_its_rows(tmp_path):
         db.execute("DROP TABLE layer")
         db.execute("DROP TABLE pending")
         db.execute("DROP TABLE evidence")
-        for name in ("resource", "version", "source"):
+        for name in ("resource", "version", "source", "host"):
             db.execute(f"DROP TABLE {name}")
         db.execute("ALTER TABLE run DROP COLUMN name")
         db.execute("ALTER TABLE run DROP COLUMN planned")

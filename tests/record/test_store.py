@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from bench.measure.ceiling import Ceiling, Excess
+from bench.measure.host import Host
 from bench.measure.measurement import Evidence
 from bench.measure.stats import Interval, Ratio
 from bench.plan.errors import UsageError
@@ -120,7 +121,7 @@ def test_a_foreign_file_is_refused_by_name_and_left_alone(tmp_path, complaint, m
 def test_a_newer_schema_is_refused_with_both_versions(store, complaint):
     with sqlite3.connect(store.path) as db:
         db.execute("PRAGMA user_version = 99")
-    assert "has schema 99, this kernelmark reads 8" in complaint(lambda: Store(store.path))
+    assert "has schema 99, this kernelmark reads 9" in complaint(lambda: Store(store.path))
 
 
 @pytest.mark.parametrize("below", ["file/results.db", "file/deep/results.db"])
@@ -216,6 +217,7 @@ def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(beg
         begun.add_layer(run_id, Layer("net", row.problem, "forward", 1))
         begun.set_aside(run_id, 0, 1, [])
         begun.add_resources(run_id, row.case, Resources(40, 0))
+        begun.add_host(run_id, Host("one", "c0ffee", "1.0"))
 
     def rows():
         with sqlite3.connect(begun.path) as db:

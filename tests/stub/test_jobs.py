@@ -3,6 +3,7 @@
 import ast
 import re
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tabulate import tabulate
@@ -39,7 +40,7 @@ def runs(tools: None, folder: Path) -> dict[str, Run]:
         "refused map": ("stub.jobs:refused_map",),
         "persisting": ("stub.jobs:persisting",),
         "not run": ("stub.jobs:not_run", *PLAIN),
-        "identity": ("bench.measure.lock:gpu_uuid",),
+        "identity": ("bench.measure.cuda:gpu_uuids",),
         "synchronising": ("stub.jobs:synchronising_call",),
         "pinned memory": ("stub.jobs:transferred", "transfer/cuda.pinned", "transfer/n33/f32/h2d"),
         "managed memory": ("stub.jobs:transferred", "transfer/cuda.managed", "transfer/n33/f32/h2d"),
@@ -100,7 +101,7 @@ def test_no_line_persists_in_l2_when_a_sample_is_taken(runs: dict[str, Run]) -> 
 
 
 def test_the_device_has_an_identity(runs: dict[str, Run]) -> None:
-    assert bytes.fromhex(runs["identity"].value) == b"kernelmark stub."
+    assert runs["identity"].value == [f"GPU-{UUID(bytes=b'kernelmark stub.')}"]
 
 
 def test_no_rule_is_broken(runs: dict[str, Run]) -> None:

@@ -67,7 +67,7 @@ def test_a_report_without_faults_has_status_0_and_names_no_machine(tmp_path: Pat
 
 def test_a_stage_fails_where_another_run_has_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stages, task = script("gpu_stages"), script("gpu_task")
-    monkeypatch.setattr(lock, "gpu_uuid", lambda: "of a test")
+    monkeypatch.setattr(lock, "gpu_uuids", lambda: ["of a test"])
     question = task.Question("claims", task.Settings(str(tmp_path)), now() + 60)
     monkeypatch.setattr(lock, "MACHINE", tmp_path)
     with lock.exclusive(("cuda",), shared=False):

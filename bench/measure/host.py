@@ -1,0 +1,49 @@
+"""A host that measures a part of a run: what must be alike on all of them, and what may differ."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.plan.errors import UsageError
+
+
+class Host(msgspec.Struct, frozen=True):
+    """A host by its name, its checkout, its Python, the versions of its libraries, and the digests of plug-ins.
+
+    machine, environment: as a run records them (machine.py); these may differ from host to host.
+    """
+
+    host: str
+    commit: str
+    kernelmark: str
+    python: str = ""
+    versions: dict[str, str] = {}
+    plugins: dict[str, str] = {}
+    machine: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
+
+
+def unlike(found: Host, expected: Host) -> Iterator[str]:
+    """Yield `numpy is 2.3.0, expected 2.4.6`, for each thing that a host has not alike; nothing expected is alike."""
+    yield from _unlike("kernelmark", found.kernelmark, expected.kernelmark)
+    yield from _unlike("its commit", found.commit, expected.commit)
+    yield from _unlike("Python", found.python, expected.python)
+    for own, others in ((found.versions, expected.versions), (found.plugins, expected.plugins)):
+        for name in sorted({*own, *others} if others else ()):
+            yield from _unlike(name, own.get(name), others.get(name, "none"))
+
+
+def digests(plugins: Sequence[str]) -> dict[str, str]:
+    """Return a digest of each plug-in. Raises UsageError for one that is not there."""
+    try:
+        return {plugin: hashlib.sha256(Path(plugin).read_bytes()).hexdigest()[:12] for plugin in plugins}
+    except OSError as error:
+        raise UsageError(f"{error.filename}: cannot be read: {error.strerror}") from None
+
+
+def _unlike(name: str, found: str | None, expected: str) -> Iterator[str]:
+    if expected and found != expected:
+        yield f"{name} is {found or 'not there'}, expected {expected}"

@@ -1,0 +1,199 @@
+"""The run's side of an executor: tasks to the broker, one comparison group each, and what is found to the store.
+
+This process alone writes the store, a row at a time, so that a row that was acknowledged outlives whatever is killed.
+"""
+
+import os
+import select
+import sys
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import msgspec
+
+from bench.measure.host import Host
+from bench.measure.timing import now
+from bench.plan.case import Plan, PlannedJob
+from bench.plan.errors import UsageError
+from bench.plan.registry import Registry
+from bench.plan.shards import group_of
+from bench.record.store import Store
+from bench.run.kept import Kept
+from bench.run.pool import KILLS
+from bench.run.printed import last_words
+from bench.run.process import scratch_file
+from bench.run.progress import Progress
+from bench.run.session import Notify, Session, interruptible
+from bench.run.task import Answer, Found, Order, Task
+from bench.run.worker import Inbox, send
+
+#: How long an interrupt may wait for notice, and how long an executor may take to end what it has started.
+TICK_S, CLOSE_S = 0.25, 20.0
+
+
+class Broker:
+    """The broker's process, asked in turn and answering in any order."""
+
+    def __init__(self, config: str, gpus: Sequence[str]) -> None:
+        """config: the file of Parsl's executors, or "" for a worker on each of these GPUs."""
+        self.workers, self.state = 0, "has not answered"
+        self._log = scratch_file()
+        orders, self._orders = os.pipe()
+        self._replies, replies = os.pipe()
+        self._inbox = Inbox(self._replies)
+        words = [str(orders), str(replies), config, *gpus]
+        # Parsl looks for its scripts on the path, where those of an environment are only while it is activated.
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+        streams = {"stdout": self._log, "stderr": self._log}
+        self._kept = Kept("bench.run.broker", words, {"PATH": path}, pass_fds=(orders, replies), **streams)
+        os.close(orders)
+        os.close(replies)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        os.close(self._orders)
+        self._kept.ended(CLOSE_S)
+        self._kept.end()
+        os.close(self._replies)
+        self._log.close()
+
+    def ask(self, number: int, task: Task) -> None:
+        """Hand a task in."""
+        try:
+            send(self._orders, Order(number, msgspec.msgpack.encode(task)))
+        except BrokenPipeError:
+            raise self._gone() from None
+
+    def answer(self, within_s: float) -> Answer | None:
+        """Return the next answer to a task, or None if there is none in time. Raises UsageError where none can come."""
+        until_s = now() + within_s
+        while True:
+            while (found := self._inbox.next(Answer)) is not None:
+                if found.ended:
+                    raise UsageError(found.ended)
+                if found.number is not None:
+                    return found
+                self.workers, self.state = found.workers, found.state
+            if not select.select([self._replies], [], [], max(0.0, until_s - now()))[0]:
+                return None
+            if not self._inbox.fill():
+                raise self._gone()
+
+    def _gone(self) -> UsageError:
+        said = last_words(self._log.fileno())
+        return UsageError(f"the executor's process has ended{f': {said}' if said else ''}")
+
+
+def first_answer(broker: Broker, task: Task, within_s: float) -> Found:
+    """Return what the first worker of an executor answers. Raises UsageError where none does in time."""
+    broker.ask(0, task)
+    answer = broker.answer(within_s)
+    if answer is None:
+        remedy = "--start-timeout allows more"
+        raise UsageError(f"no worker of the executor has started within {within_s:g} s: {broker.state}; {remedy}")
+    return _found(answer)
+
+
+def _found(answer: Answer) -> Found:
+    if answer.lost:
+        raise UsageError(f"the executor's first worker was lost: {answer.lost}")
+    try:
+        found = msgspec.msgpack.decode(answer.data, type=Found)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"a host answers as another version of kernelmark would: {error}") from None
+    if found.refused:
+        raise UsageError(f"host {found.host.host}: {found.refused}")
+    return found
+
+
+class _Group(NamedTuple):
+    """The jobs of a comparison group, each as it was planned, and what of it has no row yet."""
+
+    whole: list[PlannedJob]
+    left: list[PlannedJob]
+
+
+class Dispatch:
+    """Measures a run by the workers of a broker."""
+
+    def __init__(self, session: Session, store: Store, registry: Registry, plan: Plan, broker: Broker) -> None:
+        self._session, self._store, self._registry, self._plan = session, store, registry, plan
+        self._broker = broker
+        self._hosts = {host.host for host in store.hosts(session.run_id)}
+        self._groups: list[_Group] = []
+        self._losses: Counter[int] = Counter()
+        self._lost = ""
+
+    def run(self, jobs: Iterable[PlannedJob], expected: Host, notify: Notify, progress: Progress) -> bool:
+        """Measure everything; return whether it was not interrupted. After a SIGINT the groups in hand are finished.
+
+        expected: what every host must have alike. Raises UsageError where the executor goes on no more.
+        """
+        self._plan_groups(jobs, progress)
+        try:
+            with interruptible() as interrupted:
+                waiting, at_work = deque(range(len(self._groups))), set[int]()
+                while at_work or (waiting and not interrupted()):
+                    while waiting and not interrupted() and len(at_work) <= 2 * self._broker.workers:
+                        at_work.add(number := waiting.popleft())
+                        self._hand_in(number, expected, progress)
+                    answer = self._broker.answer(TICK_S)
+                    if answer is not None and answer.number is not None:
+                        at_work.discard(answer.number)
+                        if not self._take(answer.number, answer, notify, progress):
+                            waiting.appendleft(answer.number)
+                return self._ended(bool(waiting))
+        except UsageError as error:
+            remedy = f"rows recorded so far are safe: `kernelmark run --resume {self._session.run_id}`"
+            raise UsageError(f"{error}; {remedy}") from None
+
+    def _plan_groups(self, jobs: Iterable[PlannedJob], progress: Progress) -> None:
+        groups: dict[str, _Group] = {}
+        for planned in jobs:
+            self._session.note(planned)
+            left = self._session.missing(planned, self._registry)
+            if left is None:
+                progress.ends(planned, 1)
+                continue
+            group = groups.setdefault(group_of(planned.job.problems[0]), _Group([], []))
+            group.whole.append(planned)
+            group.left.append(left)
+        self._groups = list(groups.values())
+
+    def _hand_in(self, number: int, expected: Host, progress: Progress) -> None:
+        for left in self._groups[number].left:
+            progress.begins(left, 1)
+        self._broker.ask(number, Task(expected, self._plan, self._groups[number].left))
+
+    def _take(self, number: int, answer: Answer, notify: Notify, progress: Progress) -> bool:
+        """Record what was found of a group; return whether it is not to be measured again."""
+        if answer.lost:
+            self._losses[number] += 1
+            self._lost = answer.lost
+            return self._losses[number] >= KILLS
+        found = _found(answer)
+        if found.host.host not in self._hosts:
+            self._store.add_host(self._session.run_id, found.host)
+            self._hosts.add(found.host.host)
+        for ceiling, doubt in found.ceilings:
+            self._store.add_ceiling(self._session.run_id, ceiling)
+            if doubt:
+                self._store.doubt_ceiling(self._session.run_id, ceiling, doubt)
+        for whole, left, rows in zip(*self._groups[number], found.rows, strict=True):
+            for result, _ in self._session.record(left, rows, self._registry):
+                notify(result)
+            progress.ends(whole, 1)
+        return True
+
+    def _ended(self, is_interrupted: bool) -> bool:
+        """Note the end of the run if nothing is left; return whether it was not interrupted."""
+        if given_up := sum(losses >= KILLS for losses in self._losses.values()):
+            raise UsageError(f"{given_up} comparison groups lost their worker {KILLS} times: {self._lost}")
+        if not is_interrupted:
+            self._session.finish()
+        return not is_interrupted

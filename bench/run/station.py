@@ -1,0 +1,156 @@
+"""A station measures tasks where an executor's worker runs: the same workers, blame and ceilings as of a run at home.
+
+Its process outlives its tasks, so that workers are started and ceilings measured once. It holds a GPU as a run does. A
+job that needs the host's processors or its memory waits until it has the host to itself; jobs on different GPUs alone
+run side by side.
+"""
+
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import lru_cache
+from socket import gethostname
+
+import msgspec
+
+import bench
+from bench.measure.ceiling import Ceiling, Need
+from bench.measure.cpu import cpu_count
+from bench.measure.cuda import cuda_missing
+from bench.measure.host import Host, digests, unlike
+from bench.measure.lock import exclusive, turn
+from bench.measure.machine import environment, machine
+from bench.measure.measurement import Measurement
+from bench.measure.timing import now, pause
+from bench.plan.case import Job, Plan, PlannedJob, WorkerKey
+from bench.plan.discovery import discover
+from bench.plan.errors import UsageError
+from bench.run.asked import plan_asked
+from bench.run.ceilings import Ceilings
+from bench.run.commit import git_commit
+from bench.run.passes import merge, still_good
+from bench.run.pool import Workers
+from bench.run.task import Expected, Found, Task
+
+#: Operations that use the host's memory or its links, whatever their kernels run on.
+OF_HOST = ("transfer", "aggregate")
+#: The station of each thread: an executor's workers may be threads of one process.
+_own = threading.local()
+_one_at_a_time = threading.Lock()
+
+
+def measure(data: bytes, gpu: str = "") -> bytes:
+    """Measure a `Task` and return what is `Found`, both as MessagePack. gpu: the UUID of the only one to measure on."""
+    expected, host = msgspec.msgpack.decode(data, type=Expected), this_host()
+    try:
+        found = _found(expected.host, data, gpu, host)
+    except UsageError as error:
+        found = Found(host, refused=str(error))
+    return msgspec.msgpack.encode(found)
+
+
+def _found(expected: Host | None, data: bytes, gpu: str, host: Host) -> Found:
+    if expected and (apart := [*unlike(host, msgspec.structs.replace(expected, plugins={}))]):
+        raise UsageError("; ".join(apart[:3]) + "; install the same on every host")
+    task = msgspec.msgpack.decode(data, type=Task)
+    if task.asked is not None:
+        return Found(host, plan=plan_asked(task.suites, task.asked))
+    assert task.plan is not None
+    host = msgspec.structs.replace(host, plugins=digests(task.plan.plugins))
+    if expected and (apart := [*unlike(host, expected)]):
+        raise UsageError("; ".join(apart[:3]) + "; bring the same file to every host")
+    if task.jobs:
+        return _station(task.plan, gpu, host).measure(task.jobs)
+    return Found(host)
+
+
+@lru_cache
+def this_host() -> Host:
+    """Return this host, looked at while no other job runs on it."""
+    with turn(alone=True):
+        facts, around = machine(), environment()
+    return Host(gethostname(), git_commit(), bench.__version__, facts["python"], around["versions"], {}, facts, around)
+
+
+def _station(plan: Plan, gpu: str, host: Host) -> "Station":
+    """Return the station of this thread and plan; that of an earlier plan is closed."""
+    before: Station | None = getattr(_own, "station", None)
+    if before is not None and before.plan == plan:
+        return before
+    if before is not None:
+        before.close()
+    with _one_at_a_time:
+        _own.station = found = Station(plan, gpu, host)
+    return found
+
+
+class Station:
+    """Measures the jobs of one plan in workers of its own."""
+
+    def __init__(self, plan: Plan, gpu: str, host: Host) -> None:
+        """Raises UsageError where the host has not what the plan asks for, or another run has its GPU."""
+        _refuse_less(plan)
+        self.plan, self._gpu, self._host = plan, gpu, host
+        self._held, self._workers = ExitStack(), Workers()
+        if not gpu:  # otherwise the run holds it
+            self._held.enter_context(exclusive(plan.devices, plan.share_gpu))
+        self._workers.load(plan)
+        self._registry = discover(plan.plugins, plan.timeout_s)
+        self._taken: list[tuple[Ceiling, str]] = []
+        self._highest: dict[Need, Ceiling] = {}
+        self._ceilings: Ceilings | None = None
+        if plan.ceilings and plan.mode.does.times:
+            self._ceilings = Ceilings(self._registry, self._execute, self._keep, self._doubt, self._highest.get)
+
+    def close(self) -> None:
+        """End the workers, and give the GPU back."""
+        self._workers.close()
+        self._held.close()
+
+    def measure(self, jobs: Sequence[PlannedJob]) -> Found:
+        """Measure the jobs in each of their processes, at least `spread_s` apart."""
+        self._taken.clear()
+        last = self.plan.processes if self.plan.mode.does.times else 1
+        found: list[list[list[Measurement]]] = [[] for _ in jobs]
+        rows = []
+        for process in range(1, last + 1):
+            began = now()
+            for planned, before in zip(jobs, found, strict=True):
+                if left := still_good(planned, before):
+                    key = msgspec.structs.replace(planned.key, process=process)
+                    before.append(self._execute(left.job, key))
+                if process == last:
+                    rows.append(self._placed(planned, before))
+            if process < last:
+                pause(max(0.0, began + self.plan.spread_s - now()))
+        return Found(self._host, rows, list(self._taken))
+
+    def _placed(self, planned: PlannedJob, found: list[list[Measurement]]) -> list[Measurement]:
+        rows = merge(found, planned.job.baseline_of)
+        if self._ceilings is not None:
+            self._ceilings.apply(planned.job, rows)
+        return rows
+
+    def _execute(self, job: Job, key: WorkerKey) -> list[Measurement]:
+        with self._turn(job):
+            return self._workers.run(job, msgspec.structs.replace(key, gpu=self._gpu))
+
+    def _turn(self, job: Job) -> AbstractContextManager[None]:
+        on_host = any(self._registry.kernels[name].device == "cpu" for name in job.kernels)
+        return turn(on_host or any(name.split("/")[0] in OF_HOST for name in job.problems))
+
+    def _keep(self, ceiling: Ceiling) -> None:
+        self._taken.append((ceiling, ""))
+        before = self._highest.get(ceiling.need)
+        if before is None or ceiling.best > before.best:
+            self._highest[ceiling.need] = ceiling
+
+    def _doubt(self, ceiling: Ceiling, reason: str) -> None:
+        self._taken = [(known, reason if known == ceiling else doubt) for known, doubt in self._taken]
+
+
+def _refuse_less(plan: Plan) -> None:
+    if "cuda" in plan.devices and (reason := cuda_missing()):
+        raise UsageError(f"the run measures on cuda: {reason}")
+    if max(plan.threads) > cpu_count():
+        raise UsageError(f"the run uses {max(plan.threads)} threads, and {cpu_count()} CPUs may be used; see --threads")

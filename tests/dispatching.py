@@ -1,0 +1,62 @@
+"""Runs on the fake device that stations measure, on GPUs that are fakes too or by an executor of Parsl."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.measure.host import Host, digests
+from bench.plan.case import Plan, case_count, jobs
+from bench.plan.discovery import discover
+from bench.plan.modes import Mode
+from bench.plan.suites import load_suite
+from bench.record.store import Store
+from bench.run.dispatch import Broker, Dispatch
+from bench.run.progress import Progress
+from bench.run.session import Session
+from merging import FAKE, KERNELS
+
+GPUS = ("GPU-one", "GPU-two")
+#: Parsl's threads: nothing has to start.
+THREADS = """
+from parsl import Config
+from parsl.executors import ThreadPoolExecutor
+config = Config(executors=[ThreadPoolExecutor(max_threads=2)], run_dir={run_dir!r}, initialize_logging=False)
+"""
+#: Parsl's executor with two workers on this host.
+LOCAL = """
+from parsl import Config
+from parsl.executors import HighThroughputExecutor
+from parsl.providers import LocalProvider
+provider = LocalProvider(init_blocks=1, max_blocks=1{rest})
+executor = HighThroughputExecutor(label="here", address="127.0.0.1", max_workers_per_node={workers}, provider=provider)
+config = Config(executors=[executor], run_dir={run_dir!r}, strategy_period=1, initialize_logging=False)
+"""
+
+
+def config_file(folder: Path, text: str = THREADS, **values: Any) -> str:
+    path = folder / "executor.py"
+    path.write_text(text.format(run_dir=str(folder / "runinfo"), **values))
+    return str(path)
+
+
+def asked(suite: Path, plugins: Sequence[str] = (FAKE,), **fields: Any) -> Plan:
+    own = {"devices": ("fake",), "kernels": KERNELS, "mode": Mode.HOT, "ceilings": False}
+    return Plan(**{**own, "plugins": tuple(plugins), "suites": (str(suite),), **fields})
+
+
+def dispatch(
+    db: Path, plan: Plan, config: str = "", gpus: Sequence[str] = (), broker: Any = None, resume: str | None = None
+) -> str:
+    """Measure the suite of a plan by stations; return the id of the run."""
+    plan = msgspec.structs.replace(plan, executor=config, gpus=tuple(gpus))
+    registry = discover(plan.plugins)
+    suites = [load_suite(Path(name), registry) for name in plan.suites]
+    planned = list(jobs(suites, registry, plan))
+    expected = Host("", "", "", plugins=digests(plan.plugins))
+    with closing(Store(db)) as store, broker or Broker(config, gpus) as opened:
+        session = Session(store, suites, plan, None, resume, planned=case_count(planned, registry))
+        Dispatch(session, store, registry, plan, opened).run(planned, expected, lambda result: None, Progress())
+    return session.run_id

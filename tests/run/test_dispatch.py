@@ -1,0 +1,129 @@
+"""Runs whose jobs stations measure: on two GPUs of one machine, which here are fakes."""
+
+import msgspec
+import pytest
+
+from bench.measure.host import Host, unlike
+from bench.plan.errors import UsageError
+from bench.record.store import Store
+from bench.run.station import measure as measured_by_station
+from bench.run.task import Answer, Found, Task
+from dispatching import GPUS, asked, dispatch
+from merging import measure, rows, suite_file
+
+#: What a station adds to a row.
+PLACES = {"host", "device_uuid"}
+
+
+@pytest.fixture
+def suite(tmp_path):
+    return suite_file(tmp_path, range(1, 7))
+
+
+class Unlucky:
+    """A broker without processes, which loses some tasks a number of times and measures the others in this process."""
+
+    workers, state = 1, ""
+
+    def __init__(self, losses):
+        self._losses, self._answers = dict(losses), []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def ask(self, number, task):
+        if self._losses.get(number, 0):
+            self._losses[number] -= 1
+            self._answers.append(Answer(number, lost="WorkerLost"))
+        else:
+            self._answers.append(Answer(number, measured_by_station(msgspec.msgpack.encode(task))))
+
+    def answer(self, within_s):
+        return self._answers.pop(0)
+
+
+def _sorted(found):
+    return sorted(
+        ({name: value for name, value in row.items() if name not in PLACES} for row in found),
+        key=lambda row: (row["problem"], row["kernel"]),
+    )
+
+
+def test_rows_of_two_gpus_are_those_of_one_process_and_no_comparison_group_is_on_both(tmp_path, suite):
+    measure(tmp_path / "home.db", suite)
+    dispatch(tmp_path / "two.db", asked(suite), gpus=GPUS)
+    found = rows(tmp_path / "two.db")
+    assert _sorted(found) == _sorted(rows(tmp_path / "home.db"))
+    assert {row["device_uuid"] for row in found} == set(GPUS)
+    by_group = {row["problem"].split("/")[1]: set() for row in found}
+    for row in found:
+        by_group[row["problem"].split("/")[1]].add(row["device_uuid"])
+    assert {len(gpus) for gpus in by_group.values()} == {1}
+
+
+def test_processes_of_a_case_are_all_of_one_gpu(tmp_path, suite):
+    dispatch(tmp_path / "two.db", asked(suite, processes=3, spread_s=0.0), gpus=GPUS)
+    found = rows(tmp_path / "two.db")
+    assert len(found) == 36
+    assert {(row["processes"], row["interval"]) for row in found} == {(3, "between-processes")}
+
+
+def test_a_group_that_lost_its_worker_is_measured_again_and_has_each_row_once(tmp_path, suite):
+    dispatch(tmp_path / "r.db", asked(suite), broker=Unlucky({0: 2, 3: 1}))
+    assert len(rows(tmp_path / "r.db")) == 36
+
+
+def test_a_group_that_loses_its_worker_again_and_again_is_left_for_a_resume(tmp_path, suite, complaint):
+    plan = asked(suite)
+    line = complaint(lambda: dispatch(tmp_path / "r.db", plan, broker=Unlucky({2: 3})))
+    assert line.startswith("1 comparison groups lost their worker 3 times: WorkerLost; rows recorded so far are safe: ")
+    run_id = line.split()[-1].rstrip("`")
+    assert len(rows(tmp_path / "r.db")) == 30
+    dispatch(tmp_path / "r.db", plan, broker=Unlucky({}), resume=run_id)
+    assert len(rows(tmp_path / "r.db", run_id)) == 36
+
+
+def test_the_run_records_its_hosts_with_their_versions(tmp_path, suite):
+    run_id = dispatch(tmp_path / "r.db", asked(suite), broker=Unlucky({}))
+    store = Store(tmp_path / "r.db")
+    (host,) = store.hosts(run_id)
+    store.close()
+    assert host.kernelmark
+    assert host.commit
+    assert host.versions["numpy"]
+    assert host.machine["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "line"),
+    [
+        (Host("", "c0ffee", ""), "its commit is "),
+        (Host("", "", "0.0.1"), "kernelmark is "),
+        (Host("", "", "", "3.9.0"), "Python is "),
+        (Host("", "", "", versions={"numpy": "1.0"}), ", expected 1.0"),
+        (Host("", "", "", plugins={"a.py": "0"}), "a.py is not there, expected 0"),
+    ],
+)
+def test_a_host_with_other_versions_measures_nothing_and_names_them(suite, expected, line):
+    found = msgspec.msgpack.decode(
+        measured_by_station(msgspec.msgpack.encode(Task(expected, asked(suite, plugins=())))), type=Found
+    )
+    assert line in found.refused
+    assert not found.rows
+    assert found.host.host
+
+
+def test_what_is_not_expected_is_alike():
+    assert [*unlike(Host("a", "b", "c", "d", {"numpy": "1"}), Host("", "", ""))] == []
+
+
+def test_a_run_ends_in_one_line_where_its_broker_ends(tmp_path, suite):
+    class Gone(Unlucky):
+        def answer(self, within_s):
+            raise UsageError("the executor's process has ended")
+
+    with pytest.raises(UsageError, match=r"has ended; rows recorded so far are safe: `kernelmark run --resume "):
+        dispatch(tmp_path / "r.db", asked(suite), broker=Gone({}))

@@ -1,0 +1,99 @@
+"""Runs by Parsl's executors: what is refused, and what its processes do to a run."""
+
+import os
+import re
+
+import pytest
+
+from bench.measure.machine import module_missing
+from dispatching import LOCAL, asked, config_file, dispatch
+from merging import measure, rows, suite_file
+
+if reason := module_missing("parsl"):
+    if os.environ.get("CI"):
+        raise RuntimeError(reason)
+    pytest.skip(reason, allow_module_level=True)
+
+from bench.run.parsl_pool import load_config
+
+QUICK = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--threads", "1")
+SMALL = "copy/m3n5/f32"
+#: A kernel that fails where another of its kind is running on this host.
+ALONE = """
+import os, time
+import numpy as np
+from kernelmark import kernel
+
+@kernel("copy", provider="alone", device="cpu", dtypes=("f32", "f64"))
+def exclusive(problem, x):
+    def launch():
+        os.close(os.open({path!r}, os.O_CREAT | os.O_EXCL))
+        np.copyto(x.b, x.a)
+        time.sleep(0.002)
+        os.unlink({path!r})
+    return launch
+"""
+
+
+def test_rows_of_an_executor_are_those_of_one_process(tmp_path):
+    suite = suite_file(tmp_path, range(1, 4))
+    measure(tmp_path / "home.db", suite)
+    dispatch(tmp_path / "r.db", asked(suite), config=config_file(tmp_path))
+    found = sorted(rows(tmp_path / "r.db"), key=lambda row: (row["problem"], row["kernel"]))
+    assert found == sorted(rows(tmp_path / "home.db"), key=lambda row: (row["problem"], row["kernel"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("x = 1", "defines no `config`, expected `config = parsl.Config(...)`"),
+        ("config = 3", "its `config` is of type int, expected `config = parsl.Config(...)`"),
+        ("config = ", "cannot be run: SyntaxError: "),
+        ("import nothing_like_it", "cannot be run: ModuleNotFoundError: No module named 'nothing_like_it'"),
+        ("raise SystemExit(3)", "cannot be run: SystemExit: 3"),
+    ],
+)
+def test_a_file_without_a_configuration_is_refused_in_one_line(tmp_path, complaint, text, line):
+    path = config_file(tmp_path, text)
+    assert complaint(lambda: load_config(path)).startswith(f"--executor {path}: {line}")
+
+
+def test_a_run_by_the_command_names_its_plan_and_its_rows(kernelmark, tmp_path):
+    config = config_file(tmp_path)
+    done = kernelmark("run", SMALL, *QUICK, "--kernels", "copy/numpy.*", "--executor", config, "--db", "r.db")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^1 row: 1 ok$|^\d+ rows: \d+ ok$", done.stdout, re.MULTILINE)
+
+
+def test_what_contradicts_itself_or_is_not_there_is_one_line(refused, tmp_path):
+    assert "there is no such file" in refused("run", SMALL, "--executor", "none.py")
+    both = refused("run", SMALL, "--executor", config_file(tmp_path), "--devices", "all")
+    assert "--executor and --devices: each chooses who measures" in both
+    assert "--list and --dry-run plan for this machine" in refused("run", SMALL, "--executor", "none.py", "--list")
+
+
+@pytest.mark.long
+def test_an_executor_that_never_starts_is_a_time_out_with_the_reason(refused, tmp_path):
+    config = config_file(tmp_path, LOCAL, workers=1, rest=', worker_init="sleep 600"')
+    line = refused("run", SMALL, *QUICK, "--executor", config, "--start-timeout", "12")
+    assert re.search(r"no worker of the executor has started within 12 s: here: .*block", line)
+
+
+@pytest.mark.long
+def test_an_executor_whose_blocks_fail_ends_the_run_with_what_they_print(refused, tmp_path):
+    config = config_file(tmp_path, LOCAL, workers=1, rest=', worker_init="echo no such account >&2; exit 7"')
+    line = refused("run", SMALL, *QUICK, "--executor", config)
+    assert "no such account" in line
+
+
+@pytest.mark.long
+def test_two_jobs_on_the_processors_of_one_host_never_run_at_once(tmp_path):
+    plugin = tmp_path / "alone.py"
+    plugin.write_text(ALONE.format(path=str(tmp_path / "busy")))
+    suite = suite_file(tmp_path, range(1, 7))
+    suite.write_text(suite.read_text().replace('baseline = {copy = "copy/fake.base"}\n', ""))
+    config = config_file(tmp_path, LOCAL, workers=2, rest="")
+    own = {"devices": ("cpu",), "plugins": (str(plugin),), "kernels": ("copy/alone.exclusive",), "max_time_s": 0.2}
+    dispatch(tmp_path / "r.db", asked(suite, **own), config=config)
+    found = rows(tmp_path / "r.db")
+    assert [(row["status"], row["reason"]) for row in found] == [("ok", "")] * 12
