@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tabulate import tabulate
 
 from clock_bars import clock_bars
+from cluster_bars import cluster_bars
 from conv_bars import conv_bars
 from emulator_bars import emulator_bars
 from encode_bars import encode_bars
@@ -70,6 +71,7 @@ def bars() -> Iterator[Bar]:
         scale_bars,
         many_bars,
         shard_bars,
+        cluster_bars,
         report_bars,
         tuning_bars,
     )

@@ -42,6 +42,7 @@ class Machine(NamedTuple):
 
     host: str
     device: str
+    device_uuid: str
     rows: int
 
 
@@ -79,7 +80,8 @@ class RunReader(Query):
 
     def machines(self, run_id: str) -> list[Machine]:
         """Return the hosts and the names of the devices that the rows of a run come from."""
-        query = "SELECT host, device_name, count(*) FROM main.result WHERE run_id = :run_id GROUP BY 1, 2 ORDER BY 1, 2"
+        names = "host, device_name, device_uuid"
+        query = f"SELECT {names}, count(*) FROM main.result WHERE run_id = :run_id GROUP BY {names} ORDER BY {names}"
         return list(self._rows(query, _machine, run_id=run_id))
 
     def hosts(self, run_id: str) -> list[Host]:

@@ -192,7 +192,7 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
         problems=problems,
         tally=findings.tally(data.rows),
         refusals=findings.refusals(data.rows),
-        ceilings=Markup(ceiling_table(data.all_ceilings, "html")) if data.all_ceilings else "",
+        ceilings=Markup("".join([ceiling_table(data.all_ceilings, "html"), *data.places]) if data.all_ceilings else ""),
         css=raw("page.css"),
         script=script,
         script_hash=_hash(script),

@@ -8,6 +8,7 @@ from bench.record.store import Store
 from bench.report.findings import verdict
 from bench.report.layout import paragraph
 from bench.report.noise import noise_of
+from bench.report.places import places
 from bench.report.run_data import RunData
 from bench.report.tables import ceiling_table, group_table, scope_note, status_line, totals_table
 
@@ -42,6 +43,7 @@ def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
     if data:
         yield scope_note(data.rows)
     yield ceiling_table(store.ceilings(run_id))
+    yield from places(store, run_id)
     if data is None:
         text = f"{tally.total()} rows have no verdict here; `kernelmark report {run_id} --out DIR` writes one"
         yield paragraph(text, rest="")

@@ -15,6 +15,7 @@ from bench.record.result import Result
 from bench.record.store import Store
 from bench.record.versions import Resources
 from bench.report.contest import Contest, Ratio, contests, faster, is_timed
+from bench.report.places import places
 
 Dims = dict[str, Any]
 
@@ -64,6 +65,11 @@ class RunData:
     def networks(self) -> list[str]:
         """Return the networks of which the run has layers."""
         return list(dict.fromkeys(layer.network for layer in self._store.layers(self.run_id)))
+
+    @property
+    def places(self) -> list[str]:
+        """Return where the run was measured as HTML, if on several hosts or GPUs; their names are hashes."""
+        return list(places(self._store, self.run_id, "html", identify=self._store.identifies))
 
     @contextmanager
     def opened(self) -> Iterator[Store]:

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bench.measure.ceiling import Ceiling, Need
 from bench.plan.errors import UsageError
 from bench.record.merge import Merged, Place
 from bench.record.merge_shards import Campaign, differing
 from bench.record.reader import Reader
-from bench.report.contest import Ratio
-from bench.report.format import count, digits
+from bench.report.format import count
 from bench.report.layout import Column, paragraph, table
+from bench.report.places import apart
 from bench.report.runs import summary_of
 
 #: Returns the problems of shards by their numbers, for a plan; raises UsageError where that cannot be planned again.
@@ -24,14 +23,6 @@ _SHARDS = (
     Column("device", wraps=24),
     Column("rows", "right"),
     Column("ended (UTC)", spare=3),
-)
-_CEILINGS = (
-    Column("ceiling"),
-    Column("lowest", "right"),
-    Column("of shard", "right", spare=1),
-    Column("highest", "right"),
-    Column("of shard", "right", spare=1),
-    Column("highest over lowest", wraps=24),
 )
 
 
@@ -58,33 +49,12 @@ def _campaign(store: Reader, campaign: Campaign, places: Mapping[str, Place], pr
         cells.append((number, part.run_id, ", ".join(place.hosts), ", ".join(place.devices), rows, ended))
     yield table(_SHARDS, cells, titled=True) + "\n"
     by_shard = {part.index: places[part.run_id].ceilings for part in parts.values() if part.run_id in places}
-    if apart := _apart(by_shard):
-        yield apart + "\n"
+    for part_of in apart(by_shard, "shard"):
+        yield part_of + "\n"
     for name, values in differing(list(parts.values())):
         shown = ", ".join(f"{value} ({index})" for index, value in zip(parts, values, strict=True))
         yield paragraph(f"not alike on all shards: {name} is {shown}")
     yield from _missing(campaign, problems)
-
-
-def _apart(by_shard: Mapping[int, Mapping[Need, Ceiling]]) -> str:
-    """Return, for each ceiling that several shards have measured, how far their machines differ by it."""
-    cells = []
-    for need in dict.fromkeys(need for own in by_shard.values() for need in own):
-        ranked = sorted(((own[need], index) for index, own in by_shard.items() if need in own), key=lambda o: o[0].rate)
-        (low, low_of), (high, high_of) = ranked[0], ranked[-1]
-        if len(ranked) > 1:
-            name = f"{need.device} {need.kind}" + (f" x{need.threads}" if need.device == "cpu" else "")
-            ratio = _number(high).over(_number(low))._replace(elsewhere=True)
-            cells.append((name, _rate(low), str(low_of), _rate(high), str(high_of), ratio.words))
-    return table(_CEILINGS, cells, titled=True) if cells else ""
-
-
-def _number(ceiling: Ceiling) -> Ratio:
-    return Ratio(ceiling.rate, ceiling.low, ceiling.high)
-
-
-def _rate(ceiling: Ceiling) -> str:
-    return f"{digits(ceiling.rate * 1e-9)} {ceiling.rate_unit}"
 
 
 def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:

@@ -1,0 +1,100 @@
+"""Where a run was measured: its hosts and devices side by side, and how far these differ by their ceilings.
+
+Every host and every GPU of a run measures ceilings, which are the same problems everywhere. So they show how far two
+machines differ, or two devices of one name.
+"""
+
+from collections.abc import Iterator, Mapping
+from html import escape
+
+from bench.measure.ceiling import Ceiling, Need
+from bench.record.reader import Reader
+from bench.report.anonymity import hidden
+from bench.report.contest import Ratio
+from bench.report.format import digits
+from bench.report.layout import Column, paragraph, table
+
+_PLACES = (
+    Column("place", "right"),
+    Column("host"),
+    Column("device", wraps=32),
+    Column("uuid", spare=1),
+    Column("rows", "right"),
+)
+
+
+def places(store: Reader, run_id: str, style: str = "simple", identify: bool = True) -> Iterator[str]:
+    """Yield tables of a run's hosts and devices and of their ceilings; nothing where it has one host and one GPU.
+
+    identify: hosts and devices have their names, not hashes.
+    """
+    found = store.machines(run_id)
+    if len({m.host for m in found}) < 2 and len({m.device_uuid for m in found if m.device_uuid}) < 2:
+        return
+    best = best_ceilings(store, run_id)
+    numbers = {at: i for i, at in enumerate(dict.fromkeys([*((m.host, m.device_uuid) for m in found), *best]), 1)}
+    cells = [
+        (
+            str(numbers[m.host, m.device_uuid]),
+            *((m.host, m.device, m.device_uuid) if identify else _hidden(m.host, m.device, m.device_uuid)),
+            str(m.rows),
+        )
+        for m in found
+    ]
+    yield table(_PLACES, cells, style, titled=style == "simple")
+    yield from apart({numbers[at]: own for at, own in best.items()}, "place", style)
+
+
+def best_ceilings(store: Reader, run_id: str) -> dict[tuple[str, str], dict[Need, Ceiling]]:
+    """Return the best of each ceiling that holds, by the host and the UUID of the device that measured it."""
+    best: dict[tuple[str, str], dict[Need, Ceiling]] = {}
+    for ceiling, doubt in store.ceilings(run_id):
+        own = best.setdefault((ceiling.host, ceiling.device_uuid), {})
+        if not doubt and ceiling.rate > (own[ceiling.need].rate if ceiling.need in own else 0):
+            own[ceiling.need] = ceiling
+    return best
+
+
+def apart(best: Mapping[int, Mapping[Need, Ceiling]], what: str, style: str = "simple") -> Iterator[str]:
+    """Yield a table of the ceilings that several have measured, and a sentence on how many of them agree.
+
+    best: by the number of the shard or the place, which is `what`.
+    """
+    cells, unlike = [], list[str]()
+    for need in dict.fromkeys(need for own in best.values() for need in own):
+        ranked = sorted(((own[need], number) for number, own in best.items() if need in own), key=lambda o: o[0].rate)
+        if len(ranked) > 1:
+            (low, low_of), (high, high_of) = ranked[0], ranked[-1]
+            name = f"{need.device} {need.kind}" + (f" x{need.threads}" if need.device == "cpu" else "")
+            ratio = _number(high).over(_number(low))._replace(elsewhere=True)
+            cells.append((name, need.problem, _rate(low), str(low_of), _rate(high), str(high_of), ratio.words))
+            unlike += [name] * ratio.certain
+    if cells:
+        yield table(_ceilings(what), cells, style, titled=style == "simple")
+        differ = f"; not alike: {', '.join(dict.fromkeys(unlike))}" if unlike else ""
+        sentence = f"ceilings that are alike everywhere: {len(cells) - len(unlike)} of {len(cells)}{differ}"
+        yield f"<p>{escape(sentence)}</p>" if style == "html" else paragraph(sentence, rest="")
+
+
+def _ceilings(what: str) -> tuple[Column, ...]:
+    return (
+        Column("ceiling"),
+        Column("on", spare=2),
+        Column("lowest", "right"),
+        Column(f"of {what}", "right", spare=1),
+        Column("highest", "right"),
+        Column(f"of {what}", "right", spare=1),
+        Column("highest over lowest", wraps=24),
+    )
+
+
+def _hidden(host: str, device: str, uuid: str) -> tuple[str, str, str]:
+    return hidden("host", host), device, hidden("device_uuid", uuid)
+
+
+def _number(ceiling: Ceiling) -> Ratio:
+    return Ratio(ceiling.rate, ceiling.low, ceiling.high)
+
+
+def _rate(ceiling: Ceiling) -> str:
+    return f"{digits(ceiling.rate * 1e-9)} {ceiling.rate_unit}"
