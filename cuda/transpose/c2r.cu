@@ -16,42 +16,39 @@
 // Limit: each element is read and written three times (twice where c = 1), so at best a third of a copy's rate (a
 // half). Stripes narrower than a line of 128 bytes waste part of it; a stage of over half the multiprocessor's shared
 // memory leaves one block on it, which then reads and writes alternately.
-#include "transpose/c2r.cuh"
+#include "transpose/c2r_runs.cuh"
 
 namespace {
 
-template <bool BACK, bool SPREAD, class T>
+template <bool BACK, bool SPREAD, bool LONG, class T>
 __device__ __forceinline__ void permute_rows(T *x, T *stage, unsigned rows, unsigned cols, unsigned b) {
-  const QuotientWalk start(threadIdx.x, blockDim.x, b, rows, cols);
+  const typename RowWalk<T, LONG>::Type start(threadIdx.x, blockDim.x, b, rows, cols);
+  const Rows of{rows, cols, b, cols / b};
   const auto kept = [](unsigned j) { return SPREAD ? spread(j) : j; };
-  for (unsigned i = blockIdx.x; i < rows; i += gridDim.x) {
-    T *row = x + size_t(i) * cols;
-    const auto target = [&](const QuotientWalk &at) { return row_target(i, at, rows, cols); };
-    QuotientWalk at = start;
-    const auto load = [&](unsigned j) { return row[j]; };
-    read_ahead<T>(threadIdx.x, blockDim.x, cols, load, [&](unsigned j, T element) {
-      stage[kept(BACK ? j : target(at))] = element;
-      at.advance();
-    });
+  T *row = x + offset<Op::N>(blockIdx.x, 0, cols);
+  for (unsigned i = blockIdx.x; i < rows; i += gridDim.x, row += offset<Op::N>(gridDim.x, 0, cols)) {
+    const auto place = [&](unsigned, unsigned j) { return row + j; };
+    if (BACK) load_row(stage, row, cols, kept);
+    else gather_row(stage, start, i, of, place, kept);
     __syncthreads();  // the row is complete in the stage
-    at = start;
-    for (unsigned j = threadIdx.x; j < cols; j += blockDim.x, at.advance()) row[j] = stage[kept(BACK ? target(at) : j)];
+    if (BACK) scatter_row(stage, start, i, of, place, kept);
+    else store_row(row, stage, cols, kept);
     __syncthreads();  // the stage is free for the next row
   }
 }
 
 }  // namespace
 
-template <class T, bool BACK>
+template <class T, bool BACK, bool LONG>
 __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM) c2r_rows(T *x, unsigned rows, unsigned cols, unsigned b) {
   DYN_SHARED(T, stage);
-  permute_rows<BACK, true>(x, stage, rows, cols, b);
+  permute_rows<BACK, true, LONG>(x, stage, rows, cols, b);
 }
 
-template <class T, bool BACK>
+template <class T, bool BACK, bool LONG>
 __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     c2r_rows_by_scratch(T *x, T *scratch, unsigned rows, unsigned cols, unsigned b) {
-  permute_rows<BACK, false>(x, scratch + size_t(blockIdx.x) * cols, rows, cols, b);
+  permute_rows<BACK, false, LONG>(x, scratch + size_t(blockIdx.x) * cols, rows, cols, b);
 }
 
 template <class T, unsigned W, Step STEP, bool BACK>

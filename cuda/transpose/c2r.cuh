@@ -62,6 +62,11 @@ __device__ __forceinline__ void read_ahead(unsigned first, unsigned step, unsign
   }
 }
 
+// The rows of the view, c runs of b columns each.
+struct Rows {
+  unsigned rows, cols, b, c;
+};
+
 // Where a staged row holds element j. Step 2 accesses it in strides of `rows`, which is often a power of two: the
 // higher bits are XORed into the bank, within each 32 elements, so that such strides fall into different banks.
 __device__ __forceinline__ unsigned spread(unsigned j) { return j ^ ((j >> 5 ^ j >> 10 ^ j >> 15) & 31); }
@@ -69,6 +74,43 @@ __device__ __forceinline__ unsigned spread(unsigned j) { return j ^ ((j >> 5 ^ j
 // Step 2: the column of row i to which the element at `at` goes.
 __device__ __forceinline__ unsigned row_target(unsigned i, const QuotientWalk &at, unsigned rows, unsigned cols) {
   return wrapped(wrapped(i + at.quotient, rows) + at.product, cols);
+}
+
+// Moves step 2's elements of row i from memory to the stage, and scatter_row the reverse, which undoes it. place(q, j):
+// where element j, in run q, is in memory; kept(j): where the stage holds element j of the row that step 2 makes.
+template <class T, class Place, class Kept>
+__device__ __forceinline__ void gather_row(T *stage, const QuotientWalk &start, unsigned i, const Rows &of, Place place,
+                                           Kept kept) {
+  QuotientWalk at = start, ahead = start;
+  const auto load = [&](unsigned j) {
+    const T element = *place(min(ahead.quotient, of.c - 1), j);
+    ahead.advance();
+    return element;
+  };
+  read_ahead<T>(threadIdx.x, blockDim.x, of.cols, load, [&](unsigned j, T element) {
+    stage[kept(row_target(i, at, of.rows, of.cols))] = element;
+    at.advance();
+  });
+}
+
+template <class T, class Place, class Kept>
+__device__ __forceinline__ void scatter_row(const T *stage, const QuotientWalk &start, unsigned i, const Rows &of,
+                                            Place place, Kept kept) {
+  QuotientWalk at = start;
+  for (unsigned j = threadIdx.x; j < of.cols; j += blockDim.x, at.advance())
+    *place(at.quotient, j) = stage[kept(row_target(i, at, of.rows, of.cols))];
+}
+
+// Moves a row as it lies.
+template <class T, class Kept>
+__device__ __forceinline__ void load_row(T *stage, const T *row, unsigned cols, Kept kept) {
+  const auto load = [&](unsigned j) { return row[j]; };
+  read_ahead<T>(threadIdx.x, blockDim.x, cols, load, [&](unsigned j, T element) { stage[kept(j)] = element; });
+}
+
+template <class T, class Kept>
+__device__ __forceinline__ void store_row(T *row, const T *stage, unsigned cols, Kept kept) {
+  for (unsigned j = threadIdx.x; j < cols; j += blockDim.x) row[j] = stage[kept(j)];
 }
 
 // Step 1 or 3: the row of a column that goes to row i. shift: column / b, or column mod rows; at: the walk at i.

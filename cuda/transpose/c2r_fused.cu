@@ -15,7 +15,7 @@
 // Limit: each element is read and written twice, so at best half a copy's rate. In a wave all blocks read, then all
 // write, and each waits for the slowest.
 #include "grid.cuh"
-#include "transpose/c2r.cuh"
+#include "transpose/c2r_runs.cuh"
 
 namespace {
 
@@ -24,10 +24,10 @@ struct Matrix {
   T *x, *stash;
   unsigned rows, cols, b, c;
 
-  // Where element j of the stashed row s is, for s < c - 1 and j >= (s + 1) b.
+  // Where element j of the stashed row s is, for s < c - 1 and j >= (s + 1) b, or a little less, to count from there on.
   __device__ __forceinline__ T *stashed(unsigned s, unsigned j) const {
     const bool second = s >= c / 2;
-    return stash + offset<Op::N>(second ? c - 2 - s : s, second ? j - (s + 1) * b : j, cols);
+    return stash + offset<Op::N>(second ? c - 2 - s : s, 0, cols) + int(second ? j - (s + 1) * b : j);
   }
 
   // Where element j, in run q, of row i + q is; rows past the last one continue in the stash.
@@ -41,40 +41,6 @@ struct Matrix {
 template <class T>
 __device__ __forceinline__ Matrix<T> matrix(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
   return {x, reinterpret_cast<T *>(scratch + 4), rows, cols, b, cols / b};
-}
-
-// Step 2 while staging. place(q, j): where element j of run q is; target: where the stage holds it.
-template <class T, class Place, class Target>
-__device__ __forceinline__ void gather_row(T *stage, const QuotientWalk &start, unsigned c, unsigned length, Place place,
-                                           Target target) {
-  QuotientWalk at = start, ahead = start;
-  const auto load = [&](unsigned j) {
-    const T element = *place(min(ahead.quotient, c - 1), j);
-    ahead.advance();
-    return element;
-  };
-  read_ahead<T>(threadIdx.x, blockDim.x, length, load, [&](unsigned j, T element) {
-    stage[target(at)] = element;
-    at.advance();
-  });
-}
-
-template <class T, class Place, class Target>
-__device__ __forceinline__ void scatter_row(const T *stage, const QuotientWalk &start, unsigned length, Place place,
-                                            Target target) {
-  QuotientWalk at = start;
-  for (unsigned j = threadIdx.x; j < length; j += blockDim.x, at.advance()) *place(at.quotient, j) = stage[target(at)];
-}
-
-template <class T>
-__device__ __forceinline__ void load_row(T *stage, const T *row, unsigned length) {
-  const auto load = [&](unsigned j) { return row[j]; };
-  read_ahead<T>(threadIdx.x, blockDim.x, length, load, [&](unsigned j, T element) { stage[spread(j)] = element; });
-}
-
-template <class T>
-__device__ __forceinline__ void store_row(T *row, const T *stage, unsigned length) {
-  for (unsigned j = threadIdx.x; j < length; j += blockDim.x) row[j] = stage[spread(j)];
 }
 
 }  // namespace
@@ -97,29 +63,34 @@ __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
   });
 }
 
-template <class T, bool BACK>
+template <class T, bool LONG, bool BACK>
 __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     c2r_fused_rows(T *x, unsigned *scratch, unsigned rows, unsigned cols, unsigned b) {
   DYN_SHARED(T, stage);
   const Matrix<T> whole = matrix(x, scratch, rows, cols, b);
-  const QuotientWalk start(threadIdx.x, blockDim.x, b, rows, cols);
+  const Rows of{rows, cols, b, whole.c};
+  const typename RowWalk<T, LONG>::Type start(threadIdx.x, blockDim.x, b, rows, cols);
   GridBarrier grid(scratch);
   for (unsigned done = 0; done < rows; done += gridDim.x) {
-    const unsigned nth = done + blockIdx.x, i = BACK ? rows - 1 - nth : nth, length = nth < rows ? cols : 0;
+    const unsigned nth = done + blockIdx.x, i = BACK ? rows - 1 - nth : nth;
+    const bool mine = nth < rows;
     T *row = x + size_t(i) * cols;
-    const auto target = [&](const QuotientWalk &at) { return spread(row_target(i, at, rows, cols)); };
     // Element j of run q, which is c - 1 where j is cols - 1. Nearly all rows are made only of rows below them.
     const auto below = [&](unsigned q, unsigned j) { return row + offset<Op::N>(q, j, cols); };
     const auto around = [&](unsigned q, unsigned j) { return whole.at(i, q, j); };
-    const bool plain = i + whole.c <= rows;
+    const bool plain = !LONG && i + whole.c <= rows;  // with long runs that is asked once for each part
 
-    if (BACK) load_row(stage, row, length);
-    else if (plain) gather_row(stage, start, whole.c, length, below, target);
-    else gather_row(stage, start, whole.c, length, around, target);
+    if (mine) {
+      if (BACK) load_row(stage, row, cols, spread);
+      else if (plain) gather_row(stage, start, i, of, below, spread);
+      else gather_row(stage, start, i, of, around, spread);
+    }
     grid.sync();  // every row of the wave is complete in the stage
-    if (!BACK) store_row(row, stage, length);
-    else if (plain) scatter_row(stage, start, length, below, target);
-    else scatter_row(stage, start, length, around, target);
+    if (mine) {
+      if (!BACK) store_row(row, stage, cols, spread);
+      else if (plain) scatter_row(stage, start, i, of, below, spread);
+      else scatter_row(stage, start, i, of, around, spread);
+    }
     __syncthreads();  // the stage is free for the next wave
   }
 }

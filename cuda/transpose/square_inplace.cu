@@ -10,8 +10,9 @@
 template <class T, int TILE, int ROWS>
 __global__ void __launch_bounds__(TILE *ROWS) transpose_square_inplace(T *a, unsigned n) {
   static_assert(TILE % ROWS == 0, "ROWS divides TILE");
-  __shared__ T lower[TILE][TILE + 1];
-  __shared__ T upper[TILE][TILE + 1];
+  constexpr int PAD = sizeof(T) < 4 ? 4 / sizeof(T) : 1;  // a word: half of one would leave two rows in one bank
+  __shared__ T lower[TILE][TILE + PAD];
+  __shared__ T upper[TILE][TILE + PAD];
   const auto [row0, col0] = pair_of_tiles<TILE>(n);
   const unsigned x = threadIdx.x;
 #pragma unroll

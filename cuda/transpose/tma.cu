@@ -6,8 +6,7 @@
 // transposed in its own slot: each thread moves a square of V x V elements to the mirror image of its place. The tile
 // is stored from there, and the slot is filled again once the store has read it. The bytes in flight are those of the
 // ring, whatever the number of threads.
-// Order: bands of GROUP columns of tiles, each from top to bottom, so that tiles that are close in time are close in
-// memory on both sides.
+// Order: that of transpose/bands.cuh.
 // Swizzle: the TMA puts vector v of row r of a box of 128 bytes at place v ^ (r mod 8). A square is V rows high. Eight
 // lanes read squares (i ^ d, i), i = 0 to 7, since these fall on eight different places both when they are read and
 // when they are written to (i, i ^ d), whatever V is.
@@ -15,23 +14,13 @@
 // element's width; the tensor maps have boxes of SQUARES V rows of 128 bytes, and the 128-byte swizzle.
 // Limit: memory bandwidth. The part of a tile past the edge takes space in the ring, but no bandwidth.
 #include "ptx_hopper.cuh"
+#include "transpose/bands.cuh"
 #include "transpose/vectors.cuh"
 
 namespace {
 
 constexpr unsigned BOX = 8;              // vectors in a row of a box
 constexpr unsigned SPAN = BOX * 8 * 16;  // bytes after which the swizzle repeats
-constexpr unsigned GROUP = 4;            // columns of tiles in a band
-
-struct Origin {
-  unsigned row, col;
-};
-
-// The place of tile number `tile` among rows x cols tiles.
-__device__ __forceinline__ Origin origin(unsigned tile, unsigned rows, unsigned cols) {
-  const unsigned first = tile / (GROUP * rows) * GROUP, width = min(GROUP, cols - first), nth = tile - first * rows;
-  return {nth / width, first + nth % width};
-}
 
 // Where vector v of row `row` is stored in a tile of WIDTH rows.
 template <unsigned WIDTH>

@@ -3,7 +3,7 @@
 from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
 from kernels._cuda import ceil_div, multiprocessors
 from kernels.transpose.handwritten import BITS
-from kernels.transpose.inplace import NARROWEST, SCRATCH_SHARE, SHARED_EVERYWHERE, View, threads_for, view
+from kernels.transpose.inplace import NARROWEST, SCRATCH_SHARE, SHARED_EVERYWHERE, View, flag, threads_for, view
 from kernels.transpose.problem import TransposeProblem
 
 COUNTER_BYTES = 16  # of scratch, for the barrier of the grid
@@ -43,7 +43,7 @@ def _wide(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
 @cuda_kernel(
     "transpose",
     source="transpose/c2r_fused.cu",
-    entry="c2r_fused_rows<bits::{dtype}, false>",
+    entry="c2r_fused_rows<bits::{dtype}, false, false>",
     places=("in",),
     tunables={"W": (32, 16, 8), "SMS": (multiprocessors, 1)},
     supports=_supports,
@@ -65,7 +65,7 @@ def _call(
     """A launch of at most `most` blocks for `parts` parts of `each` elements; name: the entry without its last type."""
     v = view(p)
     args = ("a", Scratch("stash", COUNTER_BYTES + stash_bytes(v)), v.rows, v.cols, *sizes)
-    return KernelCall(min(parts, most), threads_for(each), args, shared, f"{name}, {str(v.back).lower()}>")
+    return KernelCall(min(parts, most), threads_for(each), args, shared, f"{name}, {flag(v.back)}>")
 
 
 def _resident(t: Tile, device: DeviceLimits, each: int, shared: int, registers: int = 2) -> int:
@@ -84,7 +84,8 @@ def _stash(p: TransposeProblem, t: Tile, device: DeviceLimits) -> KernelCall:
 def _rows(p: TransposeProblem, t: Tile, device: DeviceLimits) -> KernelCall:
     v = view(p)
     most = _resident(t, device, v.cols, v.row_bytes)
-    return _call(p, f"c2r_fused_rows<bits::{p.dtype}", v.rows, v.cols, (v.cols // v.common,), most, v.row_bytes)
+    name = f"c2r_fused_rows<bits::{p.dtype}, {flag(v.has_long_runs)}"
+    return _call(p, name, v.rows, v.cols, (v.cols // v.common,), most, v.row_bytes)
 
 
 def _columns(p: TransposeProblem, t: Tile, device: DeviceLimits) -> KernelCall:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div
+from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
 from kernels.transpose.problem import TransposeProblem
 
 BITS: dict[str, Any] = {"dtypes": ("f64", "f32", "f16", "bf16"), "numerics": "exact"}
@@ -33,8 +33,13 @@ def _vector_tile(p: TransposeProblem) -> int:
     return 16 * (16 // DTYPES[p.dtype].itemsize)
 
 
+def _vector_tiles(p: TransposeProblem) -> int:
+    return ceil_div(p.m, _vector_tile(p)) * ceil_div(p.n, _vector_tile(p))
+
+
 def _vectors_within_grid(p: TransposeProblem) -> str | None:
-    return _rows_within_grid(_vector_tile(p))(p)
+    tiles = _vector_tiles(p)
+    return f"A has {tiles} tiles, a block each, expected at most {INT_LIMIT}" if tiles > INT_LIMIT else None
 
 
 def _vectors_square(p: TransposeProblem) -> str | None:
@@ -97,7 +102,7 @@ def tiled(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
 )
 def vectorised(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """128-bit accesses on both sides, through an XOR-swizzled tile."""
-    return _out_of_place(p, (_vector_tile(p), _vector_tile(p)), (16, 16))
+    return [KernelCall(_vector_tiles(p), (16, 16), ("a", "b", p.m, p.n))]
 
 
 @cuda_kernel(

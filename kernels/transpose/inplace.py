@@ -12,6 +12,7 @@ SHARED_EVERYWHERE = 64 * 1024  # bytes, on every compute capability; three such 
 SCRATCH_SHARE = 10  # scratch is at most this part of the matrix
 BLOCKS_PER_SM = 2  # that have a part of the scratch each, at most
 NARROWEST = 8  # columns of a stripe: a sector of 32 bytes, in f32
+LONG_RUN = 128  # columns, half of what a warp moves of a run at once
 _THREADS, _WARP = 512, 32
 _EACH = 16  # elements a thread moves before a block gets more threads
 
@@ -33,6 +34,11 @@ class View(NamedTuple):
     def row_bytes(self) -> int:
         """A row in shared memory: whole groups of 32, within which elements are spread over the banks."""
         return ceil_div(self.cols, 32) * 32 * self.itemsize
+
+    @property
+    def has_long_runs(self) -> bool:
+        """Whether a warp moves parts of the runs of step 2, and not elements along the row."""
+        return self.cols // self.common >= LONG_RUN
 
     def stripe_bytes(self, width: int) -> int:
         """A stripe of columns."""
@@ -120,7 +126,7 @@ def _wide(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
 @cuda_kernel(
     "transpose",
     source="transpose/c2r.cu",
-    entry="c2r_rows<bits::{dtype}, false>",
+    entry="c2r_rows<bits::{dtype}, false, false>",
     places=("in",),
     tunables={"SCRATCH": (0, 1), "W": (32, 16, 8)},
     valid=_fits,
@@ -142,7 +148,7 @@ def c2r(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 def _rows(p: TransposeProblem, stages: Stages) -> KernelCall:
     v = stages.view
     threads = threads_for(v.cols)
-    types = f"<bits::{p.dtype}, {str(v.back).lower()}>"
+    types = f"<bits::{p.dtype}, {flag(v.back)}, {flag(v.has_long_runs)}>"
     sizes = (v.rows, v.cols, v.cols // v.common)
     if stages.row_is_shared:
         return KernelCall(v.rows, threads, ("a", *sizes), v.row_bytes, f"c2r_rows{types}")
@@ -152,12 +158,17 @@ def _rows(p: TransposeProblem, stages: Stages) -> KernelCall:
 def _columns(p: TransposeProblem, stages: Stages, step: str) -> KernelCall:
     v, width = stages.view, stages.tile.W
     block = threads_for(v.rows * width)
-    types = f"<bits::{p.dtype}, {width}, Step::{step}, {str(v.back).lower()}>"
+    types = f"<bits::{p.dtype}, {width}, Step::{step}, {flag(v.back)}>"
     sizes = (v.rows, v.cols, v.rows // v.common, v.cols // v.common)
     if stages.stripe_is_shared:
         shared = v.stripe_bytes(width)
         return KernelCall(ceil_div(v.cols, width), block, ("a", *sizes), shared, f"c2r_columns{types}")
     return KernelCall(stages.stripe_blocks, block, ("a", stages.scratch, *sizes), 0, f"c2r_columns_by_scratch{types}")
+
+
+def flag(value: bool) -> str:
+    """The C++ name of a truth value."""
+    return str(value).lower()
 
 
 def threads_for(elements: int) -> int:

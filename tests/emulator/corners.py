@@ -46,6 +46,12 @@ CORNERS = (
     ),
     Corner("conv/cuda.implicit_mma", "conv/n1c8h9w8k16r7s7pad3/f16/nhwc/fprop"),
     Corner("conv/cuda.implicit_mma", "conv/n1c8h9w8k16r7s7pad3/f16/nhwc/dgrad"),
+    # Runs of columns so long that a warp moves parts of them: more runs than warps, more parts than one, in waves.
+    *(
+        Corner(f"transpose/cuda.{name}", f"transpose/{problem}/in", tile, multiprocessors=2)
+        for name, tile in (("c2r", {"SCRATCH": 0}), ("c2r", {"SCRATCH": 1}), ("c2r_fused", {}))
+        for problem in ("m20n516/f32", "m14n510/f16", "m510n14/f32", "m516n20/f64")
+    ),
     # Columns enough for the widest tile, and a k that is divided between two blocks.
     Corner("gemm/cuda.splitk", "gemm/m33n200k523/f32/NT", {"BN": 256}),
     Corner("gemm/cuda.streamk", "gemm/m33n200k523/f32/NT", {"BN": 256}),

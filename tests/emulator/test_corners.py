@@ -16,6 +16,7 @@ PLANTED = {
     Overflow("gemm/wgmma_persistent.cu", "return gridDim.x / CLUSTER;", "return gridDim.x;"): 0,
     Overflow("gemm/tileorder.cuh", "{band * BAND + left", "{left", "gemm/mma.cu"): 2,
     Overflow("conv/lowering.cuh", "return image.tap_spot(tap);", "return {int(tap.fast), 0};", "conv/implicit.cu"): 3,
+    Overflow("transpose/c2r_runs.cuh", "product_ + product_back_", "product_", "transpose/c2r.cu"): 10,
 }
 
 
