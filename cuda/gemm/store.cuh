@@ -1,14 +1,17 @@
-// How a warpgroup's sums become C. They go through shared memory, 64 rows x 128 bytes at a time, from where the TMA
-// stores whole rows, never past C's edges, while the warpgroup writes the next part into another buffer.
+// How a warpgroup's sums become C. They go through shared memory, 64 rows x 128 bytes to a buffer, from where the TMA
+// stores whole rows, never past C's edges, while the warpgroup multiplies on. With a buffer for each part of a tile it
+// waits once a tile, for stores that have had the whole product before to read theirs.
 //
 // A buffer has the TMA's 128-byte swizzle: the place of each 16 bytes of row r is XORed with r % 8. The eight rows that
-// a warp writes at a time then lie in different banks (with FP32, two of them share one).
+// a warp writes at a time then lie in different banks. With FP32 a row's part is 32 bytes, and half a warp writes at a
+// time: of its four rows every other one writes the columns 16 further on first.
 #pragma once
 #include "gemm/wgmma.cuh"
 
-template <class Out>
+template <class Out, unsigned BN>
 struct TileStore {
-  static constexpr unsigned COLUMNS = ROW_BYTES / sizeof(Out), BUFFER_BYTES = WARPGROUP_ROWS * ROW_BYTES, BUFFERS = 2;
+  static constexpr unsigned COLUMNS = ROW_BYTES / sizeof(Out), BUFFER_BYTES = WARPGROUP_ROWS * ROW_BYTES;
+  static constexpr unsigned PARTS = BN / COLUMNS, BUFFERS = PARTS < 4 ? PARTS : 4;
   static constexpr unsigned MINE = WARPGROUP_ROWS * COLUMNS / WARPGROUP;  // sums of a buffer, per thread
   using Pair = typename Element<Out>::Pair;
   const TensorMap &map;
@@ -18,29 +21,25 @@ struct TileStore {
   float alpha, beta;
   unsigned char *buffers;  // BUFFERS of them
   unsigned barrier;        // a named one, of this warpgroup alone
-  unsigned turn = 0;
 
-  // Stores the sums of 64 rows from row0 on and of 2 SUMS columns from col0 on; all threads of the warpgroup call it.
-  template <unsigned SUMS>
-  __device__ __forceinline__ void put(const float (&sums)[SUMS], unsigned row0, unsigned col0, unsigned product) {
+  // Stores the sums of 64 rows from row0 on and of BN columns from col0 on; all threads of the warpgroup call it.
+  __device__ __forceinline__ void put(const float (&sums)[BN / 2], unsigned row0, unsigned col0,
+                                      unsigned product) const {
 #pragma unroll
-    for (unsigned part = 0; part < SUMS / MINE; ++part, turn ^= 1) {
-      const unsigned col = col0 + part * COLUMNS;
-      unsigned char *buffer = buffers + turn * BUFFER_BYTES;
+    for (unsigned first = 0; first < PARTS; first += BUFFERS) {
+      if (leads()) ptx::tma_store_wait_read<0>();
+      ptx::named_barrier_sync(barrier, WARPGROUP);  // the buffers are free
 #pragma unroll
-      for (unsigned i = 0; i < MINE / 2; ++i) {  // pairs of neighbours
-        const unsigned row = SumPlace::row(i % 2), column = i / 2 * 8 + SumPlace::column();
-        const float *both = &sums[part * MINE + 2 * i];
-        const Pair pair = scaled(both[0], both[1], row0 + row, col + column, product);
-        *reinterpret_cast<Pair *>(buffer + swizzled(row, column * sizeof(Out))) = pair;
+      for (unsigned i = 0; i < BUFFERS; ++i) {
+        fill(i, &sums[(first + i) * MINE], row0, col0 + (first + i) * COLUMNS, product);
+        ptx::fence_proxy_async();  // one for all would do, but lets the compiler mix the parts and spill registers
       }
-      ptx::fence_proxy_async();
-      if (leads()) ptx::tma_store_wait_read<0>();  // the other buffer is free for what comes next
-      ptx::named_barrier_sync(barrier, WARPGROUP);
-      if (leads()) {
-        ptx::tma_store(&map, ptx::smem_address(buffer), col, row0, product);
-        ptx::tma_store_commit();
-      }
+      ptx::named_barrier_sync(barrier, WARPGROUP);  // and now they are full
+      if (!leads()) continue;
+#pragma unroll
+      for (unsigned i = 0; i < BUFFERS; ++i)
+        ptx::tma_store(&map, ptx::smem_address(buffers + i * BUFFER_BYTES), col0 + (first + i) * COLUMNS, row0, product);
+      ptx::tma_store_commit();
     }
   }
 
@@ -51,6 +50,21 @@ struct TileStore {
 
  private:
   static __device__ __forceinline__ bool leads() { return threadIdx.x % WARPGROUP == 0; }
+
+  // Writes a part of the sums to a buffer, pairs of neighbours at a time.
+  __device__ __forceinline__ void fill(unsigned buffer, const float *sums, unsigned row0, unsigned col0,
+                                       unsigned product) const {
+    const bool other = sizeof(Out) == 4 && threadIdx.x / 4 % 2 == 1;
+#pragma unroll
+    for (unsigned i = 0; i < MINE / 2; ++i) {
+      const unsigned j = i ^ 4;  // 16 columns from i, with FP32
+      const unsigned row = SumPlace::row(i % 2), column = (other ? j : i) / 2 * 8 + SumPlace::column();
+      const float x = other ? sums[2 * j] : sums[2 * i], y = other ? sums[2 * j + 1] : sums[2 * i + 1];
+      const Pair pair = scaled(x, y, row0 + row, col0 + column, product);
+      unsigned char *to = buffers + buffer * BUFFER_BYTES + swizzled(row, column * sizeof(Out));
+      *reinterpret_cast<Pair *>(to) = pair;
+    }
+  }
 
   static __device__ __forceinline__ unsigned swizzled(unsigned row, unsigned byte) {
     return row * ROW_BYTES + (byte ^ row % 8 * 16);

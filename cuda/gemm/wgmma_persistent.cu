@@ -6,7 +6,7 @@
 // 64 rows of them. The blocks of a cluster need the same columns of op(B): each loads its share of them into all
 // blocks. Tiles are taken in the order of gemm/tileorder.cuh, those of a batch one product after another.
 // Ring: STAGES slots of tiles (gemm/wgmma.cuh). Barrier `arrived` completes when a slot's bytes have landed, `free`
-// when all warps that read the slot, including those of the cluster's other blocks, have done so.
+// when all warpgroups that read the slot, including those of the cluster's other blocks, have done so.
 // Results are stored by TMA through shared memory, 64 rows x 128 bytes at a time, never past C's edges
 // (gemm/store.cuh).
 // Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes. T = float is multiplied as TF32, and
@@ -43,7 +43,7 @@ struct Persistent {
     ptx::tma_prefetch(&map_b);
     for (unsigned stage = 0; stage < STAGES; ++stage) {
       ptx::mbarrier_init(arrived + 8 * stage, 1);
-      ptx::mbarrier_init(free + 8 * stage, CONSUMERS * WARPGROUP / 32 * CLUSTER);
+      ptx::mbarrier_init(free + 8 * stage, CONSUMERS * CLUSTER);
     }
     ptx::fence_mbarrier_init();
   }
@@ -66,7 +66,7 @@ struct Persistent {
   }
 
   // A warpgroup's work: 64 rows of each of the block's tiles.
-  __device__ __forceinline__ void consume(unsigned rank, unsigned warpgroup, TileStore<Out> store) const {
+  __device__ __forceinline__ void consume(unsigned rank, unsigned warpgroup, const TileStore<Out, BN> &store) const {
     Turn<STAGES> turn;
     for (unsigned index = first(); index < order.count(products); index += stride()) {
       const TileOrder::Tile tile = order.at(index);
@@ -96,13 +96,14 @@ struct Persistent {
     release(last);
   }
 
-  // Notifies this block, and those that load into this one too, that this warp has read the slot.
+  // Notifies this block, and those that load into this one too, that this warpgroup has read the slot: a wait is for
+  // the product of all its warps, so that a thread for each block can do that.
   __device__ __forceinline__ void release(unsigned slot) const {
-    if (threadIdx.x % 32 >= CLUSTER) return;
+    if (threadIdx.x % WARPGROUP >= CLUSTER) return;
     if constexpr (CLUSTER == 1) {
       ptx::mbarrier_arrive(free + 8 * slot);
     } else {
-      ptx::mbarrier_arrive_cluster(free + 8 * slot, threadIdx.x % 32);
+      ptx::mbarrier_arrive_cluster(free + 8 * slot, threadIdx.x % WARPGROUP);
     }
   }
 };
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                           const __grid_constant__ TensorMap map_c, const Out *c, unsigned m, unsigned n, unsigned k,
                           unsigned products, float alpha, float beta, unsigned ldc, long long stride_c) {
   using Work = Persistent<T, Out, BN, STAGES, CLUSTER, op_a, op_b>;
-  using Store = TileStore<Out>;
+  using Store = TileStore<Out, BN>;
   __shared__ unsigned long long arrived[STAGES], free[STAGES];
   DYN_SHARED(unsigned char, smem);
   const unsigned tiles = aligned_to_atom(smem), warpgroup = warpgroup_index();

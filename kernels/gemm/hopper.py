@@ -35,12 +35,12 @@ BM = 128  # rows of C, a block
 ROW_BYTES = 128  # of the swizzle, and of a tile along k
 BOX = 64  # elements, both ways, of what is copied of an operand that is not stored along k
 ATOM_BYTES = 1024  # to which tiles are aligned in shared memory, and how much that may cost
-STORE_BYTES = 2 * 2 * 64 * ROW_BYTES  # two buffers for each of two warpgroups
+BUFFERS = 4  # of 64 rows of ROW_BYTES, in which a warpgroup stores parts of its tile; as many as there are, at most
 WARPGROUP = 128
 
 #: Persistent tiles: WIDE reads least for a multiply-add, NARROW and SMALL are for products with few tiles.
-WIDE: dict[str, Tunable] = {"BN": 256, "STAGES": 4, "CLUSTER": 2, "SMS": multiprocessors}
-NARROW: dict[str, Tunable] = {"BN": 128, "STAGES": 6, "CLUSTER": 2, "SMS": multiprocessors}
+WIDE: dict[str, Tunable] = {"BN": 256, "STAGES": 3, "CLUSTER": 2, "SMS": multiprocessors}
+NARROW: dict[str, Tunable] = {"BN": 128, "STAGES": 5, "CLUSTER": 2, "SMS": multiprocessors}
 SMALL: dict[str, Tunable] = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": multiprocessors}
 #: Their space. Fewer blocks than multiprocessors leave power to each of them, or room beside a product.
 PERSISTENT: dict[str, tuple[Tunable, ...]] = {
@@ -68,6 +68,12 @@ def types(p: GemmProblem) -> str:
 def stages_bytes(t: Tile) -> int:
     """Shared memory of the ring: STAGES tiles of A and of B."""
     return int(t.STAGES * ROW_BYTES * (BM + t.BN))
+
+
+def store_bytes(p: GemmProblem, t: Tile) -> int:
+    """Shared memory of the results: buffers for parts of both warpgroups' tiles."""
+    parts = t.BN * DTYPES[p.operands()[2].dtype].itemsize // ROW_BYTES
+    return int(BM * ROW_BYTES * min(parts, BUFFERS))
 
 
 def stride_c(p: GemmProblem) -> np.int64:
@@ -142,7 +148,7 @@ def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
     )
     entry = f"gemm_wgmma_persistent<{types(p)}, {t.BN}, {t.STAGES}, {t.CLUSTER}, Op::{p.op_a}, Op::{p.op_b}>"
     grid = min(t.SMS // t.CLUSTER, cluster_tiles(p, t)) * t.CLUSTER
-    shared_bytes = stages_bytes(t) + STORE_BYTES + ATOM_BYTES
+    shared_bytes = stages_bytes(t) + store_bytes(p, t) + ATOM_BYTES
     return [KernelCall(grid, 3 * WARPGROUP, arguments, shared_bytes, entry, t.CLUSTER)]
 
 
