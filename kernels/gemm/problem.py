@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
@@ -68,6 +69,12 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         for name in ("alpha", "beta"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)}, expected a finite number")
+
+    @classmethod
+    def typical(cls) -> Iterator[dict[str, Any]]:
+        """All sizes equal or a little apart; last a layer of a decoder at sixteen tokens."""
+        yield from super().typical()
+        yield {"m": 16, "n": 4096, "k": 4096}
 
     @property
     def op_a(self) -> str:

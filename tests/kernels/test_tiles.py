@@ -136,6 +136,7 @@ EMULATED = {
     "gemm/cuda.async": "gemm/m140n72k36/f32/TN",
     "gemm/cuda.mma_tf32": "gemm/m140n70k33/f32/NT",
     "gemm/cuda.batched": "gemm/m20n33k17/f32/NN/batch5",
+    "gemm/cuda.skinny": "gemm/m13n70k330/f16.f32/NN",
     "conv/cuda.implicit": "conv/n2c5h8w9k37r3s3pad1/f32/nchw/fprop",
     "conv/cuda.fft_tiled": "conv/n2c5h18w9k7r3s3pad1/f32/nchw/fprop",
     "conv/cuda.depthwise": "conv/n2c7h18w9k7r3s3pad1/f32/nhwc/fprop/g7",

@@ -39,6 +39,12 @@ EMU_INLINE unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift)
   shift &= 31;
   return shift ? low >> shift | high << (32 - shift) : low;
 }
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  unsigned permuted = 0;
+  for (int byte = 0; byte < 4; ++byte)
+    permuted |= unsigned(((unsigned long long)y << 32 | x) >> (selector >> 4 * byte & 7) * 8 & 0xff) << 8 * byte;
+  return permuted;
+}
 EMU_INLINE int __mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
 EMU_INLINE unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)a * b >> 32); }
 EMU_INLINE int __float_as_int(float x) { return __builtin_bit_cast(int, x); }

@@ -1,0 +1,129 @@
+"""Products whose A has few rows, as those of a token or a few tokens: B's bytes decide how long they take."""
+
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel, split_dtype
+from kernels._cuda import GRID_LIMIT, beyond_block, ceil_div, multiprocessors
+from kernels.gemm._tiles import SLICES
+from kernels.gemm.handwritten import arguments, within_grid
+from kernels.gemm.problem import GemmProblem
+
+MOST_ROWS = 16
+SUM_THREADS = 256  # of the launch that adds the slices
+SKINNY = "gemm_skinny<{ctype}, {TC}, {ROWS}, {COLS}, {WARPS}, {UNROLL}, {W}, Op::{op_b}>"
+GROUPS, MEMBERS, VECTOR = 8, 4, 16  # of a warp, lanes of a group, bytes that a lane loads at once
+
+
+def few_rows(p: GemmProblem) -> str | None:
+    """Why a kernel whose warps keep the sums of all rows cannot take `p`, or None."""
+    if p.m > MOST_ROWS:
+        return f"m is {p.m}, expected at most {MOST_ROWS}: every warp has the sums of all rows"
+    return within_grid("m", 1)(p)
+
+
+def itemsize(p: GemmProblem) -> int:
+    """Bytes of an element of A and B."""
+    return DTYPES[split_dtype(p.dtype)[0]].itemsize
+
+
+def rows(p: GemmProblem) -> int:
+    """Rows that a warp sums: those of A in FP32, a multiple of eight, as mma.sync has, in 16 bits."""
+    return p.m if itemsize(p) == 4 else 8 * ceil_div(p.m, 8)
+
+
+def step(p: GemmProblem) -> int:
+    """Elements of k that a warp takes at once."""
+    return MEMBERS * (VECTOR // itemsize(p) if p.op_b == "T" else MEMBERS)
+
+
+def least_columns(p: GemmProblem) -> int:
+    """Columns of C that a warp covers at the least: one for each group, or a vector for each where B lies along n."""
+    return GROUPS if p.op_b == "T" else GROUPS * VECTOR // itemsize(p)
+
+
+def width(p: GemmProblem) -> int:
+    """The elements of a vector where all rows of A and B, as stored, begin and end at multiples of one, else 1."""
+    vector = VECTOR // itemsize(p)
+    whole = all(size % vector == 0 for o in p.operands()[:2] for size in (o.ld, o.shape[-1]))
+    return vector if whole else 1
+
+
+def shared_bytes(p: GemmProblem, t: Tile) -> int:
+    """Shared memory of a block: the sums of each warp, those of mma.sync in rows that are padded as in skinny.cuh."""
+    padded = t.COLS if itemsize(p) == 4 else t.COLS | GROUPS if p.op_b == "T" else t.COLS + 5 * GROUPS
+    return int(4 * t.WARPS * rows(p) * padded)
+
+
+def _valid(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
+    if least_columns(p) > t.COLS:
+        return f"COLS is {t.COLS}, expected at least {least_columns(p)}, which a warp covers"
+    single, columns = itemsize(p) == 4, t.COLS // GROUPS
+    loaded = 4 * t.UNROLL * (columns if p.op_b == "T" else t.COLS * itemsize(p) // (GROUPS * MEMBERS))
+    pointers = 2 * (columns if p.op_b == "T" else 1) + 2 * (rows(p) if single else rows(p) // 8)
+    warps = 8 if single and rows(p) * t.COLS > 256 else 16  # of a multiprocessor, as in skinny.cu
+    sums = (rows(p) if single else 4) * columns
+    return beyond_block(32 * t.WARPS, sums + loaded + pointers, ceil_div(warps, t.WARPS))
+
+
+def _unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
+    """Why a tile is left to those after it, or None: the more rows A has, the wider the tiles that read it."""
+    most = max(16, least_columns(p), 4 * p.m if itemsize(p) < 4 else min(4 * p.m, 512 // p.m))
+    return f"{t.COLS} columns are more than the {most} for {p.m} rows" if most < t.COLS else None
+
+
+def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
+    """How deep the slices of k are and how many: as fill the device, none less than DEPTH deep where k allows."""
+    blocks = ceil_div(p.n, t.COLS) * p.batch
+    wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // blocks, p.k // t.DEPTH, GRID_LIMIT))
+    stride = t.UNROLL * step(p)
+    depth = ceil_div(ceil_div(p.k, wanted), stride) * stride
+    return depth, ceil_div(p.k, depth)
+
+
+_FILL = {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 512}
+#: COLS and UNROLL with which a lane has eight vectors of B under way, as far as its registers allow.
+_EIGHT_LOADS = ((64, 2), (64, 1), (32, 2), (16, 4))
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/skinny.cu",
+    entry=SKINNY,
+    min_arch=80,
+    dtypes=("f32", "f16", "bf16", "f16.f32", "bf16.f32"),
+    layouts=("NT", "NN"),
+    numerics={"f32": "fp32", "f16": "f16", "bf16": "bf16"},
+    supports=few_rows,
+    tunables={
+        "COLS": (8, 16, 32, 64, 128),
+        "WARPS": (1, 2, 4, 8, 16),
+        "UNROLL": (1, 2, 4, 8),
+        "SMS": (multiprocessors,),
+        **SLICES,
+    },
+    valid=_valid,
+    prefer=Prefer(
+        (
+            *({"COLS": cols, "WARPS": 8, "UNROLL": unroll, **_FILL} for cols, unroll in _EIGHT_LOADS),
+            *({"COLS": cols, "WARPS": 2, "UNROLL": 1, **_FILL, "DEPTH": 64} for cols in (64, 16)),
+        ),
+        _unless,
+    ),
+)
+def skinny(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """A of at most 16 rows: B streamed once through registers, k divided between warps and blocks."""
+    depth, count = slices(p, t)
+    entry = SKINNY.replace("{ROWS}", str(rows(p))).replace("{W}", str(width(p)))
+    stored = DTYPES[split_dtype(p.dtype)[1]].ctype
+    grid = (ceil_div(p.n, t.COLS), count, p.batch)
+    a, b, c, m, n, k, alpha, beta, lda, ldb, ldc, *strides = arguments(p)
+    if count == 1:
+        args = (*arguments(p), depth)
+        return [KernelCall(grid, 32 * t.WARPS, args, shared_bytes(p, t), entry.replace("{TC}", stored))]
+    partials = Scratch("partials", 4 * p.batch * count * m * n)
+    sliced = type(strides[0])(count * m * n)
+    args = (a, b, partials, m, n, k, 1.0, 0.0, lda, ldb, n, *strides[:2], sliced, depth)
+    summed = (partials, c, m, n, count, alpha, beta, ldc, strides[2])
+    over_c = (ceil_div(n, SUM_THREADS), m, p.batch)
+    return [
+        KernelCall(grid, 32 * t.WARPS, args, shared_bytes(p, t), entry.replace("{TC}", "float")),
+        KernelCall(over_c, SUM_THREADS, summed, entry=f"gemm_skinny_sum<{stored}>"),
+    ]
