@@ -73,9 +73,11 @@ def fft(rng: np.random.Generator) -> str:
 
 
 def transpose(rng: np.random.Generator) -> str:
-    """A transposition in or out of place."""
-    sizes = f"m{size(rng, 700)}n{size(rng, 700)}"
-    return f"transpose/{sizes}/{pick(rng, 'f32', 'f64', 'f16', 'bf16')}/{pick(rng, 'in', 'out')}"
+    """A transposition in or out of place, or of a batch."""
+    place = pick(rng, "in", "out", "out")
+    batch = pick(rng, "", f"b{size(rng, 8)}") if place == "out" else ""
+    sizes = f"{batch}m{size(rng, 700)}n{size(rng, 700)}"
+    return f"transpose/{sizes}/{pick(rng, 'f32', 'f64', 'f16', 'bf16')}/{place}"
 
 
 def copy(rng: np.random.Generator) -> str:

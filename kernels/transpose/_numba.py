@@ -42,6 +42,14 @@ def transpose(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # t
 
 
 @jit
+def transpose_each(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # type: ignore[no-untyped-def]
+    """Rows start:stop of all matrices of b one after another, each n x m, from those of a; as in `transpose`."""
+    for g in range(start // n, -(-stop // n)):
+        first, last, o = max(start - g * n, 0), min(stop - g * n, n), g * m * n
+        transpose(b[o : o + m * n], a[o : o + m * n], m, n, side, skip, streaming, lines, down, first, last)
+
+
+@jit
 def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
     """The n x n matrix x in place, rows of blocks first, first + step, ...: pairs across the diagonal."""
     whole = n // side * side

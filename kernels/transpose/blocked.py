@@ -71,9 +71,9 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     skip = -b.ctypes.data % (side * size) // size if streaming else 0
 
     def band(start: int, stop: int) -> Launch:
-        return bind(moves.transpose, b, a, m, n, side, skip, streaming, lines, down, start, stop)
+        return bind(moves.transpose_each, b, a, m, n, side, skip, streaming, lines, down, start, stop)
 
-    return in_bands(n, x.threads, band)
+    return in_bands(problem.batch * n, x.threads, band)
 
 
 #: STRIP: elements of the longer side in a chunk, or 0 for as many as the cache and the scratch have room for; SEGMENT:
@@ -81,6 +81,7 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
 @kernel(
     "transpose",
     places=("in",),
+    batchs=(1,),
     tunables={
         "STRIP": (0, 4, 8, 16, 32, 64, 128, 256),
         "SEGMENT": (128, 256, 512, 1024, 2048, 4096, 8192, 16384),

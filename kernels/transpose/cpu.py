@@ -14,7 +14,7 @@ from kernels.transpose.problem import TransposeOperands, TransposeProblem
 @kernel("transpose", provider="numpy", device="cpu", numerics="exact", modules=("numpy",), places=("out",))
 def out(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """NumPy copyto from the transposed view, on one thread."""
-    return lambda: np.copyto(x.b, x.a.T)
+    return lambda: np.copyto(x.b, x.a.swapaxes(-1, -2))
 
 
 _OPENBLAS: dict[str, Any] = {
@@ -23,6 +23,7 @@ _OPENBLAS: dict[str, Any] = {
     "numerics": "exact",
     "modules": ("numpy", "threadpoolctl"),
     "dtypes": ("f32", "f64"),
+    "batchs": (1,),
 }
 
 

@@ -1,14 +1,19 @@
-"""Transposition of an m x n row-major matrix, out of place or in place."""
+"""Transposition of m x n row-major matrices, out of place or in place."""
 
-from typing import Any, ClassVar, Literal, Protocol
+import re
+from typing import Any, ClassVar, Literal, Protocol, Self
 
+import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, operation
+from kernelmark import DTYPES, WHOLE, Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, operation
 
 
 class TransposeOperands(Protocol):
-    """Operands of a transposition's set-up: `a` (m x n) and, out of place, `b` (n x m); scratch is counted."""
+    """Operands of a transposition's set-up: `a` (m x n) and, out of place, `b` (n x m); scratch is counted.
+
+    Both have the index of the matrix first where there is a batch.
+    """
 
     a: Any
     b: Any
@@ -21,7 +26,10 @@ class TransposeOperands(Protocol):
 
 @operation("transpose")
 class TransposeProblem(Problem, frozen=True, kw_only=True):
-    """`out`: B (n x m) = A^T. `in`: the buffer of A (m x n) holds A^T (n x m) afterwards."""
+    """`out`: B (n x m) = A^T. `in`: the buffer of A (m x n) holds A^T (n x m) afterwards.
+
+    batch: of matrices one after another; `b8m64n3136` turns 8 images of 64 channels of 56 x 56 from NCHW to NHWC.
+    """
 
     sizes: ClassVar[tuple[str, ...]] = ("m", "n")
 
@@ -29,6 +37,20 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
     n: Dim
     dtype: Literal["f64", "f32", "f16", "bf16"]
     place: Literal["out", "in"] = "out"
+    batch: Dim = 1
+
+    @property
+    def id(self) -> str:
+        head, slash, rest = super().id.partition("/")
+        return f"{head}{slash}b{self.batch}{rest}" if self.batch > 1 else f"{head}{slash}{rest}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        batch = re.match(rf"b({WHOLE})(?=m)", text)
+        if batch is None:
+            return super().parse(text)
+        single = super().parse(text[batch.end() :])
+        return cls.make({**msgspec.structs.asdict(single), "batch": int(batch[1])}, f"{cls.op}/{text}")
 
     def words(self) -> list[str]:
         return [self.place]
@@ -45,16 +67,18 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
         return DTYPES[self.dtype].ctype
 
     def operands(self) -> tuple[Operand, ...]:
+        batch = (self.batch,) if self.batch > 1 else ()
+        a, b = (*batch, self.m, self.n), (*batch, self.n, self.m)
         if self.place == "in":
-            return (Operand("a", (self.m, self.n), self.dtype, "inout"),)
-        return (Operand("a", (self.m, self.n), self.dtype, "in"), Operand("b", (self.n, self.m), self.dtype, "out"))
+            return (Operand("a", a, self.dtype, "inout"),)
+        return (Operand("a", a, self.dtype, "in"), Operand("b", b, self.dtype, "out"))
 
     def reference(self, inputs: Arrays, rng: np.random.Generator) -> Array:
-        return inputs["a"].T.copy()
+        return inputs["a"].swapaxes(-1, -2).copy()
 
     def check(self, outputs: Arrays, reference: Array, numerics: str) -> Verdict:
         name = "b" if self.place == "out" else "a"
-        found = outputs[name].reshape(self.n, self.m)
+        found = outputs[name].reshape(reference.shape)
         if np.array_equal(found, reference):
             return Verdict(0.0, 0.0)
         return compare(name, found, reference.astype(np.float64), self.tolerance(numerics), self.dtype)

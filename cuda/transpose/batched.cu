@@ -1,0 +1,60 @@
+// B (n x m) = A^T for each matrix of a batch (A is m x n), all row-major and one after another without padding: images
+// from NCHW to NHWC, where m counts channels and n pixels, and back.
+//
+// Tile: a block owns TILE x TILE elements of one matrix; blockIdx.x counts the tiles of all of them, along rows first.
+// All loads of a thread are under way before it stores the first to shared memory. A side of which every row is a
+// multiple of 16 bytes moves WA or WB elements at once, the other one element, whatever its rows are: 7 x 7 pixels
+// leave no row of A aligned, but B is written in whole vectors of channels.
+// Shared memory: element by element, in rows whose distance is one bank more than a multiple of all banks. Lanes stand
+// in groups of lines such that their elements, whether along a row or down a column, fall into different banks: ACROSS
+// packs of each line.
+// Preconditions: A and B do not overlap and begin on 16 bytes; rows of a tile are multiples of 128 bytes; W > 1 divides
+// n of A, m of B. T is any type of the element's width.
+// Limit: memory bandwidth; a row that begins inside a sector costs one sector more for each 32 of its elements.
+#include "gemm/pack.cuh"
+#include "panel_share.cuh"
+
+namespace {
+
+constexpr unsigned WORD = 4;  // bytes of a bank
+
+// Packs of W that lanes take of a line at once: 128 bytes, or of 16-bit elements down a column, two to a word, 64.
+template <class T, unsigned TILE, unsigned W, bool DOWN>
+constexpr unsigned ACROSS = W == 1 ? (TILE < 32 ? TILE : 32) : DOWN && sizeof(T) < WORD ? 4 : 8;
+
+}  // namespace
+
+template <class T, unsigned TILE, unsigned THREADS, unsigned WA, unsigned WB>
+__global__ void __launch_bounds__(THREADS)
+    transpose_batched(const T *__restrict__ a, T *__restrict__ b, unsigned m, unsigned n) {
+  using In = Share<TILE, TILE, THREADS, WA, ACROSS<T, TILE, WA, false>>;
+  using Out = Share<TILE, TILE, THREADS, WB, ACROSS<T, TILE, WB, true>>;
+  static_assert(In::EVEN && Out::EVEN, "threads share a tile evenly");
+  __shared__ T tile[TILE][TILE + (sizeof(T) < WORD ? WORD / sizeof(T) : 1)];
+  const unsigned rows = (m - 1) / TILE + 1, cols = (n - 1) / TILE + 1;
+  const unsigned matrix = blockIdx.x / cols / rows, row0 = blockIdx.x / cols % rows * TILE;
+  const unsigned col0 = blockIdx.x % cols * TILE;
+  a += size_t(matrix) * m * n;
+  b += size_t(matrix) * m * n;
+
+  Pack<T, WA> held[In::PACKS];
+#pragma unroll
+  for (unsigned i = 0; i < In::PACKS; ++i) {
+    const unsigned row = row0 + In::row() + In::below(i), col = col0 + In::col() + In::right(i);
+    if (row < m && col < n) held[i] = *reinterpret_cast<const Pack<T, WA> *>(a + offset<Op::N>(row, col, n));
+  }
+#pragma unroll
+  for (unsigned i = 0; i < In::PACKS; ++i)
+#pragma unroll
+    for (unsigned e = 0; e < WA; ++e) tile[In::row() + In::below(i)][In::col() + In::right(i) + e] = held[i].e[e];
+  __syncthreads();  // the tile is complete
+#pragma unroll
+  for (unsigned i = 0; i < Out::PACKS; ++i) {
+    const unsigned line = Out::row() + Out::below(i), first = Out::col() + Out::right(i);
+    if (col0 + line >= n || row0 + first >= m) continue;
+    Pack<T, WB> column;
+#pragma unroll
+    for (unsigned e = 0; e < WB; ++e) column.e[e] = tile[first + e][line];
+    *reinterpret_cast<Pack<T, WB> *>(b + offset<Op::N>(col0 + line, row0 + first, m)) = column;
+  }
+}
