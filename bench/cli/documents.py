@@ -15,6 +15,8 @@ from bench.report.runs import RunSummary
 from bench.report.scaling_json import ScalingDocument
 from bench.tune.inspect import InspectRow
 from bench.tune.profile.view import Profile
+from bench.tune.select.document import SelectDocument
+from bench.tune.select.model import Model
 
 
 class ListedKernel(msgspec.Struct, forbid_unknown_fields=True):
@@ -105,6 +107,8 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     "compare": ("compare --json", CompareDocument),
     "crossover": ("crossover --json", CrossoverDocument),
     "scaling": ("scaling --json", ScalingDocument),
+    "select": ("select --json", SelectDocument),
+    "selector": ("select --format json", Model),
     "claims": ("claims --json", list[Answer]),
     "list": ("list --json", list[ListedKernel]),
     "suites": ("list --suites --json", list[ListedSuite]),

@@ -17,6 +17,7 @@ from bench.selftest import checks
 from bench.selftest.finding import Finding
 from bench.tune import inspect, static
 from bench.tune.inspect import InspectRow
+from planted import FIRST, SECOND, bordered, plant
 from report_rows import begin, ceilings, fail, put
 
 SIZES, WIDE = (80, 100, 200), 10_000
@@ -61,6 +62,7 @@ COMMANDS = {
     ("list", "--all"): "conv/cpu.im2col",
     ("list", "--suites"): "alexnet",
     ("inspect",): "sm_90a",
+    ("select", "--train", "planted", "--op", "gemm", "--model", "selector.json"): "best single",
     ("history", "conv/cudnn_frontend.implicit_precomp_gemm_tf32", CONV.format(r=3)): "not in turn:",
     ("tune", "gemm/cuda.tiled", "gemm/m1024n1024k1024/f32/NT", "--static", "--budget", "2"): "NOTHING WAS TIMED",
     ("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out"): "wavefronts",
@@ -68,7 +70,7 @@ COMMANDS = {
 }
 #: What has no table, or is run below (`run`, `verify`), or has tests of its own (`merge`, `scaling`, `watch`).
 WITHOUT = {"export", "import", "merge", "report", "run", "scaling", "verify", "watch"}
-IN_STORE = {"runs", "show", "compare", "crossover", "claims", "doctor", "history"}
+IN_STORE = {"runs", "show", "compare", "crossover", "claims", "doctor", "history", "select"}
 
 
 def words_of(text: str) -> set[str]:
@@ -138,6 +140,8 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("width")
     (made / "long.toml").write_text(SUITE)
     store = Store(made / "w.db")
+    other = {"gemm/a_library_with_a_long_name.tnn_out_of_place": bordered(256)[SECOND]}
+    plant(store, {FIRST: bordered(256)[FIRST], **other})
     fill(store, "old", 1.0)
     fill(store, "new", 1.1)
     versions(store)

@@ -1,0 +1,165 @@
+"""The command `kernelmark select`."""
+
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from bench.cli import completion
+from bench.cli.options import db_option, file_option, json_option, plugin_option, select_options
+from bench.plan.errors import UsageError
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="PROBLEM | RUN...", shell_complete=completion.runs)
+@click.option("--train", is_flag=True, help="Make the selector of a device and an operation from the rows of runs.")
+@click.option(
+    "--test",
+    "tests",
+    multiple=True,
+    metavar="RUN",
+    help="With --train: judge it on the rows of this run, whose shapes are left out of the training; may be repeated.",
+)
+@click.option("--model", "where", default="auto", metavar="FILE", help="The selector. [default: of this device]")
+@click.option("--format", "style", type=click.Choice(["c", "python", "json"]), help="Print the selector as code.")
+@file_option("-o", "--output", text="Where --format goes. [default: standard output]")
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="With --train: draw the regret there, as SVG and PDF.",
+)
+@select_options
+@json_option
+@plugin_option
+@db_option
+def select(
+    names: tuple[str, ...],
+    train: bool,
+    tests: tuple[str, ...],
+    where: str,
+    style: str | None,
+    output: Path | None,
+    figures: Path | None,
+    selection: Any,
+    json_to: IO[str] | None,
+    plugins: tuple[str, ...],
+    db: Path | None,
+) -> None:
+    """Which kernel to call for PROBLEM, whether it was measured or not; --train learns it from the rows of RUN.
+
+    The answer has what the choice costs on shapes that were held out. Where one kernel is as good, it is that kernel.
+    """
+    from bench.plan.discovery import discover
+    from bench.tune.select.view import trained
+
+    _check(names, train, tests, style, output, figures, selection, json_to)
+    registry = discover(plugins)
+    if not train:
+        _answer(names[0], where, registry, style, output, json_to)
+        return
+    found = _trained(names, tests, where, selection, registry, db)
+    if style is not None:
+        _export(found.model, style, output)
+    elif json_to is not None:
+        _write_json(json_to, found.model, None)
+    else:
+        click.echo(trained(found.model))
+    if figures is not None:
+        click.echo("\n" + _draw(found, figures), err=style is not None)
+
+
+def _check(
+    names: tuple[str, ...],
+    train: bool,
+    tests: tuple[str, ...],
+    style: str | None,
+    output: Path | None,
+    figures: Path | None,
+    selection: Any,
+    json_to: Any,
+) -> None:
+    """Raise UsageError for what contradicts itself."""
+    if not train and len(names) != 1:
+        found = f"{len(names)} names" if names else "no PROBLEM"
+        raise UsageError(f"select: has {found}, expected one problem; --train makes a selector of runs, which it names")
+    only = {"--test": tests, "--figures": figures, "--kernels, --op, --problem or --status": any(selection)}
+    if not train and (given := next((name for name, value in only.items() if value), None)):
+        raise UsageError(f"{given}: is for a training; add --train, or leave it out")
+    if output is not None and style is None:
+        raise UsageError(f"-o {output}: is where --format goes; add --format c, python or json")
+    if style is not None and json_to is not None:
+        raise UsageError(f"--json: prints what was found, and --format {style} the selector; leave one of them out")
+
+
+def _answer(
+    problem_id: str, where: str, registry: Any, style: str | None, output: Path | None, json_to: IO[str] | None
+) -> None:
+    """Print the choice for a problem, or the selector that makes it."""
+    from bench.tune.select.answer import answer
+    from bench.tune.select.model import kept
+    from bench.tune.select.view import answered
+
+    problem = registry.problem(problem_id)
+    model = kept(problem, where, registry)
+    if style is not None:
+        _export(model, style, output)
+        return
+    found = answer(model, problem, registry)
+    if json_to is not None:
+        _write_json(json_to, model, found)
+    else:
+        click.echo(answered(model, found))
+
+
+def _trained(
+    names: tuple[str, ...], tests: tuple[str, ...], where: str, selection: Any, registry: Any, db: Path | None
+) -> Any:
+    """Train on the runs, by default the latest, and keep the selector."""
+    from bench.record.store import Store, default_store
+    from bench.tune.select.model import file_of, write
+    from bench.tune.select.train import train
+
+    store = Store(db or default_store(), create=False)
+    if any(selection):
+        store.select(selection)
+    with store.snapshot():
+        runs = [store.find_run(name)["run_id"] for name in names or (None,)]
+        found = train(store, registry, runs, [store.find_run(name)["run_id"] for name in tests])
+    path = file_of(found.model.op, found.model.device_name, where)
+    write(path, found.model)
+    click.echo(f"selector: {path}", err=True)
+    return found
+
+
+def _export(model: Any, style: str, output: Path | None) -> None:
+    """Print the selector as code, or write it."""
+    from bench.report.export import write_text
+    from bench.tune.select.export import FORMATS
+
+    text = FORMATS[style](model)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(output, lambda out: click.echo(text, out, nl=False))
+
+
+def _write_json(out: IO[str], model: Any, found: Any) -> None:
+    from bench.tune.select.document import document
+
+    out.write(document(model, found))
+
+
+def _draw(found: Any, folder: Path) -> str:
+    """Write the figure, and return where it is. Raises UsageError."""
+    from bench.report.export import writing
+    from bench.report.figures import draw
+    from bench.tune.select.figure import regret_figure
+
+    with writing(folder, "; --figures DIR names another"):
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = draw([regret_figure(found.model, found.lost)], folder)
+        return "\n".join(str(folder / f"{figure.name}.svg") for figure in drawn)
+
+
+COMMANDS = (select,)

@@ -1,0 +1,110 @@
+"""Answers for a problem: which kernel to call, what that may cost, and whether anything like it was measured."""
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from bench.measure.machine import unavailable
+from bench.plan.dtypes import Array
+from bench.plan.errors import UsageError
+from bench.plan.operation import Problem
+from bench.plan.registry import Registry
+from bench.tune.select.bootstrap import Share
+from bench.tune.select.model import Model, Split, space_in
+from bench.tune.select.training import Space
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A choice for a problem. refused: kernels that come before it, each with why it cannot be called.
+
+    share, worst: of the oracle's speed, on the held-out problems of the same leaf. problems: how many these are.
+    nearest, fastest: the nearest measured problem with its kernel; octaves: how far it is. outside: where the problem
+    lies outside what was measured.
+    """
+
+    problem: str
+    kernel: str
+    refused: list[str]
+    share: Share
+    worst: float
+    problems: int
+    nearest: str
+    fastest: str
+    octaves: float | None
+    outside: list[str]
+
+
+def answer(model: Model, problem: Problem, registry: Registry) -> Answer:
+    """Return the choice for a problem. Raises UsageError where no kernel of the model can be called."""
+    space = space_in(model, registry)
+    known = space.numbers([problem])
+    node = at_leaf(model, space, known)
+    refused = []
+    for name in ordered(model, node):
+        reason = _refusal(name, problem, registry)
+        if not reason:
+            break
+        refused.append(reason)
+    else:
+        raise UsageError(f"{problem.id}: no kernel of the selector takes it: {refused[0]}; train on others")
+    share, worst = node.share, node.worst
+    assert share, "a leaf has a share"
+    assert worst, "a leaf has a worst"
+    nearest, octaves = _nearest(model, space, known[0], registry)
+    return Answer(
+        problem=problem.id,
+        kernel=name,
+        refused=refused,
+        share=share,
+        worst=worst,
+        problems=node.problems,
+        nearest=model.measured[nearest].problem,
+        fastest=model.measured[nearest].fastest,
+        octaves=octaves if np.isfinite(octaves) else None,
+        outside=list(_outside(model, problem)),
+    )
+
+
+def at_leaf(model: Model, space: Space, known: Array) -> Split:
+    """Return the leaf of one problem, by its inputs."""
+    values = dict(zip(space.texts, space.features(known)[0].tolist(), strict=True))
+    node = model.tree[0]
+    while node.expression:
+        node = model.tree[node.below if values[node.expression] <= node.threshold else node.above]
+    return node
+
+
+def ordered(model: Model, node: Split) -> list[str]:
+    """Return the kernels of a leaf by name, the one to call first."""
+    return [model.kernels[place] for place in node.order]
+
+
+def _refusal(name: str, problem: Problem, registry: Registry) -> str | None:
+    """Return why a kernel cannot be called for a problem here, or None."""
+    try:
+        kernel = registry.kernels[name]
+    except KeyError:
+        return f"{name} is unknown here; --plugin names the file that declares it"
+    return unavailable(kernel) or kernel.refuses(problem)
+
+
+def _nearest(model: Model, space: Space, known: Array, registry: Registry) -> tuple[int, float]:
+    """Return the place of the nearest measured problem, and how many octaves away it is."""
+    others = space.numbers([registry.problem(one.problem) for one in model.measured])
+    apart = space.apart(known, others)
+    at = int(np.argmin(apart))
+    return at, float(apart[at])
+
+
+def _outside(model: Model, problem: Problem) -> Iterator[str]:
+    """Yield what of a problem lies outside the measured range."""
+    for name, (low, high) in model.ranges.items():
+        if not low <= (value := getattr(problem, name)) <= high:
+            yield f"{name} is {value}, measured {low:g}" + f" to {high:g}" * (low < high)
+    for name, values in model.words.items():
+        if (word := getattr(problem, name)) not in values:
+            yield f"{name} is {word}, measured {', '.join(values)}"
+    for name, fixed in model.fixed.items():
+        if (value := getattr(problem, name)) != fixed:
+            yield f"{name} is {value}, measured {fixed}"

@@ -1,0 +1,46 @@
+"""A selector and its answer as JSON for other programs."""
+
+import msgspec
+
+from bench.tune.select.answer import Answer
+from bench.tune.select.model import Model, chosen
+from bench.tune.select.regret import Regret
+
+
+class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `select --json` prints. single: the kernel to use everywhere, "" where a choice is worth it.
+
+    problems, leaves: of the training and of its tree; choices: of how many of these problems each kernel is the choice;
+    answer: null for a training.
+    """
+
+    op: str
+    device: str
+    device_name: str
+    threads: int
+    mode: str
+    dtype: str
+    precision: str
+    isa: str
+    runs: list[str]
+    single: str
+    problems: int
+    leaves: int
+    choices: dict[str, int]
+    regret: Regret
+    answer: Answer | None
+
+
+_SAME = ("op", "device", "device_name", "threads", "mode", "dtype", "precision", "isa", "runs", "single", "regret")
+
+
+def document(model: Model, found: Answer | None) -> str:
+    """Return a `SelectDocument`."""
+    made = SelectDocument(
+        **{name: getattr(model, name) for name in _SAME},
+        problems=len(model.measured),
+        leaves=len(model.leaves),
+        choices=dict(chosen(model)),
+        answer=found,
+    )
+    return msgspec.json.format(msgspec.json.encode(made).decode()) + "\n"

@@ -1,0 +1,78 @@
+"""What a selector looks at: the inputs of a problem, and expressions of them that read alike in Python and in C.
+
+A tree compares each expression with a threshold, so a logarithm would change no choice, and neither would a division by
+the size of a cache: a model is of one device. Without them the expressions are exact in both languages.
+"""
+
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bench.plan.dtypes import Array
+from bench.plan.operation import Problem
+
+#: The numbers of a problem that a caller has at hand, where they are not the operation's sizes alone.
+INPUTS = {
+    "gemm": ("m", "n", "k", "batch"),
+    "conv": ("n", "c", "h", "w", "k", "r", "s", "p", "q", "stride_h", "stride_w", "dilation_h", "groups"),
+}
+#: Axes that the inputs hold in another form.
+_HELD = {"conv": {"pad", "stride", "dilation"}}
+#: Sizes, ratios, elements of the operands, and products added up: what each operation's algorithms differ in.
+EXPRESSIONS = {
+    "gemm": (
+        "m", "n", "k", "batch", "m / n", "m / k", "n / k", "m * n", "m * k", "n * k",
+        "m * n * k", "batch * m * n * k", "batch * (m * k + k * n + m * n)",
+    ),
+    "transpose": ("m", "n", "m / n", "m * n"),
+    "conv": (
+        "n", "c", "k", "p", "r", "s", "stride_h", "stride_w", "dilation_h", "groups", "h * w", "p * q", "r * s",
+        "c / k", "c / groups * r * s", "p * q / (c / groups * r * s)",
+        "n * c * h * w", "n * k * p * q", "k * c / groups * r * s",
+        "n * c * h * w + n * k * p * q + k * c / groups * r * s", "n * k * p * q * c / groups * r * s",
+    ),
+}  # fmt: skip
+
+
+def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
+    """Return the names of an operation's inputs."""
+    return INPUTS.get(kind.op, kind.sizes)
+
+
+def words_of(kind: type[Problem]) -> tuple[str, ...]:
+    """Return the axes whose values are names: layout, direction, place."""
+    return tuple(
+        name for name, axis in kind.axes().items() if typing.get_origin(axis) is typing.Literal and name != "dtype"
+    )
+
+
+def others_of(kind: type[Problem]) -> tuple[str, ...]:
+    """Return the axes that no expression holds, so that all problems of a model have one value of them."""
+    held = {*inputs_of(kind), *kind.sizes, *words_of(kind), *_HELD.get(kind.op, ())}
+    return tuple(name for name in kind.axes() if name not in held)
+
+
+def expressions(kind: type[Problem], words: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return the expressions of an operation; `direction == 2` is whether the word is the third of those listed."""
+    known = EXPRESSIONS.get(kind.op, inputs_of(kind))
+    return (*known, *(f"{name} == {i}" for name, values in words.items() for i in range(len(values))))
+
+
+def numbers(problem: Problem, words: Mapping[str, Sequence[str]]) -> list[float]:
+    """Return the inputs of a problem, and the number of each of its words; -1 for a word that is not listed."""
+    found = [float(getattr(problem, name)) for name in inputs_of(type(problem))]
+    for name, values in words.items():
+        value = getattr(problem, name)
+        found.append(float(values.index(value)) if value in values else -1.0)
+    return found
+
+
+def evaluated(names: Sequence[str], known: Sequence[str], rows: Array) -> Array:
+    """Return the value of each expression, a column each, for rows of inputs in the order `names`.
+
+    known: texts of this module; no text of a file is ever evaluated.
+    """
+    scope: dict[str, Any] = {"__builtins__": {}, **dict(zip(names, rows.T, strict=True))}
+    return np.column_stack([np.asarray(eval(text, scope), dtype=np.float64) for text in known])

@@ -1,0 +1,242 @@
+"""A selector: a tree over the shapes of one operation in one setting, with what it costs; how it is made and kept."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from bench.measure.devices import devices_present
+from bench.plan.errors import UsageError
+from bench.plan.files import require_file
+from bench.plan.operation import Problem
+from bench.plan.registry import Registry
+from bench.record.store import default_store
+from bench.report.export import writing
+from bench.report.figures.plan import file_name
+from bench.tune.select.bootstrap import Share, drawn, share
+from bench.tune.select.regret import Lost, Regret
+from bench.tune.select.training import Data, Space, single
+from bench.tune.select.tree import Node, grow, leaf
+from bench.tune.tuned import device_name
+
+_FORMAT = 1
+AUTO = "auto"
+
+
+class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A node of the tree: one with an expression goes on to `below` where that is at most the threshold.
+
+    A leaf has an order of kernels, by their places; problems: how many it was made from; share: of the oracle's speed
+    on those when they were held out; worst: the least of these shares.
+    """
+
+    expression: str = ""
+    threshold: float = 0.0
+    below: int = -1
+    above: int = -1
+    order: list[int] = []
+    problems: int = 0
+    share: Share | None = None
+    worst: float | None = None
+
+
+class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A problem that the tree was made from, and the kernel that was fastest on it."""
+
+    problem: str
+    fastest: str
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A selector as it is kept and exported. single: the kernel to call everywhere, "" where a choice is worth it.
+
+    words: the values of axes of names, which are numbers in expressions by their places; fixed: what all problems had
+    alike; ranges: the least and the greatest value of each input; tree: the root first.
+    """
+
+    format: int = _FORMAT
+    op: str
+    device: str
+    device_name: str
+    threads: int
+    mode: str
+    dtype: str
+    precision: str
+    isa: str
+    runs: list[str]
+    kernels: list[str]
+    inputs: list[str]
+    words: dict[str, list[str]]
+    fixed: dict[str, int | float | str]
+    ranges: dict[str, tuple[float, float]]
+    single: str
+    regret: Regret
+    tree: list[Split]
+    measured: list[Measured]
+
+    @property
+    def subject(self) -> str:
+        """Return `conv on Some CPU, 2 threads, cold, f32`."""
+        threads = f"{self.threads} thread{'s' * (self.threads != 1)}" if self.device == "cpu" else ""
+        return ", ".join(filter(None, (f"{self.op} on {self.device_name}", self.isa, threads, self.mode, self.dtype)))
+
+    @property
+    def leaves(self) -> list[Split]:
+        """Return the nodes without a split."""
+        return [node for node in self.tree if not node.expression]
+
+
+def made(runs: Sequence[str], data: Data, lost: Lost, found: Regret) -> Model:
+    """Return the selector of some data: one kernel where a choice is not worth it.
+
+    lost: by trees that have not seen the families of the problems.
+    """
+    setting, space, kernels = data.times.setting, data.space, data.times.kernels
+    best = single(data.times.means, data.costs)
+    root = grow(data.features, data.costs) if found.is_worth_it else leaf(data.costs)._replace(order=best)
+    ranges = zip(space.inputs, data.known.min(axis=0).tolist(), data.known.max(axis=0).tolist(), strict=False)
+    fastest = np.argmin(data.costs, axis=1)
+    return Model(
+        **{name: getattr(setting, name) for name in setting._fields if name != "host"},
+        runs=list(runs),
+        kernels=kernels,
+        inputs=list(space.inputs),
+        words=space.words,
+        fixed=space.fixed,
+        ranges={name: (low, high) for name, low, high in ranges},
+        single="" if root.below else kernels[int(root.order[0])],
+        regret=found,
+        tree=list(_listed(root, space, data, lost)),
+        measured=[
+            Measured(problem.id, kernels[int(column)])
+            for problem, column in zip(data.times.problems, fastest, strict=True)
+        ],
+    )
+
+
+def _listed(root: Node, space: Space, data: Data, lost: Lost) -> Iterator[Split]:
+    """Yield the nodes of a tree, each after the one above it."""
+    nodes, at = [root], 0
+    while at < len(nodes):
+        node = nodes[at]
+        if node.below is None or node.above is None:
+            logs, families = lost.logs[node.rows], data.families[node.rows]
+            yield Split(
+                order=node.order.tolist(),
+                problems=len(node.rows),
+                share=share(-logs, drawn(families)),
+                worst=float(np.exp(-logs.max())),
+            )
+        else:
+            below = len(nodes)
+            nodes += [node.below, node.above]
+            text = space.texts[node.feature]
+            yield Split(expression=text, threshold=node.threshold, below=below, above=below + 1)
+        at += 1
+
+
+def file_of(op: str, device: str, where: str = AUTO) -> Path:
+    """Return where the selector of an operation on a device is kept: of this name, or in the data folder for `auto`."""
+    if where != AUTO:
+        return Path(where)
+    return default_store().parent / "selectors" / f"{file_name(op, device)}.json"
+
+
+def write(path: Path, model: Model) -> None:
+    """Write a selector beside and rename, so that no reader sees half of it. Raises UsageError."""
+    require_file(path)
+    with writing(path, "; --model FILE names another"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f".{path.name}.new")
+        beside.write_text(as_json(model), encoding="utf-8")
+        beside.replace(path)
+
+
+def as_json(model: Model) -> str:
+    """Return the selector as a file holds it."""
+    return msgspec.json.format(msgspec.json.encode(model).decode()) + "\n"
+
+
+def read(path: Path, registry: Registry) -> Model:
+    """Return the selector in a file. Raises UsageError for what is none, or one of another schema."""
+    require_file(path)
+    train = "`kernelmark select --train` makes one"
+    try:
+        model = msgspec.json.decode(path.read_bytes(), type=Model)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; {train}") from None
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path}: is no selector, or one of another schema: {error}; {train}") from None
+    if complaint := _complaint(model, registry):
+        raise UsageError(f"{path}: {complaint}; {train}")
+    return model
+
+
+def _complaint(model: Model, registry: Registry) -> str:
+    """Return why a selector cannot be used, or nothing. What is evaluated of it has to be a text of ours."""
+    if model.format != _FORMAT:
+        return f"has format {model.format}, expected {_FORMAT}"
+    if model.op not in registry.operations:
+        return f"is of {model.op!r}, which is no operation"
+    space = space_in(model, registry)
+    if unknown := [n.expression for n in model.tree if n.expression and n.expression not in space.texts]:
+        return f"compares {unknown[0]!r}, which is no expression of {model.op}"
+    if list(space.inputs) != model.inputs:
+        return f"has the inputs {', '.join(model.inputs)}, expected {', '.join(space.inputs)}"
+    whole = all(_is_whole(at, node, model) for at, node in enumerate(model.tree))
+    return "" if model.tree and whole else "has a tree with a node that leads nowhere"
+
+
+def _is_whole(at: int, node: Split, model: Model) -> bool:
+    """Whether a split goes on to two later nodes, and a leaf orders all kernels."""
+    if node.expression:
+        return all(at < to < len(model.tree) for to in (node.below, node.above))
+    return sorted(node.order) == list(range(len(model.kernels)))
+
+
+def space_in(model: Model, registry: Registry) -> Space:
+    """Return the space that a selector was made in."""
+    from bench.tune.select.features import expressions, inputs_of
+
+    kind = registry.operations[model.op]
+    return Space(inputs_of(kind), model.words, model.fixed, expressions(kind, model.words))
+
+
+def kept(problem: Problem, where: str, registry: Registry) -> Model:
+    """Return the selector for a problem on a device that is here. Raises UsageError for one of another device."""
+    devices = list(devices_present())
+    files = {device: file_of(problem.op, device_name(device), where) for device in devices}
+    path = next((path for path in files.values() if path.exists()), None)
+    if path is None:
+        missing = files[devices[0]]
+        raise UsageError(f"{missing}: is not there; `kernelmark select --train RUN` makes it from the rows of a run")
+    model = read(path, registry)
+    require_here(path, model)
+    if model.op != problem.op:
+        raise UsageError(f"{path}: is of {model.op}, and {problem.id} is of {problem.op}; --model names another file")
+    return model
+
+
+def require_here(path: Path, model: Model) -> None:
+    """Raise UsageError for a selector of another device."""
+    here = [device_name(device) for device in devices_present()]
+    if model.device_name not in here:
+        found = f"is of {model.device_name}, here is {' and '.join(here)}"
+        raise UsageError(f"{path}: {found}; `kernelmark select --train RUN` makes one of a run on this device")
+
+
+def chosen(model: Model) -> Counter[str]:
+    """Return of how many problems of the training each kernel is the choice, the most frequent first."""
+    found: Counter[str] = Counter()
+    for node in model.leaves:
+        found[model.kernels[node.order[0]]] += node.problems
+    return Counter(dict(found.most_common()))
+
+
+def facts(model: Model) -> dict[str, Any]:
+    """Return the words that head an export."""
+    way = model.regret.lines[0]
+    return {"subject": model.subject, "runs": ", ".join(model.runs), "share": way.share, "worst": way.worst}

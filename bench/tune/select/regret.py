@@ -1,0 +1,223 @@
+"""Regret: what a choice costs on shapes that were held out, beside what stands without a selector.
+
+The oracle takes the fastest kernel of each problem by one half of the processes and is timed by the other, and then the
+reverse, so that it owes nothing to luck. All others are timed by both halves; their choices come from other shapes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from bench.plan.dtypes import Array
+from bench.record.reader import Reader
+from bench.report.contest import faster, time_of
+from bench.tune.select.bootstrap import Draws, Share, drawn, quotient, share
+from bench.tune.select.rows import SELECTED, Times
+from bench.tune.select.training import Data, single
+from bench.tune.select.tree import descend, grow
+
+FOLDS = 5
+#: What the oracle has to gain over the best single kernel before a choice between kernels is worth its code.
+WORTH = 1.05
+TREE, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest neighbour", "library's own", "as it ran"
+#: What a library does when it is asked for an operation and no algorithm is named, the first that has a time.
+LIBRARIES = {
+    "gemm": ("gemm/cublas.sgemm", "gemm/numpy.matmul"),
+    "conv": ("conv/cudnn_frontend.fma", "conv/torch.conv2d"),
+}
+#: From what is learned (rows) to an order of kernels for each problem that is held out.
+Rule = Callable[[Data, Data], Array]
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one way to choose comes to.
+
+    problems: those that it has a time for; right: the share of those where its kernel is not certainly slower than the
+    fastest. kernel: the one that it chooses everywhere, "" for several.
+    """
+
+    way: str
+    kernel: str
+    problems: int
+    share: Share
+    worst: float
+    worst_problem: str
+    right: float
+
+
+class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a selector costs on what was held out. gap: the oracle's speed over the best single kernel's.
+
+    recovered: the selector's share of the logarithm of the gap. over_single: its speed over the best single kernel's.
+    processes: the fewest that a time comes from; with one, the oracle is timed by what it was chosen on.
+    """
+
+    held_out: str
+    problems: int
+    families: int
+    processes: int
+    lines: list[Line]
+    gap: Share
+    over_single: Share
+    recovered: Share | None
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Return whether a choice is certainly better than one kernel, and that kernel leaves something to gain."""
+        return self.gap.mean >= WORTH and self.over_single.low is not None and self.over_single.low > 1
+
+
+class Lost(NamedTuple):
+    """The logarithm of a way's time over the oracle's, by problem; NaN without a time.
+
+    chosen: the place of the kernel, -1 for none.
+    """
+
+    way: str
+    chosen: Array
+    logs: Array
+
+
+def folds(families: Array) -> list[Array]:
+    """Return the problems of each fold: no family is divided, and the largest goes to the smallest fold so far."""
+    names, counts = np.unique(families, return_counts=True)
+    parts: list[list[int]] = [[] for _ in range(FOLDS)]
+    sizes = [0] * FOLDS
+    for i in np.argsort(-counts, kind="stable"):
+        fold = sizes.index(min(sizes))
+        parts[fold].append(int(names[i]))
+        sizes[fold] += int(counts[i])
+    return [np.flatnonzero(np.isin(families, part)) for part in parts]
+
+
+def by_tree(known: Data, asked: Data) -> Array:
+    """Choose by a tree of what is known."""
+    tree = grow(known.features, known.costs)
+    return np.array([descend(tree, values).order for values in asked.features])
+
+
+def by_single(known: Data, asked: Data) -> Array:
+    """Choose the one kernel that was best."""
+    return np.tile(single(known.times.means, known.costs), (len(asked.known), 1))
+
+
+def by_nearest(known: Data, asked: Data) -> Array:
+    """Choose what was fastest on the nearest problem; of several that are as near, on the first."""
+    nearest = [int(np.argmin(known.space.apart(one, known.known))) for one in asked.known]
+    return np.argsort(known.costs[nearest], axis=1, kind="stable")
+
+
+RULES: dict[str, Rule] = {TREE: by_tree, SINGLE: by_single, NEAREST: by_nearest}
+
+
+def part(data: Data, rows: Array) -> Data:
+    """Return some problems of the data, with all kernels."""
+    times = data.times.only(rows.tolist(), data.times.kernels)
+    return Data(times, data.space, data.known[rows], data.features[rows], data.costs[rows], data.families[rows])
+
+
+def held_out(data: Data) -> dict[str, Array]:
+    """Return the orders of kernels that each rule finds for problems whose family it has not seen."""
+    orders = {way: np.empty(data.costs.shape, dtype=np.intp) for way in RULES}
+    for fold in folds(data.families):
+        rest = np.setdiff1d(np.arange(len(data.known)), fold)
+        if len(fold):
+            for way, rule in RULES.items():
+                orders[way][fold] = rule(part(data, rest), part(data, fold))
+    return orders
+
+
+def losses(times: Times, orders: dict[str, Array]) -> list[Lost]:
+    """Return what each way loses against the oracle; a kernel without a time on a problem gives way to the next.
+
+    orders: of the first kernels of the table; the selector's own rows may be a column after those.
+    """
+    count = candidates(times)
+    oracle = _oracle(times.logs[:, :, :count])
+    own = [Lost(way, _first(order, times.means[:, :count]), oracle) for way, order in orders.items()]
+    for way, kernel in ((LIBRARY, _library(times)), (TIMED, f"{times.setting.op}/{SELECTED}")):
+        if kernel in times.kernels:
+            column = times.kernels.index(kernel)
+            own.append(Lost(way, np.where(np.isnan(times.means[:, column]), -1, column), oracle))
+    return [lost._replace(logs=_taken(times.means, lost.chosen) - oracle) for lost in own]
+
+
+def candidates(times: Times) -> int:
+    """Return how many of the kernels can be chosen: all but the selector itself, which is the last."""
+    return len(times.kernels) - times.kernels[-1].endswith(SELECTED)
+
+
+def _library(times: Times) -> str:
+    return next((name for name in LIBRARIES.get(times.setting.op, ()) if name in times.kernels), "")
+
+
+def _oracle(logs: Array) -> Array:
+    """Return the logarithm of the oracle's time on each problem: the mean of one half's choices timed by the other."""
+    chosen = np.nanargmin(logs, axis=2)
+    rows = np.arange(logs.shape[1])
+    found: Array = (logs[1, rows, chosen[0]] + logs[0, rows, chosen[1]]) / 2
+    return found
+
+
+def _first(order: Array, means: Array) -> Array:
+    """Return the first kernel of each order that has a time."""
+    has = np.take_along_axis(~np.isnan(means), order, axis=1)
+    found: Array = order[np.arange(len(order)), np.argmax(has, axis=1)]
+    return found
+
+
+def _taken(means: Array, chosen: Array) -> Array:
+    found: Array = np.where(chosen < 0, np.nan, means[np.arange(len(means)), chosen])
+    return found
+
+
+def regret(store: Reader, times: Times, families: Array, lost: Sequence[Lost], what: str) -> Regret:
+    """Return what each way comes to, with intervals over families that are drawn again and again."""
+    draws = drawn(families)
+    by_way = {each.way: each.logs for each in lost}
+    tree, one = by_way[TREE], by_way[SINGLE]
+    gap = share(one, draws)
+    return Regret(
+        held_out=what,
+        problems=len(families),
+        families=len(draws.places),
+        processes=times.processes,
+        lines=list(_lines(store, times, lost, draws)),
+        gap=gap,
+        over_single=share(one - tree, draws),
+        recovered=quotient(one - tree, one, draws) if gap.mean > 1 else None,
+    )
+
+
+def _lines(store: Reader, times: Times, lost: Sequence[Lost], draws: Draws) -> Iterator[Line]:
+    for way, chosen, logs in lost:
+        has = ~np.isnan(logs)
+        if not has.any():
+            continue
+        worst = int(np.nanargmax(logs))
+        same = {int(kernel) for kernel in chosen[has]}
+        right = [_is_right(store, times, int(i), int(chosen[i])) for i in np.flatnonzero(has)]
+        yield Line(
+            way=way,
+            kernel=times.kernels[same.pop()] if len(same) == 1 else "",
+            problems=int(has.sum()),
+            share=share(-logs, draws),
+            worst=float(np.exp(-logs[worst])),
+            worst_problem=times.problems[worst].id,
+            right=sum(right) / len(right),
+        )
+
+
+def _is_right(store: Reader, times: Times, problem: int, kernel: int) -> bool:
+    """Return whether a kernel is not certainly slower than the fastest of a problem."""
+    best = int(np.nanargmin(times.means[problem, : candidates(times)]))
+    if best == kernel:
+        return True
+    name = times.problems[problem].id
+    own, fastest = (times.rows[name, times.kernels[column]] for column in (kernel, best))
+    ends = time_of(own).low, time_of(fastest).high
+    if own.job != fastest.job and None not in ends and ends[0] > ends[1]:  # type: ignore[operator]  # neither is None
+        return False  # intervals of two jobs that do not meet
+    return not faster(store, fastest, own).certain

@@ -1,0 +1,145 @@
+"""Rows of a store as a selector learns from them: logarithms of times by problem and kernel, all of one setting."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.plan.dtypes import Array
+from bench.plan.errors import UsageError
+from bench.plan.operation import Problem
+from bench.plan.registry import Registry
+from bench.record.reader import Reader
+from bench.record.result import Result
+from bench.report.contest import comparable, is_timed, order
+
+#: The end of the id of the kernel that a selector stands for, from which none is made.
+SELECTED = "kernelmark.selected"
+
+
+class Setting(NamedTuple):
+    """The conditions that all rows of a model share."""
+
+    op: str
+    device: str
+    device_name: str
+    host: str
+    threads: int
+    mode: str
+    isa: str
+    dtype: str
+    precision: str
+
+
+#: What a value of each field is called where there are two of it, and what chooses one.
+_WORDS = {
+    "op": ("operations", "--op chooses one"),
+    "device": ("devices", "--kernels chooses those of one"),
+    "device_name": ("devices", "train on the runs of one"),
+    "host": ("hosts", "train on the runs of one"),
+    "threads": ("numbers of threads", "measure with one: `kernelmark run --threads N`"),
+    "mode": ("modes", "train on the runs of one"),
+    "isa": ("instruction sets", "train on the runs of one"),
+    "dtype": ("storage types", "--problem '*/f32/*' chooses one"),
+    "precision": ("precisions", "--kernels chooses the kernels of one"),
+}
+
+
+class Times(NamedTuple):
+    """What each kernel took on each problem.
+
+    logs: 2 x problems x kernels, logarithms of seconds from two halves of the processes, NaN without a time; both
+    halves are one where a row has one process. rows: the latest row of each pair. processes: the fewest of any pair.
+    """
+
+    setting: Setting
+    problems: list[Problem]
+    kernels: list[str]
+    logs: Array
+    rows: Mapping[tuple[str, str], Result]
+    processes: int
+
+    @property
+    def means(self) -> Array:
+        """Return problems x kernels: the logarithms of both halves together."""
+        found: Array = self.logs.mean(axis=0)
+        return found
+
+    def only(self, chosen: Sequence[int], kernels: Sequence[str]) -> "Times":
+        """Return some of the problems, with these kernels in this order; without a time where one was not measured."""
+        none = np.full((2, len(chosen), 1), np.nan)
+        columns = [
+            self.logs[:, chosen, self.kernels.index(name)][:, :, None] if name in self.kernels else none
+            for name in kernels
+        ]
+        problems = [self.problems[i] for i in chosen]
+        return self._replace(problems=problems, kernels=list(kernels), logs=np.concatenate(columns, axis=2))
+
+
+def read(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bool = False) -> Times:
+    """Return the times of runs. selected: of the selector itself too. Raises UsageError for none, or of two settings.
+
+    Kernels that read the buffers as column-major compute another product, and are left out.
+    """
+    medians: dict[tuple[str, str], list[float]] = defaultdict(list)
+    rows: dict[tuple[str, str], Result] = {}
+    conditions: set[tuple[str, Setting]] = set()
+    for run_id in run_ids:
+        by_case = {case.case: case.medians for case in store.cases(run_id)}
+        for r, _ in store.results(run_id):
+            if is_timed(r) and not order(r) and (selected or not r.kernel.endswith(SELECTED)):
+                key = registry.problem(r.problem).id, r.kernel
+                rows[key] = r
+                conditions.add((r.kernel, _setting_of(r)))
+                medians[key] += by_case.get(r.case) or [r.time_s_median or 0.0]
+    where = f"run {' and '.join(run_ids)}"
+    if not rows:
+        raise UsageError(f"{where}: has no row with a time; `kernelmark run train-conv` measures some")
+    return _tabled(_setting(where, conditions), registry, rows, medians)
+
+
+def _setting(where: str, conditions: Collection[tuple[str, Setting]]) -> Setting:
+    """Return the setting of all rows, from those of each kernel. Raises UsageError where they have two."""
+    settings = {setting for _, setting in conditions}
+    threads = {setting.threads for setting in settings}
+    if len({(kernel, setting.threads) for kernel, setting in conditions}) == len({kernel for kernel, _ in conditions}):
+        most = max(threads)  # kernels that use one thread stand beside those that use all
+        settings = {setting._replace(threads=most) if setting.threads == 1 else setting for setting in settings}
+    for name, values in zip(Setting._fields, zip(*sorted(settings), strict=True), strict=True):
+        found = sorted(set(values))
+        if len(found) > 1:
+            what, remedy = _WORDS[name]
+            listed = ", ".join(str(value) or "none" for value in found)
+            raise UsageError(f"{where}: has rows of {len(found)} {what} ({listed}), expected one; {remedy}")
+    return settings.pop()
+
+
+def _setting_of(r: Result) -> Setting:
+    return Setting(r.op, r.device, r.device_name, r.host, r.threads, r.mode, r.isa, r.dtype, comparable(r))
+
+
+def _tabled(
+    setting: Setting,
+    registry: Registry,
+    rows: Mapping[tuple[str, str], Result],
+    medians: Mapping[tuple[str, str], Sequence[float]],
+) -> Times:
+    problems = list(dict.fromkeys(problem for problem, _ in rows))
+    kernels = sorted({kernel for _, kernel in rows})
+    logs = np.full((2, len(problems), len(kernels)), np.nan)
+    places = {name: i for i, name in enumerate(problems)}, {name: i for i, name in enumerate(kernels)}
+    for (problem, kernel), taken in medians.items():
+        for half, chosen in enumerate(_halves(taken)):
+            logs[half, places[0][problem], places[1][kernel]] = np.log(chosen).mean()
+    processes = min(map(len, medians.values()))
+    return Times(setting, list(_parsed(problems, registry)), kernels, logs, rows, processes)
+
+
+def _parsed(problems: Iterable[str], registry: Registry) -> Iterator[Problem]:
+    return (registry.problem(name) for name in problems)
+
+
+def _halves(taken: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+    """Return every second process, and the others; the same twice where there is one."""
+    return (taken[::2], taken[1::2]) if len(taken) > 1 else (taken, taken)

@@ -1,0 +1,134 @@
+"""Problems as a selector is made from them: features, families, and the tree of what each kernel costs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.plan.dtypes import Array
+from bench.plan.errors import UsageError
+from bench.plan.operation import Problem
+from bench.tune.select.features import evaluated, expressions, inputs_of, numbers, others_of, words_of
+from bench.tune.select.rows import Times
+from bench.tune.select.tree import costs_of
+
+#: With fewer problems or families than these, no share of a held-out family means much.
+LEAST_PROBLEMS, LEAST_FAMILIES = 60, 20
+
+
+class Space(NamedTuple):
+    """What is looked at in a problem of one operation.
+
+    inputs: the names of its numbers; words: of each axis of names with two values or more, those values; fixed: what
+    all problems have alike; texts: the expressions that a tree can compare.
+    """
+
+    inputs: tuple[str, ...]
+    words: dict[str, list[str]]
+    fixed: dict[str, Any]
+    texts: tuple[str, ...]
+
+    def numbers(self, problems: Sequence[Problem]) -> Array:
+        """Return problems x inputs, the numbers of words last."""
+        return np.array([numbers(problem, self.words) for problem in problems])
+
+    def features(self, known: Array) -> Array:
+        """Return problems x expressions."""
+        return evaluated((*self.inputs, *self.words), self.texts, known)
+
+    def apart(self, one: Array, others: Array) -> Array:
+        """Return how far each of the others is from one, in octaves; infinitely where a word differs."""
+        count = len(self.inputs)
+        octaves = np.log2(others[:, :count]) - np.log2(one[:count])
+        is_like = (others[:, count:] == one[count:]).all(axis=1)
+        found: Array = np.where(is_like, np.hypot.reduce(octaves, axis=1), np.inf)
+
+        return found
+
+
+def space_of(problems: Sequence[Problem]) -> Space:
+    """Return the space of problems of one operation. Raises UsageError where they differ in what no expression has."""
+    kind = type(problems[0])
+    fixed = {name: getattr(problems[0], name) for name in others_of(kind)}
+    for name, value in fixed.items():
+        if other := next((p for p in problems if getattr(p, name) != value), None):
+            found = f"{value} and {getattr(other, name)} ({other.id})"
+            raise UsageError(
+                f"{name}: is {found}, expected one value, since no split compares it; --problem chooses some"
+            )
+    words = {name: sorted({getattr(p, name) for p in problems}) for name in words_of(kind)}
+    fixed |= {name: values[0] for name, values in words.items() if len(values) == 1}
+    words = {name: values for name, values in words.items() if len(values) > 1}
+    return Space(inputs_of(kind), words, fixed, expressions(kind, words))
+
+
+class Data(NamedTuple):
+    """Times with what a tree needs of their problems.
+
+    known: problems x inputs; features: problems x expressions; costs: problems x kernels; families: of each problem.
+    """
+
+    times: Times
+    space: Space
+    known: Array
+    features: Array
+    costs: Array
+    families: Array
+
+
+def data_of(times: Times, space: Space) -> Data:
+    """Return the data of a table of times, in a space that all its problems lie in."""
+    known = space.numbers(times.problems)
+    families = families_of(times.problems)
+    return Data(times, space, known, space.features(known), costs_of(times.means), families)
+
+
+def families_of(problems: Sequence[Problem]) -> Array:
+    """Return a number for the family of each problem: those whose sizes round to the same powers of two.
+
+    Layouts, directions and places of a shape are of one family, so that none is held out while another is learned.
+    """
+    names: dict[tuple[int, ...], int] = {}
+    found = []
+    for problem in problems:
+        family = tuple(round(math.log2(getattr(problem, name))) for name in problem.sizes)
+        found.append(names.setdefault(family, len(names)))
+    return np.array(found)
+
+
+def require_enough(where: str, data: Data) -> None:
+    """Raise UsageError for too few problems or families, and where no kernel can be called on all problems."""
+    problems, families = len(data.families), len(set(data.families.tolist()))
+    for what, found, least in (
+        ("problems", problems, LEAST_PROBLEMS),
+        ("families of shapes", families, LEAST_FAMILIES),
+    ):
+        if found < least:
+            op = data.times.setting.op
+            suite = f"`kernelmark run train-{op}`" if op in ("gemm", "conv") else "a larger suite"
+            raise UsageError(f"{where}: has {found} {what}, expected at least {least} to learn from; {suite} has more")
+    if not everywhere(data.times.means).any():
+        raise UsageError(
+            f"{where}: no kernel has a time on each of its {problems} problems, so none is left where others refuse; "
+            "--problem chooses problems that one takes"
+        )
+    if len(data.times.kernels) < 2:
+        raise UsageError(f"{where}: has times of {data.times.kernels[0]} alone; a choice needs two kernels")
+
+
+def everywhere(means: Array) -> Array:
+    """Return which kernels have a time on every problem."""
+    found: Array = np.asarray(~np.isnan(means).any(axis=0))
+    return found
+
+
+def single(means: Array, costs: Array) -> Array:
+    """Return the kernels by what they cost over all problems, first the best of those that take every problem."""
+    mean: Array = costs.mean(axis=0)
+    return np.lexsort((mean, ~everywhere(means)))
+
+
+def describe(fixed: Mapping[str, Any]) -> str:
+    """Return `dtype f32, beta 0`."""
+    return ", ".join(f"{name} {value}" for name, value in fixed.items())

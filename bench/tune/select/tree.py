@@ -1,0 +1,99 @@
+"""A regression tree over shapes: at each leaf an order of kernels, the one to call first.
+
+Each node splits where the costs of all kernels together vary least on both sides (CART, Breiman et al., 1984, with a
+number of outputs); the cost of a kernel is the logarithm of its time over that of the fastest. It is written out here,
+in a few lines of NumPy, and not taken from scikit-learn: that would be a dependency of 40 MB for a command that needs
+none, and it compares in single precision, so that exported code could not agree with it at a threshold.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.plan.dtypes import Array
+
+#: Splits of at most this depth, and problems in each leaf at least.
+DEPTH, LEAST = 8, 5
+#: In the search for splits all that costs more counts as this: kernels that are out of the question guide no split.
+CLIP = math.log(2)
+#: What a kernel costs on a problem that it has no time for, when the kernels of a leaf are put in order.
+MISSING = math.log(100)
+
+
+class Node(NamedTuple):
+    """A node of a tree, with the problems that it was made from: one with `below` and `above` has a split.
+
+    feature: the column that is compared; below: the node for values up to the threshold.
+    """
+
+    rows: Array
+    order: Array
+    feature: int = -1
+    threshold: float = 0.0
+    below: "Node | None" = None
+    above: "Node | None" = None
+
+
+def costs_of(times: Array) -> Array:
+    """Return the cost of each kernel on each problem, from logarithms of times; `MISSING` where there is none."""
+    found = times - np.nanmin(times, axis=1, keepdims=True)
+    return np.where(np.isnan(found), MISSING, found)
+
+
+def grow(features: Array, costs: Array) -> Node:
+    """Return the tree of problems (rows) by features (columns) and by what each kernel costs on them."""
+    return _grown(np.arange(len(features)), features, costs, DEPTH)
+
+
+def order_of(costs: Array) -> Array:
+    """Return the kernels by what they cost over some problems, the cheapest first."""
+    return np.argsort(costs.mean(axis=0), kind="stable")
+
+
+def leaf(costs: Array) -> Node:
+    """Return a tree without splits."""
+    return Node(np.arange(len(costs)), order_of(costs))
+
+
+def _grown(rows: Array, features: Array, costs: Array, depth: int) -> Node:
+    node = Node(rows, order_of(costs[rows]))
+    found = _split(features[rows], np.minimum(costs[rows], CLIP)) if depth and len(rows) >= 2 * LEAST else None
+    if found is None:
+        return node
+    feature, threshold = found
+    is_below = features[rows, feature] <= threshold
+    below, above = (_grown(rows[side], features, costs, depth - 1) for side in (is_below, ~is_below))
+    if below.feature == above.feature == -1 and below.order[0] == above.order[0]:
+        return node  # a split that changes no choice
+    return node._replace(feature=feature, threshold=threshold, below=below, above=above)
+
+
+def _split(features: Array, costs: Array) -> tuple[int, float] | None:
+    """Return the feature and the threshold that leave the least variance, or None where no split leaves less."""
+    count = len(features)
+    order = np.argsort(features, axis=0, kind="stable")
+    values = np.take_along_axis(features, order, axis=0)
+    sums = np.cumsum(costs[order], axis=0)[:-1]  # splits x features x kernels
+    left = np.arange(1, count)[:, None]
+    total = costs.sum(axis=0)
+    kept = (sums**2).sum(axis=2) / left + ((total - sums) ** 2).sum(axis=2) / (count - left)
+    open_to = (values[1:] > values[:-1]) & (left >= LEAST) & (count - left >= LEAST)
+    kept = np.where(open_to, kept, -np.inf)
+    at, feature = np.unravel_index(int(np.argmax(kept)), kept.shape)
+    if kept[at, feature] <= (total**2).sum() / count + 1e-9:
+        return None
+    return int(feature), _between(float(values[at, feature]), float(values[at + 1, feature]))
+
+
+def _between(low: float, high: float) -> float:
+    """Return a threshold from low to below high: their geometric mean, since sizes are drawn by their logarithms."""
+    middle = math.sqrt(low) * math.sqrt(high)
+    return middle if low <= middle < high else low
+
+
+def descend(node: Node, values: Array) -> Node:
+    """Return the leaf of one problem's features."""
+    while node.below is not None and node.above is not None:
+        node = node.below if values[node.feature] <= node.threshold else node.above
+    return node

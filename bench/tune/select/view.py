@@ -1,0 +1,100 @@
+"""What `select` prints: what a choice costs on shapes that were held out, and the answer for one problem."""
+
+from collections.abc import Sequence
+
+from bench.report.format import count, factor, percent, short
+from bench.report.layout import Column, paragraph, table
+from bench.tune.select.answer import Answer
+from bench.tune.select.bootstrap import Share
+from bench.tune.select.model import Model, chosen
+from bench.tune.select.regret import LIBRARIES, LIBRARY, WORTH, Line
+
+WAYS = (
+    Column("way to choose"),
+    Column("of the oracle"),
+    Column("worst", "right"),
+    Column("right", "right", spare=1),
+    Column("problems", "right", spare=2),
+    Column("kernel", spare=3),
+    Column("worst on", spare=4),
+)
+CHOICES = (Column("kernel"), Column("problems", "right"), Column("share", "right", spare=1))
+
+
+def trained(model: Model) -> str:
+    """Return what a training has found: the verdict, the ways to choose, and how often each kernel is the choice."""
+    found = model.regret
+    head = paragraph(
+        f"{model.subject}, from {' and '.join(model.runs)}: {count(len(model.measured), 'problem')}. Held out: "
+        f"{found.held_out}, {count(found.problems, 'problem')} of {found.families} families.",
+        rest="",
+    )
+    ways = table(WAYS, [_cells(line) for line in found.lines], titled=True)
+    choices = [(name, str(of), percent(of / len(model.measured))) for name, of in chosen(model).items()]
+    parts = [head, ways, *remarks(model), paragraph(verdict(model), rest="")]
+    return "\n\n".join([*parts, table(CHOICES, choices, titled=True)])
+
+
+def remarks(model: Model) -> list[str]:
+    """Return what limits the shares."""
+    found, parts = model.regret, []
+    if found.processes < 2:
+        parts.append(
+            "The oracle is timed by what it was chosen on, since some rows are of one process; that flatters it. "
+            "`kernelmark run SUITE --processes 5` makes runs of several."
+        )
+    if model.op in LIBRARIES and not any(line.way == LIBRARY for line in found.lines):
+        parts.append("The library's own choice has no row in these runs; `kernelmark doctor` names what is missing.")
+    return [paragraph(part, "  ", "  ") for part in parts]
+
+
+def verdict(model: Model) -> str:
+    """Return the sentence that a reader wants: whether a choice is worth it, and else which kernel to use."""
+    found = model.regret
+    gap = f"the oracle is {words(found.gap)} as fast as the best single kernel"
+    if model.single and found.gap.mean < WORTH:
+        return f"Use {model.single}: {gap}, and a choice is worth its code from {factor(WORTH)} on."
+    if model.single:
+        return f"Use {model.single}: {gap}, but no selector is certainly faster ({words(found.over_single)})."
+    assert found.recovered is not None, "a gap that is worth it is above 1"
+    part = found.recovered
+    low, high = (percent(end) if end is not None else "" for end in (part.low, part.high))
+    share = f"{percent(part.mean)} [{low}, {high}]"
+    return f"Select: {gap}, and the selector, a tree of {len(model.leaves)} leaves, recovers {share} of that."
+
+
+def words(share: Share) -> str:
+    """Return `0.98x [0.97, 0.99]`."""
+    return factor(share.mean, share.low, share.high)
+
+
+def _cells(line: Line) -> Sequence[str]:
+    return (
+        line.way,
+        words(line.share),
+        factor(line.worst),
+        percent(line.right),
+        str(line.problems),
+        short(line.kernel),
+        line.worst_problem,
+    )
+
+
+def answered(model: Model, found: Answer) -> str:
+    """Return the choice for a problem, and what it may cost."""
+    how = f"{words(found.share)} the speed of the oracle, at worst {factor(found.worst)}"
+    use = "use it for every shape, since no choice is certainly better" if model.single else (
+        f"on {count(found.problems, 'held-out problem')} of the same leaf {how}"
+    )  # fmt: skip
+    parts = [f"{found.problem}: {found.kernel}", f"{use} ({model.subject})."]
+    if model.single:
+        parts.append(f"Held out, it has {how}.")
+    if found.octaves is None:
+        parts.append("Nothing like it was measured.")
+    else:
+        far = "itself" if not found.octaves else f"{found.octaves:.2g} octaves away"
+        parts.append(f"The nearest measured shape is {found.nearest} ({far}), where {found.fastest} was fastest.")
+    if found.outside:
+        parts.append(f"OUTSIDE THE MEASURED RANGE: {'; '.join(found.outside)}.")
+    parts += [f"Passed over: {reason}." for reason in found.refused]
+    return "\n".join(paragraph(part, "  " * (i > 0), "    ") for i, part in enumerate(parts))

@@ -1,0 +1,224 @@
+"""`kernelmark select`: what it prints and keeps, and the one line with which it refuses."""
+
+import json
+
+import msgspec
+import pytest
+
+from bench.cli.documents import DOCUMENTS, schema
+from bench.measure.cpu import cpu_name
+from bench.tune.select.model import Model
+from pages import DOCS
+from planted import FIRST, SECOND, bordered, plant, shapes
+
+PROBLEM = "gemm/m500n70k256/f32/NT"
+
+
+def valid(text, name):
+    """The document, if it has the form of its schema."""
+    msgspec.json.decode(text, type=DOCUMENTS[name][1], strict=True)
+    return json.loads(text)
+
+
+@pytest.fixture
+def trained(called, store):
+    """Plant runs, each with its values, close the store, and call `select --train` on them."""
+
+    def of(*words, kernels=None, **runs):
+        for run_id, values in (runs or {"planted": {}}).items():
+            own = {"device_name": cpu_name(), **values}
+            plant(store, kernels or bordered(256), own.pop("chosen", ()), run_id=run_id, **own)
+        path = str(store.path)
+        store.close()
+        return called("select", "--train", *(runs or {"planted": {}}), *words, "--db", path)
+
+    return of
+
+
+@pytest.fixture
+def refusal(trained):
+    """The one line with which a training is refused."""
+
+    def of(*words, **runs):
+        done = trained(*words, **runs)
+        assert (done.status, done.out) == (2, "")
+        (line,) = done.err.splitlines()
+        return line
+
+    return of
+
+
+def test_a_training_prints_what_was_held_out_and_keeps_a_selector_that_answers(trained, called):
+    done = trained()
+    assert done.status == 0
+    assert "Select: the oracle is " in done.out
+    assert "best single" in done.out
+    answered = called("select", PROBLEM)
+    assert answered.out.startswith(f"{PROBLEM}: {SECOND}\n")
+    assert "gemm/m512n64k256/f32/NT" in answered.out
+    assert "OUTSIDE" not in answered.out
+    assert "OUTSIDE THE MEASURED RANGE: k is 8, measured 256.\n" in called("select", "gemm/m99n99k8/f32/NT").out
+
+
+def test_where_one_kernel_is_as_good_it_is_the_answer(trained, called):
+    kernels = {FIRST: lambda m, n, k: 1e-9 * m * n * k, SECOND: lambda m, n, k: 1.02e-9 * m * n * k}
+    assert f"Use {FIRST}: the oracle is 1.00x" in trained(kernels=kernels).out
+    answered = called("select", PROBLEM).out
+    assert answered.startswith(f"{PROBLEM}: {FIRST}\n")
+    assert "use it for every shape" in answered
+
+
+def test_the_json_of_a_training_and_of_an_answer_has_the_form_of_its_schema(trained, called):
+    done = trained("--json")
+    found = valid(done.out, "select")
+    assert (found["single"], found["leaves"], found["answer"]) == ("", 2, None)
+    assert [line["way"] for line in found["regret"]["lines"]][:3] == ["selected", "best single", "nearest neighbour"]
+    assert valid(called("select", PROBLEM, "--json").out, "select")["answer"]["kernel"] == SECOND
+    assert schema("select") == (DOCS / "schemas" / "select.json").read_text()
+
+
+def test_a_selector_is_printed_as_code_and_as_the_file_that_is_kept(trained, called, tmp_path):
+    assert trained("--format", "c").out.startswith("/* kernelmark select: gemm on ")
+    assert "def select(m, n, k, batch):" in called("select", PROBLEM, "--format", "python").out
+    done = called("select", PROBLEM, "--format", "json", "-o", "copy.json")
+    assert (done.status, done.out) == (0, "")
+    assert DOCUMENTS["selector"][1] is Model
+    valid((tmp_path / "copy.json").read_text(), "selector")
+    assert called("select", PROBLEM, "--model", "copy.json").out.startswith(f"{PROBLEM}: {SECOND}")
+
+
+def test_the_figure_is_drawn(trained, tmp_path):
+    done = trained("--figures", "drawn")
+    (name,) = (tmp_path / "drawn").glob("*.svg")
+    assert f"drawn/{name.name}" in done.out
+    assert (tmp_path / "drawn" / f"{name.stem}.pdf").is_file()
+
+
+def test_rows_of_one_process_are_enough_with_a_remark(trained):
+    assert "The oracle is timed by what it was chosen on" in trained(planted={"processes": 1}).out
+
+
+FEW = shapes()[:59]
+FLAT = [(32 + i, 32, 256) for i in range(70)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "found"),
+    [
+        (
+            {"few": {"chosen": FEW}},
+            "has 59 problems, expected at least 60 to learn from; `kernelmark run train-gemm`",
+        ),
+        (
+            {"flat": {"chosen": FLAT}},
+            "has 3 families of shapes, expected at least 20",
+        ),
+        ({"a": {}, "b": {"device_name": "Other CPU"}}, "has rows of 2 devices ("),
+        ({"a": {}, "b": {"mode": "hot"}}, "has rows of 2 modes (cold, hot), expected one; train on the runs of one"),
+        ({"a": {}, "b": {"threads": 1}}, "has rows of 2 numbers of threads (1, 2), expected one; measure with one"),
+        (
+            {"a": {}, "b": {"numerics": "tf32"}},
+            "has rows of 2 precisions (fp32, tf32), expected one; --kernels",
+        ),
+        ({"a": {}, "b": {"dtype": "f16"}}, "has rows of 2 storage types (f16, f32), expected one; --problem"),
+        ({"a": {}, "b": {"host": "x"}, "c": {"host": "y"}}, "has rows of 3 hosts (none, x, y), expected one"),
+        ({"a": {"isa": "avx2"}, "b": {}}, "has rows of 2 instruction sets (none, avx2), expected one"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_rows_that_are_too_few_or_of_two_settings_are_refused(refusal, runs, found):
+    line = refusal(**runs)
+    assert found in line
+    assert line.startswith(f"kernelmark: run {' and '.join(runs)}: has ")
+
+
+def test_rows_of_one_kernel_leave_no_choice(trained):
+    done = trained(kernels={FIRST: bordered(256)[FIRST]})
+    assert done.status == 2
+    assert done.err.endswith("has times of gemm/numpy.matmul alone; a choice needs two kernels\n")
+
+
+def test_where_each_kernel_refuses_a_problem_none_is_left(trained):
+    both = bordered(256)
+    kernels = {
+        FIRST: lambda m, n, k: both[FIRST](m, n, k) if m > 32 else None,
+        SECOND: lambda m, n, k: both[SECOND](m, n, k) if m < 1024 else None,
+    }
+    assert "no kernel has a time on each of its 121 problems" in trained(kernels=kernels).err
+
+
+def test_a_test_that_was_measured_otherwise_is_refused(called, store):
+    plant(store, bordered(256), run_id="a")
+    plant(store, bordered(256), run_id="b", mode="hot")
+    path = str(store.path)
+    store.close()
+    done = called("select", "--train", "a", "--test", "b", "--db", path)
+    assert done.err == "kernelmark: --test b: its mode is hot, that of the training cold; test alike\n"
+    done = called("select", "--train", "a", "--test", "a", "--db", path)
+    assert "run a: has the shapes of --test alone; train on others" in done.err
+
+
+def test_a_run_without_times_is_refused(called, two_runs):
+    done = called("select", "--train", "base", "--kernels", "gemm/*", "--db", two_runs)
+    assert "run 20260101-old: has no row with a time; `kernelmark run train-conv` measures some" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ((), "select: has no PROBLEM, expected one problem"),
+        ((PROBLEM, PROBLEM), "select: has 2 names, expected one problem"),
+        ((PROBLEM,), "is not there; `kernelmark select --train RUN` makes it"),
+        ((PROBLEM, "--test", "a"), "--test: is for a training; add --train"),
+        ((PROBLEM, "--op", "gemm"), "--kernels, --op, --problem or --status: is for a training"),
+        ((PROBLEM, "-o", "x"), "-o x: is where --format goes"),
+        ((PROBLEM, "--json", "--format", "c"), "--json: prints what was found, and --format c the selector"),
+        (("gemm/m5/f32/NT",), "gemm/m5/f32/NT: sizes are 'm5'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_contradicts_itself_is_one_line(called, words, found):
+    done = called("select", *words)
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert found in line
+
+
+def damaged(path, **changes):
+    """The file of a selector with other values."""
+    found = json.loads(path.read_text())
+    path.write_text(json.dumps({**found, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"device_name": "Other CPU"}, "is of Other CPU, here is "),
+        ({"format": 0}, "has format 0, expected 1; `kernelmark select --train` makes one"),
+        ({"column": 1}, "is no selector, or one of another schema: Object contains unknown field `column`"),
+        ({"op": "sort"}, "is of 'sort', which is no operation"),
+        ({"op": "transpose"}, "has the inputs m, n, k, batch, expected m, n;"),
+        ({"tree": []}, "has a tree with a node that leads nowhere"),
+        ({"inputs": ["m"]}, "has the inputs m, expected m, n, k, batch"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_selector_of_another_device_or_schema_is_refused(trained, called, tmp_path, changes, found):
+    assert trained("--model", "own.json").status == 0
+    damaged(tmp_path / "own.json", **changes)
+    done = called("select", PROBLEM, "--model", "own.json")
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert line.startswith("kernelmark: own.json: ")
+    assert found in line
+
+
+def test_no_text_of_a_file_is_evaluated(trained, called, tmp_path):
+    assert trained("--model", "own.json").status == 0
+    tree = json.loads((tmp_path / "own.json").read_text())["tree"]
+    tree[0]["expression"] = "().__class__"
+    damaged(tmp_path / "own.json", tree=tree)
+    assert (
+        "compares '().__class__', which is no expression of gemm"
+        in called("select", PROBLEM, "--model", "own.json").err
+    )

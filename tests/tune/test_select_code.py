@@ -1,0 +1,78 @@
+"""Selectors as code: exports choose as the model does, and the tree as one of scikit-learn does."""
+
+import random
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from bench.tune.select import rows
+from bench.tune.select.answer import at_leaf, ordered
+from bench.tune.select.export import as_c, as_python
+from bench.tune.select.model import space_in
+from bench.tune.select.train import train
+from bench.tune.select.training import data_of, space_of
+from bench.tune.select.tree import CLIP, DEPTH, LEAST, descend, grow
+from planted import convolutions
+
+
+@pytest.fixture
+def convolution(store, registry):
+    """The selector of such a run, with 10,000 problems within it and beyond, and its orders of kernels for them."""
+    convolutions(store)
+    model = train(store, registry, ["conv"], ()).model
+    assert len(model.leaves) > 3
+    rng, drawn = random.Random(1), []
+    while len(drawn) < 10_000:
+        numbers = [float(rng.randint(1, 2 ** rng.randint(1, 11))) for _ in model.inputs]
+        drawn.append([*numbers, float(rng.randrange(3))])
+    for node in model.tree:  # and at each threshold of a single input, where less and equal differ
+        if node.expression in model.inputs:
+            drawn[0][model.inputs.index(node.expression)] = node.threshold
+    space = space_in(model, registry)
+    return model, drawn, [ordered(model, at_leaf(model, space, np.array([row]))) for row in drawn]
+
+
+def test_the_python_export_chooses_as_the_model_does_on_10_000_shapes(convolution):
+    model, drawn, expected = convolution
+    scope = {}
+    exec(as_python(model), scope)
+    found = [scope["select"](*row[:-1], model.words["direction"][int(row[-1])]) for row in drawn]
+    assert [list(order) for order in found] == expected
+    assert len({order[0] for order in found}) == 2
+
+
+def test_the_c_export_chooses_as_the_model_does_on_10_000_shapes(convolution, tmp_path):
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("there is no C compiler; apt-get install gcc")
+    model, drawn, expected = convolution
+    count = len(model.inputs)
+    (tmp_path / "select.h").write_text(as_c(model))
+    (tmp_path / "main.c").write_text(
+        '#include <stdio.h>\n#include "select.h"\nint main(void) {\n'
+        f"    double v[{count}]; int word;\n    for (;;) {{\n"
+        f'        for (int i = 0; i < {count}; i++) if (scanf("%lf", &v[i]) != 1) return 0;\n'
+        '        if (scanf("%d", &word) != 1) return 1;\n'
+        f"        for (int rank = 0; rank < KERNELMARK_CONV_KERNELS; rank++)\n"
+        f"            puts(kernelmark_conv_kernels[kernelmark_conv_select("
+        f"{', '.join(f'v[{i}]' for i in range(count))}, word, rank)]);\n    }}\n}}\n"
+    )
+    words = [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "main.c", "-o", "main"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    text = "\n".join(" ".join([*map(repr, row[:-1]), str(int(row[-1]))]) for row in drawn)
+    done = subprocess.run([tmp_path / "main"], input=text, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [kernel for order in expected for kernel in order]
+
+
+def test_a_tree_agrees_with_that_of_scikit_learn_where_it_is_installed(store, registry):
+    trees = pytest.importorskip("sklearn.tree", reason="scikit-learn is not installed; pip install scikit-learn")
+    convolutions(store)
+    times = rows.read(store, registry, ["conv"])
+    data = data_of(times, space_of(times.problems))
+    costs = np.minimum(data.costs, CLIP)
+    theirs = trees.DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=LEAST, random_state=0)
+    chosen = theirs.fit(data.features, costs).predict(data.features).argmin(axis=1)
+    own = grow(data.features, data.costs)
+    same = [int(descend(own, row).order[0]) == place for row, place in zip(data.features, chosen, strict=True)]
+    assert sum(same) / len(same) > 0.97
