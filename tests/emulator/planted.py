@@ -207,6 +207,15 @@ def swizzled_by_hand() -> Setup:
     return Setup("product", {"a": operand(a), "b": operand(b), "c": output(want.size)}, launch, {"c": (want, 0)})
 
 
+def narrow_swizzles() -> Setup:
+    a, b = given(2, 64, 32).astype(np.float16)
+    boxes = (((32, 64), 64), ((16, 64), 32), ((32, 64), 0), ((16, 64), 0), ((16, 64), 64))
+    maps = [tensor("a", 64, 32, box, 2, swizzle) for box, swizzle in boxes]
+    want = np.stack([a[:, :k].astype(F32) @ b[:, :k].astype(F32).T for k in (32, 16)])
+    launch = Launch("products", 1, 128, (*maps, "b", "c"))
+    return Setup("products", {"a": operand(a), "b": operand(b), "c": output(want.size)}, launch, {"c": (want, 0)})
+
+
 def mbarrier_counts() -> Setup:
     x = given(4, 32)
     launch = Launch("copy", 1, 32, (tensor("x", 4, 32, (32, 1)), "y", 4))
@@ -219,6 +228,6 @@ SETUPS: dict[str, Callable[[], Setup]] = {
         *(sgemm_tiled, sgemm_pipelined, transpose_tiled, transpose_inplace, reduce, reduce_warp, signs, histogram),
         *(conv3x3, hgemm_pipelined, hgemm_wmma, softmax_grid, last_block, scan, shift, halves, stencil3d, split_k),
         *(pyramid, lock, tma_ring, tma_transpose, hgemm_wgmma, cluster_multicast, named_barriers),
-        *(cluster_gemm, swizzled_by_hand, mbarrier_counts),
+        *(cluster_gemm, swizzled_by_hand, narrow_swizzles, mbarrier_counts),
     )
 }
