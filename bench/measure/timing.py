@@ -101,6 +101,8 @@ class CudaClock:
     #: Of the time between two events, as the CUDA runtime's reference gives it.
     resolution_s = 0.5e-6
     RELEASE_S = 2.0
+    #: By how much a span of the device may exceed the host's time around it: no launch is timed as longer than it was.
+    JUMP_S = 0.1
 
     def __init__(self, device: Streamed, hold: bool) -> None:
         import cupy
@@ -121,11 +123,13 @@ class CudaClock:
     def time(self, calls: Sequence[Launch]) -> float:
         """Seconds a call between two events; what the device still did afterwards goes to `unseen_s`.
 
-        Raises RuntimeError where CuPy's current stream is not the clock's, before the calls or after them.
+        Raises RuntimeError where CuPy's current stream is not the clock's, before the calls or after them, and where
+        the device's clock has jumped.
         """
         self._refuse_strayed()
         self._device.forget_persisting()
         self._device.synchronize()
+        began = now()
         held = self.held and self._wait()
         watchdog = Timer(self.RELEASE_S, self._release_late) if held else None
         if watchdog:
@@ -142,12 +146,16 @@ class CudaClock:
                 watchdog.cancel()
         self._stop.synchronize()
         self._device.synchronize()
-        wall = now() - released
+        ended = now()
         self._refuse_strayed()
         span = self._elapsed_ms(self._start, self._stop) * 1e-3
         if held and not self.held:  # the watchdog had to act, so this span holds its two seconds
             return self.time(calls)
-        self.unseen_s.append(max(0.0, wall - span) if held else 0.0)
+        if not 0 <= span <= ended - began + self.JUMP_S:
+            raise RuntimeError(
+                f"events of the device span {span:.3g} s within {ended - began:.3g} s of the host's clock"
+            )
+        self.unseen_s.append(max(0.0, ended - released - span) if held else 0.0)
         return span / len(calls)
 
     def _refuse_strayed(self) -> None:

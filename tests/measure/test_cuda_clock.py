@@ -111,6 +111,15 @@ def test_a_call_that_synchronises_is_released_and_timed_again_without_holding(
     assert gpu.waits == 1
 
 
+@pytest.mark.parametrize("jump_ms", [-1.0, 3.6e6])
+def test_a_batch_over_which_the_clock_of_the_device_jumps_is_refused(gpu: FakeGpu, jump_ms: float) -> None:
+    def jump() -> None:
+        gpu.now_ms += jump_ms
+
+    with pytest.raises(RuntimeError, match=r"events of the device span .* within .* of the host's clock"):
+        _clock().time([jump])
+
+
 def test_a_driver_without_stream_waits_is_timed_without_holding(gpu: FakeGpu) -> None:
     gpu.wait_status = "not supported"
     clock = _clock()
