@@ -1,5 +1,6 @@
 """The emulator against a GPU: one emulated case of each kernel on the device too, and whether the verdicts agree."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 
@@ -9,28 +10,36 @@ from bench.measure.devices import get_device
 from bench.measure.draw import Draw
 from bench.measure.launch import cuda_launch
 from bench.measure.operands import Operands, OperandSet, Scratch
+from bench.measure.timing import now
 from bench.measure.verify import References, verify
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
 from bench.run.watched import Lost, answers
 
-SILENCE_S = 60.0
+#: What a kernel may take, and which part of the time for all: one that hangs leaves some to the others.
+SILENCE_S, SHARE = 60.0, 0.3
 
 
 def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
     """Yield a line for each kernel, from watched processes, until `until_s` (monotonic clock)."""
-    for kernel, found in answers("agreement", kernels, SILENCE_S, until_s):
+    silence_s = min(SILENCE_S, SHARE * (until_s - now()))
+    for kernel, found in answers("agreement", kernels, silence_s, until_s):
         yield f"{kernel}: differ: {found.reason}" if isinstance(found, Lost) else f"{kernel}: {found}"
 
 
 def replies(kernels: Sequence[str]) -> Iterator[str]:
-    """Yield for each kernel whether emulator and device agree on its smallest case, with both verdicts if not."""
+    """Yield for each kernel whether emulator and device agree on its smallest case, with both verdicts if not.
+
+    The process ends at a kernel that corrupts the device, which would fail all after it.
+    """
     registry = discover()
     for name in kernels:
         kernel = registry.kernels[name]
         assert isinstance(kernel, CudaKernel)
         case = min(cases(registry, kernel, present_limits()), key=lambda case: case.problem.footprint_bytes)
         found = _guarded(_on_device, case)
+        if found and (error := get_device("cuda").broken()):
+            sys.exit(f"the device is lost: {error}")
         emulated = _guarded(_emulated, case)
         agree = (emulated is None) == (found is None)
         both = f"emulator {emulated or 'right'}, device {found or 'right'}"

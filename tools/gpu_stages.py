@@ -45,7 +45,9 @@ def time_ways(task: Task) -> str:
             task.folder.note(DISAGREEING, name, " ".join(clocks.WAYS[name].serves))
         task.folder.write("clocks.md", f"# Clocks\n\n```\n{table(found)}\n```\n")
     bad = [finding.check for finding in found if finding.holds is False]
-    return f"{len(found)} ways, {len(bad)} disagree" + (f": {', '.join(bad)}; their kernels get no rows" if bad else "")
+    text = f"{len(found)} ways, {len(bad)} disagree" + (f": {', '.join(bad)}; their kernels get no rows" if bad else "")
+    missed = list(clocks.WAYS)[len(found) :]
+    return f"{text}; no time for {', '.join(missed)}" if missed else text
 
 
 def smallest(kernel: Kernel, registry: Registry) -> str | None:

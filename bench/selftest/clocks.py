@@ -25,7 +25,8 @@ BOUND = 0.02
 #: The wall clock holds the cost of a launch and of a wait: small beside this.
 LEAST_S = 20e-3
 GOES, MOST_GOES = 6, 24
-SILENCE_S = 60.0
+#: What a way may take, and which part of the time for all: one that hangs leaves some to the others.
+SILENCE_S, SHARE = 60.0, 0.3
 SPIN, PROBLEM = "copy/cuda.way", "copy/m4n8/f32"
 
 
@@ -80,14 +81,15 @@ def _spans(way: Way) -> tuple[float, float]:
     device = get_device(kernel.device)
     if way.launcher == "pycuda":
         take_stream(device)
-    operands, draw = OperandSet(problem, device), Draw(problem, 0)
-    draw.redraw()
-    operands.load(draw)
+    operands = OperandSet(problem, device)
     x = Operands(operands, kernel.order, device, 1, Scratch(device))
     if isinstance(kernel, CudaKernel):
         launch = cuda_launch(kernel, problem, x, way.launcher)
     else:
         launch = kernel.launch(problem, x)
+    draw = Draw(problem, 0)  # of up to 128 million numbers, which a library that is missing does not need
+    draw.redraw()
+    operands.load(draw)
     launch()
     device.synchronize()
     if way.mode.does.replays:
@@ -139,7 +141,8 @@ def judge(name: str, found: dict[str, Any] | Lost) -> Finding:
 
 def findings(until_s: float) -> Iterator[tuple[str, Finding]]:
     """Yield each way by its name with what was found, from watched processes, until `until_s` (monotonic clock)."""
-    for name, found in answers(__name__, tuple(WAYS), SILENCE_S, until_s):
+    silence_s = min(SILENCE_S, SHARE * (until_s - now()))
+    for name, found in answers(__name__, tuple(WAYS), silence_s, until_s):
         yield name, judge(name, found)
 
 
