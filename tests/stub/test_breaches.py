@@ -83,6 +83,15 @@ def test_after_a_launch_that_failed_every_call_fails(tools: None, tmp_path: Path
     assert set(run.value) == {"CUDA_ERROR_LAUNCH_FAILED"}
 
 
+def test_a_device_has_the_faults_that_are_asked_for(tools: None, tmp_path: Path) -> None:
+    names = ("memory_that_runs_out", "clock_that_jumps", "illegal_address")
+    runs = on_stub({name: (f"stub.faulted:{name}",) for name in names}, tmp_path)
+    assert runs["memory_that_runs_out"].value == ["CUDA_SUCCESS", *["CUDA_ERROR_OUT_OF_MEMORY"] * 2]
+    hour_ms = float(np.float32(3.6e6))
+    assert runs["clock_that_jumps"].value == pytest.approx([1e-3, hour_ms, -hour_ms])
+    assert runs["illegal_address"].value == ["CUDA_SUCCESS", *["CUDA_ERROR_ILLEGAL_ADDRESS"] * 3]
+
+
 def test_every_kind_of_handle_that_is_left_is_named(tools: None, tmp_path: Path) -> None:
     run = on_stub({"leave": ("stub.breaches:leave_everything",)}, tmp_path)["end"]
     left = {line.partition(" of ")[0] for line in run.violations}

@@ -1,4 +1,5 @@
 // The device: one with the limits of an H100, and its primary context.
+#include <cstdlib>
 #include <cstring>
 
 #include "stub.hpp"
@@ -25,7 +26,7 @@ static const std::map<int, int> &attributes() {
         {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
         {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
         {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
-        {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},  // small, since evicting it costs the host's time
+        {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 16},  // small, since evicting it costs the host's time
         {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1980000},
         {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2619000},
         {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120},
@@ -90,7 +91,8 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice) {
 
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice) {
     ENTER();
-    memcpy(uuid->bytes, "kernelmark stub.", sizeof uuid->bytes);
+    const char *own = getenv("KM_STUB_UUID");  // two processes with one UUID would wait for each other
+    strncpy(uuid->bytes, own ? own : "kernelmark stub", sizeof uuid->bytes);
     return CUDA_SUCCESS;
 }
 
@@ -209,6 +211,7 @@ CUresult cuGetErrorName(CUresult error, const char **text) {
         NAMED(CUDA_ERROR_ILLEGAL_STATE);
         NAMED(CUDA_ERROR_NOT_FOUND);
         NAMED(CUDA_ERROR_NOT_READY);
+        NAMED(CUDA_ERROR_ILLEGAL_ADDRESS);
         NAMED(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
         NAMED(CUDA_ERROR_LAUNCH_TIMEOUT);
         NAMED(CUDA_ERROR_LAUNCH_FAILED);

@@ -61,6 +61,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream) {
     if (on->capture) return CUDA_SUCCESS;
     CUresult status = submit(stream, {});
     event->record = state().work.size() - 1;
+    event->shift = clock_shift();
     return status;
 }
 
@@ -104,7 +105,8 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop) {
     if (!is_done(first->record) || !is_done(last->record)) return CUDA_ERROR_NOT_READY;
     check_span(first->record, last->record);
     auto &work = state().work;
-    *milliseconds = static_cast<float>((work[last->record].end - work[first->record].end) / 1e6);
+    const Nanoseconds span = work[last->record].end - work[first->record].end + last->shift - first->shift;
+    *milliseconds = static_cast<float>(span / 1e6);
     return CUDA_SUCCESS;
 }
 }

@@ -19,7 +19,7 @@ const Allocation *allocation(uintptr_t address, uintptr_t *base) {
 static CUresult allocate(const char *call, void **out, size_t bytes, bool host) {
     if (CUresult refused = may_block(call)) return refused;
     if (!bytes) return CUDA_ERROR_INVALID_VALUE;
-    void *block = bytes >> 34 ? nullptr : aligned_alloc(512, (bytes + 511) / 512 * 512);
+    void *block = bytes >> 34 || is_out_of_memory() ? nullptr : aligned_alloc(512, (bytes + 511) / 512 * 512);
     if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(block, 0xCB, bytes);
     state().memory[reinterpret_cast<uintptr_t>(block)] = {bytes, host};

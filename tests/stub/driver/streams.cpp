@@ -27,7 +27,7 @@ static bool advance(Stream &stream) {
     if (stream.pending.empty()) return false;
     Work &work = s.work[stream.pending.front()];
     if (!std::all_of(work.before.begin(), work.before.end(), is_done)) return false;
-    if (work.ready && !work.ready()) return false;
+    if (!work.ends || (work.ready && !work.ready())) return false;
     Nanoseconds start = std::max(stream.free_at, work.ready ? s.now : work.submitted);
     for (size_t other : work.before) start = std::max(start, s.work[other].end);
     stream.free_at = work.end = start + work.length;
@@ -69,7 +69,7 @@ CUresult finish(const char *call, const std::function<bool()> &done, const std::
     if (CUresult refused = may_block(call)) return refused;
     State &s = state();
     for (long left = setting("KM_STUB_PATIENCE_MS", 10000); !done(); left--) {
-        if (left <= 0) return CUDA_ERROR_LAUNCH_TIMEOUT;
+        if (left <= 0 && !is_hung()) return CUDA_ERROR_LAUNCH_TIMEOUT;
         s.lock.unlock();
         usleep(1000);
         s.lock.lock();
@@ -101,6 +101,7 @@ CUresult submit(CUstream handle, Work work) {
     Stream *stream = stream_of(handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture) return capture(*stream, work);
+    const bool wrong = !work.entry.empty() && go_wrong(work);
     s.now += s.host_cost;
     work.stream = handle;
     work.submitted = s.now;
@@ -110,7 +111,7 @@ CUresult submit(CUstream handle, Work work) {
     stream->last = {s.work.size() - 1};
     stream->pending.push_back(s.work.size() - 1);
     if (!s.draining) drain();
-    return s.broken;
+    return wrong ? CUDA_SUCCESS : s.broken;  // a fault is reported by a later call
 }
 
 static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {

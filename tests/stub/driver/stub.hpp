@@ -39,7 +39,7 @@ struct Work {
     std::function<CUresult()> run = nullptr;
     std::function<bool()> ready = nullptr;  // of a wait for a value in memory
     Nanoseconds submitted = 0, length = 0, end = 0;
-    bool done = false;
+    bool ends = true, done = false;
 };
 
 struct Node {
@@ -81,6 +81,7 @@ struct Stream {
 struct Event {
     unsigned flags = 0;
     size_t record = SIZE_MAX;
+    Nanoseconds shift = 0;  // by which a jump of the clock has moved the record
     std::shared_ptr<Graph> capture = nullptr;
     std::vector<Node *> tail = {};
 };
@@ -115,6 +116,8 @@ struct State {
     CUresult broken = CUDA_SUCCESS;
     km_run run = nullptr;
     bool draining = false;
+    long launches = 0, allocations = 0;
+    bool shifted = false, hung = false;  // the clock of events and a launch, by a fault
 };
 State &state();
 
@@ -139,6 +142,10 @@ CUresult may_block(const char *call);
 
 Stream *stream_of(CUstream handle);
 CUresult submit(CUstream handle, Work work);
+bool go_wrong(Work &work);
+bool is_hung();
+bool is_out_of_memory();
+Nanoseconds clock_shift();
 void drain();
 Nanoseconds machine_time();
 Nanoseconds keep_pace(Nanoseconds until = 0);

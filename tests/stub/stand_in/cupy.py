@@ -170,18 +170,18 @@ def alloc_pinned_memory(nbytes: int) -> Any:
 
 
 class Device:
-    """The present device, as cuda-core reads it."""
+    """A device, of which cuda-core is asked once it is needed: a lost one can still be named and waited for."""
+
+    pci_bus_id = "0000:00:00.0"
 
     def __init__(self, number: int = 0) -> None:
-        self.id, self.core = number, core.Device(number)
-        self.core.set_current()
-        self.compute_capability = self.core.arch
-        properties = self.core.properties
-        self.attributes = {
-            "MaxSharedMemoryPerBlockOptin": properties.max_shared_memory_per_block_optin,
-            "MultiProcessorCount": properties.multiprocessor_count,
-        }
-        self.pci_bus_id = "0000:00:00.0"
+        self.id = number
+
+    @property
+    def core(self) -> Any:
+        found = core.Device(self.id)
+        found.set_current()
+        return found
 
     def use(self) -> None:
         self.core.set_current()
