@@ -10,7 +10,7 @@ import pytest
 from bench.emulator.build import missing_tool
 from bench.emulator.sweep import Case, complaints, entries
 
-#: The cases that tests of this session are parametrised with, by kernel.
+#: The cases that tests of this session are parametrised with, as `case` or `every`, by kernel.
 _selected: dict[str, list[Case]] = {}
 
 
@@ -19,9 +19,10 @@ def select(items: Iterable[pytest.Item]) -> None:
     _selected.clear()
     _shared.cache_clear()
     for item in items:
-        case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
-        if isinstance(case, Case):
-            _selected.setdefault(case.kernel.id, []).append(case)
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        for case in (params.get("case"), *params.get("every", ())):
+            if isinstance(case, Case):
+                _selected.setdefault(case.kernel.id, []).append(case)
 
 
 def program_entries(every: Sequence[Case]) -> tuple[str, ...]:

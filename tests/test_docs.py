@@ -2,12 +2,14 @@
 
 import os
 import re
+import subprocess
 import tomllib
 import typing
 
 import pytest
+from click.testing import CliRunner
 
-from bench.cli import listing, options
+from bench.cli import cli, listing, options
 from bench.measure.machine import module_missing
 from bench.plan.discovery import discover
 from bench.plan.modes import TIMED, Mode
@@ -24,6 +26,9 @@ def play(tmp_path, python_in, kernelmark_in):
 
     def run(command):
         program, *words = reduced(command)
+        if "--help" in words:
+            done = CliRunner().invoke(cli, words)
+            return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
         if program == "kernelmark":
             return kernelmark_in(tmp_path, *words)
         if program == "python":

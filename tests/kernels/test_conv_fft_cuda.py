@@ -52,18 +52,18 @@ def cases(name: str, sizes: tuple[str, ...], direction: str) -> list[Case]:
 
 
 @pytest.mark.long  # the sweep has the tiles on smaller problems
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_every_tile_is_right_in_every_direction(direction: str) -> None:
-    every = cases("fft_tiled", TILED, direction)
+@pytest.mark.parametrize("every", [cases("fft_tiled", TILED, direction) for direction in DIRECTIONS], ids=DIRECTIONS)
+def test_every_tile_is_right_in_every_direction(every: list[Case]) -> None:
     assert {case.tile.T for case in every} == {16, 32}
     assert {case.tile.BM for case in every} == {64, 32, 16}
     assert not wrong_in_emulator(every)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("direction", ["fprop", "dgrad"])
-def test_the_fused_kernel_is_right_with_as_many_channels_as_a_block_has_tiles_and_with_fewer(direction: str) -> None:
-    every = cases("fft_fused", FUSED, direction)
+@pytest.mark.parametrize(
+    "every", [cases("fft_fused", FUSED, direction) for direction in ("fprop", "dgrad")], ids=("fprop", "dgrad")
+)
+def test_the_fused_kernel_is_right_with_as_many_channels_as_a_block_has_tiles_and_with_fewer(every: list[Case]) -> None:
     assert {case.tile.T for case in every} == {16, 32}
     assert not wrong_in_emulator(every)
 

@@ -51,7 +51,7 @@ def test_each_stage_has_two_faults_and_stands_sound_beside_each_other_one() -> N
 @pytest.mark.long
 @pytest.mark.parametrize("faults", REPORTS, ids=lambda faults: "-".join(faults).replace(" ", "-"))
 def test_stages_may_fail_and_all_others_are_done(faults: dict[str, str], tmp_path: Path) -> None:
-    found = report(tmp_path, "none", GPU_FAULTS=json.dumps(faults), GPU_FAULT_LIMIT_S="9")
+    found = report(tmp_path, "none", GPU_FAULTS=json.dumps(faults), GPU_FAULT_LIMIT_S="9", GPU_FIGURES="none")
     shown([(stage, fault, *found.stages[stage]) for stage, fault in faults.items()], "stage", "fault", "state", "line")
     states = {name: state for name, (state, _) in found.stages.items() if faults.get(name) != "clock"}
     failed = {stage: fault for stage, fault in faults.items() if fault != "clock"}
@@ -90,7 +90,7 @@ def test_ctrl_c_and_a_lost_connection_end_a_report_as_sigterm_does(number: signa
 
 def terminated(out: Path, moment_s: float, number: signal.Signals = signal.SIGTERM) -> Report:
     """End a report so long after it has printed its folder."""
-    with begin(out, "none") as process:
+    with begin(out, "none", GPU_FIGURES="none") as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("make gpu: ")
         time.sleep(moment_s)
