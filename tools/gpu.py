@@ -2,7 +2,7 @@
 
 Each stage runs in a process that is watched from here, where nothing touches the device, and the report is published
 again after each. SIGTERM, or the deadline, publishes what there is. The exit status is 0 if every stage was done and no
-check failed, 1 if not, 2 if there is no GPU, 143 after SIGTERM.
+row went against its kernel, 1 if not, 2 if there is no GPU, 143 after SIGTERM.
 """
 
 import argparse
