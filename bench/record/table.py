@@ -3,7 +3,7 @@
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice, repeat
 from math import nan
 from typing import Any, cast, get_type_hints
 
@@ -27,8 +27,11 @@ class Coded:
         self.codes = array("I")
         self.values: list[Any] = []
 
-    def extend(self, values: Iterable[Any]) -> None:
-        self.codes.extend(map(self._index.__getitem__, values))
+    def extend(self, values: Sequence[Any]) -> None:
+        if values.count(values[0]) == len(values):  # as most columns have it: a lookup of each would take longer
+            self.codes.extend(array("I", [self._index[values[0]]]) * len(values))
+        else:
+            self.codes.extend(map(self._index.__getitem__, values))
 
     def close(self) -> None:
         """Let go of what only adding needs; codes take the bytes that they need."""
@@ -41,16 +44,16 @@ class Coded:
         return map(self.values.__getitem__, self.codes)
 
     def texts(self) -> Iterator[str]:
-        """Yield the values as CSV has them."""
-        return map(cells(self.values).__getitem__, self.codes)
+        """Return the values as CSV has them."""
+        texts = cells(self.values)
+        return repeat(texts[0], len(self.codes)) if len(texts) == 1 else map(texts.__getitem__, self.codes)
 
-    def getter(self) -> Callable[[Any], Any]:
-        """Return what gives a row its value."""
+    def attribute(self) -> Any:
+        """Return the attribute of a class of rows: the value, where all rows have the same, or what looks it up."""
         values, codes = self.values, self.codes
         if len(values) == 1:
-            (only,) = values
-            return lambda row: only
-        return lambda row: values[codes[row.at]]
+            return values[0]
+        return property(lambda row: values[codes[row.at]])
 
 
 class Floats:
@@ -59,8 +62,11 @@ class Floats:
     def __init__(self) -> None:
         self.numbers = array("d")
 
-    def extend(self, values: Iterable[Any]) -> None:
-        self.numbers.extend([nan if value is None else value for value in values])
+    def extend(self, values: Sequence[Any]) -> None:
+        try:
+            self.numbers.fromlist([*values])
+        except TypeError:  # nothing was added
+            self.numbers.fromlist([nan if value is None else value for value in values])
 
     def close(self) -> None:
         """Nothing is left over from adding."""
@@ -69,19 +75,19 @@ class Floats:
         return (None if number != number else number for number in self.numbers)
 
     def texts(self) -> Iterator[str]:
-        """Yield the numbers as CSV has them."""
-        for start in range(0, len(self.numbers), CHUNK):
-            yield from cells(self.numbers[start : start + CHUNK].tolist())
+        """Return the numbers as CSV has them."""
+        starts = range(0, len(self.numbers), CHUNK)
+        return chain.from_iterable(cells(self.numbers[start : start + CHUNK].tolist()) for start in starts)
 
-    def getter(self) -> Callable[[Any], Any]:
-        """Return what gives a row its value."""
+    def attribute(self) -> Any:
+        """Return the attribute of a class of rows that looks the number up."""
         numbers = self.numbers
 
         def get(row: Any) -> float | None:
             number = numbers[row.at]
             return None if number != number else number
 
-        return get
+        return property(get)
 
 
 class Table:
@@ -125,7 +131,7 @@ def _row_class(columns: dict[str, Coded | Floats]) -> Callable[[int], Any]:
         row.at = at
 
     derived = {name: value for name, value in vars(Result).items() if isinstance(value, property)}
-    own = {name: property(column.getter()) for name, column in columns.items()}
+    own = {name: column.attribute() for name, column in columns.items()}
     return type("Row", (), {"__slots__": ("at",), "__init__": begin, **derived, **own})
 
 

@@ -181,16 +181,15 @@ def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
     A kernel that has one thread in all of them stands at each thread count of the others too, since no more can be had
     of it.
     """
-    alike: dict[Setting, list[Result]] = {}
+    alike: dict[tuple[str, ...], list[Result]] = {}
     for r in rows:
-        key = Setting(r.device, r.device_name, 0, r.mode, comparable(r), r.isa, order(r))
-        alike.setdefault(key, []).append(r)
+        alike.setdefault((r.device, r.device_name, r.mode, comparable(r), r.isa, order(r)), []).append(r)
     found = {}
-    for key, own in alike.items():
+    for (device, name, *others), own in alike.items():
         threaded = {r.kernel for r in own if r.threads > 1}
         for threads in sorted({r.threads for r in own if r.kernel in threaded} or {1}):
             beside = [r for r in own if r.threads == threads or r.kernel not in threaded]
-            found[key._replace(threads=threads)] = beside
+            found[Setting(device, name, threads, *others)] = beside
     return found
 
 

@@ -126,22 +126,19 @@ def _of_operation(contests: list[Contest]) -> Iterator[str]:
     who = ", ".join(f"{short(k)}{f' ({n} of {len(contests)})' * (len(contests) > 1)}" for k, n in wins.most_common(4))
     problems = count(len({c.problem for c in contests}), "problem")
     yield f"{problems}; fastest: {who}{', others' if len(wins) > 4 else ''}."
-    rows = {r.case: r for c in contests for r in c.ranked if r.speedup}.values()
-    certain = [(ratio, r) for r in rows if (ratio := speedup_of(r)).certain]
+    rows = {id(r): r for c in contests for r in c.ranked if r.speedup}.values()  # once, in however many contests
+    certain = [r for r in rows if speedup_of(r).certain]
     if rows:
-        faster, slower = (sum((ratio.median > 1) is want for ratio, _ in certain) for want in (True, False))
+        faster = sum((r.speedup or 0.0) > 1 for r in certain)
+        slower = len(certain) - faster
         yield f"Against the baseline: {faster} faster, {slower} slower, {len(rows) - len(certain)} inconclusive."
     if certain:
-        best, worst = max(certain, key=_speed), min(certain, key=_speed)
-        yield f"The largest: {_named(*best)}." + (f" The smallest: {_named(*worst)}." if worst is not best else "")
+        best, worst = max(certain, key=speedup_of), min(certain, key=speedup_of)
+        yield f"The largest: {_named(best)}." + (f" The smallest: {_named(worst)}." if worst is not best else "")
 
 
-def _speed(found: tuple[Ratio, Result]) -> Ratio:
-    return found[0]
-
-
-def _named(ratio: Ratio, r: Result) -> str:
-    return f"{ratio} by {short(r.kernel)} on {r.problem}"
+def _named(r: Result) -> str:
+    return f"{speedup_of(r)} by {short(r.kernel)} on {r.problem}"
 
 
 def fastest(data: RunData) -> tuple[list[Fastest], int]:

@@ -37,7 +37,7 @@ def page_data(data: RunData) -> dict[str, Any]:
     """Return plain data for JSON but for the columns; samples are codes of 16 bits between the ends of their row."""
     rows = data.rows
     whole = len(rows) <= MOST_ROWS and sum(r.samples for r in rows) <= MOST_SAMPLES
-    kept = _all(data.sample_blobs()) if whole else _quantiles(data.sample_blobs(), len(rows))
+    kept = _all(data.sample_blobs()) if whole else _quantiles(data.sample_blobs())
     plan = data.run.plan
     return {
         "count": len(rows),
@@ -54,8 +54,8 @@ def page_data(data: RunData) -> dict[str, Any]:
 class _Kept(NamedTuple):
     """What the page carries of the samples of each row: their ends, how many, and their codes one after the other."""
 
-    low: Sequence[float]
-    high: Sequence[float]
+    low: Sequence[float] | Array
+    high: Sequence[float] | Array
     lengths: Sequence[int]
     codes: Array
 
@@ -67,19 +67,30 @@ def _all(blobs: Iterable[bytes]) -> _Kept:
     return _Kept(low, high, [len(found) for found in taken], codes)
 
 
-def _quantiles(blobs: Iterable[bytes], count: int) -> _Kept:
+def _quantiles(blobs: Iterable[bytes]) -> _Kept:
     """Return the quantiles of each row; those of many rows are formed at once, by their numbers of samples."""
-    found, left = np.full((count, len(LEVELS)), math.nan), iter(blobs)
-    for start in range(0, count, _AT_ONCE):
-        by_size: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
-        for at, blob in enumerate(islice(left, _AT_ONCE), start):
-            by_size[len(blob)].append((at, blob))
-        for size, some in by_size.items():
-            if size:
-                samples = np.frombuffer(b"".join(blob for _, blob in some)).reshape(len(some), -1)
-                found[[at for at, _ in some]] = np.quantile(samples, LEVELS, axis=1).T
-    known = ~np.isnan(found[:, 0])
-    return _Kept(found[:, 0].tolist(), found[:, -1].tolist(), (known * len(LEVELS)).tolist(), _codes(found[known]))
+    ends, lengths, codes, left = [np.empty((0, 2))], list[int](), [np.empty(0, np.uint16)], iter(blobs)
+    while some := list(islice(left, _AT_ONCE)):
+        found = _levels(some)
+        known = ~np.isnan(found[:, 0])
+        ends.append(found[:, [0, -1]])
+        lengths += (known * len(LEVELS)).tolist()
+        codes.append(_codes(found[known]))
+    low, high = np.concatenate(ends).T
+    return _Kept(low, high, lengths, np.concatenate(codes))
+
+
+def _levels(blobs: Sequence[bytes]) -> Array:
+    """Return the quantiles of each row; NaN where it has no samples."""
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for at, blob in enumerate(blobs):
+        by_size[len(blob)].append(at)
+    found: Array = np.full((len(blobs), len(LEVELS)), math.nan)
+    for size, own in by_size.items():
+        if size:
+            samples = np.frombuffer(b"".join(blobs[at] for at in own)).reshape(len(own), -1)
+            found[own] = np.quantile(samples, LEVELS, axis=1).T
+    return found
 
 
 def _codes(rows: Array) -> Array:
@@ -116,7 +127,7 @@ def column(name: str, values: Sequence[Any]) -> dict[str, Any]:
     return {"values": list(known), "bytes": codes.dtype.itemsize, "codes": _text(codes)}
 
 
-def _floats(values: Sequence[float]) -> dict[str, Any]:
+def _floats(values: Sequence[float] | Array) -> dict[str, Any]:
     return {"floats": _text(np.asarray(values, "<f4"))}
 
 

@@ -4,6 +4,7 @@ Williams, Waterman, Patterson, "Roofline: an insightful visual performance model
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,20 +58,23 @@ def _where(roof: Roof) -> str:
 
 
 def _roofs(data: RunData) -> list[Roof]:
-    rows: dict[tuple[str, str, int, str], list[tuple[float, float, Result]]] = defaultdict(list)
+    rows: dict[tuple[str, str, int, str], list[Result]] = defaultdict(list)
     for r in data.timed:
-        flop, traffic = flop_and_bytes(r)
-        if flop and traffic and r.time_s_median:
-            rows[r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)].append(
-                (flop / traffic, flop / r.time_s_median, r)
-            )
+        rows[r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)].append(r)
     roofs = []
-    for (op, device, threads, numerics), points in rows.items():
+    for (op, device, threads, numerics), own in rows.items():
         compute = _ceiling(data, device, threads, numerics)
         memory = _ceiling(data, device, threads, "link" if op == "transfer" else "memory")
-        if compute and memory:
+        if compute and memory and (points := [*_points(own)]):
             roofs.append(Roof(op, compute, memory, points))
     return roofs
+
+
+def _points(rows: list[Result]) -> Iterator[tuple[float, float, Result]]:
+    for r in rows:
+        flop, traffic = flop_and_bytes(r)
+        if flop and traffic and r.time_s_median:
+            yield flop / traffic, flop / r.time_s_median, r
 
 
 def _ceiling(data: RunData, device: str, threads: int, wanted: str) -> Ceiling | None:

@@ -21,9 +21,14 @@ Scaling = dict[str, list[Result]]
 
 def thread_scaling(data: RunData, looks: dict[str, Look]) -> Kind:
     """Return a figure for each operation, of its largest problem at the most thread counts."""
-    found: dict[tuple[str, ...], dict[str, Scaling]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    counts: dict[tuple[str, ...], set[int]] = defaultdict(set)
     for r in data.timed:
         if r.device == "cpu":
+            counts[r.op, r.mode, r.isa].add(r.threads)
+    several = {key for key, own in counts.items() if len(own) > 1}
+    found: dict[tuple[str, ...], dict[str, Scaling]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for r in data.timed if several else ():
+        if r.device == "cpu" and (r.op, r.mode, r.isa) in several:
             found[r.op, r.mode, r.isa][r.problem][r.kernel].append(r)
     figures = []
     for (op, mode, isa), problems in found.items():
