@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.measure.proc import contents
+from bench.measure.proc import contents, names
 
 CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
@@ -107,9 +107,7 @@ class WorkingThreads:
 def _thread_times() -> dict[str, int]:
     """Nanoseconds that each thread has been on a CPU."""
     times = {}
-    try:
-        for task in TASKS.iterdir():
-            times[task.name] = int(contents(task / "schedstat").split()[0])
-    except (OSError, ValueError, IndexError):  # a thread may end between listing and reading it
-        pass
+    with suppress(OSError, ValueError, IndexError):  # a thread may end between listing and reading it
+        for task in names(TASKS):
+            times[task] = int(contents(f"{TASKS}/{task}/schedstat").split()[0])
     return times

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from bench.measure.affinity import core_of
 from bench.measure.device import Window
 from bench.measure.memory import CGROUP
-from bench.measure.proc import contents
+from bench.measure.proc import contents, names
 from bench.measure.timing import now
 
 PROC = Path("/proc")
@@ -31,7 +31,7 @@ QUOTA = "the control group's CPU quota held threads back for {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 #: Held since before a plug-in could replace them.
 _usage, _SELF, _REAPED = resource.getrusage, resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-_list = os.listdir
+_wait = getattr(os, "waitid", None)
 
 
 class Unwatched:
@@ -130,8 +130,9 @@ class CpuMonitor:
         if len(ours) == len(counters):  # the sum is rounded once, and the sum of what is rounded is not
             ours = [every]
         used = [seconds for own in map(_usage, (_SELF, _REAPED)) for seconds in (own.ru_utime, own.ru_stime)]
+        below_s = _below_s("self") if _has_children() else 0.0
         own = ours[0] if len(ours) == 1 else _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
-        return _Reading(now(), math.fsum(used) + _below_s("self"), _denied_s(), every, own, len(counters))
+        return _Reading(now(), math.fsum(used) + below_s, _denied_s(), every, own, len(counters))
 
     def clock_mhz(self) -> float | None:
         """The mean clock of the CPUs that we may use, in MHz, where the system measures it."""
@@ -149,7 +150,7 @@ class CpuMonitor:
 def _below_s(pid: str) -> float:
     """Return what the living processes below one have had of any CPU, in seconds; 0 where the system has no lists."""
     spent, tasks = 0.0, f"{PROC}/{pid}/task"  # texts, since paths would take as long again as the system does
-    for task in _listed(tasks):
+    for task in names(tasks):
         with suppress(OSError, ValueError, IndexError):  # one of them has ended meanwhile, or no list is kept
             for child in contents(f"{tasks}/{task}/children").decode().split():
                 words = contents(f"{PROC}/{child}/stat").rpartition(b")")[2].split()
@@ -157,11 +158,14 @@ def _below_s(pid: str) -> float:
     return spent
 
 
-def _listed(folder: str) -> list[str]:
+def _has_children() -> bool:
+    """Return whether this process has a child; to read the lists of all its threads would take thirty times as long."""
     try:
-        return _list(folder)
-    except OSError:
-        return []
+        if _wait:
+            _wait(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # leaves the child to whoever waits for it
+    except ChildProcessError:
+        return False
+    return _wait is not None
 
 
 def _denied_s() -> float:

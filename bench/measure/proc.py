@@ -5,7 +5,7 @@ from pathlib import Path
 
 _PIECE_BYTES = 2**16
 #: Held since before a plug-in could replace them.
-_open, _read, _close = os.open, os.read, os.close
+_open, _read, _close, _list = os.open, os.read, os.close, os.listdir
 
 
 def contents(path: Path | str) -> bytes:
@@ -17,3 +17,11 @@ def contents(path: Path | str) -> bytes:
     finally:
         _close(fd)
     return found
+
+
+def names(folder: Path | str) -> list[str]:
+    """Return the names in a folder, without the paths that Path.iterdir makes of them; none where it is not there."""
+    try:
+        return _list(folder)
+    except OSError:
+        return []

@@ -1,7 +1,10 @@
 """What is read of the machine between two looks, from files that say what the test wants."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +30,7 @@ class Machine:
         monkeypatch.setattr(monitor, "CPUINFO", folder / "cpuinfo")
         monkeypatch.setattr(monitor, "now", lambda: self.now_s)
         monkeypatch.setattr(monitor, "PROC", folder / "proc")
+        monkeypatch.setattr(monitor, "_has_children", lambda: True)
         spent = {monitor._SELF: lambda: self.own_s, monitor._REAPED: lambda: self.reaped_s}
         monkeypatch.setattr(monitor, "_usage", lambda who: SimpleNamespace(ru_utime=spent[who](), ru_stime=0))
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: ours)
@@ -86,6 +90,22 @@ def test_what_processes_below_us_take_is_no_load_whether_they_live_or_not(both: 
     both.reaped_s += 0.5
     both.passes(1.0, own=1.0, idle=(0.0, 0.0))
     assert watch.look().causes == {}
+
+
+def test_a_process_has_a_child_until_it_has_waited_for_it() -> None:
+    code = """
+        import os, subprocess
+        from bench.measure.monitor import _has_children
+        found = [_has_children()]
+        child = subprocess.Popen(["sleep", "60"])
+        found.append(_has_children())
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        found.append(_has_children())
+        print(*found, child.wait(), _has_children())
+    """
+    found = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "True", "True", "-9", "False"]
 
 
 def test_what_was_before_the_first_look_is_no_load(both: Machine) -> None:
