@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from tabulate import tabulate
-
 from bench.plan.text import escaped
 from bench.report.markdown import in_markdown
 from bench.report.terminal import bold, width
@@ -55,6 +53,8 @@ def table(columns: Sequence[Column], rows: Rows, style: str = "simple", titled: 
     if style == "github":
         return "\n".join(_markdown(columns, rows))
     if style == "html":
+        from tabulate import tabulate  # which takes a fifth of `kernelmark list`
+
         html: str = tabulate(rows, [c.header for c in columns], tablefmt="html", disable_numparse=True)
         return html
     return "\n".join(_fitted(columns, [[*map(escaped, row)] for row in rows], width(), titled, best))

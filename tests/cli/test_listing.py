@@ -6,7 +6,10 @@ import pytest
 
 from bench.plan.kernel import CudaKernel
 
-HEAVY = ("cupy", "cuda.core", "pycuda", "torch", "numba", "pyfftw", "scipy", "matplotlib", "ml_dtypes", "pandas")
+HEAVY = (
+    "cupy", "cuda.core", "pycuda", "torch", "numba", "pyfftw", "scipy", "matplotlib", "ml_dtypes", "pandas", "tabulate",
+    "importlib.metadata",
+)  # fmt: skip
 LISTING = f"""
 import sys
 from bench.cli import main
