@@ -79,8 +79,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         subject = f"{cls.op}/{text}"
         sizes, _, rest = text.partition("/")
         dtype, *words = rest.split("/")
-        pattern = "".join(rf"{name}(?P<{name}>{WHOLE})" for name in cls.sizes)
-        match = re.fullmatch(pattern + "".join(rf"(?:{name}(?P<{name}>[0-9x-]+))?" for name in cls.suffixes), sizes)
+        match = cls._sizes().fullmatch(sizes)
         if not match:
             expected = "".join([*(f"{name}<int>" for name in cls.sizes), *(f"[{name}<int>]" for name in cls.suffixes)])
             raise UsageError(f"{subject}: sizes are {sizes!r}, expected {expected}, without leading zeros")
@@ -91,6 +90,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         except ValueError as error:
             raise UsageError(f"{subject}: {error}") from None
         return cls.make(values, subject)
+
+    @classmethod
+    @cache
+    def _sizes(cls) -> re.Pattern[str]:
+        """Return what the part of an id with the sizes matches; every row reads an id."""
+        pattern = "".join(rf"{name}(?P<{name}>{WHOLE})" for name in cls.sizes)
+        return re.compile(pattern + "".join(rf"(?:{name}(?P<{name}>[0-9x-]+))?" for name in cls.suffixes))
 
     @classmethod
     def make(cls, values: Mapping[str, Any], subject: str) -> Self:
