@@ -70,9 +70,9 @@ class RunReader(Query):
 
     def tallies(self, run_id: str | None = None) -> dict[str, list[Tally]]:
         """Return the counts of the rows of each run that has any, or of this one alone."""
-        columns = "run_id, status, device_name, disturbed, time_s_median IS NOT NULL"
-        where = "WHERE run_id = :run_id" if run_id is not None else ""
-        query = f"SELECT {columns}, count(*) FROM main.result {where} GROUP BY {columns}"
+        columns = "status, device_name, disturbed, time_s_median IS NOT NULL"
+        where, group = ("WHERE run_id = :run_id", columns) if run_id is not None else ("", f"run_id, {columns}")
+        query = f"SELECT run_id, {columns}, count(*) FROM main.result {where} GROUP BY {group}"
         found: dict[str, list[Tally]] = {}
         for own, tally in self._rows(query, _tally, **({"run_id": run_id} if run_id is not None else {})):
             found.setdefault(own, []).append(tally)

@@ -183,6 +183,7 @@ def save(figure: "Figure", stem: Path, pdf: bool) -> str:
     figure.savefig(file, metadata={"Date": None})
     other.unlink(missing_ok=True)
     if pdf:
+        figure.set_layout_engine("none")  # which has been found
         figure.savefig(other, metadata={"CreationDate": None})
     head, tag, body = file.read_text(encoding="utf-8").partition("<defs>")
     svg = f"{head}<style>{_dark_rules()}</style>\n {tag}{body}"
