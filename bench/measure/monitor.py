@@ -159,7 +159,7 @@ def _below_s(pid: str) -> float:
 
 
 def _has_children() -> bool:
-    """Return whether this process has a child; to read the lists of all its threads would take thirty times as long."""
+    """Return whether this process has a child, without reading the lists of all its threads."""
     try:
         if _wait:
             _wait(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # leaves the child to whoever waits for it
