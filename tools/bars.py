@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
+from aggregate_bars import aggregate_bars
 from clock_bars import clock_bars
 from cluster_bars import cluster_bars
 from conv_bars import conv_bars
 from emulator_bars import emulator_bars
-from encode_bars import encode_bars
 from many_bars import many_bars
 from report_bars import report_bars
 from scale_bars import scale_bars
@@ -66,7 +66,7 @@ def bars() -> Iterator[Bar]:
         transpose_bars,
         conv_bars,
         emulator_bars,
-        encode_bars,
+        aggregate_bars,
         throughput_bars,
         scale_bars,
         many_bars,

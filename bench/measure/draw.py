@@ -69,18 +69,8 @@ class Draw:
     def scattered(self, operand: Operand) -> tuple[Array, Array]:
         """Places in an operand's buffer that are not padding, drawn anew, and values for them."""
         if operand.name not in self._scatter:
-            self._scatter[operand.name] = self._scattered(operand)
+            self._scatter[operand.name] = _scattered(self._rng, operand)
         return next(self._scatter[operand.name])
-
-    def _scattered(self, operand: Operand) -> Iterator[tuple[Array, Array]]:
-        """Yield places and values, drawn many at a time: one by one they would take longer than the shortest calls."""
-        elements, dtype = math.prod(operand.shape), numpy_dtype(operand.dtype)
-        while True:
-            drawn = self._rng.random((2, AHEAD, min(SCATTERED, elements)))
-            places = (drawn[0] * elements).astype(np.intp)
-            if operand.pad:
-                places += places // operand.shape[-1] * operand.pad
-            yield from zip(places, (2 * drawn[1] - 1).astype(dtype), strict=True)
 
     def views(self, order: str) -> dict[str, Array]:
         """The inputs as arrays of their shapes."""
@@ -97,3 +87,17 @@ class Draw:
         values *= 2
         values -= 1
         return values.astype(numpy_dtype(dtype), copy=False)
+
+
+def _scattered(rng: np.random.Generator, operand: Operand) -> Iterator[tuple[Array, Array]]:
+    """Yield places and values, drawn many at a time: one by one they would take longer than the shortest calls.
+
+    It holds nothing of a draw, whose values would else be kept until Python collects what refers to itself.
+    """
+    elements, dtype = math.prod(operand.shape), numpy_dtype(operand.dtype)
+    while True:
+        drawn = rng.random((2, AHEAD, min(SCATTERED, elements)))
+        places = (drawn[0] * elements).astype(np.intp)
+        if operand.pad:
+            places += places // operand.shape[-1] * operand.pad
+        yield from zip(places, (2 * drawn[1] - 1).astype(dtype), strict=True)

@@ -138,13 +138,14 @@ class Series:
         count = len(self._sets)
         wake, first = self._turn % count, (self._turn + 1) % count
         self._turn += 1 + self.batch
-        if not self._cold:  # the set that is woken on is the one that is timed, so its operands change in between
+        alone = count == 1 or not self._cold
+        if alone:  # the set that is woken on is the one that is timed, so its operands change in between
             self._wake(wake)
         self._sets[first].refresh(self._draw)
         self._restore((first + i) % count for i in range(min(self.batch, count)))
         if self._evict:
             self.device.evict()
-        if self._cold:
+        if not alone:
             self._wake(wake)
         queue = self._launches * (self.batch // count + 2)
         self.samples.append(self._time(queue[first : first + self.batch], "sampling"))

@@ -8,6 +8,8 @@ if TYPE_CHECKING:  # the choices of a command are wanted before anything heavy i
 
 #: More sets of operands than this are not made: the cache is evicted instead.
 MAX_SETS = 32
+#: Operands as large as so many last-level caches have no second set: of what a call finds, a 32nd is in a cache.
+AMPLE = 32
 
 
 class Does(NamedTuple):
@@ -48,9 +50,9 @@ class Mode(StrEnum):
     def rotation(self, footprint_bytes: int, llc_bytes: int) -> Rotation:
         """The rotation of operands of this size: two last-level caches' worth lie between two uses of a set, or evict.
 
-        One set where calls need not find their operands in memory.
+        One set where calls need not find their operands in memory, and where it leaves next to nothing in a cache.
         """
-        if not self.does.from_memory:
+        if not self.does.from_memory or footprint_bytes >= AMPLE * llc_bytes:
             return Rotation(1, False)
         wanted = 1 + -(-2 * llc_bytes // footprint_bytes)
         return Rotation(min(MAX_SETS, wanted), wanted > MAX_SETS)

@@ -8,7 +8,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernels._host import registers
-from kernels._numba import data, everywhere, jit, llvm
+from kernels._numba import data, everywhere, jit, llvm, prefetch
 
 NBYTES, ACCUMULATORS = registers()
 _alloca = cast(Any, cgutils).alloca_once
@@ -22,15 +22,18 @@ def _affine(_context: Any, b: Any, a: Any, start: Any, scale: Any, shift: Any, s
         target, source, begin, scale, shift, count = args
         vector = ir.VectorType(context.get_value_type(a.dtype), NBYTES // itemsize)
 
-        def places(kind: Any, array: Any) -> list[Any]:
-            first = data(context, builder, kind, array)
-            starts = (builder.add(begin, begin.type(i * vector.count)) for i in range(ACCUMULATORS))
+        def places(kind: Any, array: Any, group: int = 0) -> list[Any]:
+            first, skipped = data(context, builder, kind, array), group * ACCUMULATORS
+            starts = (builder.add(begin, begin.type((skipped + i) * vector.count)) for i in range(ACCUMULATORS))
             return [builder.bitcast(builder.gep(first, [at]), vector.as_pointer()) for at in starts]
 
         factor, added = (everywhere(builder, value, vector) for value in (scale, shift))
         values = [_alloca(builder, vector) for _ in range(ACCUMULATORS)]  # which LLVM makes registers
         for held, place in zip(values, places(a, source), strict=True):
             builder.store(builder.load(place, align=itemsize), held)
+        # The steps of a group last longer than its loads, but are too many for the processor to see the next ones.
+        for place in (*places(a, source, 1), *places(b, target, 1)):
+            prefetch(builder, place)
         with cgutils.for_range(builder, count):
             for held in values:
                 builder.store(llvm(builder, "fma", builder.load(held), factor, added), held)

@@ -1,6 +1,8 @@
 """Operands: fresh, guarded, poisoned, restored, and laid out as the problem declares."""
 
 import ctypes
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -38,6 +40,18 @@ def test_the_same_seed_draws_the_same_values() -> None:
     first, again, other = (_loaded("copy/m31n33/f32", seed)[1] for seed in (1, 1, 2))
     assert np.array_equal(first.flat["a"], again.flat["a"])
     assert not np.array_equal(first.flat["a"], other.flat["a"])
+
+
+def test_a_draw_ends_with_the_last_that_holds_it() -> None:
+    _, draw, _ = _loaded("copy/m3n5/f32")
+    draw.refresh()
+    kept = weakref.ref(draw)
+    gc.disable()
+    try:
+        del draw
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_redraw_changes_every_input() -> None:

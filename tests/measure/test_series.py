@@ -46,8 +46,9 @@ def test_an_evicted_batch_touches_no_set_twice(fake_time: FakeTime) -> None:
     assert len(rig.log) == len(set(rig.log)) == 4
 
 
-def test_inouts_are_restored_before_each_sample_and_cold_evicts_afterwards(fake_time: FakeTime) -> None:
-    rig = Rig(fake_time, "gemm/m3n4k5/f32/NN/beta1", 2)
+@pytest.mark.parametrize("sets", [1, 2])
+def test_inouts_are_restored_before_each_sample_and_cold_evicts_afterwards(fake_time: FakeTime, sets: int) -> None:
+    rig = Rig(fake_time, "gemm/m3n4k5/f32/NN/beta1", sets)
     seen: list[bool] = []
 
     def accumulate(operands: OperandSet) -> Callable[[], None]:

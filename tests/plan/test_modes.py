@@ -13,6 +13,8 @@ LLC = 32 * 2**20
         (2**23, (9, False)),  # eight others, 64 MiB, between two uses of one
         (2**26, (2, False)),
         (2**29, (2, False)),
+        (2**30 - 1, (2, False)),
+        (2**30, (1, False)),  # 32 last-level caches
         (96, (MAX_SETS, True)),
     ],
 )

@@ -1,0 +1,120 @@
+"""What transfers and aggregation promise, measured: rows of (promise, found, holds) for `make bars`.
+
+`python tools/aggregate_bars.py` measures these alone; it takes four minutes on two quiet cores, most of it to judge.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.plan.discovery import discover
+from bench.record.store import Store
+from bench.report import format as fmt
+from bench.report.overlap import Overlap, overlaps
+from bench.selftest.wrong.aggregate import CHEATS, COMPRESSED
+from bench.selftest.wrong.library import trial
+from encode_bars import encode_bars
+from honest import alarms
+from kernels.aggregate._formats import FORMATS
+from throughput_bars import main
+
+DRAWS, PROBLEMS, SEED = 20, 200, 0
+SUM, LEAST_OF_CEILING = "aggregate/w4n51200000/f32", 0.8
+ELEMENTS, WORKS, LEAST_OF_OVERLAP = 51_200_000, (16, 64, 256), 0.8
+WIRE = {"onebit": "28.4", "int8": "3.94"}
+
+
+def aggregate_bars() -> Iterator[tuple[str, str, bool]]:
+    """The checks first, which take no quiet machine; then what is timed."""
+    yield from cheat_bars()
+    yield honest_bar()
+    yield from wire_bars()
+    yield from sum_bars()
+    yield from overlap_bars()
+    yield from encode_bars()
+
+
+def cheat_bars() -> Iterator[tuple[str, str, bool]]:
+    """Judge each cheat that is compressed on problems drawn anew; each is to be wrong every time."""
+    for family in COMPRESSED:
+        missed = [f"{found.check}: {found.found}" for found in trial((family,), DRAWS, lambda: None) if not found.holds]
+        text = "; ".join(missed) or f"all {len(CHEATS)} are wrong in each of {DRAWS} draws"
+        yield f"aggregate: planted cheats of {family.numerics} are wrong", text, not missed
+
+
+def honest_bar() -> tuple[str, str, bool]:
+    """Judge right results of drawn problems."""
+    seen: Counter[str] = Counter()
+    found = list(alarms(discover(), PROBLEMS, SEED, seen, "aggregate"))
+    text = "; ".join(found) or f"{seen.total()} right results, no false alarm"
+    return f"aggregate: honest kernels are right on {PROBLEMS} drawn problems", text, not found
+
+
+def wire_bars() -> Iterator[tuple[str, str, bool]]:
+    """Compare what formats make of a large gradient with its bytes in FP32."""
+    for name, promised in WIRE.items():
+        found = f"{4 * ELEMENTS / FORMATS[name].nbytes(ELEMENTS):.3g}"
+        yield f"aggregate: {name} is {promised} times smaller on the wire", found, found == promised
+
+
+def sum_bars() -> Iterator[tuple[str, str, bool]]:
+    """Compare sums on the host with the memory ceiling of as many threads, measured in the same run."""
+    wanted = ("aggregate/cpu.host_serial", "aggregate/cpu.host_parallel")
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [r for r, _ in _measured(Path(folder), SUM, "--kernels", "aggregate/cpu.host_*", "--max-time", "5")]
+    for kernel in wanted:
+        r = next((r for r in rows if r.kernel == kernel and r.roofline_pct), None)
+        promise = f"{SUM}: {fmt.short(kernel)} at {LEAST_OF_CEILING:.0%} of what memory allows its threads"
+        if r is None:
+            yield promise, "not timed", False
+        else:
+            share = f"{r.roofline_pct:.0f} % of {r.ceiling_gbyte_per_s:.3g} GB/s on {fmt.count(r.threads, 'thread')}"
+            yield promise, share, r.roofline_pct >= 100 * LEAST_OF_CEILING
+
+
+def overlap_bars() -> Iterator[tuple[str, str, bool]]:
+    """Compare the overlap of work and staging with what the link's ceiling and that of the work allow."""
+    problems = [f"transfer/n{ELEMENTS}/f32/h2h/work{work}" for work in WORKS]
+    found: dict[str, list[Overlap]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        results = _measured(Path(folder), *problems, "--max-time", "4")
+        store = Store(Path(folder, "r.db"), create=False)
+        for each in overlaps(store, results):
+            found[each.row.problem].append(each)
+        store.close()
+    for problem in problems:
+        promise = f"{problem}: overlap at {LEAST_OF_OVERLAP:.0%} of what the ceilings allow"
+        shares = [(each.share, allowed(each)) for each in found[problem]]
+        if not shares:
+            yield promise, "not timed", False
+        for share, most in shares:
+            text = f"{share.median:.2f} [{share.low:.2f}, {share.high:.2f}] of {most:.2f}"
+            yield promise, text, share.median >= LEAST_OF_OVERLAP * most
+
+
+def allowed(found: Overlap) -> float:
+    """Return the overlap if both took no longer than the longer of them, and no less than the link's ceiling allows."""
+    both_s, work_s = (r.time_s_median or 0.0 for r in (found.serial, found.arrived))
+    link_s = 1e-9 * 4 * ELEMENTS / (found.row.ceiling_gbyte_per_s or float("inf"))
+    copy_s = both_s - work_s
+    return (both_s - max(copy_s, work_s, link_s)) / min(copy_s, work_s)
+
+
+def _measured(folder: Path, *words: str) -> Sequence[Any]:
+    """Return the rows of a run on all CPUs, with their problems' dimensions."""
+    command = [sys.executable, "-c", "from bench.cli import main; raise SystemExit(main())", "run", *words]
+    db = folder / "r.db"
+    subprocess.run([*command, "--device", "cpu", "--db", str(db)], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    store = Store(db, create=False)
+    try:
+        return list(store.results(store.run_ids()[-1]))
+    finally:
+        store.close()
+
+
+if __name__ == "__main__":
+    main(aggregate_bars)
