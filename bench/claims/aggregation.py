@@ -22,7 +22,10 @@ OP = "aggregate"
 
 
 def linked(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """Yield the seconds of one way over those of another, additions and link, network by network."""
+    """Yield the seconds of one way over those of another, additions and link, network by network.
+
+    The interval holds both times', also where they were measured in turn: what the link adds is not measured.
+    """
     for problem, own in _by_problem(rows).items():
         w, n = _sizes(evidence, problem)
         sides = [[r for r in own if matches(r.kernel, globs)] for globs in (asked.one, asked.other)]
@@ -30,7 +33,8 @@ def linked(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Ite
             found = [min(((_seconds(asked, r, w, w, n), r) for r in side), key=_median) for side in sides]
             (own_s, one), (other_s, other) = found
             where = f"{_network(evidence, problem)}, {w} workers"
-            yield Finding(where, other_s.over(own_s), against(one, other), n)
+            ratio = other_s.over(own_s)._replace(in_turn=bool(one.job) and one.job == other.job)
+            yield Finding(where, ratio, against(one, other), n)
 
 
 def network_scaling(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:

@@ -114,7 +114,8 @@ def _missing(claim: Claim, asked: Experiment, evidence: Evidence, prices: Prices
         rows = findings.rows_of(claim.comparison, evidence)
         steps = findings.thread_steps(claim.comparison, evidence, rows)
         return wording.too_few_threads(claim, cpu_count(), steps)
-    if failed := findings.failures_of(claim.comparison, evidence):
+    lacking = here and wording.coverage(claim.comparison, evidence)
+    if not lacking and (failed := findings.failures_of(claim.comparison, evidence)):
         return wording.failures(failed)
     both = len({r.device for r in evidence.rows}) > 1
     if both and claim.comparison.kind in devices.BY_PRICES:

@@ -23,7 +23,7 @@ def told(numbers: Sequence[Found]) -> list[str]:
 def _group(numbers: Sequence[Found], of: int) -> str:
     """Return the numbers one by one, or if many their range, and their names where others have another answer."""
     if len(numbers) <= TOLD:
-        return ", ".join(f"{n.where}{f' ({n.by})' if n.by else ''}: {n.interval}" for n in numbers)
+        return "; ".join(f"{n.where}{f' ({n.by})' if n.by else ''}: {n.interval}" for n in numbers)
     least, most = (pick(numbers, key=lambda n: n.ratio) for pick in (min, max))
     found = f"{len(numbers)} of {of}, {least.interval} ({least.where}) to {most.interval} ({most.where})"
     return found if len(numbers) == of else f"{found}: {_names(numbers)}"
@@ -31,7 +31,7 @@ def _group(numbers: Sequence[Found], of: int) -> str:
 
 def _names(numbers: Sequence[Found]) -> str:
     more = f" and {len(numbers) - NAMED} more" if len(numbers) > NAMED else ""
-    return ", ".join(n.where for n in numbers[:NAMED]) + more
+    return "; ".join(n.where for n in numbers[:NAMED]) + more
 
 
 def too_few_threads(claim: Claim, here: int, steps: Iterable[Finding]) -> str:

@@ -15,7 +15,7 @@ from bench.plan.registry import Registry
 from bench.record.store import Store
 from bench.report import findings, founding, headline, method, tuning
 from bench.report.export import write_file, write_table, write_text, writing
-from bench.report.figures import Drawn, draw, heat, kinds, roofline, speedups, tunables
+from bench.report.figures import Drawn, aggregation, draw, heat, kinds, roofline, speedups, tunables
 from bench.report.figures.plan import Kind
 from bench.report.noise import noise_of
 from bench.report.page_data import page_columns, page_data
@@ -130,7 +130,8 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
 def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
     """Return the figures of the page: those that it lays out itself, rooflines, the others, and what was not drawn.
 
-    Of dot plots, heat maps and rooflines the first of each operation stands in the open; the others are folded.
+    Of dot plots, heat maps and rooflines the first of each operation stands in the open, as do the ways to aggregate;
+    the others are folded.
     """
     files = iter(drawn)
     by_kind = {kind.title: list(islice(files, len(kind.figures))) for kind in planned}
@@ -147,6 +148,7 @@ def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
         "more_maps": more_maps,
         "rooflines": rooflines,
         "tunables": by_kind.pop(tunables.TITLE, []),
+        "aggregations": by_kind.pop(aggregation.TITLE, []),
         "others": [*others, *(each for found in by_kind.values() for each in found)],
         "omitted": [(kind.title, kind.omitted) for kind in planned if kind.omitted],
     }

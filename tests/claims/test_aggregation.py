@@ -19,7 +19,7 @@ def test_a_stated_link_is_added_to_the_additions_that_one_worker_makes(put, verd
     ring, onebit = 0.001 + 1.5 * GRADIENT_S, 0.002 + 1.5 * GRADIENT_S / ONE_BIT
     assert found.ratio == pytest.approx(ring / onebit)
     assert (found.where, found.by) == ("LSTM, 4 workers", "cpu.onebit against cpu.ring")
-    assert not found.in_turn
+    assert found.in_turn
 
 
 def test_the_fastest_of_threads_and_processes_stands_for_a_way(put, verdict):

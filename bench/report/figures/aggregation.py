@@ -19,7 +19,10 @@ from bench.report.strategies import strategy_name
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
+TITLE = "Aggregation of gradients"
 SUITE, OP, BASELINE, MOST = "aggregation", "aggregate", "host_serial", 3
+#: Millimetres of a lane, and of each mark in it.
+LANE_MM, MARK_MM = 3.0, 1.3
 #: A lane's share that the marks of its kernels are spread over, so that whiskers do not cover each other.
 SPREAD = 0.7
 
@@ -45,7 +48,7 @@ def aggregations(data: RunData, registry: Registry | None) -> Kind:
         if len(lanes) > 1:
             figures.append(_figure(", ".join(filter(None, (device, isa, mode))), workers, lanes))
     lacking = f"fewer than two gradients were summed in several ways; `kernelmark run {SUITE}` does"
-    return kind("Aggregation of gradients", figures, lacking, MOST)
+    return kind(TITLE, figures, lacking, MOST)
 
 
 def _names(registry: Registry | None) -> dict[str, str]:
@@ -89,7 +92,8 @@ def _winner(lane: Lane) -> str:
 
 def _draw(lanes: Sequence[Lane]) -> "Drawing":
     kernels = sorted({r.kernel for lane in lanes for r, _ in lane.found})
-    figure, axes = panel(14 + max(9 * len(lanes), 3.6 * len(kernels)), FULL_WIDTH)
+    marked = sum(LANE_MM + MARK_MM * len(lane.found) for lane in lanes)
+    figure, axes = panel(14 + max(marked, 3.6 * len(kernels)), FULL_WIDTH)
     marks: dict[str, Look] = looks(kernels)
     for k, kernel in enumerate(kernels):
         shift = SPREAD * ((k + 0.5) / len(kernels) - 0.5)

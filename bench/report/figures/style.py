@@ -20,7 +20,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK
 SIDES = {"faster": COLOURS[0], "slower": COLOURS[1]}
 #: What replaces these where the reader's scheme is dark; the rest is legible on both papers.
 DARK = {INK: "#e8e8e8", GREY: "#a9b0b6", GRID: "#3a4046", "#0072b2": "#3fa2e6", "#d55e00": "#ff8242"}
-MARKERS = ("o", "s", "^", "D", "v", "p", "<", "h", ">")
+MARKERS = ("o", "s", "^", "D", "v", "P", "<", "X", ">")
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++")
 RC: dict[Any, Any] = {
     "font.size": 7,
