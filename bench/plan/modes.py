@@ -8,7 +8,7 @@ if TYPE_CHECKING:  # the choices of a command are wanted before anything heavy i
 
 #: More sets of operands than this are not made: the cache is evicted instead.
 MAX_SETS = 32
-#: Operands as large as so many last-level caches have no second set: of what a call finds, a 32nd is in a cache.
+#: Operands as large as this number of last-level caches have no second set: a 32nd of them at most is in a cache.
 AMPLE = 32
 
 

@@ -14,7 +14,7 @@ from kernels.aggregate.problem import AggregateOperands, AggregateProblem
 def beyond_cpus(problem: AggregateProblem) -> str | None:
     """Return why there is no CPU for each worker, or None."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return None if problem.w <= cpus else f"w is {problem.w}, expected at most {cpus}, the CPUs: one a process"
+    return None if problem.w <= cpus else f"w is {problem.w}, expected at most {cpus}: a CPU for each process"
 
 
 def in_processes(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:

@@ -58,7 +58,7 @@ def summed(kernel: str, problem: str) -> dict[str, Any]:
 
 
 def summed_in(whole: int, kernel: str, problem: str) -> dict[str, Any]:
-    """Do the same on a host that has so many bytes."""
+    """Do that on a host whose memory has `whole` bytes."""
     kept, pinned.whole_bytes = pinned.whole_bytes, lambda: whole  # type: ignore[attr-defined]
     try:
         return summed(kernel, problem)
