@@ -213,7 +213,7 @@ class Operands:
         return self._scratch.take(shape, dtype)
 
     def host_scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """A scratch array in host memory of the kind that the kernel declares, which a kernel on a GPU goes by way of."""
+        """A scratch array in host memory of the kind that the kernel declares, for a kernel on a GPU."""
         return self._scratch.take(shape, dtype, in_host=True)
 
     def chose(self, **settings: Any) -> None:
