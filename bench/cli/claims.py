@@ -37,6 +37,7 @@ def claims(
     from bench.plan.discovery import discover
     from bench.record.store import Store, default_store
     from bench.report.export import check_writable, write_text
+    from bench.report.layout import paragraph
 
     wanted = tuple(name.strip() for name in only.split(",")) if only is not None else ()
     chosen, paid, registry = catalog.claims(wanted), prices.load_prices(prices_path), discover()
@@ -45,7 +46,7 @@ def claims(
     store = Store(db or default_store(), create=run_id is None)
     try:
         if run_id is None:
-            found = measure_missing(store, chosen, registry, lambda line: click.echo(line, err=True))
+            found = measure_missing(store, chosen, registry, lambda line: click.echo(paragraph(line), err=True))
         else:
             found = Measured([store.find_run(run_id)["run_id"]])
         if prices_path is not None:
