@@ -31,7 +31,7 @@ RUNS = (
     "gemm/m256n512k512/f32/NN gemm/m256n512k512/f32/NT gemm/m256n512k512/f32/TN gemm/m256n512k512/f32/TT --threads 1,2",
     "filter-sweep",
     "transposition",
-    "transfer aggregate/w4n14198784/f32/ef aggregate/w4n51200000/f32/ef "
+    "transfer aggregate/w4n14198784/f32/ef aggregate/w4n1048576/f32/ef "
     "--kernels gemm/numpy.matmul --kernels aggregate/cpu.*",
 )
 HEAD = r"""# Figures
