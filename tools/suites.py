@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import conv_suites
+import train_suites
 from suite_text import Row, read, table
 
 FOLDER = Path(__file__).resolve().parent.parent / "bench" / "plan" / "suites"
@@ -84,7 +85,12 @@ def sweeps(cases: Counter[Case]) -> Iterator[str]:
     yield ""
 
 
-SUITES = {"deepbench-gemm.toml": deepbench_gemm, "deepbench-rnn.toml": deepbench_rnn, **conv_suites.SUITES}
+SUITES = {
+    "deepbench-gemm.toml": deepbench_gemm,
+    "deepbench-rnn.toml": deepbench_rnn,
+    **conv_suites.SUITES,
+    **train_suites.SUITES,
+}
 
 if __name__ == "__main__":
     for name, text in SUITES.items():

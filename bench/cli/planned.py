@@ -40,6 +40,18 @@ def check_asked(suites: tuple[str, ...], resume: str | None, name: str) -> None:
         raise UsageError(f"--name {name}: a run that goes on keeps its name; leave the option out")
 
 
+def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the plug-ins of the selectors that `--select` names."""
+    if where is None:
+        return options
+    from bench.measure.cpu import cpu_count
+    from bench.plan.discovery import discover
+    from bench.tune.select.contender import plugins_of
+
+    threads = options["threads"] or (cpu_count(),)
+    return {**options, "plugins": (*options["plugins"], *plugins_of(where, threads, options["mode"], discover()))}
+
+
 def plan_only(
     only_list: bool,
     dry_run: bool,

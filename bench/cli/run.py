@@ -20,7 +20,7 @@ from bench.cli.options import (
     name_option,
     plan_option,
 )
-from bench.cli.planned import Asked, Done, check_asked, expanded_plan, plan_only
+from bench.cli.planned import Asked, Done, check_asked, expanded_plan, plan_only, with_selector
 from bench.cli.views import print_end, print_run, table_style
 from bench.plan.gpus import parse_gpus
 from bench.plan.modes import Mode
@@ -67,6 +67,11 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     help="Take the tiles that `tune` has found for a kernel on a problem, but for baselines; auto: this device's file.",
 )
 @click.option(
+    "--select",
+    metavar="FILE",
+    help="Run what a selector chooses as one more contender, OP/kernelmark.selected; auto: those of this device.",
+)
+@click.option(
     "--shard",
     type=Read(_shard),
     metavar="I/N",
@@ -109,9 +114,11 @@ def run(
     only_list: bool,
     dry_run: bool,
     prices: Path | None,
+    select: str | None,
     **options: Any,
 ) -> None:
     """Verify and time the kernels of each SUITE: a name, a TOML file or one problem id."""
+    options = with_selector(select, options)
     if only_list or dry_run:
         plan_only(only_list, dry_run, prices, **options)
         return

@@ -37,21 +37,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def answer(model: Model, problem: Problem, registry: Registry) -> Answer:
     """Return the choice for a problem. Raises UsageError where no kernel of the model can be called."""
-    space = space_in(model, registry)
-    known = space.numbers([problem])
-    node = at_leaf(model, space, known)
-    refused = []
-    for name in ordered(model, node):
-        reason = _refusal(name, problem, registry)
-        if not reason:
-            break
-        refused.append(reason)
-    else:
-        raise UsageError(f"{problem.id}: no kernel of the selector takes it: {refused[0]}; train on others")
+    node, name, refused = choice(model, problem, registry)
     share, worst = node.share, node.worst
     assert share, "a leaf has a share"
     assert worst, "a leaf has a worst"
-    nearest, octaves = _nearest(model, space, known[0], registry)
+    space = space_in(model, registry)
+    nearest, octaves = _nearest(model, space, space.numbers([problem])[0], registry)
     return Answer(
         problem=problem.id,
         kernel=name,
@@ -64,6 +55,22 @@ def answer(model: Model, problem: Problem, registry: Registry) -> Answer:
         octaves=octaves if np.isfinite(octaves) else None,
         outside=list(_outside(model, problem)),
     )
+
+
+def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, str, list[str]]:
+    """Return the leaf of a problem, its first kernel that can be called, and why those before it cannot.
+
+    Raises UsageError where none can.
+    """
+    space = space_in(model, registry)
+    node = at_leaf(model, space, space.numbers([problem]))
+    refused: list[str] = []
+    for name in ordered(model, node):
+        reason = _refusal(name, problem, registry)
+        if not reason:
+            return node, name, refused
+        refused.append(reason)
+    raise UsageError(f"{problem.id}: no kernel of the selector takes it: {refused[0]}; train on others")
 
 
 def at_leaf(model: Model, space: Space, known: Array) -> Split:

@@ -1,0 +1,131 @@
+"""A selector as a contender of a run: `gemm/kernelmark.selected` launches what the selector chooses for each problem.
+
+The selector travels to workers as a plug-in, a file that holds it whole and is named by its digest; so a run that is
+resumed has the selector that it began with.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.measure.devices import devices_present
+from bench.plan.errors import UsageError
+from bench.plan.kernel import Kernel, Launch
+from bench.plan.operation import Problem
+from bench.plan.registry import REGISTRY, Registry
+from bench.report.export import writing
+from bench.tune.select.answer import choice
+from bench.tune.select.model import AUTO, Model, file_of, read, require_here
+from bench.tune.select.rows import SELECTED
+from bench.tune.tuned import device_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected(Kernel):
+    """The kernel that stands for a selector: it computes in the numerics of what is chosen for a problem."""
+
+    def numerics_for(self, problem: Problem) -> str:
+        return _chosen(self.id, problem).numerics_for(problem)
+
+
+#: The selectors that are registered in this process, by the ids of their kernels.
+_MODELS: dict[str, Model] = {}
+
+
+def register(text: str) -> None:
+    """Register the kernel of a selector, given as JSON: what its plug-in calls."""
+    model = msgspec.json.decode(text, type=Model)
+    name = f"{model.op}/{SELECTED}"
+    known = [kernel for kernel in model.kernels if kernel.partition("@")[0] in REGISTRY.kernels]
+    kernels = [REGISTRY.kernels[kernel] for kernel in known]
+    provider, _, short = SELECTED.partition(".")
+    REGISTRY.add(
+        Selected(
+            op=model.op,
+            name=short,
+            provider=provider,
+            device=model.device,
+            label=f"What the selector of {model.subject} chooses.",
+            setup=lambda problem, x: _launch(name, problem, x),
+            domain={"dtype": (model.dtype,)},
+            supports=lambda problem: _refusal(name, problem),
+            modules=tuple(dict.fromkeys(module for kernel in kernels for module in kernel.modules)),
+            threaded=any(kernel.threaded for kernel in kernels),
+            executed=lambda problem: _chosen(name, problem).executed_flop(problem),
+            library_scratch=lambda problem: _library(_chosen(name, problem).library_scratch, problem, 0),
+            library_version=lambda problem: _library(_chosen(name, problem).library_version, problem, ""),
+        )
+    )
+    _MODELS[name] = model
+
+
+def _library(function: Any, problem: Problem, otherwise: Any) -> Any:
+    return function(problem) if function else otherwise
+
+
+@lru_cache(maxsize=1024)
+def _chosen(name: str, problem: Problem) -> Kernel:
+    """Return the kernel that a selector chooses for a problem. Raises UsageError where none takes it."""
+    return REGISTRY.kernels[choice(_MODELS[name], problem, REGISTRY)[1]]
+
+
+def _refusal(name: str, problem: Problem) -> str | None:
+    try:
+        _chosen(name, problem)
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+def _launch(name: str, problem: Problem, x: Any) -> Launch:
+    """Launch what is chosen; the row's `tunables` has its id. The choice follows from sizes alone, so it is set-up."""
+    chosen = _chosen(name, problem).id
+    x.chose(kernel=chosen)
+    launch: Launch = x.launch(chosen, problem.id, **{each.name: getattr(x, each.name) for each in problem.operands()})
+    return launch
+
+
+def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry) -> list[str]:
+    """Return the plug-ins of a selector's file, or of all of this device (`auto`), written where they are not yet.
+
+    Raises UsageError where there is none for these numbers of threads and this mode.
+    """
+    files = [Path(where)] if where != AUTO else _files()
+    models = [(path, read(path, registry)) for path in files]
+    for path, model in models:
+        require_here(path, model)
+    asked = f"{', '.join(map(str, threads))} thread{'s' * (tuple(threads) != (1,))}, {mode}"
+    alike = [m for _, m in models if (m.device != "cpu" or (m.threads,) == tuple(threads)) and m.mode == mode]
+    if not alike:
+        found = "; ".join(f"{path} is of {model.subject}" for path, model in models) or "there is none"
+        raise UsageError(f"--select {where}: {found}; expected {asked}; `kernelmark select --train RUN` makes one")
+    return [str(_plugin(model)) for model in alike]
+
+
+def _files() -> list[Path]:
+    """Return the files of the selectors of the devices that are here."""
+    folder = file_of("any", "any").parent
+    names = [file_of("", device_name(device)).name for device in devices_present()]
+    return sorted(path for path in folder.glob("*.json") if any(path.name.endswith(name) for name in names))
+
+
+def _plugin(model: Model) -> Path:
+    text = msgspec.json.encode(model).decode()
+    name = f"{model.op}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
+    path = file_of(model.op, model.device_name).with_name(name)
+    lines = (
+        f'"""Made by `kernelmark run --select`: the selector of {model.op}."""',
+        "",
+        "from bench.tune.select.contender import register",
+        "",
+        f"register({text!r})",
+    )
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path

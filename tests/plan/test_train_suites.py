@@ -1,0 +1,57 @@
+"""The suites that selectors are trained on: what is made, without the layers of the test, and within an hour."""
+
+import pytest
+
+from bench.plan.case import Plan, jobs
+from bench.plan.shards import group_of
+from bench.plan.suites import FOLDER, find_suite
+from scripts import script
+
+MADE, TRAIN = script("suites"), script("train_suites")
+NAMES = ["train-conv", "train-gemm"]
+HELD_OUT = ("resnet50", "vgg16", "googlenet", "alexnet")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_file_is_what_the_tool_makes(name):
+    text = (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+    assert text == MADE.SUITES[f"{name}.toml"](), "run python tools/suites.py"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_layer_of_the_test_is_drawn_in_any_direction_or_layout(registry, name):
+    held = {group_of(e.problem.id) for suite in HELD_OUT for e in find_suite(suite, registry).entries()}
+    drawn = [entry.problem.id for entry in find_suite(name, registry).entries()]
+    assert len(set(drawn)) == len(drawn) >= 300
+    assert {group_of(problem) for problem in drawn} & held == set()
+
+
+def test_shapes_lie_around_the_layers_in_every_size(registry):
+    def extent(names, axis):
+        problems = [entry.problem for name in names for entry in find_suite(name, registry).entries()]
+        found = [getattr(problem, axis) for problem in problems if problem.op == "conv"]
+        return min(found), max(found)
+
+    for axis in ("c", "k", "h", "r"):
+        (low, high), (least, most) = extent(["train-conv"], axis), extent(HELD_OUT, axis)
+        assert low <= 2 * least, axis
+        assert high >= most / 2, axis
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_processes_take_less_than_an_hour_by_the_sum_that_the_file_states(registry, name):
+    seconds = 0.0
+    for planned in jobs([find_suite(name, registry)], registry, Plan(devices=("cpu",), threads=(2,))):
+        for entrant in planned.job.entrants:
+            problem = registry.problem(entrant.problem)
+            if registry.kernels[entrant.kernel].refuses(problem) is None:
+                calls_s = TRAIN.CALLS * problem.flop / TRAIN.FLOP_PER_S
+                seconds += planned.job.budget.max_time_s + calls_s
+    assert 600 < seconds < 1800
+
+
+def test_every_kernel_of_a_cpu_that_a_selector_could_choose_contends(registry):
+    found = jobs([find_suite("train-gemm", registry)], registry, Plan(devices=("cpu",), threads=(2,)))
+    kernels = {kernel for planned in found for kernel in planned.job.kernels}
+    assert {"gemm/numpy.matmul", "gemm/openblas.tnn", "gemm/openblas.inplace"} <= kernels
+    assert [kernel for kernel in kernels if kernel.endswith("_colmajor")] == []

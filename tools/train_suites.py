@@ -1,0 +1,101 @@
+"""Writes the suites that selectors are trained on: shapes drawn around the layers of networks, and none of these.
+
+`python tools/suites.py` writes them with the others; tests/plan/test_train_suites.py compares, and counts the seconds.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from networks import Conv, Dense, Layer, alexnet, googlenet, resnet50, vgg16
+from suite_text import header, table
+
+#: The networks whose layers are the test, and are never drawn.
+HELD_OUT: tuple[Callable[[], Iterator[Layer]], ...] = (resnet50, vgg16, googlenet, alexnet)
+#: Problems of each suite, seconds a case, and what a problem may compute at most.
+PROBLEMS, MAX_TIME_S, MOST_FLOP, SEED = 312, 0.3, 4e9, 22
+#: What a case takes besides its samples: calls that verify it and warm it up, at a rate that slow kernels reach too.
+CALLS, FLOP_PER_S = 20, 10e9
+AXES = ("c", "h", "w", "k", "r", "s", "pad", "stride")
+Sizes = tuple[int | str, ...]
+
+
+def held_out() -> set[Layer]:
+    """Return the layers that are the test."""
+    return {layer for network in HELD_OUT for layer in network()}
+
+
+def near(rng: random.Random, size: int, least: int = 1) -> int:
+    """Return a size up to an octave below or above, uniform in its logarithm."""
+    return max(least, round(size * 2 ** rng.uniform(-1, 1)))
+
+
+def convolutions() -> list[Conv]:
+    """Return convolutions near those of the networks; the taps and the stride of a layer stay together."""
+    rng, layers = random.Random(SEED), sorted(layer for layer in held_out() if isinstance(layer, Conv))
+    found: dict[Conv, None] = {}
+    while len(found) < PROBLEMS:
+        like = rng.choice(layers)
+        drawn = like._replace(c=near(rng, like.c), side=near(rng, like.side, like.r), k=near(rng, like.k))
+        outputs = (drawn.side // drawn.stride) ** 2
+        if drawn not in layers and 2 * drawn.c * drawn.k * outputs * drawn.r * drawn.s <= MOST_FLOP:
+            found[drawn] = None
+    return list(found)
+
+
+def products() -> list[tuple[int, int, int]]:
+    """Return products from vectors to 8192, uniform in the logarithms of m, n and k; no fully connected layer."""
+    rng, layers = random.Random(SEED), {layer for layer in held_out() if isinstance(layer, Dense)}
+    sizes = {tuple(sorted((1, layer.inputs, layer.outputs))) for layer in layers}
+    found: dict[tuple[int, int, int], None] = {}
+    while len(found) < PROBLEMS:
+        m, n, k = (round(2 ** rng.uniform(low, 13)) for low in (0, 4, 4))
+        if tuple(sorted((m, n, k))) not in sizes and 1e5 <= 2 * m * n * k <= MOST_FLOP:
+            found[m, n, k] = None
+    return list(found)
+
+
+_HOW = f"""Sized for two processes within an hour on two cores: {PROBLEMS} problems of at most {MOST_FLOP / 1e9:g}
+GFLOP, of which a case takes {MAX_TIME_S} s of samples and {CALLS} calls at {FLOP_PER_S / 1e9:g} GFLOP/s besides; the
+test of this file adds them up. No layer of ResNet-50, VGG-16, GoogLeNet or AlexNet is part of it: those are the test of
+a selector."""
+
+
+def _suite(title: str, source: str, notes: str, parts: list[str]) -> str:
+    head = header(title, source, "Made by tools/suites.py from tools/train_suites.py; edit those.", f"{notes} {_HOW}")
+    return "\n".join([head, "", f"max_time = {MAX_TIME_S}", *parts, ""])
+
+
+def train_conv() -> str:
+    """The text of train-conv.toml."""
+    parts = []
+    for i, direction in enumerate(("fprop", "dgrad", "wgrad")):
+        for left_out, is_pointwise in (("conv/pyfftw.*", True), ("conv/pyfftw.full", False)):
+            chosen = (conv for conv in convolutions()[i::3] if (conv.r == 1) == is_pointwise)
+            cases: Counter[Sizes] = Counter((conv.c, conv.side, conv.side, *conv[2:]) for conv in chosen)
+            fixed = {"dtype": "f32", "n": 1, "direction": direction, "kernels": ["!" + left_out]}
+            parts.append(table("conv", cases, AXES, **fixed))
+    return _suite(
+        f"Training, convolution: {PROBLEMS} problems near the layers of four networks, for kernelmark select",
+        "drawn with a seed: channels, filters and side each up to an octave around those of a layer",
+        "A third each forward and both gradients, one image. FFTs of whole images, and any FFT of 1x1 filters, are "
+        "left out: on layers of networks they took at least five times as long as the fastest kernel, up to a second "
+        "a call (reports/).",
+        parts,
+    )
+
+
+def train_gemm() -> str:
+    """The text of train-gemm.toml."""
+    parts = []
+    for layout, chosen in (("NT", products()[::2]), ("NN", products()[1::4]), ("TN", products()[3::4])):
+        parts.append(table("gemm", Counter(chosen), None, dtype="f32", layout=layout, kernels=["!*_colmajor"]))
+    return _suite(
+        f"Training, GEMM: {PROBLEMS} products from vectors to 8192, for kernelmark select",
+        "drawn with a seed: m, n and k uniform in their logarithms",
+        "Half of them are NT, where the kernels that transpose B first contend.",
+        parts,
+    )
+
+
+SUITES: dict[str, Callable[[], str]] = {"train-conv.toml": train_conv, "train-gemm.toml": train_gemm}
