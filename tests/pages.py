@@ -65,6 +65,8 @@ REPLACED = {
     "kernelmark export --format c -o tuned.h": "kernelmark export --help",
     "kernelmark export race-numba.blocked-1 --format c": "kernelmark export --help",
     "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
+    "kernelmark run train-conv --processes 2 --name training": "kernelmark run small.toml --processes 2 --spread 0",
+    "kernelmark run resnet50 --select auto": "kernelmark run --help",
 }
 #: Problems that take seconds, with smaller ones of the same kind.
 SMALLER = {"transpose/m2048n26752/f32/out": "transpose/m640n960/f32/out"}
@@ -78,6 +80,7 @@ BESIDES = {
     "kernelmark selftest": ("--help",),
     "kernelmark claims": ("--help",),
     "kernelmark scaling": ("--help",),
+    "kernelmark select": ("--help",),
     "pytest": (
         "--km-suite small.toml",
         "--km-kernels '*/numpy.matmul'",

@@ -18,6 +18,7 @@ from emulator_bars import emulator_bars
 from many_bars import many_bars
 from report_bars import report_bars
 from scale_bars import scale_bars
+from select_bars import select_bars
 from shard_bars import shard_bars
 from throughput_bars import throughput_bars
 from took import took
@@ -73,6 +74,7 @@ def bars() -> Iterator[Bar]:
         shard_bars,
         cluster_bars,
         report_bars,
+        select_bars,
         tuning_bars,
     )
     for others in measured:
