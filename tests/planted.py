@@ -53,7 +53,7 @@ def plant(
                 put(store, problem, kernel, seconds, dims, taken, parts, **own)
 
 
-def convolutions(store: Store, count: int = 160) -> None:
+def convolutions(store: Store, count: int = 160, noise: float = 0.0) -> None:
     """A run of convolutions whose fastest kernel follows from direction, taps and depth."""
     begin(store, "conv")
     rng = random.Random(5)
@@ -63,5 +63,6 @@ def convolutions(store: Store, count: int = 160) -> None:
         problem = CONV.format(c=c, k=k, side=side, r=r, pad=r // 2, direction=direction)
         base = 1e-12 * c * k * side * side * r * r
         gain = (2 if c * r * r > 400 else 0.7) * (0.3 if direction == "dgrad" else 1) * (4 if side < 30 else 1)
-        for kernel, seconds in ((IM2COL, base), (DIRECT, base / gain)):
+        for kernel, exact in ((IM2COL, base), (DIRECT, base / gain)):
+            seconds = exact * (1 + noise * rng.uniform(-1, 1) if noise else 1)
             put(store, problem, kernel, seconds, run_id="conv", taken=[seconds] * 10)

@@ -10,7 +10,9 @@ import pytest
 from bench.tune.select import rows
 from bench.tune.select.answer import at_leaf, ordered
 from bench.tune.select.export import as_c, as_python
+from bench.tune.select.forest import GROWERS, taught
 from bench.tune.select.model import space_in
+from bench.tune.select.regret import held_out, losses
 from bench.tune.select.train import train
 from bench.tune.select.training import data_of, space_of
 from bench.tune.select.tree import CLIP, DEPTH, LEAST, descend, grow
@@ -76,3 +78,28 @@ def test_a_tree_agrees_with_that_of_scikit_learn_where_it_is_installed(store, re
     own = grow(data.features, data.costs)
     same = [int(descend(own, row).order[0]) == place for row, place in zip(data.features, chosen, strict=True)]
     assert sum(same) / len(same) > 0.97
+
+
+def noisy(store, registry):
+    """Convolutions whose times are a fifth off by what no size explains."""
+    convolutions(store, 160, 0.2)
+    times = rows.read(store, registry, ["conv"])
+    return data_of(times, space_of(times.problems))
+
+
+def test_of_two_ways_to_grow_a_tree_the_one_is_kept_that_loses_less_on_held_out_families(store, registry):
+    data = noisy(store, registry)
+    lost = {grown: losses(data.times, held_out(data, grown))[0].logs.mean() for grown in GROWERS}
+    model = train(store, registry, ["conv"], ()).model
+    assert lost["alone"] != lost["taught"]
+    assert model.grown == min(lost, key=lost.get)
+    assert model.regret.lines[0].share.mean == pytest.approx(np.exp(-min(lost.values())))
+
+
+def test_each_measured_problem_is_at_the_leaf_that_its_features_lead_to(store, registry):
+    data = noisy(store, registry)
+    root = taught(data.space, data.known, data.costs)
+    found = {id(node): node for node in (descend(root, values) for values in data.features)}
+    assert sorted(np.concatenate([node.rows for node in found.values()]).tolist()) == list(range(160))
+    for node in found.values():
+        assert {id(descend(root, data.features[row])) for row in node.rows} == {id(node)}

@@ -17,9 +17,10 @@ from bench.record.store import default_store
 from bench.report.export import writing
 from bench.report.figures.plan import file_name
 from bench.tune.select.bootstrap import Share, drawn, share
+from bench.tune.select.forest import GROWERS
 from bench.tune.select.regret import Lost, Regret
 from bench.tune.select.training import Data, Space, single
-from bench.tune.select.tree import Node, grow, leaf
+from bench.tune.select.tree import Node, leaf
 from bench.tune.tuned import device_name
 
 _FORMAT = 1
@@ -54,7 +55,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A selector as it is kept and exported. single: the kernel to call everywhere, "" where a choice is worth it.
 
     words: the values of axes of names, which are numbers in expressions by their places; fixed: what all problems had
-    alike; ranges: the least and the greatest value of each input; tree: the root first.
+    alike; ranges: the least and the greatest value of each input; grown: `alone` or `taught`; tree: the root first.
     """
 
     format: int = _FORMAT
@@ -74,6 +75,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ranges: dict[str, tuple[float, float]]
     single: str
     regret: Regret
+    grown: str
     tree: list[Split]
     measured: list[Measured]
 
@@ -89,14 +91,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return [node for node in self.tree if not node.expression]
 
 
-def made(runs: Sequence[str], data: Data, lost: Lost, found: Regret) -> Model:
+def made(runs: Sequence[str], data: Data, lost: Lost, found: Regret, grown: str) -> Model:
     """Return the selector of some data: one kernel where a choice is not worth it.
 
     lost: by trees that have not seen the families of the problems.
     """
     setting, space, kernels = data.times.setting, data.space, data.times.kernels
     best = single(data.times.means, data.costs)
-    root = grow(data.features, data.costs) if found.is_worth_it else leaf(data.costs)._replace(order=best)
+    root = GROWERS[grown](space, data.known, data.costs) if found.is_worth_it else leaf(data.costs)._replace(order=best)
     ranges = zip(space.inputs, data.known.min(axis=0).tolist(), data.known.max(axis=0).tolist(), strict=False)
     fastest = np.argmin(data.costs, axis=1)
     return Model(
@@ -109,6 +111,7 @@ def made(runs: Sequence[str], data: Data, lost: Lost, found: Regret) -> Model:
         ranges={name: (low, high) for name, low, high in ranges},
         single="" if root.below else kernels[int(root.order[0])],
         regret=found,
+        grown=grown,
         tree=list(_listed(root, space, data, lost)),
         measured=[
             Measured(problem.id, kernels[int(column)])

@@ -5,6 +5,7 @@ reverse, so that it owes nothing to luck. All others are timed by both halves; t
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -14,9 +15,10 @@ from bench.plan.dtypes import Array
 from bench.record.reader import Reader
 from bench.report.contest import faster, time_of
 from bench.tune.select.bootstrap import Draws, Share, drawn, quotient, share
+from bench.tune.select.forest import GROWERS
 from bench.tune.select.rows import SELECTED, Times
 from bench.tune.select.training import Data, single
-from bench.tune.select.tree import descend, grow
+from bench.tune.select.tree import descend
 
 FOLDS = 5
 #: What the oracle has to gain over the best single kernel before a choice between kernels is worth its code.
@@ -92,9 +94,9 @@ def folds(families: Array) -> list[Array]:
     return [np.flatnonzero(np.isin(families, part)) for part in parts]
 
 
-def by_tree(known: Data, asked: Data) -> Array:
-    """Choose by a tree of what is known."""
-    tree = grow(known.features, known.costs)
+def by_tree(known: Data, asked: Data, grown: str) -> Array:
+    """Choose by a tree of what is known, grown in one of the ways of `GROWERS`."""
+    tree = GROWERS[grown](known.space, known.known, known.costs)
     return np.array([descend(tree, values).order for values in asked.features])
 
 
@@ -109,7 +111,9 @@ def by_nearest(known: Data, asked: Data) -> Array:
     return np.argsort(known.costs[nearest], axis=1, kind="stable")
 
 
-RULES: dict[str, Rule] = {TREE: by_tree, SINGLE: by_single, NEAREST: by_nearest}
+def rules(grown: str) -> dict[str, Rule]:
+    """Return the ways to choose that learn, with a tree that is grown so."""
+    return {TREE: partial(by_tree, grown=grown), SINGLE: by_single, NEAREST: by_nearest}
 
 
 def part(data: Data, rows: Array) -> Data:
@@ -118,13 +122,13 @@ def part(data: Data, rows: Array) -> Data:
     return Data(times, data.space, data.known[rows], data.features[rows], data.costs[rows], data.families[rows])
 
 
-def held_out(data: Data) -> dict[str, Array]:
+def held_out(data: Data, grown: str) -> dict[str, Array]:
     """Return the orders of kernels that each rule finds for problems whose family it has not seen."""
-    orders = {way: np.empty(data.costs.shape, dtype=np.intp) for way in RULES}
+    orders = {way: np.empty(data.costs.shape, dtype=np.intp) for way in rules(grown)}
     for fold in folds(data.families):
         rest = np.setdiff1d(np.arange(len(data.known)), fold)
         if len(fold):
-            for way, rule in RULES.items():
+            for way, rule in rules(grown).items():
                 orders[way][fold] = rule(part(data, rest), part(data, fold))
     return orders
 

@@ -10,8 +10,9 @@ from bench.plan.registry import Registry
 from bench.plan.shards import group_of
 from bench.record.reader import Reader
 from bench.tune.select import rows
+from bench.tune.select.forest import GROWERS
 from bench.tune.select.model import Model, made
-from bench.tune.select.regret import FOLDS, RULES, TREE, Lost, Regret, held_out, losses, regret
+from bench.tune.select.regret import FOLDS, Lost, Regret, held_out, losses, regret, rules
 from bench.tune.select.rows import SELECTED, Times
 from bench.tune.select.training import Data, data_of, require_enough, space_of
 
@@ -34,12 +35,13 @@ def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequenc
     if data is None:
         raise UsageError(f"{where}: has the shapes of --test alone; train on others, such as those of train-conv")
     require_enough(where, data)
-    own = losses(times, held_out(data))
+    trials = {grown: losses(times, held_out(data, grown)) for grown in GROWERS}
+    grown = min(trials, key=lambda name: trials[name][0].logs.mean())
+    own = trials[grown]
     lost, found = own, regret(store, times, data.families, own, f"families of shapes in {FOLDS} folds")
     if held is not None:
-        lost, found = _tested(store, data, held, tests)
-    tree = next(each for each in own if each.way == TREE)
-    return Trained(made(runs, data, tree, found), lost)
+        lost, found = _tested(store, data, held, tests, grown)
+    return Trained(made(runs, data, own[0], found, grown), lost)
 
 
 def _held_out(store: Reader, registry: Registry, times: Times, tests: Sequence[str]) -> Times:
@@ -62,9 +64,9 @@ def _without(times: Times, held: Times) -> Times:
     return times.only(kept, times.kernels)
 
 
-def _tested(store: Reader, data: Data, held: Times, tests: Sequence[str]) -> tuple[list[Lost], Regret]:
+def _tested(store: Reader, data: Data, held: Times, tests: Sequence[str], grown: str) -> tuple[list[Lost], Regret]:
     """Return what each way loses on the test, chosen by what the training has."""
     asked = data_of(held.only(range(len(held.problems)), data.times.kernels), data.space)
-    orders = {way: rule(data, asked) for way, rule in RULES.items()}
+    orders = {way: rule(data, asked) for way, rule in rules(grown).items()}
     lost = losses(held, orders)
     return lost, regret(store, held, asked.families, lost, f"the rows of {' and '.join(tests)}")

@@ -41,9 +41,12 @@ def costs_of(times: Array) -> Array:
     return np.where(np.isnan(found), MISSING, found)
 
 
-def grow(features: Array, costs: Array) -> Node:
-    """Return the tree of problems (rows) by features (columns) and by what each kernel costs on them."""
-    return _grown(np.arange(len(features)), features, costs, DEPTH)
+def grow(features: Array, costs: Array, least: int = LEAST) -> Node:
+    """Return the tree of problems (rows) by features (columns) and by what each kernel costs on them.
+
+    least: problems in each leaf.
+    """
+    return _grown(np.arange(len(features)), features, costs, DEPTH, least)
 
 
 def order_of(costs: Array) -> Array:
@@ -56,20 +59,21 @@ def leaf(costs: Array) -> Node:
     return Node(np.arange(len(costs)), order_of(costs))
 
 
-def _grown(rows: Array, features: Array, costs: Array, depth: int) -> Node:
+def _grown(rows: Array, features: Array, costs: Array, depth: int, least: int) -> Node:
     node = Node(rows, order_of(costs[rows]))
-    found = _split(features[rows], np.minimum(costs[rows], CLIP)) if depth and len(rows) >= 2 * LEAST else None
+    is_large = depth > 0 and len(rows) >= 2 * least
+    found = _split(features[rows], np.minimum(costs[rows], CLIP), least) if is_large else None
     if found is None:
         return node
     feature, threshold = found
     is_below = features[rows, feature] <= threshold
-    below, above = (_grown(rows[side], features, costs, depth - 1) for side in (is_below, ~is_below))
+    below, above = (_grown(rows[side], features, costs, depth - 1, least) for side in (is_below, ~is_below))
     if below.feature == above.feature == -1 and below.order[0] == above.order[0]:
         return node  # a split that changes no choice
     return node._replace(feature=feature, threshold=threshold, below=below, above=above)
 
 
-def _split(features: Array, costs: Array) -> tuple[int, float] | None:
+def _split(features: Array, costs: Array, least: int) -> tuple[int, float] | None:
     """Return the feature and the threshold that leave the least variance, or None where no split leaves less."""
     count = len(features)
     order = np.argsort(features, axis=0, kind="stable")
@@ -78,7 +82,7 @@ def _split(features: Array, costs: Array) -> tuple[int, float] | None:
     left = np.arange(1, count)[:, None]
     total = costs.sum(axis=0)
     kept = (sums**2).sum(axis=2) / left + ((total - sums) ** 2).sum(axis=2) / (count - left)
-    open_to = (values[1:] > values[:-1]) & (left >= LEAST) & (count - left >= LEAST)
+    open_to = (values[1:] > values[:-1]) & (left >= least) & (count - left >= least)
     kept = np.where(open_to, kept, -np.inf)
     at, feature = np.unravel_index(int(np.argmax(kept)), kept.shape)
     if kept[at, feature] <= (total**2).sum() / count + 1e-9:

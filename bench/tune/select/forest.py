@@ -1,0 +1,80 @@
+"""One tree that is taught by many: it chooses nearly as they do, and is exported as a few comparisons.
+
+A tree from a few hundred noisy problems depends on which of them it saw. Trees from problems that are drawn again vary,
+and the mean of what they expect varies less (bagging, Breiman, 1996). That mean labels shapes around the measured ones,
+and a single tree is grown on these (Breiman and Shang, "Born again trees", 1996).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bench.plan.dtypes import Array
+from bench.tune.select.training import Space
+from bench.tune.select.tree import Node, grow
+
+#: Trees that teach, shapes around each measured one, and how far these are in octaves, either way.
+TREES, AROUND, OCTAVES, SEED = 20, 12, 0.25, 0
+#: An input with fewer values than these is kept as it is: taps, strides, groups.
+FEWEST_VALUES = 10
+#: Problems in each leaf of a tree that teaches, which may err more than one that stands alone.
+LEAST_TAUGHT = 3
+
+
+def taught(space: Space, known: Array, costs: Array) -> Node:
+    """Return a tree for problems by their inputs, taught by trees from draws of them; each leaf holds some of these."""
+    rng = np.random.default_rng(SEED)
+    features = space.features(known)
+    shapes = space.features(_around(rng, known, len(space.inputs)))
+    expected = np.zeros((len(shapes), costs.shape[1]))
+    for _ in range(TREES):
+        drawn = rng.integers(0, len(known), len(known))
+        teacher = grow(features[drawn], costs[drawn], LEAST_TAUGHT)
+        expected += _means(teacher, shapes, costs[drawn])
+    pupil = grow(shapes, expected / TREES, LEAST_TAUGHT * AROUND)
+    return _settled(pupil, np.arange(len(known)), features)
+
+
+def alone(space: Space, known: Array, costs: Array) -> Node:
+    """Return the tree that is grown on the problems themselves."""
+    return grow(space.features(known), costs)
+
+
+#: The ways to grow a tree; a training takes the one that loses less on held-out families.
+GROWERS: dict[str, Callable[[Space, Array, Array], Node]] = {"alone": alone, "taught": taught}
+
+
+def _around(rng: np.random.Generator, known: Array, inputs: int) -> Array:
+    """Return shapes around the known ones, which come first in each group of them."""
+    shapes = np.repeat(known, AROUND, axis=0)
+    is_many = [i < inputs and len(np.unique(column)) >= FEWEST_VALUES for i, column in enumerate(known.T)]
+    factors = np.where(is_many, 2.0 ** rng.uniform(-OCTAVES, OCTAVES, shapes.shape), 1.0)
+    factors[::AROUND] = 1.0
+    found: Array = shapes * factors
+    return found
+
+
+def _means(node: Node, features: Array, costs: Array) -> Array:
+    """Return what each kernel costs in the leaf of each shape, from the costs that the tree was grown on."""
+    if node.below is None or node.above is None:
+        return np.broadcast_to(costs[node.rows].mean(axis=0), (len(features), costs.shape[1]))
+    is_below = features[:, node.feature] <= node.threshold
+    found = np.empty((len(features), costs.shape[1]))
+    for side, own in ((node.below, is_below), (node.above, ~is_below)):
+        found[own] = _means(side, features[own], costs)
+    return found
+
+
+def _settled(node: Node, rows: Array, features: Array) -> Node:
+    """Return the tree with the measured problems at its leaves, without splits that separate none of these."""
+    if node.below is None or node.above is None:
+        return node._replace(rows=rows)
+    is_below = features[rows, node.feature] <= node.threshold
+    if is_below.all() or not is_below.any():
+        return _settled(node.below if is_below.any() else node.above, rows, features)
+    below, above = (
+        _settled(side, rows[own], features) for side, own in ((node.below, is_below), (node.above, ~is_below))
+    )
+    if below.below is None and above.below is None and below.order[0] == above.order[0]:
+        return node._replace(rows=rows, feature=-1, threshold=0.0, below=None, above=None)
+    return node._replace(rows=rows, below=below, above=above)
