@@ -1,6 +1,7 @@
 """Selectors as code: exports choose as the model does, and the tree as one of scikit-learn does."""
 
 import random
+import re
 import shutil
 import subprocess
 
@@ -29,9 +30,13 @@ def convolution(store, registry):
     while len(drawn) < 10_000:
         numbers = [float(rng.randint(1, 2 ** rng.randint(1, 11))) for _ in model.inputs]
         drawn.append([*numbers, float(rng.randrange(3))])
-    for node in model.tree:  # and at each threshold of a single input, where less and equal differ
-        if node.expression in model.inputs:
-            drawn[0][model.inputs.index(node.expression)] = node.threshold
+    splits = [node for node in model.tree if node.expression and "==" not in node.expression]
+    for i, row in enumerate(drawn[::2]):  # half of them at a threshold, where less and equal differ
+        node = splits[i % len(splits)]
+        first, *others = re.findall(r"[a-z]\w*", node.expression)
+        row[model.inputs.index(first)] = node.threshold
+        for name in {*others} - {first}:
+            row[model.inputs.index(name)] = 1.0
     space = space_in(model, registry)
     return model, drawn, [ordered(model, at_leaf(model, space, np.array([row]))) for row in drawn]
 
