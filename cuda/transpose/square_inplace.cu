@@ -10,7 +10,7 @@
 template <class T, int TILE, int ROWS>
 __global__ void __launch_bounds__(TILE *ROWS) transpose_square_inplace(T *a, unsigned n) {
   static_assert(TILE % ROWS == 0, "ROWS divides TILE");
-  constexpr int PAD = sizeof(T) < 4 ? 4 / sizeof(T) : 1;  // a word: half of one would leave two rows in one bank
+  constexpr int PAD = (4 + sizeof(T) - 1) / sizeof(T);  // a word: half of one would leave two rows in one bank
   __shared__ T lower[TILE][TILE + PAD];
   __shared__ T upper[TILE][TILE + PAD];
   const auto [row0, col0] = pair_of_tiles<TILE>(n);

@@ -12,7 +12,7 @@ template <class T, int TILE, int ROWS>
 __global__ void __launch_bounds__(TILE *ROWS)
     transpose_tiled(const T *__restrict__ a, T *__restrict__ b, unsigned m, unsigned n) {
   static_assert(TILE % ROWS == 0, "ROWS divides TILE");
-  constexpr int PAD = sizeof(T) < 4 ? 4 / sizeof(T) : 1;  // a word: half of one would leave two rows in one bank
+  constexpr int PAD = (4 + sizeof(T) - 1) / sizeof(T);  // a word: half of one would leave two rows in one bank
   __shared__ T tile[TILE][TILE + PAD];
   const unsigned x = threadIdx.x, row0 = blockIdx.y * TILE, col0 = blockIdx.x * TILE;
 #pragma unroll
