@@ -50,6 +50,37 @@ int device_attribute(int attribute) {
     return found == attributes().end() ? 0 : found->second;
 }
 
+// The identity of a GPU by its number on the machine. Two processes whose GPUs had one identity would wait for each other.
+static std::string identity(int number) {
+    const char *own = getenv("KM_STUB_UUID");
+    std::string found = own ? own : "kernelmark stub.";
+    found.resize(sizeof(CUuuid), '.');
+    found.back() = char(found.back() + number);
+    return found;
+}
+
+static std::string uuid_text(int number) {
+    std::string found = "GPU", bytes = identity(number);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+        char text[4];
+        snprintf(text, sizeof text, "%s%02x", i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "", bytes[i]);
+        found += text;
+    }
+    return found;
+}
+
+// The GPUs that this process sees: KM_STUB_DEVICES of them (one), or of these the one that CUDA_VISIBLE_DEVICES has.
+static const std::vector<int> &visible() {
+    static const auto *all = [] {
+        const char *count = getenv("KM_STUB_DEVICES"), *chosen = getenv("CUDA_VISIBLE_DEVICES");
+        auto *found = new std::vector<int>;
+        for (int number = 0; number < (count ? atoi(count) : 1); ++number)
+            if (!chosen || uuid_text(number) == chosen) found->push_back(number);
+        return found;
+    }();
+    return *all;
+}
+
 static const CUcontext PRIMARY = reinterpret_cast<CUcontext>(new char);
 static int retained = 0;
 static thread_local std::vector<CUcontext> contexts;
@@ -73,14 +104,14 @@ CUresult cuDriverGetVersion(int *version) {
 
 CUresult cuDeviceGetCount(int *count) {
     ENTER();
-    *count = 1;
+    *count = int(visible().size());
     return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     ENTER();
-    *device = 0;
-    return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    *device = ordinal;
+    return ordinal >= 0 && ordinal < int(visible().size()) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice) {
@@ -89,10 +120,9 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice) {
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
     ENTER();
-    const char *own = getenv("KM_STUB_UUID");  // two processes with one UUID would wait for each other
-    strncpy(uuid->bytes, own ? own : "kernelmark stub", sizeof uuid->bytes);
+    memcpy(uuid->bytes, identity(visible()[device]).data(), sizeof uuid->bytes);
     return CUDA_SUCCESS;
 }
 
