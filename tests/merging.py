@@ -51,7 +51,7 @@ def measure(db: Path, suite: Path, shard: str = "", name: str = "", most: int | 
     if shard:
         plan, planned = sharded(plan, parse_shard(shard), planned, registry)
     with closing(Store(db)) as store:
-        own = {"name": name, "planned": case_count(planned, registry)}
+        own: dict[str, Any] = {"name": name, "planned": case_count(planned, registry)}
         session = Session(store, suites, plan, lambda job, key: run_job(job), **own)
         for number, one in enumerate(planned[:most] if most is not None else []):
             session.note(one)

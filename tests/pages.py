@@ -59,6 +59,8 @@ REPLACED = {
     "kernelmark compare BASE NEW --fail-slower 2%": "kernelmark compare --help",
     "kernelmark import FILE": "kernelmark import --help",
     "kernelmark merge A.db B.db --db ALL.db": "kernelmark merge --help",
+    "kernelmark run layers.toml --executor local.py": "kernelmark run --help",
+    "kernelmark run seed --device cuda --devices all": "kernelmark run --help",
     "kernelmark tune KERNEL PROBLEM": "kernelmark tune --help",
     "kernelmark profile KERNEL PROBLEM": "kernelmark profile --help",
     "kernelmark history KERNEL PROBLEM": "kernelmark history --help",

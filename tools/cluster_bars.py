@@ -19,21 +19,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from bench.measure.machine import module_missing
 from bench.run.family import below
-from dispatching import LOCAL, config_file
+from dispatching import LOCAL, config_file, single_rows
 from merging import FAKE
+from parent_bars import parent
 
+TESTS = str(Path(__file__).resolve().parents[1] / "tests")
 JOBS, SLEEPING_JOBS, SLEEP_S = 600, 120, 0.05
 LEAST_GAIN, LEAST_PER_S, FIRST_S = 1.6, 100.0, 15.0
-KILLS, SEED = 30, 20
-#: One storage type and one kernel, so that a comparison group is a job with one row.
-ONE = """
-max_time = 0.001
-[[sweep]]
-op = "copy"
-m = {sizes}
-n = [1]
-dtype = ["f64"]
-"""
+#: Kills, and the rows between two of them at most.
+KILLS, APART, SEED = 30, 24, 20
 SLEEPS = """
 import time
 import numpy as np
@@ -73,6 +67,7 @@ def cluster_bars() -> Iterator[tuple[str, str, bool]]:
     with tempfile.TemporaryDirectory() as name:
         yield from gain(Path(name))
         yield from rate(Path(name))
+        yield from parent(Path(name))
         yield from kills(Path(name))
 
 
@@ -100,25 +95,22 @@ def rate(folder: Path) -> Iterator[tuple[str, str, bool]]:
     found = (len(times) - 1) / (times[-1] - times[0])
     yield f"{LEAST_PER_S:g} jobs a second through one parent", f"{found:.0f} jobs a second", found >= LEAST_PER_S
     yield f"the first row within {FIRST_S:g} s of the start", f"{times[0]:.1f} s", times[0] <= FIRST_S
-    with closing(sqlite3.connect(case[1])) as db:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    each = case[1].stat().st_size / JOBS
-    yield "bytes a row in the store", f"{each:.0f}", True
 
 
 def kills(folder: Path) -> Iterator[tuple[str, str, bool]]:
-    """Kill a worker, Parsl's manager or the parent at random moments, and take the run up until it is complete."""
+    """Kill a worker, Parsl's manager or the parent after random numbers of rows, until the run is complete."""
     drawn, case, seen, lost, times = random.Random(SEED), _case(folder, "kills", JOBS, 2), set[str](), 0, 0
     struck = dict.fromkeys(VICTIMS, 0)
     for _ in range(10 * KILLS):
         with _started(case, "copy/fake.noop", None) as process:
+            due = len(seen) + drawn.randint(1, APART)
             while process.poll() is None and times < KILLS:
-                time.sleep(drawn.uniform(0.2, 6.0))
-                which = drawn.choice(list(VICTIMS))
-                if process.poll() is None and _strike(process.pid, which, drawn):
+                time.sleep(0.02)
+                known = set(_cases(case[1]))
+                lost, seen = lost + len(seen - known), seen | known
+                if len(seen) >= due and _strike(process.pid, which := drawn.choice(list(VICTIMS)), drawn):
                     times, struck[which] = times + 1, struck[which] + 1
-                known = _cases(case[1])
-                lost, seen = lost + len(seen - set(known)), seen | set(known)
+                    due = len(seen) + drawn.randint(1, APART)
         if process.returncode == 0:
             break
     found = _cases(case[1])
@@ -140,15 +132,13 @@ def _case(folder: Path, name: str, jobs: int, workers: int) -> Case:
     """The suite, the store and the executor's file of a run of this many jobs."""
     own = folder / name
     own.mkdir()
-    (own / "s.toml").write_text('title = "Copies"' + ONE.format(sizes=list(range(1, jobs + 1))))
-    return own / "s.toml", own / "r.db", config_file(own, LOCAL, workers=workers, rest="")
+    return single_rows(own, jobs), own / "r.db", config_file(own, LOCAL, workers=workers, rest="")
 
 
 def _started(case: Case, kernels: str, plugin: Path | None) -> "subprocess.Popen[bytes]":
-    tests = str(Path(__file__).resolve().parents[1] / "tests")
     suite, db, config = case
     words = [str(suite), str(db), config, kernels, FAKE, *([str(plugin)] if plugin else [])]
-    return subprocess.Popen([sys.executable, "-c", RUN.format(tests=tests), *words], stderr=subprocess.DEVNULL)
+    return subprocess.Popen([sys.executable, "-c", RUN.format(tests=TESTS), *words], stderr=subprocess.DEVNULL)
 
 
 def _recorded(case: Case, kernels: str, plugin: Path | None = None) -> list[float]:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
+from bench.measure.ceiling import Ceiling
 from bench.record.reader import Reader, Record
 from bench.record.result import COLUMNS
 
@@ -40,6 +43,21 @@ def records(store: Reader, run_id: str, samples: bool = False) -> Iterator[Recor
     """Yield the rows of a run as they may leave this machine; as they are where the store `identifies`."""
     found = store.records(run_id, samples)
     return found if store.identifies else map(_nameless, found)
+
+
+def nameless(store: Reader, ceiling: Ceiling) -> dict[str, Any]:
+    """Return a ceiling as plain data that may leave this machine; as it is where the store `identifies`."""
+    found = msgspec.structs.asdict(ceiling)
+    return found | {name: hidden(name, found[name]) for name in (() if store.identifies else NAMES)}
+
+
+def facts(store: Reader, run_id: str) -> dict[str, Any]:
+    """Return the facts of a run as they may leave this machine: its GPUs are hashes, unless the store `identifies`."""
+    found: dict[str, Any] = {**store.find_run(run_id)}
+    gpus = found["plan"].get("gpus")
+    if store.identifies or not isinstance(gpus, list):
+        return found
+    return found | {"plan": found["plan"] | {"gpus": [hidden("device_uuid", str(gpu)) for gpu in gpus]}}
 
 
 def _nameless(record: Record) -> Record:

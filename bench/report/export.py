@@ -16,7 +16,7 @@ from bench.record.cells import cells
 from bench.record.result import COLUMNS
 from bench.record.store import Store
 from bench.record.table import Table
-from bench.report.anonymity import NAMES, hidden, records
+from bench.report.anonymity import NAMES, facts, hidden, nameless, records
 from bench.report.latex import write_latex, write_latex_files
 from bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown
 from bench.report.tables import ceiling_table, group_table, scope_note
@@ -80,12 +80,12 @@ def _nameless(name: str, texts: Iterable[str]) -> Iterable[str]:
 def write_json(store: Store, run_id: str, out: IO[str]) -> None:
     """Write one object: the run's facts, its rows with samples (seconds a call), its ceilings (flop/s, bytes/s)."""
     with store.snapshot():
-        out.write(f'{{"run": {msgspec.json.encode(store.find_run(run_id)).decode()},\n"results": [')
+        out.write(f'{{"run": {msgspec.json.encode(facts(store, run_id)).decode()},\n"results": [')
         for i, (values, dims, samples) in enumerate(records(store, run_id, samples=True)):
             found = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": samples.tolist()}
             # Several times as fast as json.dumps, for which a run's samples are most of the work.
             out.write(("" if i == 0 else ",") + "\n" + msgspec.json.encode(found).decode())
-        ceilings = [{**msgspec.structs.asdict(found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
+        ceilings = [{**nameless(store, found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
         out.write(f'\n],\n"ceilings": {msgspec.json.encode(ceilings).decode()}}}\n')
 
 

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from bench.measure.ceiling import Ceiling
+from bench.report.export import write_file
 from bench.report.pages import run_end
 from bench.report.places import places
 from bench.report.run_data import RunData
@@ -51,6 +52,16 @@ def test_a_run_on_one_host_with_one_gpu_has_no_such_table(begun):
     put(begun, 1, "one", "GPU-a")
     begun.add(result(problem="copy/m9n1/f32", host="one", device_name="A CPU"), {}, [1.0], None)
     assert list(places(begun, "r1")) == []
+
+
+def test_exported_ceilings_and_plans_name_no_host_and_no_gpu_unless_they_are_to(begun, tmp_path):
+    begun.begin(msgspec.structs.replace(RUN, run_id="r2", plan={"gpus": ["GPU-a"]}))
+    begun.add_ceiling("r2", msgspec.structs.replace(CEILING, host="one.example", device_uuid="GPU-a"))
+    for identifies in (False, True):
+        begun.identifies = identifies
+        write_file(begun, "r2", "json", tmp_path / "r.json")
+        text = (tmp_path / "r.json").read_text()
+        assert ("GPU-a" in text, "one.example" in text) == (identifies, identifies)
 
 
 def test_a_report_names_no_host_and_no_device_unless_it_is_to(begun):

@@ -2,17 +2,21 @@
 
 import os
 import re
+from unittest.mock import MagicMock
 
 import pytest
 
 from bench.measure.machine import module_missing
 from dispatching import LOCAL, asked, config_file, dispatch
 from merging import measure, rows, suite_file
+from pages import DOCS, save_files
 
 if reason := module_missing("parsl"):
     if os.environ.get("CI"):
         raise RuntimeError(reason)
     pytest.skip(reason, allow_module_level=True)
+
+from parsl.providers.kubernetes import kube
 
 from bench.run.parsl_pool import load_config
 
@@ -84,6 +88,24 @@ def test_an_executor_whose_blocks_fail_ends_the_run_with_what_they_print(refused
     config = config_file(tmp_path, LOCAL, workers=1, rest=', worker_init="echo no such account >&2; exit 7"')
     line = refused("run", SMALL, *QUICK, "--executor", config)
     assert "no such account" in line
+
+
+def test_parsl_loads_the_configurations_of_the_docs(tmp_path, monkeypatch):
+    save_files((DOCS / "cluster.md").read_text(), tmp_path)
+    for name in ("client", "config"):  # of the package kubernetes, which would ask for a cluster
+        monkeypatch.setattr(kube, name, MagicMock(), raising=False)
+    monkeypatch.setattr(kube, "_kubernetes_enabled", True)
+    found = {name: load_config(str(tmp_path / f"{name}.py")) for name in ("local", "slurm", "pbs", "pods", "ssh")}
+    assert all(len(config.executors) == 1 for config in found.values())
+
+
+@pytest.mark.long
+def test_the_local_configuration_of_the_docs_measures(kernelmark, tmp_path):
+    save_files((DOCS / "cluster.md").read_text(), tmp_path)
+    own = ("--kernels", "gemm/numpy.matmul", "--executor", "local.py", "--db", "r.db")
+    done = kernelmark("run", "layers.toml", *QUICK, *own)
+    assert done.returncode == 0, done.stderr
+    assert "6 rows: 6 ok" in done.stdout
 
 
 @pytest.mark.long

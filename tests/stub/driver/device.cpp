@@ -1,5 +1,4 @@
 // The device: one with the limits of an H100, and its primary context.
-#include <cstdlib>
 #include <cstring>
 
 #include "stub.hpp"
@@ -48,37 +47,6 @@ static const std::map<int, int> &attributes() {
 int device_attribute(int attribute) {
     auto found = attributes().find(attribute);
     return found == attributes().end() ? 0 : found->second;
-}
-
-// The identity of a GPU by its number on the machine. Two processes whose GPUs had one identity would wait for each other.
-static std::string identity(int number) {
-    const char *own = getenv("KM_STUB_UUID");
-    std::string found = own ? own : "kernelmark stub.";
-    found.resize(sizeof(CUuuid), '.');
-    found.back() = char(found.back() + number);
-    return found;
-}
-
-static std::string uuid_text(int number) {
-    std::string found = "GPU", bytes = identity(number);
-    for (size_t i = 0; i < bytes.size(); ++i) {
-        char text[4];
-        snprintf(text, sizeof text, "%s%02x", i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "", bytes[i]);
-        found += text;
-    }
-    return found;
-}
-
-// The GPUs that this process sees: KM_STUB_DEVICES of them (one), or of these the one that CUDA_VISIBLE_DEVICES has.
-static const std::vector<int> &visible() {
-    static const auto *all = [] {
-        const char *count = getenv("KM_STUB_DEVICES"), *chosen = getenv("CUDA_VISIBLE_DEVICES");
-        auto *found = new std::vector<int>;
-        for (int number = 0; number < (count ? atoi(count) : 1); ++number)
-            if (!chosen || uuid_text(number) == chosen) found->push_back(number);
-        return found;
-    }();
-    return *all;
 }
 
 static const CUcontext PRIMARY = reinterpret_cast<CUcontext>(new char);

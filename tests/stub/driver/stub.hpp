@@ -158,5 +158,8 @@ std::shared_ptr<Library> read_cubin(const char *image);
 int blocks_per_multiprocessor(const Function &f, int threads, size_t dynamic_shared);
 Function *function_of(const void *handle);
 int device_attribute(int attribute);
+// Of a GPU by its number on the machine; the numbers of those that this process sees.
+std::string identity(int number);
+const std::vector<int> &visible();
 
 }  // namespace stub
