@@ -14,7 +14,7 @@ RESOLVED = {"devices", "threads", "isas"}
 
 
 def test_every_field_of_a_plan_can_be_asked_for() -> None:
-    fields = {field.name for field in msgspec.structs.fields(Plan)} - {"suites", "tuned", "tiles", "tunes", "shard"}
+    fields = {field.name for field in msgspec.structs.fields(Plan)} - {"suites", "tuned", "tiles", "tunes", "shard", "executor", "gpus"}
     assert {option.field for option in OPTIONS} == fields
 
 
@@ -29,7 +29,8 @@ def test_the_command_takes_every_option_and_verify_those_that_concern_no_time() 
     names = {param.name for param in run.params}
     assert names >= {option.field for option in OPTIONS}
     of_run = {"csv_path", "resume", "report_to", "fail_noisy", "tuned", "shard", "only_list", "dry_run", "prices"}
-    missing = names - {param.name for param in verify.params} - of_run - {"select"}
+    of_run |= {"executor", "start_timeout_s", "gpus", "select"}
+    missing = names - {param.name for param in verify.params} - of_run
     assert missing == {"mode", "max_time_s", "rel_ci", "ceilings", "processes", "spread_s"}
 
 

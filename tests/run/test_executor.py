@@ -62,6 +62,7 @@ def test_a_file_without_a_configuration_is_refused_in_one_line(tmp_path, complai
     assert complaint(lambda: load_config(path)).startswith(f"--executor {path}: {line}")
 
 
+@pytest.mark.long
 def test_a_run_by_the_command_names_its_plan_and_its_rows(kernelmark, tmp_path):
     config = config_file(tmp_path)
     done = kernelmark("run", SMALL, *QUICK, "--kernels", "copy/numpy.*", "--executor", config, "--db", "r.db")
