@@ -1,15 +1,18 @@
 """One run at a time on a GPU, and one process at a time on a run, between real processes."""
 
+import fcntl
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from bench.measure import lock
-from bench.measure.lock import exclusive, held, held_run
+from bench.measure.lock import exclusive, held, held_run, turn
+from processes import wait_for
 
 HOLDER = """
 import sys
@@ -135,3 +138,38 @@ def test_only_a_gpu_is_locked_for_the_whole_machine_and_only_if_it_is_not_shared
     assert found.startswith(f"gpu-abc: is being measured by process {os.getpid()}; ")
     assert "--share-gpu" in found
     again(("cuda",), shared=False)
+
+
+def test_a_turn_alone_waits_for_those_in_company_and_others_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(lock, "MACHINE", tmp_path)
+    order: list[str] = []
+
+    def take(name: str, alone: bool) -> threading.Thread:
+        def wait() -> None:
+            with turn(alone):
+                order.append(name)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        return thread
+
+    with turn(alone=False):
+        take("in company", alone=False).join()
+        waiting = take("alone", alone=True)
+        wait_for(lambda: is_locked(tmp_path / "kernelmark-queue.lock"))
+        late = take("late, in company", alone=False)
+        order.append("the first leaves")
+    waiting.join()
+    late.join()
+    assert order == ["in company", "the first leaves", "alone", "late, in company"]
+
+
+def is_locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

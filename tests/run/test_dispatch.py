@@ -4,8 +4,11 @@ import msgspec
 import pytest
 
 from bench.measure.host import Host, unlike
+from bench.plan.case import Budget, Job
 from bench.plan.errors import UsageError
+from bench.plan.modes import Mode
 from bench.record.store import Store
+from bench.run import station
 from bench.run.station import measure as measured_by_station
 from bench.run.task import Answer, Found, Task
 from dispatching import GPUS, asked, dispatch
@@ -114,6 +117,23 @@ def test_a_host_with_other_versions_measures_nothing_and_names_them(suite, expec
     assert line in found.refused
     assert not found.rows
     assert found.host.host
+
+
+@pytest.mark.parametrize(
+    ("problem", "kernel", "alone"),
+    [
+        ("copy/m3n5/f32", "copy/numpy.copyto", True),
+        ("copy/m3n5/f32", "copy/cuda.vectorised", False),
+        ("transfer/n33/f32/h2d", "transfer/cuda.pinned", True),
+    ],
+)
+def test_a_job_has_its_host_to_itself_if_it_needs_it(suite, registry, monkeypatch, problem, kernel, alone):
+    asked_for = []
+    monkeypatch.setattr(station, "turn", asked_for.append)
+    own = station.Station(asked(suite, plugins=(), devices=("cpu",)), "", Host("", "", ""))
+    own._turn(Job((problem,), (kernel,), Mode.HOT, (), 0, Budget(), 1))
+    own.close()
+    assert asked_for == [alone]
 
 
 def test_what_is_not_expected_is_alike():
