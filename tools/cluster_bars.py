@@ -26,8 +26,8 @@ from parent_bars import parent
 TESTS = str(Path(__file__).resolve().parents[1] / "tests")
 JOBS, SLEEPING_JOBS, SLEEP_S = 600, 120, 0.05
 LEAST_GAIN, LEAST_PER_S, FIRST_S = 1.6, 100.0, 15.0
-#: Kills, and the rows between two of them at most.
-KILLS, APART, SEED = 30, 24, 20
+#: Kills, the rows between two of them at most, and how long a run may take to its next row.
+KILLS, APART, SEED, STALLED_S = 30, 24, 20, 120.0
 SLEEPS = """
 import time
 import numpy as np
@@ -99,16 +99,25 @@ def rate(folder: Path) -> Iterator[tuple[str, str, bool]]:
 
 def kills(folder: Path) -> Iterator[tuple[str, str, bool]]:
     """Kill a worker, Parsl's manager or the parent after random numbers of rows, until the run is complete."""
-    drawn, case, seen, lost, times = random.Random(SEED), _case(folder, "kills", JOBS, 2), set[str](), 0, 0
+    drawn, case, seen = random.Random(SEED), _case(folder, "kills", JOBS, 2), set[str]()
+    lost = times = stalls = 0
     struck = dict.fromkeys(VICTIMS, 0)
     for _ in range(10 * KILLS):
         with _started(case, "copy/fake.noop", None) as process:
-            due = len(seen) + drawn.randint(1, APART)
-            while process.poll() is None and times < KILLS:
+            due, since_s = len(seen) + drawn.randint(1, APART), time.monotonic()
+            while process.poll() is None and (times < KILLS or len(seen) < JOBS):
                 time.sleep(0.02)
                 known = set(_cases(case[1]))
+                since_s = time.monotonic() if known - seen else since_s
+                if time.monotonic() - since_s > STALLED_S:  # a worker was killed that held the lock of Parsl's queue
+                    stalls, since_s = stalls + 1, time.monotonic()
+                    process.kill()
                 lost, seen = lost + len(seen - known), seen | known
-                if len(seen) >= due and _strike(process.pid, which := drawn.choice(list(VICTIMS)), drawn):
+                if (
+                    times < KILLS
+                    and len(seen) >= due
+                    and _strike(process.pid, which := drawn.choice(list(VICTIMS)), drawn)
+                ):
                     times, struck[which] = times + 1, struck[which] + 1
                     due = len(seen) + drawn.randint(1, APART)
         if process.returncode == 0:
@@ -118,7 +127,8 @@ def kills(folder: Path) -> Iterator[tuple[str, str, bool]]:
     told = ", ".join(f"{count} {which}" for which, count in struck.items())
     yield (
         f"{KILLS} random SIGKILLs: no acknowledged row lost, none doubled, the run resumes to its end",
-        f"{times} kills ({told}): {lost} lost, {doubled} doubled, {missing} of {JOBS} missing",
+        f"{times} kills ({told}): {lost} lost, {doubled} doubled, {missing} of {JOBS} missing, "
+        f"{stalls} stalls of Parsl's pool ended by hand",
         (times, lost, doubled, missing) == (KILLS, 0, 0, 0),
     )
 
