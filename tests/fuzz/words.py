@@ -168,7 +168,7 @@ BY_NAME: dict[str, Strategy[Word]] = {
     **dict.fromkeys(("out", "report_to", "figures"), FOLDERS),
     "plugins": mixed(sound("plugin.py"), wrong("none.py", "folder", "rows.db", "fifo", "full", "")),
     "files": mixed(sound("rows.csv", "nvbench.json", "pytest_benchmark.json"),
-        wrong("none", "folder", "rows.db", "fifo", "")),
+        wrong("none", "folder", "fifo", ""), sound("rows.db", "runs.db", "hurt.db")),  # which `merge` takes
     "op": mixed(sound("copy", "gemm", "conv")),
     "only": mixed(sound("transpose-first"), wrong("nothing")),
     "name": mixed(sound("mine", "a.b-c"), wrong("1", "a b", "x" * 61, "-", "\n")),
