@@ -242,12 +242,3 @@ def test_items_of_siblings_share_a_job_of_those_that_are_left(bench, tmp_path):
     (one, job), (other, same) = [(row.problem, row.job) for row, _ in store.results(store.run_ids()[-1])]
     store.close()
     assert (one, other, job) == (NT, NT.replace("NT", "NN"), same)
-
-
-@pytest.mark.long
-def test_a_kernel_with_a_tile_is_an_item_of_its_own(bench):
-    kernels = ("copy/numba.streaming", "copy/numba.streaming@LINES=2")
-    selection = [word for kernel in kernels for word in ("--km-kernels", kernel)]
-    done = bench("--km-suite", "copy/m64n512/f32", *selection)
-    passed = {name.partition(",")[0]: outcome for name, outcome in outcomes(done).items()}
-    assert (done.returncode, passed) == (0, dict.fromkeys(kernels, "PASSED"))

@@ -85,3 +85,12 @@ WIDE = "w" * (COLUMNS + 1)
 )
 def test_tables_are_shown_as_far_as_they_fit_into_sixty_lines_of_120_columns(tables, shown):
     assert list(fitting(tables, "show")) == shown
+
+
+@pytest.mark.long
+def test_a_kernel_with_a_tile_is_an_item_of_its_own(bench):
+    kernels = ("copy/numba.streaming", "copy/numba.streaming@LINES=2")
+    selection = [word for kernel in kernels for word in ("--km-kernels", kernel)]
+    done = bench("--km-suite", "copy/m64n512/f32", *selection)
+    passed = {name.partition(",")[0]: outcome for name, outcome in outcomes(done).items()}
+    assert (done.returncode, passed) == (0, dict.fromkeys(kernels, "PASSED"))
