@@ -57,6 +57,7 @@ READERS = (
     ("runs", "--delete", ROWS_RUN),
     ("runs", "--prune", "1d"), ("scaling", NETWORK, "--link", "8GB/s"), ("history", *KEPT),
     ("scaling", NETWORK, "--link", "8GB/s", "--json"), ("history", *KEPT, "--diff"), ("history", *KEPT, "--json"),
+    ("select", "--train", ROWS_RUN), ("select", "--train", ROWS_RUN, "--format", "c"),
 )  # fmt: skip
 
 

@@ -156,6 +156,8 @@ BY_NAME: dict[str, Strategy[Word]] = {
     "db": STORE_WORDS,
     "base_db": STORE_WORDS,
     **dict.fromkeys(("run_id", "base", "new", "resume", "delete", "aggregation"), RUN_WORDS),
+    "tests": RUN_WORDS,
+    "names": st.one_of(PROBLEM_WORDS, RUN_WORDS),
     **dict.fromkeys(("suites", "suite_name"), SUITE_WORDS),
     **dict.fromkeys(("problem", "problem_id"), PROBLEM_WORDS),
     **dict.fromkeys(("kernels", "against"), GLOBS),
