@@ -32,6 +32,7 @@ LADDERS = {
         "gemm",
         *("wmma", "mma", "mma_tf32", "mma_3xtf32", "wgmma", "wgmma_persistent", "wgmma_tf32"),
     ),
+    "GEMM of few rows, and of many small products": ("gemm", "skinny", "batched"),
     "Transposition out of place": ("transpose", "naive", "unpadded", "tiled", "vectorised", "tma", "batched"),
     "Transposition in place": ("transpose", "tiled_inplace", "vectorised_inplace", "c2r", "c2r_fused"),
     "Convolution": (

@@ -16,7 +16,7 @@
 // Warps to leave registers for on a multiprocessor. Eight that have eight vectors of B under way in each lane, 32 KB,
 // cover the latency of memory at 3 TB/s.
 template <class T, int ROWS, int COLS>
-constexpr int SKINNY_WARPS = sizeof(T) == 4 && ROWS * COLS > 256 ? 8 : 16;
+constexpr int SKINNY_WARPS = (sizeof(T) == 4 ? ROWS * COLS / 4 : COLS) > 32 ? 8 : 16;
 
 template <class T, class TC, int ROWS, int COLS, int WARPS, int UNROLL, int W, Op op_b>
 __global__ void __launch_bounds__(32 * WARPS, (SKINNY_WARPS<T, ROWS, COLS> + WARPS - 1) / WARPS)

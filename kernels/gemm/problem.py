@@ -72,9 +72,9 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """All sizes equal or a little apart; last a layer of a decoder at sixteen tokens."""
-        yield from super().typical()
-        yield {"m": 16, "n": 4096, "k": 4096}
+        """All sizes equal or a little apart, and a layer of a decoder at sixteen tokens; those with most rows first."""
+        decoder = {"m": 16, "n": 4096, "k": 4096}
+        yield from sorted([*super().typical(), decoder], key=lambda sizes: -sizes["m"])
 
     @property
     def op_a(self) -> str:

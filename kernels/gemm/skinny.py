@@ -58,7 +58,7 @@ def _valid(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
     single, columns = itemsize(p) == 4, t.COLS // GROUPS
     loaded = 4 * t.UNROLL * (columns if p.op_b == "T" else t.COLS * itemsize(p) // (GROUPS * MEMBERS))
     pointers = 2 * (columns if p.op_b == "T" else 1) + 2 * (rows(p) if single else rows(p) // 8)
-    warps = 8 if single and rows(p) * t.COLS > 256 else 16  # of a multiprocessor, as in skinny.cu
+    warps = 8 if (rows(p) * t.COLS // 4 if single else t.COLS) > 32 else 16  # of a multiprocessor, as in skinny.cu
     sums = (rows(p) if single else 4) * columns
     return beyond_block(32 * t.WARPS, sums + loaded + pointers, ceil_div(warps, t.WARPS))
 
@@ -79,8 +79,8 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
 
 
 _FILL = {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 512}
-#: COLS and UNROLL with which a lane has eight vectors of B under way, as far as its registers allow.
-_EIGHT_LOADS = ((64, 2), (64, 1), (32, 2), (16, 4))
+#: COLS and UNROLL with which a lane has at least eight vectors of B under way.
+_EIGHT_LOADS = ((64, 2), (32, 2), (16, 4))
 
 
 @cuda_kernel(

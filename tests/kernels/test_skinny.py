@@ -5,11 +5,13 @@ import math
 import pytest
 
 from bench.emulator.sweep import Case
+from bench.measure.compile import ARCHS, compile_cubin
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, Scratch, Tile
 from bench.plan.limits import H100
 from bench.plan.operation import Problem
 from emulated import wrong_in_emulator
+from ptxas import losses
 
 REGISTRY = discover()
 KERNEL = REGISTRY.kernels["gemm/cuda.skinny"]
@@ -76,3 +78,16 @@ def test_more_than_sixteen_rows_are_refused() -> None:
 def test_many_steps_of_every_warp_are_right(sizes: str, dtype: str, layout: str) -> None:
     problem = REGISTRY.problem(f"gemm/{sizes}/{dtype}/{layout}/alpha2/beta0.5")
     assert not wrong_in_emulator([Case(KERNEL, problem, tile) for tile in tiles(problem)])
+
+
+@pytest.mark.parametrize("arch", [pytest.param(a, marks=pytest.mark.long) if a != "sm_90a" else a for a in ARCHS])
+@pytest.mark.usefixtures("cuda_compiler")
+def test_no_variant_spills(arch: str) -> None:
+    if not KERNEL.runs_on(arch):
+        pytest.skip(f"{KERNEL.id} does not run on {arch}")
+    shapes = [f"m{m}n4096k{k}/{dtype}" for m in (1, 8, 12, 16) for k in (4096, 4095) for dtype in ("f32", "bf16")]
+    problems = [REGISTRY.problem(f"gemm/{shape}/{layout}") for shape in shapes for layout in LAYOUTS]
+    entries = [entry for p in problems for entry, _ in KERNEL.calls(p, KERNEL.tile_for(p))]
+    cubin = compile_cubin(KERNEL.source, tuple(dict.fromkeys(entries)), arch, KERNEL.id)
+    assert {(used.spill_bytes, used.stack_bytes) for used in cubin.resources.values()} == {(0, 0)}
+    assert losses(cubin.log) == []

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from bench.emulator.sweep import Case
+from bench.measure.compile import ARCHS, compile_cubin
 from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
@@ -14,6 +15,7 @@ from bench.plan.limits import H100
 from bench.plan.modes import Mode
 from bench.run.job import run_job
 from emulated import wrong_in_emulator
+from ptxas import losses
 
 REGISTRY = discover()
 KERNEL = REGISTRY.kernels["transpose/cuda.batched"]
@@ -68,3 +70,14 @@ def test_tiles_of_several_matrices_are_right_for_vectors_on_either_side(dtype: s
     problems = [REGISTRY.problem(text) for text in ids]
     every = [Case(KERNEL, p, t) for p in problems for t in KERNEL.tiles() if KERNEL.unwanted(p, t) is None]
     assert not wrong_in_emulator(every)
+
+
+@pytest.mark.parametrize("arch", [pytest.param(a, marks=pytest.mark.long) if a != "sm_90a" else a for a in ARCHS])
+@pytest.mark.usefixtures("cuda_compiler")
+def test_no_variant_spills(arch: str) -> None:
+    ids = [f"transpose/b2m{m}n{n}/{d}/out" for m in (64, 49) for n in (136, 35) for d in ("f64", "f32", "f16")]
+    pairs = [(REGISTRY.problem(text), tile) for text in ids for tile in KERNEL.tiles()]
+    entries = [entry for p, t in pairs if KERNEL.unwanted(p, t) is None for entry, _ in KERNEL.calls(p, t)]
+    cubin = compile_cubin(KERNEL.source, tuple(dict.fromkeys(entries)), arch, KERNEL.id)
+    assert {(used.spill_bytes, used.stack_bytes) for used in cubin.resources.values()} == {(0, 0)}
+    assert losses(cubin.log) == []

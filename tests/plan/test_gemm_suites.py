@@ -117,12 +117,12 @@ def test_lstm_counts_steps_times_layers(entries):
     assert products(entries("lstm"), "NN") == {(20, 4 * 200, 2 * 200): 20 * 2, (128, 4 * 256, 2 * 256): 32 * 2}
 
 
-def test_llm_is_linear_layers_at_three_token_counts_in_two_types(entries):
+def test_llm_is_linear_layers_at_four_token_counts_in_two_types(entries):
     found = entries("llm")
     assert {entry.problem.layout for entry in found} == {"NT"}
-    assert {entry.problem.m for entry in found} == {1, 128, 4096}
+    assert {entry.problem.m for entry in found} == {1, 8, 128, 4096}
     assert len({(entry.problem.n, entry.problem.k) for entry in found}) == 17
-    assert len(found) == 17 * 3 * 2
+    assert len(found) == 17 * 4 * 2
 
 
 def test_llama_layers_follow_from_width_heads_and_feed_forward(entries):
