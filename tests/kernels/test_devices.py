@@ -30,11 +30,19 @@ DEVICES = [replace(kind, multiprocessors=count) for kind, count in itertools.pro
 IDS = [f"{device.multiprocessors} x {device.block_shared_bytes // 1024} KiB" for device in DEVICES]
 #: By operation; the storage types are those of each kernel.
 PROBLEMS = {
-    "gemm": ("m1024n2048k26752/{}/NT", "m512n512k512/{}/NN", "m8192n8192k8192/{}/NT", "m64n64k128/{}/NT/batch1000"),
+    "gemm": (
+        "m1024n2048k26752/{}/NT",
+        "m512n512k512/{}/NN",
+        "m8192n8192k8192/{}/NT",
+        "m64n64k128/{}/NT/batch1000",
+        "m16n4096k4096/{}/NT",
+        "m1n576k7168/{}/NN",
+    ),
     "transpose": (
         "m1024n26752/{}/in",
         "m26752n2048/{}/in",
         "m1024n26752/{}/out",
+        "b8m64n3136/{}/out",
         "m8192n8192/{}/in",
         "m999n6/{}/in",
         "m300n30001/{}/in",
