@@ -1,6 +1,6 @@
 """Products whose A has few rows, as those of a token or a few tokens: B's bytes decide how long they take."""
 
-from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel, split_dtype
+from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, Tunable, cuda_kernel, split_dtype
 from kernels._cuda import GRID_LIMIT, beyond_block, ceil_div, multiprocessors
 from kernels.gemm._tiles import SLICES
 from kernels.gemm.handwritten import arguments, within_grid
@@ -78,7 +78,7 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
     return depth, ceil_div(p.k, depth)
 
 
-_FILL = {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 512}
+_FILL: dict[str, Tunable] = {"SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 512}
 #: COLS and UNROLL with which a lane has at least eight vectors of B under way.
 _EIGHT_LOADS = ((64, 2), (32, 2), (16, 4))
 
