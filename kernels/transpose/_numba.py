@@ -46,7 +46,7 @@ def transpose_each(b, a, m, n, side, skip, streaming, lines, down, start, stop):
     """Rows start:stop of all matrices of b one after another, each n x m, from those of a; as in `transpose`."""
     for g in range(start // n, -(-stop // n)):
         first, last, o = max(start - g * n, 0), min(stop - g * n, n), g * m * n
-        transpose(b[o : o + m * n], a[o : o + m * n], m, n, side, skip, streaming, lines, down, first, last)
+        transpose(b[o : o + m * n], a[o : o + m * n], m, n, side, skip, streaming, lines, down, first, last)  # type: ignore[no-untyped-call]
 
 
 @jit
