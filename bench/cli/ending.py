@@ -49,6 +49,7 @@ def status_of(work: Callable[[], object]) -> int:
     try:
         return _ended(work)
     except KeyboardInterrupt:
+        _flush()
         return INTERRUPTED
     except BaseException as error:
         found = _of_plugin(error)
@@ -66,6 +67,7 @@ def _ended(work: Callable[[], object]) -> int:
     except click.ClickException as error:
         return _complain(error.format_message(), USAGE)
     except (click.Abort, KeyboardInterrupt):
+        _flush()
         return INTERRUPTED
     except (ReaderGone, BrokenPipeError):
         _discard(1, 2)  # either may be what has no reader
@@ -116,11 +118,16 @@ def _done(work: Callable[[], object]) -> int:
     return status or OK
 
 
-def _complain(text: str, status: int) -> int:
+def _flush() -> None:
+    """Write what was printed before, while its failure can be met."""
     try:
-        sys.stdout.flush()  # of what was printed before, while its failure can be met
+        sys.stdout.flush()
     except OSError:
         _discard(1)
+
+
+def _complain(text: str, status: int) -> int:
+    _flush()
     try:
         echo(one_line(f"kernelmark: {text}"), err=True)
     except OSError:

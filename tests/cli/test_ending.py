@@ -71,6 +71,17 @@ def test_a_reader_that_has_gone_is_no_failure(tmp_path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_an_interrupt_whose_output_has_no_reader_exits_130(tmp_path, monkeypatch) -> None:
+    """What was printed before is still held then, and the interpreter would fail to write it at its end."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    read, write = os.pipe()
+    os.close(read)
+    interrupted = BROKEN.replace("raise", "print('a row'); raise").format("KeyboardInterrupt")
+    done = called(interrupted, "list", folder=tmp_path, stdout=write)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (130, "\n")
+
+
 def test_output_that_cannot_be_written_exits_2_in_one_line(tmp_path) -> None:
     with Path("/dev/full").open("w") as full:
         done = called(MAIN, "list", folder=tmp_path, stdout=full)
