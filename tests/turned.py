@@ -27,7 +27,7 @@ from kernelmark import KernelCall, cuda_kernel
 
 @cuda_kernel(
     "transpose", source=str(Path(__file__).with_name("turned.cu")), entry="turned<bits::{dtype}, {H}>", dtypes=("f32",),
-    places=("out",), tunables={"H": (8, 4)},
+    places=("out",), batchs=(1,), tunables={"H": (8, 4)},
 )
 def turned(p, t, device):
     \"\"\"One thread an element.\"\"\"
