@@ -9,7 +9,8 @@ import typing
 import pytest
 from click.testing import CliRunner
 
-from bench.cli import cli, listing, options
+from bench.cli import listing, options
+from bench.cli.commands import cli
 from bench.measure.machine import module_missing
 from bench.plan.discovery import discover
 from bench.plan.modes import TIMED, Mode
