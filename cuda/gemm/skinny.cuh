@@ -70,7 +70,7 @@ struct SkinnyFeed {
     }
     if constexpr (ALONG_K) {
 #pragma unroll
-      for (unsigned j = 0; j < DOWN; ++j) b_row[j] = b + offset<Op::N>(min(col0 + j * GROUPS + group(), n - 1), 0, ldb);
+      for (unsigned j = 0; j < DOWN; ++j) b_row[j] = b + offset<Op::N>(min(col0 + j * GROUPS + group(), n - 1), 0, ldb_);
     } else {
 #pragma unroll
       for (unsigned i = 0; i < ACROSS; ++i) {

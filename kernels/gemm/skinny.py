@@ -65,6 +65,8 @@ def _valid(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 def _unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
     """Why a tile is left to those after it, or None: the more rows A has, the wider the tiles that read it."""
+    if itemsize(p) == 4 and rows(p) * t.UNROLL > 32:
+        return f"{t.UNROLL} vectors of each of {rows(p)} rows take nearly all registers, and spill on some devices"
     most = max(16, least_columns(p), 4 * p.m if itemsize(p) < 4 else min(4 * p.m, 512 // p.m))
     return f"{t.COLS} columns are more than the {most} for {p.m} rows" if most < t.COLS else None
 

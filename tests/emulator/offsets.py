@@ -65,7 +65,7 @@ ACCEPTED = {
     ("gemm/wgmma.cuh", "from_a + kk * A::ADVANCE"): "a descriptor of shared memory",
     ("gemm/wgmma.cuh", "from_b + kk * B::ADVANCE"): "a descriptor of shared memory",
     ("roofline/wgmma.cu", "row * ROW_BYTES + s * sizeof(T)"): "shared memory",
-    ("transpose/c2r_fused.cu", "(s + 1) * b : j)"): "a column of a row",
+    ("transpose/c2r_fused.cu", "stash + offset<Op::N>(second"): "a column of a row",
     ("transpose/c2r_runs.cuh", "run * b % SECTOR"): "a column of a row",
 }
 

@@ -92,7 +92,7 @@ def test_a_launch_with_tensor_maps_hands_each_parameter_by_value(hopper: Gpu) ->
     assert int(function) == 4711
     assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (108, 1, 1)
     assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (384, 1, 1)
-    assert (config.sharedMemBytes, int(config.hStream), config.numAttrs) == (230400, 99, 1)
+    assert (config.sharedMemBytes, int(config.hStream), config.numAttrs) == (214016, 99, 1)
     (attribute,) = config.attrs
     assert attribute.id.name == "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
     assert (attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z) == (2, 1, 1)

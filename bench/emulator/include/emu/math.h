@@ -41,8 +41,10 @@ EMU_INLINE unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift)
 }
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   unsigned permuted = 0;
-  for (int byte = 0; byte < 4; ++byte)
-    permuted |= unsigned(((unsigned long long)y << 32 | x) >> (selector >> 4 * byte & 7) * 8 & 0xff) << 8 * byte;
+  for (int byte = 0; byte < 4; ++byte) {
+    const unsigned chosen = selector >> 4 * byte & 7;
+    permuted |= ((chosen < 4 ? x : y) >> (chosen & 3) * 8 & 0xff) << 8 * byte;
+  }
   return permuted;
 }
 EMU_INLINE int __mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
