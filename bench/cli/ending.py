@@ -66,9 +66,11 @@ def _ended(work: Callable[[], object]) -> int:
         return _complain(message(error) or "no message", USAGE)
     except click.ClickException as error:
         return _complain(error.format_message(), USAGE)
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:
         _flush()
         return INTERRUPTED
+    except KeyboardInterrupt:  # before click takes interrupts, or after
+        return _complain("interrupted", INTERRUPTED)
     except (ReaderGone, BrokenPipeError):
         _discard(1, 2)  # either may be what has no reader
         return OK
