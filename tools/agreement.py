@@ -1,6 +1,5 @@
 """The emulator against a GPU: one emulated case of each kernel on the device too, and whether the verdicts agree."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 
@@ -39,7 +38,7 @@ def replies(kernels: Sequence[str]) -> Iterator[str]:
         case = min(cases(registry, kernel, present_limits()), key=lambda case: case.problem.footprint_bytes)
         found = _guarded(_on_device, case)
         if found and (error := get_device("cuda").broken()):
-            sys.exit(f"the device is lost: {error}")
+            raise RuntimeError(f"the device is lost: {error}")
         emulated = _guarded(_emulated, case)
         agree = (emulated is None) == (found is None)
         both = f"emulator {emulated or 'right'}, device {found or 'right'}"

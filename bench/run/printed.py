@@ -1,6 +1,10 @@
-"""What a worker prints: kept in a file without a name as far as it is shown, and shown as plain text."""
+"""What a child prints: kept in a file without a name as far as it is shown, and shown as plain text."""
 
 import os
+import sys
+import traceback
+from pathlib import Path
+from types import TracebackType
 from typing import TextIO
 
 from bench.plan.text import one_line, plain
@@ -36,3 +40,10 @@ def last_words(fd: int) -> str:
     start = max(0, os.fstat(fd).st_size - MOST)
     lines = plain(os.pread(fd, MOST, start).decode(errors="replace")).split("\n")
     return next((one_line(line.strip()[:_WORDS]) for line in reversed(lines) if line.strip()), "")
+
+
+def end_in_a_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print what ends a child, and where it was raised, as one line: its parent gives it as the reason."""
+    frames = traceback.extract_tb(trace)
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    sys.stderr.write(f"{kind.__name__}: {' '.join(str(error).split())}{where}\n")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 from bench.measure.timing import now
 from bench.plan.text import plain
 from bench.run.kept import EXIT_S, Kept
-from bench.run.printed import MOST
+from bench.run.printed import MOST, end_in_a_line
 
 #: Begins an answer in what the child prints; everything else is from libraries.
 _MARK = "kernelmark-answer "
@@ -26,7 +26,7 @@ _MARK = "kernelmark-answer "
 _LONGEST = 2**26
 _POLL_S = 0.1
 #: Held since before a plug-in could replace them.
-_read, _select = os.read, select.select
+_read, _select, _exit = os.read, select.select, os._exit
 
 
 class Lost(NamedTuple):
@@ -120,5 +120,13 @@ def main(module: str, *questions: str) -> None:
         sys.stdout.flush()
 
 
+def _end_at_once(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """End in a line, and skip Python's own end: what is left may hold a lost device, and complain of each handle."""
+    end_in_a_line(kind, error, trace)
+    sys.stderr.flush()
+    _exit(1)
+
+
 if __name__ == "__main__":
+    sys.excepthook = _end_at_once
     main(*sys.argv[1:])

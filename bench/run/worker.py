@@ -3,8 +3,6 @@
 import os
 import signal
 import sys
-import traceback
-from types import TracebackType
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +14,7 @@ from bench.measure.measurement import Measurement
 from bench.plan.case import Entrant, Job, WorkerKey
 from bench.plan.errors import UsageError
 from bench.run.job import Show, run_job
+from bench.run.printed import end_in_a_line
 from bench.run.progress import Glimpse
 
 _LENGTH_BYTES = 8
@@ -111,14 +110,7 @@ def _answer(job: Job, board: Board, show: Show) -> Reply:
         return Reply(lost=(error.entrant, error.reason))
 
 
-def _end_in_a_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print what ends the worker, and where it was raised, as one line: the parent gives it as the reason."""
-    frames = traceback.extract_tb(trace)
-    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    sys.stderr.write(f"{kind.__name__}: {' '.join(str(error).split())}{where}\n")
-
-
 if __name__ == "__main__":
-    sys.excepthook = _end_in_a_line
+    sys.excepthook = end_in_a_line
     _jobs_fd, _replies_fd, _board_fd = map(int, sys.argv[1:4])
     main(_jobs_fd, _replies_fd, _board_fd, msgspec.json.decode(sys.argv[4], type=WorkerKey))

@@ -12,16 +12,23 @@ from bench.run.watched import Lost, answers
 MODULE = """
 import os, sys, time
 
+HELD = []
 ACTS = {
     "hang": lambda: time.sleep(1000),
     "exit": lambda: os._exit(3),
     "abort": os.abort,
     "raise": lambda: [][0],
+    "hold": lambda: HELD.append(Handle()),
     "print": lambda: print("what a library prints, without a newline", end=""),
     "endless line": lambda: [print("x" * 10**6, end="") for _ in range(30)],
     "lines": lambda: [print("line " + "x" * 995) for _ in range(10**4)],
     "complain": lambda: (print("out of luck", file=sys.stderr, flush=True), os._exit(4)),
 }
+
+
+class Handle:
+    def __del__(self):
+        raise RuntimeError("the device is lost")
 
 
 def replies(names):
@@ -53,7 +60,7 @@ def test_one_child_answers_all_in_order(module: str) -> None:
     [
         ("exit", "the process ended with status 3"),
         ("abort", "SIGABRT"),
-        ("raise", "the process ended with status 1: IndexError: list index out of range"),
+        ("raise", "the process ended with status 1: IndexError: list index out of range (asked.py, line 9)"),
         ("complain", "the process ended with status 4: out of luck"),
     ],
 )
@@ -61,6 +68,11 @@ def test_a_child_that_ends_costs_one_answer(module: str, act: str, reason: str) 
     found = ask(module, "a", act, "b")
     assert found[act] == Lost(reason)
     assert found["a"]["process"] != found["b"]["process"]
+
+
+def test_a_child_that_raises_shows_one_line_whatever_it_holds(module: str, capfd: Any) -> None:
+    ask(module, "hold", "raise")
+    assert capfd.readouterr().err == "IndexError: list index out of range (asked.py, line 9)\n"
 
 
 @pytest.mark.parametrize("act", ["endless line", "lines"])
