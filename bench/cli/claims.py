@@ -11,14 +11,14 @@ from bench.cli.options import AGAINST, INTERRUPTED, OK, db_option, file_option, 
 @click.command()
 @run_argument
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@file_option("--csv", "csv_path", text="Write a row for each number here too.")
+@file_option("--csv", "csv_path", text="Also write a row for each number to this file.")
 @click.option(
     "--prices",
     "prices_path",
     type=click.Path(path_type=Path, dir_okay=False),
     help="TOML: what an hour of each device costs. [default: the founding texts' figures]",
 )
-@click.option("--only", metavar="ID,..", help="Only these claims.")
+@click.option("--only", metavar="ID,..", help="Test only these claims.")
 @db_option
 def claims(
     run_id: str | None,
@@ -28,9 +28,10 @@ def claims(
     only: str | None,
     db: Path | None,
 ) -> None:
-    """The founding claims, each confirmed, refuted or neither, from the rows of a run.
+    """Test the founding claims on measured rows.
 
-    Without RUN: from the latest cold rows of this machine; what is missing is measured first, in about ten minutes.
+    Each claim is confirmed, refuted or neither. With RUN, only the rows of that run count. Without RUN, the latest cold
+    rows of this machine count, and what is missing is measured first, in about ten minutes.
     """
     from bench.claims import catalog, claims_rows, prices, views
     from bench.claims.experiments import Measured, measure_missing

@@ -37,7 +37,10 @@ from bench.plan.errors import UsageError
 @click.version_option(package_name="kernelmark")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Microbenchmarks of GEMM, transposition and convolution kernels: proved right, then timed, with an interval."""
+    """Measure GEMM, transposition, FFT and convolution kernels, transfers and the aggregation of gradients.
+
+    A result is verified before it is timed, a failure is a row with its reason, and every figure has an interval.
+    """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -16,13 +16,22 @@ PER_CENT = Read(per_cent)
 @click.command()
 @click.argument("base", metavar="BASE", shell_complete=completion.runs)
 @click.argument("new", metavar="NEW", shell_complete=completion.runs)
-@click.option("--fail-slower", metavar="P%", type=PER_CENT, help="Exit with 1 if a case is slower by more, or broke.")
 @click.option(
-    "--margin", metavar="P%", type=PER_CENT, default="2%", show_default=True, help="Within it a ratio is `same`."
+    "--fail-slower", metavar="P%", type=PER_CENT, help="Exit with 1 if a case got slower by more than this, or broke."
 )
-@click.option("--anyway", is_flag=True, help="Compare different machines too; the output then shows what differs.")
-@file_option("--csv", "csv_path", text="Write every case here.")
-@file_option("--base-db", text="The store of BASE, if not that of NEW.")
+@click.option(
+    "--margin",
+    metavar="P%",
+    type=PER_CENT,
+    default="2%",
+    show_default=True,
+    help="Call a case `same` if its ratio is within this of 1.",
+)
+@click.option(
+    "--anyway", is_flag=True, help="Compare runs of different machines, too; the output then shows what differs."
+)
+@file_option("--csv", "csv_path", text="Also write every case to this file.")
+@file_option("--base-db", text="The store that holds BASE. [default: that of NEW]")
 @select_options
 @json_option
 @db_option
@@ -38,9 +47,10 @@ def compare(
     json_to: IO[str] | None,
     db: Path | None,
 ) -> None:
-    """Which cases of run NEW are slower or faster than in run BASE, judged by the medians of their processes.
+    """Compare two runs: which cases got slower or faster.
 
-    Needs runs of several processes (`run --processes 5`): one process cannot show run-to-run variation.
+    Cases are judged by the medians of their processes. Both runs need several processes (`run --processes 5`), since
+    one process cannot show run-to-run variation.
     """
     from bench.compare.runs import compare_runs
     from bench.record.store import Store, default_store

@@ -14,13 +14,14 @@ from bench.plan.errors import UsageError
 @click.command()
 @click.argument("kernel_id", metavar="KERNEL", shell_complete=completion.kernels)
 @click.argument("problem_id", metavar="PROBLEM")
-@click.option("--diff", is_flag=True, help="Print what changed in the sources from each version to the next.")
+@click.option("--diff", is_flag=True, help="Also print the changes of the sources from version to version.")
 @json_option
 @db_option
 def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None, db: Path | None) -> None:
-    """The versions of KERNEL on PROBLEM that `watch` and `tune` have tried: verdicts, rates, resources, and changes.
+    """List the versions of KERNEL that watch and tune have tried.
 
-    A rate without a mark comes from samples taken in turn with what it is against.
+    Each has its verdict on PROBLEM, its rate, its resources and what changed. A rate without a mark comes from samples
+    that were taken in turn with those of the version or kernel that it is compared with.
     """
     import msgspec
 

@@ -13,9 +13,10 @@ from bench.cli.options import db_option, plugin_option
 @plugin_option
 @db_option
 def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path | None) -> None:
-    """Results from elsewhere as runs of their own: pytest-benchmark JSON, nvbench JSON, kernelmark CSV.
+    """Import results of other programs, each file as a run.
 
-    All files or none. A name, group or parameter that is the id of a problem of ours puts its row beside our kernels.
+    Reads the JSON of pytest-benchmark and nvbench, and the CSV of kernelmark. Either all files are imported or none.
+    Where a benchmark's name, group or parameter is the id of a problem, its row stands beside the kernels on it.
     """
     from bench.plan.discovery import discover
     from bench.plan.text import escaped

@@ -11,9 +11,10 @@ from bench.cli.options import db_option
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @db_option
 def merge(files: tuple[Path, ...], db: Path | None) -> None:
-    """Bring the stores of shards together in the store --db, where they are one run; other runs are copied.
+    """Merge the stores of shards: their rows become one run.
 
-    The order of the files is of no account, and files may be merged again, or later. What is missing is listed.
+    The result goes into the store --db; runs that are not sharded are copied. Files may be given in any order, and
+    merged again or later. Shards and problems that are missing are listed.
     """
     from bench.record.merge import merge_files
     from bench.record.store import Store, default_store

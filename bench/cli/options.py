@@ -67,15 +67,15 @@ def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="GLOB",
         shell_complete=completion.kernels,
-        help="Only rows of kernels whose whole id matches; may be repeated, like the three below.",
+        help="Use only rows of kernels whose whole id matches; may be repeated, as may the next three.",
     )
-    @click.option("--op", multiple=True, metavar="OP", help="Only rows of this operation.")
-    @click.option("--problem", multiple=True, metavar="GLOB", help="Only rows of problems whose whole id matches.")
+    @click.option("--op", multiple=True, metavar="OP", help="Use only rows of this operation.")
+    @click.option("--problem", multiple=True, metavar="GLOB", help="Use only rows of problems whose whole id matches.")
     @click.option(
         "--status",
         multiple=True,
         type=click.Choice([status.value for status in Status]),
-        help="Only rows of this status.",
+        help="Use only rows with this status.",
     )
     @wraps(function)
     def command(

@@ -11,16 +11,19 @@ from bench.cli.options import db_option, plugin_option
 
 
 @click.command("list")
-@click.option("--op", help="Only kernels of this operation.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Only kernels of this device.")
+@click.option("--op", help="List only kernels of this operation.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="List only kernels of this device.")
 @click.option("--suites", is_flag=True, help="List suites instead of kernels.")
-@click.option("--all", "everything", is_flag=True, help="Show kernels that cannot run here, too.")
+@click.option("--all", "everything", is_flag=True, help="Also list kernels that cannot run here, with the reason.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of all kernels.")
 @plugin_option
 def list_command(
     op: str | None, device: str | None, suites: bool, everything: bool, as_json: bool, plugins: tuple[str, ...]
 ) -> None:
-    """List the kernels that can run here, why others cannot, and with --suites the suites."""
+    """List the kernels that can run here, or the suites.
+
+    With --all, also those that cannot run here, and why.
+    """
     from bench.cli import listing
     from bench.plan.discovery import discover
 
@@ -35,11 +38,14 @@ def list_command(
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Name the kernels that cannot run here.")
+@click.option("--all", "everything", is_flag=True, help="Also name the kernels that cannot run here.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @db_option
 def doctor(everything: bool, as_json: bool, db: Path | None) -> None:
-    """Show what is usable here, what is not and why, and how to fix it; ceilings of the latest run."""
+    """Report what is usable here, and how to fix what is not.
+
+    Also shows the ceilings of the latest run.
+    """
     from bench.cli import doctor as diagnosis
     from bench.record.store import default_store
 
@@ -56,7 +62,7 @@ def doctor(everything: bool, as_json: bool, db: Path | None) -> None:
     metavar="GLOB",
     show_default=True,
     shell_complete=completion.kernels,
-    help="Only kernels whose whole id matches.",
+    help="Show only kernels whose whole id matches.",
 )
 @click.option("--arch", "archs", metavar="sm_90a,..", help="Architectures. [default: all that kernels are built for]")
 @click.option("--format", "style", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
@@ -64,9 +70,10 @@ def doctor(everything: bool, as_json: bool, db: Path | None) -> None:
 def inspect(
     kernel: str | None, problem_id: str | None, kernels: str, archs: str | None, style: str, plugins: tuple[str, ...]
 ) -> None:
-    """Show registers, shared memory, spills and occupancy of hand-written kernels; needs no GPU.
+    """Show registers, shared memory, spills and occupancy.
 
-    KERNEL PROBLEM: of the tile that a run takes for PROBLEM, and how many tiles KERNEL can have for it.
+    Compiles the hand-written CUDA kernels; needs no GPU. With KERNEL PROBLEM, shows the tile that a run takes for
+    PROBLEM, and how many tiles KERNEL has for it.
     """
     from bench.measure.compile import ARCHS
     from bench.plan.discovery import discover

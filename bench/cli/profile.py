@@ -9,14 +9,20 @@ from bench.cli.options import plugin_option
 @click.command()
 @click.argument("kernel_id", metavar="KERNEL", shell_complete=completion.kernels)
 @click.argument("problem_id", metavar="PROBLEM")
-@click.option("--arch", default="sm_90a", show_default=True, metavar="sm_90a", help="Plan for a typical device of it.")
+@click.option(
+    "--arch",
+    default="sm_90a",
+    show_default=True,
+    metavar="sm_90a",
+    help="Plan for a typical device of this architecture.",
+)
 @click.option(
     "--on",
     "device_name",
     metavar="DEVICE",
-    help="Bound the time on this GPU: h100-sxm, h200, a100, ...; one of ARCH otherwise.",
+    help="Bound the time on this GPU: h100-sxm, h200, a100, ... [default: one of the architecture]",
 )
-@click.option("--every-block", is_flag=True, help="Run all blocks, where a few would stand for the others.")
+@click.option("--every-block", is_flag=True, help="Run all blocks, even where a few could stand for the rest.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @plugin_option
 def profile(
@@ -28,10 +34,10 @@ def profile(
     as_json: bool,
     plugins: tuple[str, ...],
 ) -> None:
-    """Count what a hand-written KERNEL does on PROBLEM: sectors, wavefronts, lanes, instructions; needs no GPU.
+    """Count the memory traffic and instructions of a CUDA kernel.
 
-    Each thread of the counted blocks runs in the emulator, and the machine code is disassembled. Nothing is timed: the
-    last table bounds the time from below by what NVIDIA publishes of a GPU.
+    Counts sectors, wavefronts, idle lanes and instructions in the emulator and in the machine code, without a GPU.
+    Nothing is timed: the last table is a lower bound of the time, by the limits of a GPU that NVIDIA publishes.
     """
     from bench.measure.occupancy import typical
     from bench.plan.discovery import discover

@@ -20,7 +20,10 @@ from bench.cli.options import db_option, plugin_option, run_argument
 @plugin_option
 @db_option
 def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | None) -> None:
-    """A page that opens without a network, with figures and tables for a paper; the latest run if RUN is left out."""
+    """Write a page of a run, with figures and tables for a paper.
+
+    The page opens without a network. Without RUN, it shows the latest run.
+    """
     from bench.plan.discovery import discover
     from bench.record.store import Store, default_store
     from bench.report.runs import summary_of

@@ -43,9 +43,9 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 @json_option
 @db_option
 def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db: Path | None) -> None:
-    """The runs of the store, the newest first; with --delete or --prune those that were removed, which asks nothing.
+    """List the runs of the store, the newest first, or remove some.
 
-    Every RUN may be an id, a name, or the beginning of one.
+    --delete and --prune list what they remove, and ask nothing. A RUN is an id, a name, or the beginning of one.
     """
     from bench.record.store import Store, default_store
     from bench.report.runs import removed_line, runs_table, summaries

@@ -39,21 +39,21 @@ def _rate(text: str) -> float:
     default="1,2,4,8,16,96",
     show_default=True,
     metavar="N,..",
-    help="Workers, each with a batch of its own.",
+    help="Numbers of workers, each of which has a batch of its own.",
 )
 @click.option(
     "--link",
     type=Read(_rate),
     required=True,
     metavar="RATE",
-    help="What the link of each worker carries each way, stated: 8GB/s.",
+    help="The rate of each worker's link in each direction, such as 8GB/s or 10Gbit/s.",
 )
-@click.option("--aggregation", metavar="RUN", help="The run with the aggregations. [default: the latest that fits]")
+@click.option("--aggregation", metavar="RUN", help="The run that has the aggregations. [default: the latest that fits]")
 @click.option(
     "--figures",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Draw the speed-ups there, too, as SVG and PDF.",
+    help="Also draw the speedups to this folder, as SVG and PDF.",
 )
 @json_option
 @plugin_option
@@ -69,9 +69,10 @@ def scaling(
     plugins: tuple[str, ...],
     db: Path | None,
 ) -> None:
-    """Data parallelism of NETWORK on paper, by each strategy of aggregation: computed, not measured.
+    """Compute what data parallelism of NETWORK would gain.
 
-    From the times of its layers in RUN, times of aggregations, and a stated link.
+    Computes a speedup for each strategy of aggregation from the measured times of its layers in RUN, measured times of
+    aggregations, and the stated rate of a link. Nothing is measured.
     """
     from bench.plan.discovery import discover
     from bench.record.store import Store, default_store

@@ -12,7 +12,7 @@ from bench.plan.errors import UsageError
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="PROBLEM | RUN...", shell_complete=completion.runs)
-@click.option("--train", is_flag=True, help="Make the selector of a device and an operation from the rows of runs.")
+@click.option("--train", is_flag=True, help="Make the selector of a device and an operation from the rows of RUN.")
 @click.option(
     "--test",
     "tests",
@@ -20,14 +20,16 @@ from bench.plan.errors import UsageError
     metavar="RUN",
     help="With --train: judge it on the rows of this run, whose shapes are left out of the training; may be repeated.",
 )
-@click.option("--model", "where", default="auto", metavar="FILE", help="The selector. [default: of this device]")
+@click.option(
+    "--model", "where", default="auto", metavar="FILE", help="The selector to use. [default: that of this device]"
+)
 @click.option("--format", "style", type=click.Choice(["c", "python", "json"]), help="Print the selector as code.")
 @file_option("-o", "--output", text="Where --format goes. [default: standard output]")
 @click.option(
     "--figures",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="With --train: draw the regret there, as SVG and PDF.",
+    help="With --train: also draw the regret to this folder, as SVG and PDF.",
 )
 @select_options
 @json_option
@@ -46,9 +48,10 @@ def select(
     plugins: tuple[str, ...],
     db: Path | None,
 ) -> None:
-    """Which kernel to call for PROBLEM, whether it was measured or not; --train learns it from the rows of RUN.
+    """Choose the kernel to call for PROBLEM, measured or not.
 
-    The answer has what the choice costs on shapes that were held out. Where one kernel is as good, it is that kernel.
+    The answer states what its choices cost on shapes that were held out of the training. Where one kernel does as well
+    on all of them, the answer is that kernel. --train makes the selector from the rows of each RUN.
     """
     from bench.plan.discovery import discover
     from bench.tune.select.view import trained

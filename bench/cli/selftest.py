@@ -9,15 +9,20 @@ from bench.cli.options import AGAINST, OK
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Known durations, cheats and the ratio alone: three minutes at most.")
-@click.option("--only", metavar="CHECK,..", help="Only these checks.")
-@click.option("--adversaries", is_flag=True, help="Only kernels that cheat and wrong results, and what catches each.")
-@click.option("--seeds", type=click.IntRange(min=1), help="On how many draws each adversary is tried.")
+@click.option("--quick", is_flag=True, help="Run only known durations, cheats and the ratio, in at most three minutes.")
+@click.option("--only", metavar="CHECK,..", help="Run only these checks.")
+@click.option(
+    "--adversaries",
+    is_flag=True,
+    help="Run only kernels that cheat and results that are wrong, and print what catches each.",
+)
+@click.option("--seeds", type=click.IntRange(min=1), help="Draws of the operands on which each adversary is tried.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None, json_: bool) -> None:
-    """What this machine's measurements are worth: known durations, cheats, coverage, false alarms, each with its bound.
+    """Test how far timings of this machine can be trusted.
 
-    Exit status 1 where a bound is missed. Takes about half an hour, on a machine that should do nothing else.
+    Measures known durations, kernels that cheat, the coverage of intervals and false alarms, each against a bound; the
+    exit status is 1 if a bound is missed. Takes about half an hour, and the machine should do nothing else.
     """
     from bench.plan.errors import UsageError
     from bench.report.layout import paragraph

@@ -30,7 +30,7 @@ def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
     metavar="N",
     help=f"Tiles to measure. [default: all up to {ALL}, {BUDGET} of more]",
 )
-@click.option("--static", is_flag=True, help="Compile the tiles of a CUDA kernel and rank them; times nothing.")
+@click.option("--static", is_flag=True, help="Only compile the tiles of a CUDA kernel and rank them; nothing is timed.")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="How a space that exceeds the budget is searched.")
 @click.option(
     "--tuned",
@@ -51,10 +51,11 @@ def tune(
     db: Path | None,
     **options: Any,
 ) -> None:
-    """Search the tiles of KERNEL; the default stays unless another is certainly faster.
+    """Search the tiles of KERNEL for a faster one.
 
-    Tiles are measured in short jobs, each beside the default; then the best three race the default in fresh processes.
-    After an interruption the same command goes on. KERNEL@A=1 searches the tiles with this value alone.
+    The default stays unless another tile is certainly faster. Tiles are measured in short jobs, each beside the
+    default; then the best three race the default in fresh processes. After an interruption the same command goes on.
+    KERNEL@A=1 searches the tiles with this value alone.
     """
     from bench.measure.lock import exclusive
     from bench.record.store import Store, default_store

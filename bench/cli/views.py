@@ -19,15 +19,13 @@ from bench.plan.errors import UsageError
     type=click.Choice(["problem", "network", "overlap"]),
     default="problem",
     show_default=True,
-    help="A table for each problem, seconds a batch of whole networks, or what overlapped transfers hide.",
+    help="One table for each problem, the seconds that networks take for a batch, or what overlapped transfers hide.",
 )
 @click.option("--step", is_flag=True, help="With --by network: the share of a step that moving the parameters takes.")
 @click.option(
     "--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which 100 tables of a long run."
 )
-@click.option(
-    "--row", metavar="CASE", help="One row whole, and what accuses it if it is mistrusted; CASE: a part of its name."
-)
+@click.option("--row", metavar="CASE", help="Print one row in full, and what accuses it; CASE is a part of its name.")
 @select_options
 @json_option
 @db_option
@@ -41,7 +39,7 @@ def show(
     json_to: IO[str] | None,
     db: Path | None,
 ) -> None:
-    """The tables of a run; the latest if RUN is left out."""
+    """Print the tables of a run; by default the latest."""
     from bench.report.layout import paragraph
     from bench.report.row import row_page
     from bench.report.run_json import write_run
@@ -108,9 +106,10 @@ def crossover(
     plugins: tuple[str, ...],
     db: Path | None,
 ) -> None:
-    """The fastest kernel of each problem of SUITE, and where another takes over, from the rows of a run.
+    """Show the fastest kernel of each problem of SUITE.
 
-    Without RUN, of the latest run that has a time for one of its problems.
+    Also shows where another kernel takes over. Without RUN, reads the latest run that has a time for one of the
+    problems.
     """
     from bench.plan.discovery import discover
     from bench.plan.suites import find_suite
@@ -166,19 +165,19 @@ def table_style() -> str:
     type=click.Choice(["csv", "json", "markdown", "latex", "parquet", "c"]),
     default="csv",
     show_default=True,
-    help="c: a header of constants, the tiles that tuning has adopted.",
+    help="c: a header with the tiles that tuning has adopted.",
 )
 @file_option("-o", "--output", text="[default: standard output]")
 @click.option(
     "--spreadsheet",
     is_flag=True,
-    help="CSV that no spreadsheet executes: a cell that begins like a formula gets a ' before it.",
+    help="Write CSV that is safe to open in a spreadsheet: a cell that begins like a formula gets a ' before it.",
 )
 @click.option(
     "--tuned",
     "where",
     metavar="FILE",
-    help="With --format c: where the tiles are; RUN is then the race that adopted them. [default: of this machine]",
+    help="With --format c: the file of tiles; RUN is then the race that adopted them. [default: that of this machine]",
 )
 @click.option("--identify", is_flag=True, help="Keep the names of hosts and devices, which are hashed otherwise.")
 @select_options
@@ -193,7 +192,10 @@ def export(
     selection: Any,
     db: Path | None,
 ) -> None:
-    """The rows of a run for other programs and for papers; the latest run if RUN is left out."""
+    """Write the rows of a run for other programs and papers.
+
+    Without RUN, writes those of the latest run.
+    """
     from bench.report.export import WRITERS, check_writable, write_file
     from bench.report.parquet import write_parquet_file
     from bench.report.runs import summary_of

@@ -22,34 +22,37 @@ DEFAULT_ARCH = "sm_90a"
 @click.command()
 @click.argument("file", metavar="FILE.cu", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("problem_id", metavar="PROBLEM")
-@click.option("--kernel", metavar="ID", help="Which of the kernels of FILE.cu, where several take PROBLEM.")
+@click.option("--kernel", metavar="ID", help="The kernel to watch, where several of FILE.cu take PROBLEM.")
 @click.option(
     "--against", metavar="GLOB", help="GPU kernels to time beside it. [default: the vendor's of the same numerics]"
 )
-@click.option("--tile", metavar="NAME=VALUE,..", help="Only tiles with these values: T=32. [default: all]")
+@click.option("--tile", metavar="NAME=VALUE,..", help="Test only tiles with these values, such as T=32. [default: all]")
 @click.option(
     "--vs",
     metavar="OTHER.cu",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Compare with this source, as it is now, and not with the version before.",
+    help="Compare with this source as it is now, not with the version before.",
 )
-@click.option("--arch", metavar="sm_90a", help="Compile for this one. [default: of the GPU here; without one sm_90a]")
+@click.option(
+    "--arch", metavar="sm_90a", help="Compile for this architecture. [default: that of the GPU here, or sm_90a]"
+)
 @click.option(
     "--max-time",
     type=Read(above_zero),
     default=1.0,
     show_default=True,
     metavar="S",
-    help="Seconds for timing each kernel.",
+    help="Seconds for the timing of each kernel.",
 )
-@click.option("--once", is_flag=True, help="Look at the file once and exit, with status 1 where something is wrong.")
+@click.option("--once", is_flag=True, help="Look at the file once and exit, with status 1 if something is wrong.")
 @plugin_option
 @db_option
 def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: Any) -> None:
-    """Compile, verify and time FILE.cu on PROBLEM each time it is saved, beside the version before.
+    """Verify and time FILE.cu each time it is saved.
 
-    Every tile is tested in the emulator, on small problems; timing needs a GPU. Ctrl-C ends with a summary. What was
-    found of each version is kept: `kernelmark history KERNEL PROBLEM`.
+    Compiles it, verifies it on PROBLEM, and compares it with the version before. Every tile is tested in the emulator,
+    on small problems; timing needs a GPU. Ctrl-C ends with a summary. What was found of each version is kept:
+    `kernelmark history KERNEL PROBLEM`.
     """
     from bench.record.store import Store, default_store
     from bench.tune.watch.log import Log

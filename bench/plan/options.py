@@ -93,7 +93,7 @@ OPTIONS = (
     Option(
         "kernels",
         "kernels",
-        "Only kernels whose whole id matches; !GLOB leaves out those that match; may be repeated.",
+        "Use only kernels whose whole id matches; !GLOB leaves out those that match; may be repeated.",
         metavar="GLOB",
         many=True,
     ),
@@ -117,14 +117,14 @@ OPTIONS = (
         parse=above_zero,
         metavar="S",
     ),
-    Option("share-gpu", "share_gpu", "Measure although another run is using the GPU.", False),
+    Option("share-gpu", "share_gpu", "Measure even while another run uses the GPU.", False),
     Option("launcher", "launcher", "What launches hand-written CUDA kernels.", LAUNCHERS[0], choices=LAUNCHERS),
     PLUGIN,
     Option("mode", "mode", _MODES, Mode.COLD.value, choices=TIMED, times=True),
     Option(
         "max-time",
         "max_time_s",
-        "Seconds a case, in each process.",
+        "Seconds for each case, in each process.",
         unset=f"{MAX_TIME_S:g}, or the suite's",
         parse=above_zero,
         metavar="S",
@@ -133,7 +133,7 @@ OPTIONS = (
     Option(
         "rel-ci",
         "rel_ci",
-        "Stop when the 95 % interval, over the median, is this wide.",
+        "Stop when the 95 % interval is this narrow, as a share of the median.",
         REL_CI,
         parse=not_negative,
         metavar="R",
@@ -142,7 +142,7 @@ OPTIONS = (
     Option(
         "ceilings",
         "ceilings",
-        "Whether to measure this machine's limits beside the rows.",
+        "Also measure the limits of this machine.",
         True,
         unset="yes",
         times=True,
@@ -150,7 +150,7 @@ OPTIONS = (
     Option(
         "processes",
         "processes",
-        "Fresh processes a case; from 2 on the intervals hold for the next process too, 5 are for publishing.",
+        "Fresh processes for each case. From 2 on, intervals hold for the next process, too; publish with 5.",
         1,
         parse=_processes,
         metavar="N",
@@ -159,7 +159,7 @@ OPTIONS = (
     Option(
         "spread",
         "spread_s",
-        "Seconds at least from one of those processes to the next: a machine drifts for about a minute.",
+        "Seconds from one of these processes to the next, at least; a machine drifts for about a minute.",
         SPREAD_S,
         parse=not_negative,
         metavar="S",
