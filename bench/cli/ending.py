@@ -65,7 +65,7 @@ def _ended(work: Callable[[], object]) -> int:
     except (UsageError, Unsupported) as error:
         return _complain(message(error) or "no message", USAGE)
     except click.ClickException as error:
-        return _complain(error.format_message(), USAGE)
+        return _complain(_of_click(error), USAGE)
     except click.Abort:
         _flush()
         return INTERRUPTED
@@ -81,6 +81,16 @@ def _ended(work: Callable[[], object]) -> int:
         return _complain(f"{error.filename or 'standard output'}: {error.strerror}", USAGE)
     except Exception as error:
         return _defect(error)
+
+
+def _of_click(error: click.ClickException) -> str:
+    """Return click's message; where it has no remedy, with the command that lists what can be given."""
+    found = error.format_message()
+    refused = isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
+    if refused or "Did you mean" in found or not isinstance(error, click.UsageError) or error.ctx is None:
+        return found
+    command = " ".join(("kernelmark", *error.ctx.command_path.split()[1:]))
+    return f"{found.removesuffix('.')}; `{command} --help` lists what it takes"
 
 
 def _stand_in_for_closed() -> None:

@@ -101,11 +101,28 @@ def expanded_plan(plan: Any, tuned: str, shard: Any, registry: Any) -> tuple[Any
     chosen = suites_asked(plan, registry)
     expanded = jobs_asked(chosen, registry, plan)
     if not expanded:
-        raise UsageError(f"no kernel matches on {' and '.join(plan.devices)}; `kernelmark list` names all")
+        raise UsageError(_why_none(plan, chosen, registry))
     if shard:
         plan, expanded = sharded(plan, shard, expanded, registry)
     _name_tiles(plan, expanded)
     return plan, chosen, expanded
+
+
+def _why_none(plan: Any, suites: list[Any], registry: Any) -> str:
+    """Return in a line why no kernel contends: none is selected, or those that are need a device that is not used."""
+    import msgspec
+
+    from bench.run.asked import jobs_asked
+
+    which = (
+        f"no kernel matches{''.join(f' --kernels {glob!r}' for glob in plan.kernels)} on {' and '.join(plan.devices)}"
+    )
+    for device in sorted({kernel.device for kernel in registry.kernels.values()} - set(plan.devices)):
+        found = jobs_asked(suites, registry, msgspec.structs.replace(plan, devices=(device,)))
+        if names := list(dict.fromkeys(name for planned in found for name in planned.job.kernels)):
+            listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            return f"{which}; on {device}, {listed} would; `kernelmark doctor` reports what is missing here"
+    return f"{which}; `kernelmark list --all` names those there are"
 
 
 def _with_tuned(plan: Any, where: str, registry: Any) -> Any:

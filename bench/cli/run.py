@@ -22,6 +22,7 @@ from bench.cli.options import (
 )
 from bench.cli.planned import Asked, Done, check_asked, expanded_plan, plan_only, with_selector
 from bench.cli.views import print_end, print_run, table_style
+from bench.plan.errors import UsageError
 from bench.plan.gpus import parse_gpus
 from bench.plan.modes import Mode
 from bench.plan.options import OPTIONS, Option, above_zero
@@ -47,41 +48,41 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
 
 @click.command()
 @_asks(OPTIONS)
-@file_option("--csv", "csv_path", text="Write the run's rows here.")
+@file_option("--csv", "csv_path", text="Write the rows of the run to this file.")
 @click.option(
     "--resume",
     metavar="RUN",
     shell_complete=completion.runs,
-    help="Go on with a run where it was left; without SUITE as it was asked for.",
+    help="Continue an interrupted run; without SUITE, as it was asked for.",
 )
 @click.option(
     "--report",
     "report_to",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write the page of the run here, as `report` does, without PDFs of its figures.",
+    help="Write the page of the run to this folder, as `report` does, but no PDFs.",
 )
 @click.option(
     "--tuned",
     metavar="FILE",
-    help="Take the tiles that `tune` has found for a kernel on a problem, but for baselines; auto: this device's file.",
+    help="Use the tiles that `tune` has found, except for baselines; auto: this device's file.",
 )
 @click.option(
     "--select",
     metavar="FILE",
-    help="Run what a selector chooses as one more contender, OP/kernelmark.selected; auto: those of this device.",
+    help="Add a contender, OP/kernelmark.selected, that runs a selector's choice; auto: the selectors of this device.",
 )
 @click.option(
     "--shard",
     type=Read(_shard),
     metavar="I/N",
-    help="Measure the I-th of N parts: other machines measure the others, and `kernelmark merge` makes them one run.",
+    help="Measure part I of N. Other machines measure the other parts, and `kernelmark merge` makes them one run.",
 )
 @click.option(
     "--executor",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="CONFIG.py",
-    help="Measure by the workers of Parsl's executors, which `config` of this file describes.",
+    help="Measure on workers that Parsl starts; `config` in this file describes its executors.",
 )
 @click.option(
     "--start-timeout",
@@ -89,14 +90,14 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     type=Read(above_zero),
     default=300.0,
     metavar="S",
-    help="Seconds within which a worker of the executor must have started. [default: 300]",
+    help="Seconds that the executor may take to start its first worker. [default: 300]",
 )
 @click.option(
     "--devices",
     "gpus",
     type=Read(parse_gpus),
     metavar="all|N,..",
-    help="Measure on several GPUs of this machine, a worker each, by their numbers in nvidia-smi.",
+    help="Measure on several GPUs of this machine, with a worker for each; numbers as in nvidia-smi.",
 )
 @click.option("--list", "only_list", is_flag=True, help="Print what would be measured, and measure nothing.")
 @click.option("--dry-run", is_flag=True, help="Print jobs, machine-hours, cost and bytes, and measure nothing.")
@@ -105,7 +106,7 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     type=click.Path(path_type=Path, dir_okay=False),
     help="TOML, with --dry-run: what an hour of each device costs. [default: the founding texts' figures]",
 )
-@click.option("--fail-noisy", is_flag=True, help="Exit with 1 if other load disturbed a case.")
+@click.option("--fail-noisy", is_flag=True, help="Exit with 1 if a case was disturbed by other load.")
 def run(
     csv_path: Path | None,
     json_to: IO[str] | None,
@@ -117,9 +118,14 @@ def run(
     select: str | None,
     **options: Any,
 ) -> None:
-    """Verify and time the kernels of each SUITE: a name, a TOML file or one problem id."""
+    """Verify and time the kernels of each SUITE.
+
+    A SUITE is a name (`kernelmark list --suites`), a TOML file or one problem id.
+    """
     options = with_selector(select, options)
     if only_list or dry_run:
+        if json_to is not None:
+            raise UsageError("--json: prints the rows of a run, and --list and --dry-run measure none; leave one out")
         plan_only(only_list, dry_run, prices, **options)
         return
     _measure(Wanted(csv_path, json_to, report_to, fail_noisy), **options)
@@ -128,7 +134,10 @@ def run(
 @click.command()
 @_asks([option for option in OPTIONS if not option.times])
 def verify(json_to: IO[str] | None, **options: Any) -> None:
-    """Verify the kernels of each SUITE; nothing is timed."""
+    """Verify the kernels of each SUITE without timing them.
+
+    A SUITE is a name (`kernelmark list --suites`), a TOML file or one problem id.
+    """
     _measure(Wanted(json=json_to), mode=Mode.VERIFY, **options)
 
 

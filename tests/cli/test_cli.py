@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -194,7 +195,12 @@ def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, tmp_path):
         (("run", "absent.toml"), "absent.toml: cannot be read: No such file"),
         (("run", "gemm/m0n8k8/f32/NT"), "m is 0"),
         (("run",), "no SUITE was named"),
-        (("run", NT, "--kernels", "nobody"), "no kernel matches on cpu"),
+        (("run", NT, "--kernels", "no/such"), "no kernel matches --kernels 'no/such' on cpu; `kernelmark list --all` "),
+        (
+            ("run", "transfer/n8/f32/p2p"),
+            "no kernel matches on cpu; on cuda, transfer/cuda.peer would; ",
+        ),
+        (("run", NT, "--dry-run", "--json"), "--json: prints the rows of a run, and --list and --dry-run measure none"),
         (("run", NT, "--max-time", "0"), "'--max-time'"),
         (("run", NT, "--threads", "0"), "expected integers above 0"),
         (("run", NT, "--threads", "1,x"), "expected integers above 0"),
@@ -211,6 +217,8 @@ def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, tmp_path):
         (("export", "--format", "xml"), "'xml'"),
         (("list", "--op", "gem"), "--op: 'gem' is not an operation; expected one of "),
         (("lst",), "No such command 'lst'"),
+        (("tune",), "Missing argument 'KERNEL'; `kernelmark tune --help` lists what it takes"),
+        (("list", "--xyz"), "No such option '--xyz'; `kernelmark list --help` lists what it takes"),
     ],
 )
 def test_bad_usage_is_one_line_on_standard_error(refused, tmp_path, words, found):
@@ -231,3 +239,8 @@ def test_an_unknown_run_is_one_line_with_the_latest_ids(ran, again, words):
     (line,) = done.stderr.splitlines()
     assert line.startswith("kernelmark: run 'r9': is not a run of ")
     assert line.endswith(ran[1].stdout.split()[1])
+
+
+def test_the_list_of_commands_has_a_whole_sentence_for_each(called):
+    _, _, listed = called("--help").out.partition("Commands:\n")
+    assert [line for line in listed.splitlines() if not re.fullmatch(r"  \w+ +[A-Z].+[^.]\.", line)] == []
