@@ -38,7 +38,7 @@ def linked(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Ite
 
 
 def network_scaling(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
-    """Yield the speed-up of other networks by data parallelism over that of `one`; both are names of suites."""
+    """Yield the speedup of other networks by data parallelism over that of `one`; both are names of suites."""
     found: dict[str, tuple[Ratio, str]] = {}
     for network in (*asked.one, *asked.other):
         if speedup := _speedup(asked, evidence, rows, network):
@@ -51,7 +51,7 @@ def network_scaling(asked: Comparison, evidence: Evidence, rows: Sequence[Result
 
 
 def _speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result], name: str) -> tuple[Ratio, str] | None:
-    """Return the speed-up of a network, and the kernel that adds its gradients; None where rows are missing."""
+    """Return the speedup of a network, and the kernel that adds its gradients; None where rows are missing."""
     layers = [layer for layer in evidence.layers if layer.suite == name]
     by_problem = _by_problem(r for r in evidence.rows if r.op != OP and r.device == "cpu")
     fastest = {problem: min(own, key=lambda r: r.time_s_median or 0.0) for problem, own in by_problem.items()}

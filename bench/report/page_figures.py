@@ -61,7 +61,7 @@ class HeatMap(NamedTuple):
 
 
 def dot_plot(plot: Plot) -> DotPlot:
-    """Lay out a dot plot on an axis of speed-ups, which is logarithmic."""
+    """Lay out a dot plot on an axis of speedups, which is logarithmic."""
     low, high = plot.range
 
     def place(value: float) -> float:

@@ -11,7 +11,7 @@ from bench.report.scaling_view import compared
 class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A strategy at a number of workers, computed. Seconds are those of a batch; null: an end that is not known.
 
-    aggregation_s: `scaled` times the time of the row of `aggregation_problem`. hidden: the speed-up if additions and
+    aggregation_s: `scaled` times the time of the row of `aggregation_problem`. hidden: the speedup if additions and
     link were hidden while the batch is computed.
     """
 

@@ -12,7 +12,7 @@ from bench.report.strategies import STATED, Stated, strategy_name
 POINTS = (
     Column("strategy"),
     Column("workers", "right"),
-    Column("speed-up"),
+    Column("speedup"),
     Column("of linear", "right", spare=2),
     Column("if hidden", spare=4),
     Column("additions", "right", spare=1),

@@ -59,7 +59,7 @@ def strategy_name(kernel: str) -> str:
 
 
 class Stated(NamedTuple):
-    """A speed-up that a text states. low, high: None where there is no number. strategies: the first measured."""
+    """A speedup that a text states. low, high: None where there is no number. strategies: the first measured."""
 
     what: str
     workers: int

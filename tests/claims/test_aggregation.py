@@ -1,4 +1,4 @@
-"""Claims about aggregation: what a stated link adds, networks by their speed-ups, money by virtual CPUs, sources."""
+"""Claims about aggregation: what a stated link adds, networks by their speedups, money by virtual CPUs, sources."""
 
 import pytest
 

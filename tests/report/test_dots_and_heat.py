@@ -1,4 +1,4 @@
-"""The dot plots of speed-ups and the heat maps: what stands in which lane and cell, and how it is marked."""
+"""The dot plots of speedups and the heat maps: what stands in which lane and cell, and how it is marked."""
 
 import pytest
 

@@ -30,7 +30,7 @@ def test_a_run_with_everything_has_every_kind_of_figure(store):
     found = planned(store)
     assert [title for title, each in found.items() if not each.figures] == OF_AGGREGATION
     assert list(found) == [
-        "Speed-up",
+        "Speedup",
         "Problems x kernels",
         "Roofline",
         "Rate over size",

@@ -1,4 +1,4 @@
-"""Data parallelism on paper: the speed-up over the number of workers, by strategy of aggregation."""
+"""Data parallelism on paper: the speedup over the number of workers, by strategy of aggregation."""
 
 from contextlib import suppress
 from functools import partial
@@ -60,7 +60,7 @@ def _figure(found: Scaling, section: Section, marks: dict[str, Look]) -> Figure:
 
 def _draw(section: Section, marks: dict[str, Look]) -> "Drawing":
     figure, axes = panel(62)
-    axes.set(xlabel="workers", ylabel="speed-up", xscale="log", yscale="log")
+    axes.set(xlabel="workers", ylabel="speedup", xscale="log", yscale="log")
     labels = []
     for kernel in dict.fromkeys(point.kernel for point in section.points):
         own = sorted((p for p in section.points if p.kernel == kernel), key=lambda point: point.workers)

@@ -1,4 +1,4 @@
-"""Speed-ups over a baseline as dots with their intervals: a lane a row, or a lane a kernel where those are too many."""
+"""Speedups over a baseline as dots with their intervals: a lane a row, or a lane a kernel where those are too many."""
 
 import math
 from collections import Counter, defaultdict
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-TITLE = "Speed-up"
+TITLE = "Speedup"
 MOST, MOST_LANES, MOST_KERNELS, MOST_DOTS = 8, 14, 12, 48
 WHISKERS = "Grey: a tie (the interval includes 1). Hollow, ~: measured under noise. Whiskers: the 95 % interval."
 
 
 class Dot(NamedTuple):
-    """The speed-up of a row."""
+    """The speedup of a row."""
 
     problem: str
     kernel: str
@@ -47,7 +47,7 @@ class Lane(NamedTuple):
 
     @property
     def middle(self) -> float:
-        """Return the speed-up that a lane is ranked by."""
+        """Return the speedup that a lane is ranked by."""
         return self.dots[0].ratio.median if self.mean is None else self.mean
 
     @property
@@ -156,13 +156,13 @@ def _thinned(rows: list[Result]) -> list[Result]:
 def speedups(data: RunData) -> Kind:
     """Return a figure for each plot."""
     figures = [_figure(plot) for plot in plots(data)]
-    return kind(TITLE, figures, "no row has a speed-up: no kernel was measured in turn with a baseline", MOST)
+    return kind(TITLE, figures, "no row has a speedup: no kernel was measured in turn with a baseline", MOST)
 
 
 def _figure(plot: Plot) -> Figure:
     return Figure(
         file_name("speedup", plot.op, *of_setting(plot.setting), "over", short(plot.baseline)),
-        f"Speed-up over {plot.baseline}",
+        f"Speedup over {plot.baseline}",
         plot.caption,
         partial(_draw, plot),
         plot,
