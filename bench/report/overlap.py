@@ -84,9 +84,10 @@ def overlap_table(store: Reader, results: Iterable[Found], style: str = "simple"
     """Return the table of overlaps, or a line that names the command which measures some."""
     found = list(overlaps(store, results))
     if not found:
-        return (
-            "no overlap: the run has no transfer with work that was measured in turn with `serial` and `arrived`, six "
-            "times at the least; `kernelmark run transfer` measures some"
+        return paragraph(
+            "no overlap: the run has no transfer with work that was measured in turn with `serial` and `arrived`, at "
+            "least six times; `kernelmark run transfer` measures some",
+            style=style,
         )
     noise = noise_of([r for each in found for r in each[:3]]).sentence
     parts = [table(COLUMNS, [_cells(each) for each in found], style, titled=True)]

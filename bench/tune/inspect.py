@@ -24,7 +24,7 @@ from bench.plan.registry import Registry
 from bench.plan.space import Space
 from bench.plan.tiles import tile_text
 from bench.plan.tunable import tiled
-from bench.report.layout import Column, table
+from bench.report.layout import Column, paragraph, table
 
 Wanted = TypeVar("Wanted")
 Built = TypeVar("Built")
@@ -114,7 +114,7 @@ def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
         head += f"; a run takes {kernel.base_id}@{tile_text(vars(tile))}"
     reasons = [(f"{about}{count:,}", reason) for reason, count in found.refused.items()]
     columns = (Column("tiles", "right"), Column("why not, for example"))
-    return "\n".join([head, *([table(columns, reasons, titled=True)] if reasons else [])])
+    return "\n".join([paragraph(head), *([table(columns, reasons, titled=True)] if reasons else [])])
 
 
 def _taken_by(kernel: CudaKernel, tile: Tile, problems: list[Problem], device: DeviceLimits) -> Problem | None:

@@ -52,6 +52,18 @@ def test_a_merge_names_hosts_what_differs_and_what_is_missing(called, shards):
     assert "is merged of shards" in refused.err
 
 
+@pytest.mark.parametrize("columns", ["80", "100", "200"])
+def test_what_a_merge_prints_is_no_wider_than_the_terminal(called, shards, monkeypatch, columns):
+    for path in shards:
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE result SET host = host || '-of-a-cluster-with-a-long-name.example.org'")
+            db.execute("UPDATE run SET environment = json_set(environment, '$.versions.torch', hex(randomblob(60)))")
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = called("merge", *shards, "--db", "all.db").out.splitlines()
+    assert any("not alike on all shards" in line for line in lines)
+    assert [line for line in lines if len(line) > int(columns) and len(line.split()) > 1] == []
+
+
 def test_problems_that_cannot_be_planned_again_are_not_listed(called, shards, tmp_path):
     (tmp_path / "s.toml").unlink()
     done = called("merge", *shards, "--db", "all.db")

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from bench.cli.commands import cli
 from bench.cli.tune import print_race, print_search
+from bench.measure.cpu import cpu_name
 from bench.measure.measurement import Part
 from bench.plan.status import Status
 from bench.record.store import Layer, Store
@@ -52,7 +53,11 @@ COMMANDS = {
     ("runs",): "the new run",
     ("show", "new"): "NOISY",
     ("show", "new", "--by", "network"): "NOISY",
+    ("show", "new", "--by", "network", "--step"): "NOISY",
+    ("show", "new", "--by", "overlap"): "overlap",
     ("show", "new", "--row", "tf32_wrong"): "reason",
+    ("run", "long.toml", "--list"): "comparison group",
+    ("run", "long.toml", "--dry-run"): "machine-hours",
     ("compare", "old", "new"): "slower",
     ("crossover", "long.toml", "new"): "gives way to",
     ("claims", "new", "--only", "op-t-slower,transpose-first,gpu-pays"): "DEPENDS",
@@ -63,14 +68,16 @@ COMMANDS = {
     ("list", "--suites"): "alexnet",
     ("inspect",): "sm_90a",
     ("select", "--train", "planted", "--op", "gemm", "--model", "selector.json"): "best single",
+    ("select", "gemm/m500n70k256/f32/NT", "--model", "selector.json"): "oracle",
     ("history", "conv/cudnn_frontend.implicit_precomp_gemm_tf32", CONV.format(r=3)): "not in turn:",
     ("tune", "gemm/cuda.tiled", "gemm/m1024n1024k1024/f32/NT", "--static", "--budget", "2"): "NOTHING WAS TIMED",
+    ("inspect", "transpose/cuda.tiled", "transpose/m33n70/f32/out"): "registers",
     ("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out"): "wavefronts",
     ("selftest", "--quick"): "adversaries",
 }
-#: What has no table, or is run below (`run`, `verify`), or has tests of its own (`merge`, `scaling`, `watch`).
-WITHOUT = {"export", "import", "merge", "report", "run", "scaling", "verify", "watch"}
-IN_STORE = {"runs", "show", "compare", "crossover", "claims", "doctor", "history", "select"}
+#: What has no table, or is run below (`verify`), or has tests of its own (`merge`, `scaling`, `watch`).
+WITHOUT = {"export", "import", "merge", "report", "scaling", "verify", "watch"}
+IN_STORE = {"runs", "run", "show", "compare", "crossover", "claims", "doctor", "history", "select"}
 
 
 def words_of(text: str) -> set[str]:
@@ -141,11 +148,13 @@ def folder(tmp_path_factory):
     (made / "long.toml").write_text(SUITE)
     store = Store(made / "w.db")
     other = {"gemm/a_library_with_a_long_name.tnn_out_of_place": bordered(256)[SECOND]}
-    plant(store, {FIRST: bordered(256)[FIRST], **other})
+    plant(store, {FIRST: bordered(256)[FIRST], **other}, device_name=cpu_name())
     fill(store, "old", 1.0)
     fill(store, "new", 1.1)
     versions(store)
     store.close()
+    train = ("select", "--train", "planted", "--op", "gemm", "--model", str(made / "selector.json"))
+    assert CliRunner().invoke(cli, [*train, "--db", str(made / "w.db")]).exit_code == 0
     return made
 
 

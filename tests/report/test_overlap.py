@@ -86,3 +86,14 @@ def test_the_table_names_all_three_times(store, add):
     assert [cell.strip() for cell in row if cell.strip()] == [
         *(ON_HOST, "numba.staged", "0.75 [0.75, 0.75]", "8.50 s", "10.0 s", "8.00 s"),
     ]
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "200"])
+def test_no_line_is_wider_than_the_terminal(store, add, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    none = overlap_table(store, store.results("r1"))
+    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 8.0), ("numba.staged", 8.5)):
+        add(kernel, seconds, disturbed="others took 0.98 CPUs during 60 % of the sampling")
+    some = overlap_table(store, store.results("r1"))
+    assert [line for line in f"{none}\n{some}".splitlines() if len(line) > int(columns)] == []
+    assert "NOISY" in some
