@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.measure.machine import unavailable
@@ -37,7 +37,7 @@ def kernels(registry: Registry, op: str | None = None, device: str | None = None
                 {
                     "kernel": kernel.id,
                     "device": kernel.device,
-                    "domain": " ".join("|".join(map(str, values)) for values in kernel.domain.values()) or "all",
+                    "domain": " ".join(_values(axis, found) for axis, found in kernel.domain.items()) or "all",
                     "numerics": shown,
                     "here": "no" if (reason := unavailable(kernel)) else "yes",
                     "label": kernel.label,
@@ -45,6 +45,15 @@ def kernels(registry: Registry, op: str | None = None, device: str | None = None
                 }
             )
     return rows
+
+
+def _values(axis: str, values: Sequence[Any]) -> str:
+    """Return the values of an axis in words: `f32|f64`, and of numbers, which need a name, `batch 1`, `work 1..64`."""
+    if values == (None,):
+        return f"no {axis}"
+    if not all(isinstance(value, int | float) for value in values):
+        return "|".join(map(str, values))
+    return f"{axis} {values[0]:g}" + (f"..{values[-1]:g}" if len(values) > 1 else "")
 
 
 def suites(registry: Registry) -> Rows:

@@ -44,7 +44,7 @@ def _multiply(a: Any, b: Any, problem: GemmProblem, x: GemmOperands) -> Launch:
 
 @kernel("gemm", provider="numpy", dtypes=_REAL, **_CPU)
 def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """NumPy matmul into C, on the BLAS it was built with; beta by a product apart and an addition."""
+    """NumPy matmul into C, on the BLAS it was built with; with beta a separate product and an addition."""
     a = np.swapaxes(x.a, -1, -2) if problem.op_a == "T" else x.a
     b = np.swapaxes(x.b, -1, -2) if problem.op_b == "T" else x.b
     return _multiply(a, b, problem, x)

@@ -55,7 +55,7 @@ def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 @kernel("gemm", layouts=("TN",), betas=(1.0,), modules=("cupy",), **_CUBLAS)
 def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """CuBLAS GEMM into scratch, then C += alpha * product by geam: gradient and update apart."""
+    """CuBLAS GEMM into scratch, then C += alpha * product by geam: gradient and update separate."""
     product = x.scratch((problem.m, problem.n), problem.dtype)
     gradient = msgspec.structs.replace(problem, alpha=1.0, beta=0.0)
     multiply = cublas.gemm(gradient, SimpleNamespace(a=x.a, b=x.b, c=product, stream=x.stream))

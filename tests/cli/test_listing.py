@@ -34,6 +34,13 @@ def test_list_says_what_can_run_here_and_filters(kernelmark):
     assert all(name.startswith("gemm/") and r["device"] == "cpu" and r["label"] for name, r in kernels.items())
 
 
+def test_numbers_that_a_kernel_takes_are_named(kernelmark):
+    found = {r["kernel"]: r["domain"] for r in json.loads(kernelmark("list", "--json").stdout)}
+    assert found["gemm/scipy.two_step"] == "f32|f64 TN beta 1"
+    assert found["transfer/numba.serial"] == "f32|f64 h2h work 1..4096"
+    assert found["transpose/numpy.out"] == "out"
+
+
 def test_list_knows_the_suites(kernelmark):
     found = json.loads(kernelmark("list", "--suites", "--json").stdout)
     assert {"founding", "seed", "smoke"} <= {r["suite"] for r in found}
