@@ -11,7 +11,7 @@ import msgspec
 from bench.claims.answer import Answer
 from bench.claims.verdict import VERDICTS, Found
 from bench.report.export import write_text
-from bench.report.format import yes_or_no
+from bench.report.format import count, yes_or_no
 from bench.report.layout import Column, paragraph, table
 from bench.report.page import Statement, Statements
 
@@ -56,7 +56,7 @@ def _question(a: Answer) -> str:
 def tally(answers: Sequence[Answer]) -> str:
     """Return `39 claims: 4 confirmed, 6 refuted, 9 depends, 20 not testable here`."""
     counts = Counter(a.verdict for a in answers)
-    return f"{len(answers)} claims: " + ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
+    return f"{count(len(answers), 'claim')}: " + ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
 
 
 def write_json(answers: Sequence[Answer], out: IO[str]) -> None:

@@ -115,7 +115,11 @@ def _ceilings(path: Path) -> list[Finding]:
         measured = store.ceilings(runs[-1]) if runs else []
     finally:
         store.close()
-    findings = [Finding("ceilings", False, f"run {runs[-1]}: {doubt}") for _, doubt in measured if doubt]
+    findings = [
+        Finding("ceilings", False, f"run {runs[-1]}: {c.device} {c.kind}, {count(c.threads, 'thread')}: {doubt}")
+        for c, doubt in measured
+        if doubt
+    ]
     good = sum(not doubt for _, doubt in measured)
     return findings + ([Finding("ceilings", True, f"run {runs[-1]}: {good} hold")] if good else [])
 

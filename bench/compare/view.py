@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 from bench.compare.cases import FASTER, REGRESSED, REMEDY, SAME, SLOWER, UNCLEAR, UNTIMED, Compared, Comparison
 from bench.compare.siblings import Siblings, siblings
 from bench.compare.stats import POWER
-from bench.report.format import count, interval, seconds, short
+from bench.report.format import count, interval, percent, seconds, short
 from bench.report.layout import Column, paragraph, table
 
 #: Cases that the terminal is shown.
@@ -146,7 +146,7 @@ def _smallest(comparison: Comparison) -> str:
     found = comparison.detectable()
     if found is None:
         return ""
-    alone, among = (f"{100 * difference:.2g} %" for difference in found)
+    alone, among = map(percent, found)
     among = f", {among} among {comparison.tested} (Holm)" if comparison.tested > 1 else ""
     found_in = f"{100 * POWER:.0f} % of comparisons like this one"
     return f"smallest difference that {found_in} would find, in the median case: {alone} by itself{among}"

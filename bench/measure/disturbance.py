@@ -9,8 +9,9 @@ from bench.measure.device import Window
 
 _DURING = "{} during {:.0f} % of the sampling"
 _CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>\d+) % of the sampling")
-_CEILING = "the {} ceiling beside it is disturbed: {}"
-_LOW = re.compile(r"the \S+ ceiling beside it is disturbed")
+_CEILING = "the {} ceiling was disturbed: {}"
+#: The words of today, and those that older stores have.
+_LOW = re.compile(r"the \S+ ceiling (?:was|beside it is) disturbed")
 
 
 class Disturbance(NamedTuple):

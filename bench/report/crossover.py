@@ -7,7 +7,7 @@ from typing import IO, Any
 
 from bench.plan.suites import Suite
 from bench.report.contest import APART, TIE, Contest, Ratio, Setting
-from bench.report.format import interval, row_time, seconds, short, spread, yes_or_no
+from bench.report.format import count, interval, row_time, seconds, short, spread, yes_or_no
 from bench.report.layout import Column, paragraph, table
 from bench.report.noise import MARK, marked, noise_of
 from bench.report.standings import Change, Kin, changes, fastest_fft, fft_speedup, siblings
@@ -45,7 +45,7 @@ def render(suite: Suite, found: Sequence[Contest]) -> str:
     parts = [_section(suite, rows, turned, kin) for rows in settings.values()]
     measured = len({contest.problem for contest in found})
     total = len({entry.problem for entry in suite.entries()})
-    return "\n\n".join([*parts, f"{suite.name}: {measured} of {total} problems have a time"])
+    return "\n\n".join([*parts, f"{suite.name}: {measured} of {count(total, 'problem')} timed"])
 
 
 def _section(suite: Suite, rows: Sequence[Contest], turned: Sequence[Change], kin: Sequence[Kin]) -> str:

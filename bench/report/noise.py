@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bench.measure.disturbance import disturbances
 from bench.record.result import Result
+from bench.report.format import count
 
 #: A row is noisy if its machine was disturbed during this share of its sampling, in per cent: less hardly moves a
 #: median, and is recorded in the column `disturbed` all the same.
@@ -33,7 +34,7 @@ class Noise(NamedTuple):
         if not self.noisy:
             return ""
         verb = "was" if self.noisy == 1 else "were"
-        return f"NOISY: {self.noisy} of {self.timed} cases {verb} disturbed ({self.cause})"
+        return f"NOISY: {self.noisy} of {count(self.timed, 'case')} {verb} disturbed ({self.cause})"
 
 
 def is_noisy(r: Result) -> bool:

@@ -73,7 +73,7 @@ def test_a_step_without_networks_is_one_line(measured, kernelmark_in):
 def test_crossover_prints_a_table_and_writes_it_as_csv(measured, kernelmark_in):
     done = kernelmark_in(measured, "crossover", "net.toml", "--db", "net.db", "--csv", "who.csv")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "net: 2 of 2 problems have a time" in done.stdout
+    assert "net: 2 of 2 problems timed" in done.stdout
     with (measured / "who.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert [row["problem"] for row in rows] == ["gemm/m4n8k8/f32/NT", "gemm/m9n8k8/f32/NT"]

@@ -81,7 +81,7 @@ def test_the_tables_say_it(suite, store, crossing):
     text = render(suite, standings(suite, store, "r1"))
     assert text.startswith("d, 2 threads, cold, fp32\n")
     assert "  r 3 to 5: a.direct, ahead 2x [2, 2], gives way to a.fft, ahead 2x [2, 2] (conv/n1c8" in text
-    assert text.endswith("mine: 3 of 3 problems have a time")
+    assert text.endswith("mine: 3 of 3 problems timed")
 
 
 def test_a_lead_whose_interval_includes_one_is_a_tie(suite, store, measured):
@@ -216,7 +216,7 @@ def test_a_suite_that_is_listed_makes_its_problems_once(crossing, suite, store, 
     monkeypatch.setattr(Sweep, "_entry", lambda *words: made.append(words))
     assert [entry.problem for entry in whole.entries()] == [entry.problem for entry in whole.entries()]
     found = standings(whole, store, "r1")
-    assert render(whole, found).endswith("3 of 3 problems have a time")
+    assert render(whole, found).endswith("3 of 3 problems timed")
     assert made == []
 
 

@@ -61,7 +61,7 @@ def test_disturbed_and_repeated_samples_are_counted(store):
         disturbed="others took 0.3 CPUs during 40 % of the sampling",
         repeated=4,
     )
-    assert "NOISY: 1 of 1 cases was disturbed (others took 0.3 CPUs)." in said(store)
+    assert "NOISY: 1 of 1 case was disturbed (others took 0.3 CPUs)." in said(store)
     assert "4 samples taken under such load were taken again" in said(store)
 
 

@@ -179,7 +179,7 @@ def test_a_noisy_run_has_its_badge_and_what_it_means_above_the_verdict(store, tm
     put(store, "copy/m8n8/f32", "copy/some.base", disturbed=disturbed)
     head = report(store, tmp_path).partition('class="verdict"')[0]
     assert '<span class="badge noisy">noisy</span>' in head
-    assert "NOISY: 1 of 1 cases was disturbed (others took 0.98 CPUs). Rows marked ~ may be slower" in head
+    assert "NOISY: 1 of 1 case was disturbed (others took 0.98 CPUs). Rows marked ~ may be slower" in head
 
 
 def test_the_title_of_a_known_suite_stands_on_top(store, tmp_path, registry):

@@ -18,7 +18,7 @@ from report_rows import begin, fail, put
 DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
 UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
 JUDGED = 'id,verdict,words,said,ratio\na,refuted,"op_T, they claim",0.9x,0.9\nb,depends,c,,\n'
-NOTICE = "> **NOISY: 1 of 1 cases was disturbed (others took 0.98 CPUs).** It is published anyway."
+NOTICE = "> **NOISY: 1 of 1 case was disturbed (others took 0.98 CPUs).** It is published anyway."
 PRICE = Price(0.5, "USD", "0.5 USD an hour")
 
 
@@ -83,12 +83,12 @@ def test_a_noisy_run_is_refused_in_one_line_unless_asked_for_and_then_begins_wit
     put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b", disturbed=DISTURBED)
     found = noise(store, {"mine": "r1"})
     text = complaint(lambda: refuse_noise(found, anyway=False))
-    assert text.startswith("publish: NOISY: 1 of 1 cases was disturbed (others took 0.98 CPUs)")
+    assert text.startswith("publish: NOISY: 1 of 1 case was disturbed (others took 0.98 CPUs)")
     assert "--noisy-anyway" in text
     refuse_noise(found, anyway=True)
     lines = (published(anyway=True) / README).read_text().splitlines()
     assert lines[2].startswith(
-        "> **NOISY: 1 of 1 cases was disturbed (others took 0.98 CPUs).** It is published anyway."
+        "> **NOISY: 1 of 1 case was disturbed (others took 0.98 CPUs).** It is published anyway."
     )
 
 

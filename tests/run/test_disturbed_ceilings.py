@@ -27,8 +27,8 @@ def test_a_ceiling_that_load_has_lowered_is_taken_twice_and_rows_stand_on_the_la
     assert len(lab.jobs) == 3
     assert lab.doubts == [("fp32", "40 % below the best of this run")]
     assert row.roofline.roofline_pct == pytest.approx(50)
-    assert row.disturbed == "the fp32 ceiling beside it is disturbed: 40 % below the best of this run"
-    assert disturbances(row.disturbed) == [("the fp32 ceiling beside it is disturbed", 100)]
+    assert row.disturbed == "the fp32 ceiling was disturbed: 40 % below the best of this run"
+    assert disturbances(row.disturbed) == [("the fp32 ceiling was disturbed", 100)]
 
 
 def test_a_ceiling_that_is_credible_at_the_second_look_disturbs_nothing(lab, monkeypatch):
@@ -51,7 +51,7 @@ def test_a_ceiling_with_a_wide_interval_is_taken_twice_and_marks_the_rows_on_it(
     (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
     assert len(lab.jobs) == 4
     assert [kind for kind, _ in lab.doubts] == ["fp32", "memory"]
-    assert row.disturbed.startswith("the fp32 ceiling beside it is disturbed: its interval is 20 % wide")
+    assert row.disturbed.startswith("the fp32 ceiling was disturbed: its interval is 20 % wide")
 
 
 def test_a_ceiling_of_fp32_below_that_of_fp64_is_taken_twice(lab, registry):

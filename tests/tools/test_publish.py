@@ -40,7 +40,7 @@ def test_without_a_run_all_is_measured(publish, store, tmp_path):
 def test_a_noisy_run_is_refused_before_anything_is_written(publish, store, asked, tmp_path):
     begin(store)
     put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
-    with pytest.raises(UsageError, match="publish: NOISY: 1 of 1 cases"):
+    with pytest.raises(UsageError, match="publish: NOISY: 1 of 1 case"):
         publish.publish(store, asked(), "Some CPU", tmp_path / "report")
     assert not (tmp_path / "report").exists()
 
@@ -50,7 +50,7 @@ def test_a_noisy_run_is_published_if_asked_for_with_that_on_top(publish, store, 
     begin(store)
     put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
     folder = publish.publish(store, asked("--noisy-anyway"), "Some CPU", tmp_path / "report")
-    assert (folder / "README.md").read_text().splitlines()[2].startswith("> **NOISY: 1 of 1 cases")
+    assert (folder / "README.md").read_text().splitlines()[2].startswith("> **NOISY: 1 of 1 case")
 
 
 @pytest.mark.long
