@@ -176,7 +176,7 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
     jinja = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    jinja.filters |= {"breakable": lambda text: Markup("<wbr>").join(_PIECES.split(text)), "inline": _inline}
+    jinja.filters |= {"breakable": _breakable, "inline": _inline}
     fastest, problems = findings.fastest(data)
     script = Markup('"use strict"; (() => {{\n{}}})();').format(Markup().join(raw(name) for name in SCRIPTS))
     page: str = jinja.get_template("page.html").render(
@@ -219,6 +219,14 @@ def script_json(found: Any) -> str:
 def _hash(script: str) -> str:
     """Return what a content security policy names a script by."""
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+
+
+def _breakable(text: str) -> str:
+    """Let a line break within an id, and not between a number and its per cent."""
+    from markupsafe import Markup
+
+    broken: str = Markup("<wbr>").join(_PIECES.split(text.replace(" %", "\N{NO-BREAK SPACE}%")))
+    return broken
 
 
 def _inline(svg: str) -> str:

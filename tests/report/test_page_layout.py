@@ -160,6 +160,12 @@ def test_no_word_is_broken(opened, width):
     assert opened(width, unfold=True).run(BROKEN) == []
 
 
+def test_a_number_of_the_verdict_stays_with_its_per_cent(opened):
+    verdict = opened(1300).run("return document.querySelector('.verdict').textContent")
+    assert "\N{NO-BREAK SPACE}%" in verdict
+    assert " %" not in verdict
+
+
 @pytest.mark.parametrize("width", [375, 1300])
 def test_nothing_leaves_the_page_sideways(opened, width):
     assert opened(width, unfold=True).run("return document.documentElement.scrollWidth") <= width
