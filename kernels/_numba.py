@@ -78,12 +78,15 @@ def llvm(builder: Any, name: str, *vectors: Any) -> Any:
     return builder.call(declare(builder.module, ir.FunctionType(kind, [kind] * len(vectors)), full_name), vectors)
 
 
-def prefetch(builder: Any, place: Any) -> None:
-    """Let the line at an address be on its way into the nearest cache, to be written; there need be none."""
+def prefetch(builder: Any, place: Any, write: bool = True) -> None:
+    """Let the line at an address be on its way into the nearest cache; there need be none.
+
+    write: it is to be written; else it is to be read once.
+    """
     address, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [address, flag, flag, flag])
     declared = cast(Any, cgutils).get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-    builder.call(declared, [builder.bitcast(place, address), flag(1), flag(3), flag(1)])
+    builder.call(declared, [builder.bitcast(place, address), flag(write), flag(3 * write), flag(1)])
 
 
 def past_the_caches(builder: Any, store: Any, align: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import msgspec
 import numpy as np
 
-from bench.plan.dtypes import DTYPES, Array
+from bench.plan.dtypes import DTYPES, Array, split_dtype
 from bench.plan.errors import UsageError
 from bench.plan.numbers import WHOLE
 from bench.plan.verdict import Verdict
@@ -157,6 +157,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return sum(operand.nbytes for operand in self.operands())
 
     dtype: str
+
+    @property
+    def ctype(self) -> str:
+        """C++ name of the storage type of the inputs."""
+        return DTYPES[split_dtype(self.dtype)[0]].ctype
 
     def suffix(self) -> str:
         """Return what stands right after the sizes in the id; defaults are left out."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from kernelmark import DTYPES, WHOLE, Arrays, Bound, Operand, Tile, Verdict, operation
+from kernelmark import WHOLE, Arrays, Bound, Operand, Tile, Verdict, operation
 from kernels.conv._reference import Reference, reference
 from kernels.conv._sizes import ConvSizes, as_nchw, canonical
 from kernels.conv._tolerance import TRANSFORMED, tolerance
@@ -51,11 +51,6 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
     @property
     def unit_dilation(self) -> bool:
         return self.dilation == 1
-
-    @property
-    def ctype(self) -> str:
-        """C++ name of the storage type."""
-        return DTYPES[self.dtype].ctype
 
     def suffix(self) -> str:
         return "".join(

@@ -4,11 +4,10 @@ from typing import Any, cast
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernels._host import LINE_BYTES
-from kernels._numba import data, fence, jit, past_the_caches
+from kernels._numba import data, fence, jit, past_the_caches, prefetch
 
 
 def _lines(streaming: bool) -> Any:
@@ -41,11 +40,8 @@ copy_lines = cast(Any, _lines(streaming=False))
 
 def _touch(_context: Any, source: Any, start: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        i32, pointer = ir.IntType(32), ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [pointer, i32, i32, i32])
-        prefetch = cast(Any, cgutils).get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        at = builder.bitcast(builder.gep(data(context, builder, signature.args[0], args[0]), [args[1]]), pointer)
-        builder.call(prefetch, [at, i32(0), i32(0), i32(1)])  # to be read, once, as data
+        at = builder.gep(data(context, builder, signature.args[0], args[0]), [args[1]])
+        prefetch(builder, at, write=False)
         return context.get_dummy_value()
 
     return types.void(source, types.int64), generate

@@ -1,5 +1,7 @@
 """Our ceilings of arithmetic in `cuda/roofline`: pure plans of launches."""
 
+from typing import Any
+
 from kernelmark import DeviceLimits, KernelCall, Tile, cuda_kernel
 from kernels._cuda import INT_LIMIT, ceil_div
 from kernels.fma.problem import FmaProblem
@@ -7,11 +9,18 @@ from kernels.fma.problem import FmaProblem
 THREADS = 256
 CHAINS = 8  # accumulators a thread of ffma.cu
 MMA_TILES, WGMMA_TILES = 8, 32  # of 16 x 8 accumulators, a warp of mma.cu and of wgmma.cu
-TENSOR_CORES = {"f32": "tf32", "f16": "f16", "bf16": "bf16"}
 
 
 def _c_int(p: FmaProblem) -> str | None:
     return None if p.n <= INT_LIMIT else f"n is {p.n}, expected at most {INT_LIMIT}: it is a C int"
+
+
+TENSOR_CORES: dict[str, Any] = {
+    "dtypes": ("f16", "bf16", "f32"),
+    "units": ("mma",),
+    "numerics": {"f32": "tf32", "f16": "f16", "bf16": "bf16"},
+    "supports": _c_int,
+}
 
 
 def _call(p: FmaProblem, each: int) -> list[KernelCall]:
@@ -27,31 +36,13 @@ def ffma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     return _call(p, CHAINS)
 
 
-@cuda_kernel(
-    "fma",
-    source="roofline/mma.cu",
-    entry="mma_sync<{ctype}>",
-    min_arch=80,
-    dtypes=("f16", "bf16", "f32"),
-    units=("mma",),
-    numerics=TENSOR_CORES,
-    supports=_c_int,
-)
+@cuda_kernel("fma", source="roofline/mma.cu", entry="mma_sync<{ctype}>", min_arch=80, **TENSOR_CORES)
 def mma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Tensor cores by mma.sync, fragments in registers."""
     return _call(p, 4 * MMA_TILES)
 
 
-@cuda_kernel(
-    "fma",
-    source="roofline/wgmma.cu",
-    entry="wgmma_slabs<{ctype}>",
-    archs=("sm_90a",),
-    dtypes=("f16", "bf16", "f32"),
-    units=("mma",),
-    numerics=TENSOR_CORES,
-    supports=_c_int,
-)
+@cuda_kernel("fma", source="roofline/wgmma.cu", entry="wgmma_slabs<{ctype}>", archs=("sm_90a",), **TENSOR_CORES)
 def wgmma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Hopper's tensor cores by wgmma, operands in shared memory."""
     return _call(p, 4 * WGMMA_TILES)

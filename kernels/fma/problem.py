@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from kernelmark import DTYPES, Array, Arrays, Dim, Operand, Problem, Verdict, compare, operation
+from kernelmark import Array, Arrays, Dim, Operand, Problem, Verdict, compare, operation
 
 #: Each product is at most 25/16 in size and a multiple of 1/16, and 24 bits hold multiples of 1/16 below 2^20.
 LONGEST = 2**19
@@ -66,11 +66,6 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
         if words not in ([], ["mma"]):
             raise ValueError(f"ends in {'/'.join(words)!r}, expected /mma or nothing after the storage type")
         return {"unit": words[0]} if words else {}
-
-    @property
-    def ctype(self) -> str:
-        """C++ name of the storage type of a and b."""
-        return DTYPES[self.dtype].ctype
 
     @property
     def accumulator(self) -> str:

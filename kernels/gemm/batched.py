@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, Tunable, cuda_kernel
 from kernels._cuda import ceil_div, multiprocessors
-from kernels.gemm.handwritten import arguments
+from kernels.gemm.handwritten import LAYOUTS, arguments
 from kernels.gemm.problem import GemmProblem
 
 LARGEST = 128
@@ -76,7 +76,7 @@ _SPACE: dict[str, tuple[Tunable, ...]] = {
     entry="gemm_batched<{ctype}, {SIDE}, 1, 1, Op::{op_a}, Op::{op_b}>",
     min_arch=80,
     dtypes=("f32", "f64"),
-    layouts=("NN", "NT", "TN", "TT"),
+    layouts=LAYOUTS,
     supports=small,
     tunables=_SPACE,
     valid=_unfit,

@@ -81,46 +81,31 @@ def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:
     return in_turn(there, _multiply(x.a, x.b.reshape(k, n), problem, x), back)
 
 
-def _row_major(routine: Any, problem: GemmProblem, x: GemmOperands) -> Launch:
+def _blas(routine: Any, problem: GemmProblem, x: GemmOperands, order: str) -> Launch:
     """Row-major C = op(A) op(B) as column-major C^T = op(B)^T op(A)^T: transposed views are Fortran-contiguous."""
-    alpha, beta, a, b, c = problem.alpha, problem.beta, x.a.T, x.b.T, x.c.T
-    trans_a, trans_b = problem.op_a == "T", problem.op_b == "T"
-    return lambda: routine(alpha, b, a, beta, c, trans_b, trans_a, 1)
-
-
-def _column_major(routine: Any, problem: GemmProblem, x: GemmOperands) -> Launch:
-    alpha, beta, a, b, c = problem.alpha, problem.beta, x.a, x.b, x.c
-    trans_a, trans_b = problem.op_a == "T", problem.op_b == "T"
+    alpha, beta, trans_a, trans_b = problem.alpha, problem.beta, problem.op_a == "T", problem.op_b == "T"
+    a, b, c = x.a, x.b, x.c
+    if order == "C":
+        a, b, c, trans_a, trans_b = b.T, a.T, c.T, trans_b, trans_a
     return lambda: routine(alpha, a, b, beta, c, trans_a, trans_b, 1)
 
 
-@kernel("gemm", dtypes=("f32",), supports=plain, **_SCIPY)
-def sgemm(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """SciPy's sgemm with transposition flags, no copies, on the OpenBLAS that SciPy brings."""
-    from scipy.linalg import blas
-
-    return _row_major(blas.sgemm, problem, x)
+_READ = {
+    "C": "with transposition flags, no copies, on the OpenBLAS that SciPy brings",
+    "F": "on the same buffers read as column-major, so that NT is the literal (OP_N, OP_T)",
+}
 
 
-@kernel("gemm", dtypes=("f64",), supports=plain, **_SCIPY)
-def dgemm(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """SciPy's dgemm with transposition flags, no copies, on the OpenBLAS that SciPy brings."""
-    from scipy.linalg import blas
+def _declare(name: str, routine: str, dtype: str, order: str) -> None:
+    label = f"SciPy's {routine} {_READ[order]}."
 
-    return _row_major(blas.dgemm, problem, x)
+    @kernel("gemm", name=name, label=label, dtypes=(dtype,), order=order, supports=plain, **_SCIPY)
+    def set_up(problem: GemmProblem, x: GemmOperands) -> Launch:
+        from scipy.linalg import blas
 
-
-@kernel("gemm", dtypes=("f32",), supports=plain, order="F", **_SCIPY)
-def sgemm_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """SciPy's sgemm on the same buffers read as column-major, so that NT is the literal (OP_N, OP_T)."""
-    from scipy.linalg import blas
-
-    return _column_major(blas.sgemm, problem, x)
+        return _blas(getattr(blas, routine), problem, x, order)
 
 
-@kernel("gemm", dtypes=("f64",), supports=plain, order="F", **_SCIPY)
-def dgemm_colmajor(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """SciPy's dgemm on the same buffers read as column-major, so that NT is the literal (OP_N, OP_T)."""
-    from scipy.linalg import blas
-
-    return _column_major(blas.dgemm, problem, x)
+for _routine, _dtype in (("sgemm", "f32"), ("dgemm", "f64")):
+    _declare(_routine, _routine, _dtype, "C")
+    _declare(f"{_routine}_colmajor", _routine, _dtype, "F")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kernelmark import Launch, kernel, split_dtype
 from kernels._cuda import INT_LIMIT
 from kernels.gemm import _cublas
+from kernels.gemm.handwritten import F32, HALF
 from kernels.gemm.problem import GemmOperands, GemmProblem
 
 # Values of cublas_api.h.
@@ -97,25 +98,22 @@ _CUBLAS: dict[str, Any] = {
     "provider": "cublas",
     "device": "cuda",
     "modules": ("cupy",),
-    "layouts": ("NN", "NT", "TN", "TT"),
     "library_scratch": lambda problem: _cublas.WORKSPACE_BYTES,
     "library_version": _cublas.described,
 }
-_FP32: dict[str, Any] = {"dtypes": ("f32",), "numerics": "fp32"}
-_FP64: dict[str, Any] = {"dtypes": ("f64",), "numerics": "fp64"}
-_HALF: dict[str, Any] = {"dtypes": ("f16", "bf16", "f16.f32", "bf16.f32"), "numerics": {"f16": "f16", "bf16": "bf16"}}
-_TF32: dict[str, Any] = {"dtypes": ("f32",), "numerics": "tf32"}
+_FP64: dict[str, Any] = F32 | {"dtypes": ("f64",), "numerics": "fp64"}
+_TF32: dict[str, Any] = F32 | {"numerics": "tf32"}
 _ROWS = "row-major through the transposed call"
 _COLUMNS, _LITERAL = "on the same buffers read as column-major", "NT is the literal (OP_N, OP_T)"
 
 _KERNELS: tuple[tuple[str, _Routine, dict[str, Any], str], ...] = (
-    ("sgemm", _SGEMM, _FP32, f"SGEMM of cuBLAS in FP32 throughout, {_ROWS}."),
+    ("sgemm", _SGEMM, F32, f"SGEMM of cuBLAS in FP32 throughout, {_ROWS}."),
     ("dgemm", _DGEMM, _FP64, f"DGEMM of cuBLAS, {_ROWS}."),
-    ("gemmex", _GEMMEX, _HALF, f"GemmEx of cuBLAS on 16-bit operands with COMPUTE_32F, {_ROWS}."),
+    ("gemmex", _GEMMEX, HALF, f"GemmEx of cuBLAS on 16-bit operands with COMPUTE_32F, {_ROWS}."),
     ("gemmex_tf32", _GEMMEX_TF32, _TF32, f"GemmEx of cuBLAS on FP32 operands with COMPUTE_32F_FAST_TF32, {_ROWS}."),
-    ("sgemm_colmajor", _SGEMM, _FP32, f"SGEMM of cuBLAS {_COLUMNS}, so that {_LITERAL}."),
+    ("sgemm_colmajor", _SGEMM, F32, f"SGEMM of cuBLAS {_COLUMNS}, so that {_LITERAL}."),
     ("dgemm_colmajor", _DGEMM, _FP64, f"DGEMM of cuBLAS {_COLUMNS}, so that {_LITERAL}."),
-    ("gemmex_colmajor", _GEMMEX, _HALF, f"GemmEx of cuBLAS with COMPUTE_32F {_COLUMNS}: {_LITERAL}."),
+    ("gemmex_colmajor", _GEMMEX, HALF, f"GemmEx of cuBLAS with COMPUTE_32F {_COLUMNS}: {_LITERAL}."),
     (
         *("gemmex_tf32_colmajor", _GEMMEX_TF32, _TF32),
         f"GemmEx of cuBLAS with COMPUTE_32F_FAST_TF32 {_COLUMNS}: NT is (OP_N, OP_T).",

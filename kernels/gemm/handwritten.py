@@ -9,7 +9,14 @@ from kernelmark import DeviceLimits, KernelCall, Tile, cuda_kernel
 from kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
 from kernels.gemm.problem import GemmProblem
 
-F32: dict[str, Any] = {"dtypes": ("f32",), "layouts": ("NN", "NT", "TN", "TT"), "numerics": "fp32"}
+LAYOUTS = ("NN", "NT", "TN", "TT")
+F32: dict[str, Any] = {"dtypes": ("f32",), "layouts": LAYOUTS, "numerics": "fp32"}
+#: Operands of 16 bits, whose products tensor cores sum in FP32.
+HALF: dict[str, Any] = {
+    "dtypes": ("f16", "bf16", "f16.f32", "bf16.f32"),
+    "layouts": LAYOUTS,
+    "numerics": {"f16": "f16", "bf16": "bf16"},
+}
 
 
 def within_grid(along_y: str, width: int) -> Callable[[GemmProblem], str | None]:

@@ -19,15 +19,10 @@ from kernelmark import (
     tile_on,
 )
 from kernels._cuda import INT_LIMIT, ceil_div, multiprocessors, rows_of_16_bytes
-from kernels.gemm.handwritten import within_grid, within_ints
+from kernels.gemm.handwritten import HALF, within_grid, within_ints
 from kernels.gemm.problem import GemmProblem
 
 HOPPER: dict[str, Any] = {"archs": ("sm_90a",), "min_arch": 90}
-HALF: dict[str, Any] = HOPPER | {
-    "dtypes": ("f16", "bf16", "f16.f32", "bf16.f32"),
-    "layouts": ("NN", "NT", "TN", "TT"),
-    "numerics": {"f16": "f16", "bf16": "bf16"},
-}
 #: wgmma takes TF32 only from operands that are stored along k.
 TF32: dict[str, Any] = HOPPER | {"dtypes": ("f32",), "layouts": ("NT",), "numerics": "tf32"}
 
@@ -94,7 +89,7 @@ def supports_wgmma(p: GemmProblem) -> str | None:
     supports=supports_wgmma,
     tunables={"BN": (128, 64), "STAGES": (2, 3, 4, 5, 6, 7, 8)},
     prefer=Prefer(({"BN": 128, "STAGES": 3}, {"BN": 64, "STAGES": 2})),
-    **HALF,
+    **HOPPER | HALF,
 )
 def wgmma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Warpgroups multiply out of shared memory that the TMA fills."""
@@ -153,7 +148,7 @@ def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
 
 
 for _name, _domain, _label in (
-    ("wgmma_persistent", HALF, "Warp-specialised wgmma in a persistent grid of clusters."),
+    ("wgmma_persistent", HOPPER | HALF, "Warp-specialised wgmma in a persistent grid of clusters."),
     ("wgmma_tf32", TF32, "Warp-specialised TF32 wgmma in a persistent grid of clusters, operands stored along k."),
 ):
     cuda_kernel(

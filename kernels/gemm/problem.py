@@ -10,7 +10,6 @@ import numpy as np
 
 from kernelmark import (
     DECIMAL,
-    DTYPES,
     WHOLE,
     Array,
     Arrays,
@@ -85,11 +84,6 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     def op_b(self) -> str:
         """`N` where B is stored k x n, `T` where it is stored n x k."""
         return self.layout[1]
-
-    @property
-    def ctype(self) -> str:
-        """C++ name of the storage type of the inputs."""
-        return DTYPES[split_dtype(self.dtype)[0]].ctype
 
     def words(self) -> list[str]:
         words: list[str] = [self.layout]

@@ -7,17 +7,12 @@ from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, cuda_kern
 from kernels._cuda import beyond_block, beyond_static, ceil_div
 from kernels.gemm import _tiles
 from kernels.gemm._tiles import warps
-from kernels.gemm.handwritten import F32, arguments, within_grid
+from kernels.gemm.handwritten import F32, HALF, arguments, within_grid
 from kernels.gemm.ladder import grid
 from kernels.gemm.problem import GemmProblem
 
-SIXTEEN: dict[str, Any] = {
-    "dtypes": ("f16", "bf16", "f16.f32", "bf16.f32"),
-    "layouts": F32["layouts"],
-    "numerics": {"f16": "f16", "bf16": "bf16"},
-    "min_arch": 80,
-}
-TF32: dict[str, Any] = F32 | {"min_arch": 80}
+SIXTEEN: dict[str, Any] = HALF | {"min_arch": 80}
+TF32: dict[str, Any] = F32 | {"min_arch": 80, "numerics": "tf32"}
 #: WIDE is for products whose tiles fill a device, a block a multiprocessor; SMALL for the others.
 WIDE = {"BM": 128, "BN": 256, "BK": 32, "WM": 64, "WN": 64, "STAGES": 4}
 SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32, "STAGES": 4}
@@ -151,7 +146,7 @@ def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     tunables=SPACE_F32,
     valid=fits_mma,
     prefer=by_size(WIDE_F32, SMALL_F32),
-    **TF32 | {"numerics": "tf32"},
+    **TF32,
 )
 def mma_tf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """FP32 operands rounded to TF32, by mma.sync."""

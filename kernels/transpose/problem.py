@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, WHOLE, Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, operation
+from kernelmark import WHOLE, Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, operation
 
 
 class TransposeOperands(Protocol):
@@ -60,11 +60,6 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
         if len(words) != 1:
             raise ValueError(f"ends in {'/'.join(words)!r}, expected /out or /in after the storage type")
         return {"place": words[0]}
-
-    @property
-    def ctype(self) -> str:
-        """C++ name of the storage type."""
-        return DTYPES[self.dtype].ctype
 
     def operands(self) -> tuple[Operand, ...]:
         batch = (self.batch,) if self.batch > 1 else ()
