@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.measure.draw import logical
 from bench.plan.dtypes import numpy_dtype
 
 STORED = {0: "f32", 1: "f64", 2: "f16", 14: "bf16"}
@@ -70,3 +71,45 @@ class Blas:
 
 def array(host: Any) -> Any:
     return SimpleNamespace(data=SimpleNamespace(ptr=host.ctypes.data))
+
+
+class HostOperands(SimpleNamespace):
+    """A problem's operands in host memory, drawn and handed over as a GPU's would be.
+
+    flat, views: their values, as stored and as the problem has them; before: what can be read, as it was.
+    kept: the scratch that is taken, filled with NaN.
+    """
+
+    def __init__(self, problem: Any, order: str = "C") -> None:
+        rng, self.flat, self.kept, self.chosen = np.random.default_rng(0), {}, [], {}
+        for spec in problem.operands():
+            values = np.full(spec.elements, np.nan) if spec.role == "out" else rng.uniform(-1, 1, spec.elements)
+            self.flat[spec.name] = values.astype(numpy_dtype(spec.dtype))
+        self.views = {spec.name: logical(self.flat[spec.name], spec, order) for spec in problem.operands()}
+        self.before = {o.name: self.views[o.name].copy() for o in problem.operands() if o.role != "out"}
+        (self.output,) = (spec.name for spec in problem.operands() if spec.role != "in")
+        arrays = {name: array(values) for name, values in self.flat.items()}
+        super().__init__(stream=SimpleNamespace(ptr=5), threads=1, **arrays)
+
+    def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
+        self.kept.append(np.full(shape, np.nan, numpy_dtype(dtype)))
+        return array(self.kept[-1])
+
+    def chose(self, **settings: Any) -> None:
+        self.chosen |= settings
+
+    def complaint(self, problem: Any, numerics: str) -> str | None:
+        """What is wrong with the output, and with inputs that are no longer what they were."""
+        for name, values in self.before.items():
+            assert name == self.output or np.array_equal(self.views[name], values), name
+        inputs = {name: values.copy() for name, values in self.before.items()}
+        reference = problem.reference(inputs, np.random.default_rng(1))
+        return problem.check({self.output: self.views[self.output]}, reference, numerics).reason
+
+
+def blas_stand_in(stand_in: Any) -> Any:
+    """What `_cublas._cublas` is replaced by: a binding that calls the stand-in."""
+    from kernels.gemm import _cublas
+
+    workspace = np.empty(1, np.uint8)
+    return lambda: _cublas._CuBlas(stand_in, 7, array(workspace))

@@ -6,14 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
 from bench.plan.limits import DeviceLimits
+from kernel_rig import CUDA, REGISTRY
 
-REGISTRY = discover()
-KERNELS = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
-TILED = KERNELS["gemm/cuda.tiled"]
-CLUSTERED = KERNELS["gemm/cuda.wgmma_persistent"]
+TILED = CUDA["gemm/cuda.tiled"]
+CLUSTERED = CUDA["gemm/cuda.wgmma_persistent"]
 PADDED = REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
 HALVES = REGISTRY.problem("gemm/m520n264k72/bf16/NN/batch9/lda+8/alpha2")
 

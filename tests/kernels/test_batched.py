@@ -4,15 +4,11 @@ import math
 
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
 from bench.plan.limits import H100
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA, LAYOUTS, REGISTRY, cases, chosen, refusal
 
-REGISTRY = discover()
-KERNEL = REGISTRY.kernels["gemm/cuda.batched"]
-assert isinstance(KERNEL, CudaKernel)
+KERNEL = CUDA["gemm/cuda.batched"]
 DEFAULT = next(KERNEL.tiles())
 SIZES = (1, 3, 8, 17, 32, 33, 64, 100, 128)
 
@@ -21,9 +17,8 @@ SIZES = (1, 3, 8, 17, 32, 33, 64, 100, 128)
 @pytest.mark.parametrize("batch", [1, 2, 1000, 100_000])
 @pytest.mark.parametrize("size", SIZES)
 def test_every_element_of_every_product_has_a_thread_and_panels_fit(size: int, batch: int, dtype: str) -> None:
-    problem = REGISTRY.problem(f"gemm/m{size}n{size}k{size}/{dtype}/NT" + (f"/batch{batch}" if batch > 1 else ""))
-    assert KERNEL.refuses(problem) is None
-    ((entry, call),) = KERNEL.calls(problem, KERNEL.tile_for(problem))
+    problem = f"gemm/m{size}n{size}k{size}/{dtype}/NT" + (f"/batch{batch}" if batch > 1 else "")
+    ((entry, call),) = chosen(KERNEL.id, problem).calls
     threads, products = call.block
     wide = int(entry.split(", ")[1])
     assert call.grid[0] * products >= batch > (call.grid[0] - 1) * products
@@ -42,14 +37,12 @@ def test_products_share_blocks_only_once_there_is_one_for_each_multiprocessor() 
 
 @pytest.mark.parametrize("sizes", ["m129n1k1", "m1n129k1", "m1n1k129"])
 def test_more_than_128_is_refused(sizes: str) -> None:
-    assert "expected at most 128" in (KERNEL.refuses(REGISTRY.problem(f"gemm/{sizes}/f32/NN")) or "")
+    assert "expected at most 128" in refusal(KERNEL.id, f"gemm/{sizes}/f32/NN")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("sizes", ["m6n5k7", "m100n70k9", "m9n128k128"])
 def test_a_last_block_with_fewer_products_is_right(sizes: str, layout: str) -> None:
-    problem = REGISTRY.problem(f"gemm/{sizes}/f32/{layout}/alpha2/beta0.5/batch7/lda+1/ldb+3/ldc+2")
-    tiles = [t for t in KERNEL.tiles() if KERNEL.unwanted(problem, t) is None]
-    every = [Case(KERNEL, problem, tile) for tile in tiles]
-    assert not wrong_in_emulator(every)
+    problem = f"gemm/{sizes}/f32/{layout}/alpha2/beta0.5/batch7/lda+1/ldb+3/ldc+2"
+    assert not wrong_in_emulator(cases(KERNEL.id, problem))

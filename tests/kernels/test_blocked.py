@@ -7,13 +7,7 @@ import pytest
 
 pytest.importorskip("numba")
 
-from bench.measure.cpu import Cpu
-from bench.measure.draw import Draw
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.case import Budget, Job
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.run.job import run_job
+from kernel_rig import compiled_by, set_up, verified
 from kernels._numba import bind
 from kernels.transpose import _numba, _strips
 from kernels.transpose._blocks import width
@@ -21,34 +15,18 @@ from kernels.transpose._blocks import width
 AWKWARD = [(1, 1), (1, 97), (97, 1), (2, 3), (3, 2), (13, 7), (31, 33), (97, 101), (101, 97), (509, 64), (64, 509)]
 COMMON = [(48, 36), (36, 48), (96, 160), (160, 96), (257, 129), (250, 1000), (1000, 250), (17, 3001), (3001, 17)]
 WHOLE = [(16, 2048), (2048, 16), (128, 4096), (4096, 128), (64, 64), (33, 33), (1, 2), (257, 257)]
-DTYPES = ("f64", "f32", "f16", "bf16")
+BLOCKED, TILES = "transpose/numba.blocked", "transpose/numba.tiles"
 LARGE = [(1024, 2048), (2047, 1031), (40, 40000), (39999, 41), (1500, 1500), (5, 100003)]
-
-
-def run(problem: str, name: str, threads: int):
-    kernel = f"transpose/numba.{name}"
-    (measured,) = run_job(Job((problem,), (kernel,), Mode.VERIFY, (), 0, Budget(), threads=threads))
-    return measured
-
-
-def set_up(problem: str, name: str, threads: int = 2):
-    registry = discover()
-    parsed, kernel = registry.problem(problem), registry.kernels[f"transpose/numba.{name}"]
-    operands, scratch = OperandSet(parsed, Cpu()), Scratch(Cpu())
-    draw = Draw(parsed, 0)
-    draw.redraw()
-    operands.load(draw)
-    return kernel.launch(parsed, Operands(operands, "C", Cpu(), threads, scratch)), operands, draw, scratch
 
 
 @pytest.mark.parametrize(
     "dtype", ["f32", "bf16", *(pytest.param(name, marks=pytest.mark.long) for name in ("f64", "f16"))]
 )
 @pytest.mark.parametrize(("m", "n"), AWKWARD + COMMON + WHOLE)
-@pytest.mark.parametrize(("place", "name"), [("out", "blocked"), ("in", "tiles")])
+@pytest.mark.parametrize(("place", "name"), [("out", BLOCKED), ("in", TILES)])
 def test_every_shape_and_storage_type_is_transposed(m: int, n: int, dtype: str, place: str, name: str) -> None:
     for threads in (1, 3):
-        measured = run(f"transpose/m{m}n{n}/{dtype}/{place}", name, threads)
+        (measured,) = verified(f"transpose/m{m}n{n}/{dtype}/{place}", name, threads=threads)
         assert measured.status == "ok", measured.reason
 
 
@@ -56,13 +34,13 @@ def test_every_shape_and_storage_type_is_transposed(m: int, n: int, dtype: str, 
 @pytest.mark.parametrize(("m", "n"), LARGE)
 def test_in_place_needs_at_most_a_tenth_of_the_matrix(m: int, n: int, dtype: str) -> None:
     for threads in (1, 2, 16):
-        *_, scratch = set_up(f"transpose/m{m}n{n}/{dtype}/in", "tiles", threads)
+        *_, scratch = set_up(f"transpose/m{m}n{n}/{dtype}/in", TILES, threads)
         assert scratch.nbytes <= 0.1 * m * n * np.dtype(f"f{2 if dtype == 'f16' else 8}").itemsize
 
 
 def test_scratch_grows_with_threads_by_one_strip_each() -> None:
     def nbytes(threads: int) -> int:
-        return set_up("transpose/m512n4099/f32/in", "tiles", threads)[-1].nbytes
+        return set_up("transpose/m512n4099/f32/in", TILES, threads)[-1].nbytes
 
     assert nbytes(2) - nbytes(1) == 128 * 512 * 4
 
@@ -99,7 +77,7 @@ def test_segments_are_the_cycles_of_the_transposed_grid(rows: int, columns: int,
 def test_a_grid_that_is_one_long_cycle_is_cut_for_the_threads(m: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cycles = _numba.cycles
     monkeypatch.setattr(_numba, "cycles", lambda rows, columns, _: cycles(rows, columns, 5))
-    launch, operands, draw, _ = set_up(f"transpose/m{m}n{n}/f32/in", "tiles")
+    launch, operands, draw, _ = set_up(f"transpose/m{m}n{n}/f32/in", TILES)
     launch()
     assert np.array_equal(operands.flat["a"].reshape(n, m), draw.flat["a"].reshape(m, n).T)
 
@@ -124,12 +102,7 @@ def test_streaming_stores_reach_every_element_at_any_alignment(offset: int) -> N
     assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
 
 
-@pytest.mark.parametrize(("place", "name"), [("out", "blocked"), ("in", "tiles")])
+@pytest.mark.parametrize(("place", "name"), [("out", BLOCKED), ("in", TILES)])
 @pytest.mark.parametrize(("m", "n"), [(96, 1003), (1003, 96), (100, 100)])
 def test_nothing_is_compiled_after_set_up(place: str, name: str, m: int, n: int) -> None:
-    from numba.core import event
-
-    launch, *_ = set_up(f"transpose/m{m}n{n}/f64/{place}", name)
-    with event.install_recorder("numba:compile") as compiled:
-        launch()
-    assert not compiled.buffer
+    assert not compiled_by(set_up(f"transpose/m{m}n{n}/f64/{place}", name).launch)

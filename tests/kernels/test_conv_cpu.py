@@ -1,7 +1,6 @@
 """Every CPU kernel of conv is right on parameters drawn at random, in all directions and layouts, on any threads."""
 
 import random
-import tracemalloc
 from itertools import product
 
 import numpy as np
@@ -9,19 +8,14 @@ import pytest
 
 pytest.importorskip("numba")
 
-from bench.measure.cpu import Cpu
-from bench.measure.draw import Draw
 from bench.measure.machine import unavailable
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
-from bench.plan.modes import Mode
-from bench.run.job import run_job
+from kernel_rig import DIRECTIONS, allocated_by, compiled_by, set_up, verified
 
 DRAWN = 210
 ENOUGH = 25  # sets that each kernel has to take in each direction and layout that it declares
-DIRECTIONS, LAYOUTS = ("fprop", "dgrad", "wgrad"), ("nchw", "nhwc")
+LAYOUTS = ("nchw", "nhwc")
 OURS = ("conv/cpu.im2col", "conv/numba.direct", "conv/cpu.winograd", "conv/cpu.winograd4")
 #: More than one block, panel, strip or item of everything that is cut into them; none divides evenly.
 RAGGED = (
@@ -65,18 +59,6 @@ def _any(rng: random.Random) -> tuple[str, str]:
     return f"n{rng.randint(1, 3)}c{c}h{h}w{w}k{k}r{r}s{s}pad{pad}stride{stride}", f"/dil{dilation}/g{groups}"
 
 
-def run(problem: str, kernels: tuple[str, ...], threads: int = 2):
-    return run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
-
-
-def set_up(problem: str, kernel: str, threads: int = 2):
-    parsed, chosen = discover().problem(problem), discover().kernels[kernel]
-    operands, scratch, draw = OperandSet(parsed, Cpu()), Scratch(Cpu()), Draw(parsed, 0)
-    draw.redraw()
-    operands.load(draw)
-    return chosen.launch(parsed, Operands(operands, "C", Cpu(), threads, scratch)), operands, scratch
-
-
 def test_drawn_problems_are_of_every_kind() -> None:
     problems = [discover().problem(f"conv/{sizes}/f32/nchw/fprop{words}") for sizes, words in drawn()]
     assert len({p.id for p in problems}) >= 200
@@ -104,7 +86,7 @@ def test_every_kernel_is_right_on_drawn_problems(direction: str, layout: str, st
     declared = [k for k in declared if layout in k.domain.get("layout", LAYOUTS)]
     taken = dict.fromkeys((k.id for k in declared), 0)
     for i, (sizes, words) in enumerate(drawn()[::step]):
-        for measured in run(f"conv/{sizes}/f32/{layout}/{direction}{words}", tuple(taken), 1 + i % 3):
+        for measured in verified(f"conv/{sizes}/f32/{layout}/{direction}{words}", *taken, threads=1 + i % 3):
             assert measured.status in ("ok", "unsupported"), f"{sizes}{words} {measured.kernel}: {measured.reason}"
             if measured.status == "unsupported":
                 assert len(measured.reason.splitlines()) == 1
@@ -116,7 +98,7 @@ def test_every_kernel_is_right_on_drawn_problems(direction: str, layout: str, st
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes: str, direction: str) -> None:
     for layout, threads in product(LAYOUTS, (1, 3)):
-        for measured in run(f"conv/{sizes}/f32/{layout}/{direction}", OURS, threads):
+        for measured in verified(f"conv/{sizes}/f32/{layout}/{direction}", *OURS, threads=threads):
             assert measured.status in ("ok", "unsupported"), f"{layout} {measured.kernel}: {measured.reason}"
 
 
@@ -133,7 +115,7 @@ def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes: str
 )
 def test_winograd_says_what_it_cannot_take(problem: str, reason: str) -> None:
     for name in ("winograd", "winograd4"):
-        (measured,) = run(problem, (f"conv/cpu.{name}",))
+        (measured,) = verified(problem, f"conv/cpu.{name}")
         assert (measured.status, measured.reason) == ("unsupported", reason)
 
 
@@ -171,25 +153,18 @@ def test_blas_has_its_threads_back_after_a_launch(kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", OURS)
 def test_a_launch_neither_compiles_nor_allocates(kernel: str) -> None:
-    event = pytest.importorskip("numba.core.event")
     for direction, layout in product(DIRECTIONS[:2], LAYOUTS):
-        launch, operands, _ = set_up(f"conv/n2c19h30w31k21r3s3pad1/f32/{layout}/{direction}", kernel)
+        launch, operands, *_ = set_up(f"conv/n2c19h30w31k21r3s3pad1/f32/{layout}/{direction}", kernel)
         launch()
         operands.poison()
-        tracemalloc.start()
-        launch()
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        with event.install_recorder("numba:compile") as compiled:
-            launch()
-        assert not compiled.buffer
-        assert peak < 20_000
+        assert allocated_by(launch) < 20_000
+        assert not compiled_by(launch)
         assert not np.isnan(operands.flat["y" if direction == "fprop" else "x"]).any()
 
 
 def test_columns_take_scratch_for_blocks_only() -> None:
     # All columns of this layer are 9 times its input, 29 MB; a pointwise convolution has none at all.
-    _, _, scratch = set_up("conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop", "conv/cpu.im2col")
+    *_, scratch = set_up("conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop", "conv/cpu.im2col")
     assert 0 < scratch.nbytes <= 2 * 2**19  # half a second-level cache for each of two threads
-    _, _, scratch = set_up("conv/n1c256h56w56k64r1s1/f32/nhwc/wgrad", "conv/cpu.im2col")
+    *_, scratch = set_up("conv/n1c256h56w56k64r1s1/f32/nhwc/wgrad", "conv/cpu.im2col")
     assert scratch.nbytes == 0

@@ -1,26 +1,22 @@
 """The cuDNN calls mean the problem: a stand-in under cuDNN's prototypes computes what is documented."""
 
 import ctypes
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bench.measure.draw import logical
-from bench.plan.discovery import discover
-from bench.plan.dtypes import numpy_dtype
 from bench.plan.errors import Unsupported
-from column_major import array
+from column_major import HostOperands
+from emulated import host_compiler
+from kernel_rig import DIRECTIONS, REGISTRY
 from kernels.conv.vendor import _cudnn
 from kernels.conv.vendor import cudnn as declared
 
-REGISTRY = discover()
 KERNELS = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernels.conv.vendor.cudnn"]
 SHAPES = (
     "n2c4h5w7k6r3s3/{}/{}/{}",
@@ -33,7 +29,7 @@ PROBLEMS = [
     for shape in SHAPES
     for dtype in ("f32", "f16", "bf16")
     for layout in ("nchw", "nhwc")
-    for direction in ("fprop", "dgrad", "wgrad")
+    for direction in DIRECTIONS
 ]
 FMA, TENSOR_OP, DEFAULT = 3, 1, 0
 ALGORITHMS = {
@@ -55,14 +51,10 @@ MISSING = {("fprop", "direct"): "NOT_SUPPORTED", ("wgrad", "winograd"): "BAD_PAR
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if not compiler:
-        if os.environ.get("CI"):
-            raise RuntimeError("no C++ compiler")
-        pytest.skip("no C++ compiler; install g++")
     target = tmp_path_factory.mktemp("cudnn") / "libcudnn.so.9"
     source = Path(__file__).with_name("cudnn_standin.cpp")
-    subprocess.run([compiler, "-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(target), str(source)], check=True)
+    command = [host_compiler(), "-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(target), str(source)]
+    subprocess.run(command, check=True)
     return str(target)
 
 
@@ -81,31 +73,8 @@ def told(standin: ctypes.CDLL, name: str) -> int:
     return ctypes.c_int.in_dll(standin, f"standin_{name}").value
 
 
-class Operands(SimpleNamespace):
-    """Operands on the host, which keep the scratch that is taken."""
-
-    def __init__(self, problem: Any, seed: int = 0) -> None:
-        rng, self.flat, self.taken = np.random.default_rng(seed), {}, []
-        for spec in problem.operands():
-            values = np.full(spec.elements, np.nan) if spec.role == "out" else rng.uniform(-1, 1, spec.elements)
-            self.flat[spec.name] = values.astype(numpy_dtype(spec.dtype))
-        self.views = {spec.name: logical(self.flat[spec.name], spec) for spec in problem.operands()}
-        arrays = {name: array(values) for name, values in self.flat.items()}
-        super().__init__(stream=SimpleNamespace(ptr=5), threads=1, **arrays)
-
-    def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
-        self.taken.append(np.zeros(shape, numpy_dtype(dtype)))
-        return array(self.taken[-1])
-
-    def complaint(self, problem: Any, numerics: str) -> str | None:
-        output = next(spec.name for spec in problem.operands() if spec.role == "out")
-        inputs = {name: view.copy() for name, view in self.views.items() if name != output}
-        reference = problem.reference(inputs, np.random.default_rng(1))
-        return problem.check({output: self.views[output]}, reference, numerics).reason
-
-
-def launch(kernel: Any, problem: Any) -> Operands:
-    operands = Operands(problem)
+def launch(kernel: Any, problem: Any) -> HostOperands:
+    operands = HostOperands(problem)
     kernel.setup(problem, operands)()
     return operands
 
@@ -155,8 +124,8 @@ def test_the_workspace_is_scratch_and_the_stream_is_that_of_the_operands(standin
     problem = PROBLEMS[0]
     for name, nbytes in (("implicit_gemm", 0), ("gemm", 1005)):
         operands = launch(REGISTRY.kernels[f"conv/cudnn.{name}"], problem)
-        assert [part.nbytes for part in operands.taken] == ([nbytes + 1] if nbytes else [])
-        assert all((part.view(np.uint8)[:nbytes] == 0xFF).all() for part in operands.taken)
+        assert [part.nbytes for part in operands.kept] == ([nbytes + 1] if nbytes else [])
+        assert all((part.view(np.uint8)[:nbytes] == 0xFF).all() for part in operands.kept)
         assert ctypes.c_size_t.in_dll(standin, "standin_nbytes").value == nbytes
         assert ctypes.c_void_p.in_dll(standin, "standin_stream").value == 5
 
@@ -166,7 +135,7 @@ def test_what_cudnn_has_not_is_unsupported_with_its_status(direction: str, name:
     problem = next(problem for problem in PROBLEMS if problem.direction == direction)
     status = MISSING[direction, name]
     with pytest.raises(Unsupported, match=rf"cudnnGetConvolution\w+WorkspaceSize returned {status}$"):
-        REGISTRY.kernels[f"conv/cudnn.{name}"].setup(problem, Operands(problem))
+        REGISTRY.kernels[f"conv/cudnn.{name}"].setup(problem, HostOperands(problem))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +148,7 @@ def test_what_cudnn_has_not_is_unsupported_with_its_status(direction: str, name:
     ],
 )
 def test_no_status_of_a_run_is_lost(number: int, error: type[Exception], text: str, standin: ctypes.CDLL) -> None:
-    run = REGISTRY.kernels["conv/cudnn.gemm"].setup(PROBLEMS[0], Operands(PROBLEMS[0]))
+    run = REGISTRY.kernels["conv/cudnn.gemm"].setup(PROBLEMS[0], HostOperands(PROBLEMS[0]))
     ctypes.c_int.in_dll(standin, "standin_next_status").value = number
     with pytest.raises(error, match=f"^{text}$"):
         run()

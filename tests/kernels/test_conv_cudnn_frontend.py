@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
 from column_major import array
+from kernel_rig import DIRECTIONS, REGISTRY
 from kernels.conv.vendor import cudnn_frontend
 
-REGISTRY = discover()
 KERNELS = {kernel.name: kernel for kernel in REGISTRY.kernels.values() if kernel.provider == "cudnn_frontend"}
 DOWN = {"TENSOR_CORE", "DOWN_CONVERT_INPUTS"}
 #: Plans by name with their notes; `broken` does not build.
@@ -148,7 +147,7 @@ def operands() -> Any:
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_the_first_plan_with_the_notes_is_built(name: str, frontend: list[Any]) -> None:
-    for direction in ("fprop", "dgrad", "wgrad"):
+    for direction in DIRECTIONS:
         x = operands()
         problem = REGISTRY.problem(f"conv/n1c2h8w8k3r3s3/f32/nchw/{direction}")
         assert KERNELS[name].refuses(problem) is None
@@ -163,7 +162,7 @@ def test_the_first_plan_with_the_notes_is_built(name: str, frontend: list[Any]) 
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("direction", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(("dtype", "kind"), [("f32", "float"), ("f16", "half"), ("bf16", "bfloat16")])
 def test_the_graph_is_the_problem(layout: str, direction: str, dtype: str, kind: str) -> None:
     problem = REGISTRY.problem(f"conv/n2c4h9w8k6r3s2pad0-1x2stride2x1/{dtype}/{layout}/{direction}/dil1x3/g2")

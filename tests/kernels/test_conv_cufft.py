@@ -4,8 +4,6 @@ The kernels that cut and paste tiles are compiled by the C++ compiler and run th
 """
 
 import ctypes
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,15 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.measure.draw import logical
-from bench.plan.discovery import discover
-from column_major import array
+from column_major import HostOperands, blas_stand_in
+from emulated import host_compiler
+from kernel_rig import DIRECTIONS, REGISTRY, refusal
 from kernels.conv.fft._tiling import cuts, executed
 from kernels.conv.vendor import cufft
 from kernels.gemm import _cublas
 
-REGISTRY = discover()
-DIRECTIONS = ("fprop", "dgrad", "wgrad")
 SHAPES = (
     "n2c3h37w21k5r3s5pad1x2",
     "n1c4h19w40k6r3s3pad0-1x2-0stride2x3/{}/{}/{}/g2",
@@ -100,18 +96,8 @@ def _operand(pointer: int, op: int, ld: int, stride: int, batch: int, rows: int,
     return _view(pointer, np.complex64, (batch, rows, columns), (stride, ld, 1)).conj()
 
 
-@pytest.fixture(scope="module")
-def compiler() -> str:
-    found = shutil.which("g++") or shutil.which("clang++")
-    if not found:
-        if os.environ.get("CI"):
-            raise RuntimeError("no C++ compiler")
-        pytest.skip("no C++ compiler; install g++")
-    return found
-
-
 @pytest.fixture
-def standins(compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def standins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CuPy, of which there are a plan and a module here, and cuBLAS."""
 
     class Module:
@@ -119,7 +105,7 @@ def standins(compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             names = [word.split("(")[0] for word in code.split() if word.startswith(("cut_", "paste_"))]
             path = tmp_path / f"{len(list(tmp_path.iterdir()))}"
             source = SHIM + code + "".join(RUN.replace("NAME", name) for name in names)
-            command = [compiler, "-x", "c++", "-O1", "-shared", "-fPIC", "-Wno-narrowing", "-o", str(path), "-"]
+            command = [host_compiler(), "-x", "c++", "-O1", "-shared", "-fPIC", "-Wno-narrowing", "-o", str(path), "-"]
             subprocess.run(command, input=source, text=True, check=True)
             self.library = ctypes.CDLL(str(path))
 
@@ -132,26 +118,9 @@ def standins(compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     cupy.RawModule, cupy.cuda, cuda.cufft, transforms.PlanNd = Module, cuda, transforms, Plan
     for module in (cupy, cuda, transforms):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(_cublas, "_cublas", lambda: _cublas._CuBlas(Blas(), 7, array(np.empty(1, np.uint8))))
+    monkeypatch.setattr(_cublas, "_cublas", blas_stand_in(Blas()))
     cufft._plans.cache_clear()
     cufft._movers.cache_clear()
-
-
-class Operands(SimpleNamespace):
-    def __init__(self, problem: Any) -> None:
-        rng, self.flat, self.kept, self.chosen = np.random.default_rng(0), {}, [], {}
-        for spec in problem.operands():
-            values = np.full(spec.elements, np.nan) if spec.role == "out" else rng.uniform(-1, 1, spec.elements)
-            self.flat[spec.name] = values.astype(np.float32)
-        arrays = {name: array(values) for name, values in self.flat.items()}
-        super().__init__(stream=SimpleNamespace(ptr=5), threads=1, **arrays)
-
-    def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
-        self.kept.append(np.full(shape, np.nan, np.float32))
-        return array(self.kept[-1])
-
-    def chose(self, **settings: Any) -> None:
-        self.chosen |= settings
 
 
 def _problems() -> list[Any]:
@@ -165,14 +134,9 @@ def _problems() -> list[Any]:
 
 
 def _complaint(problem: Any, run: Any) -> str | None:
-    operands = Operands(problem)
-    views = {spec.name: logical(operands.flat[spec.name], spec) for spec in problem.operands()}
-    output = next(spec.name for spec in problem.operands() if spec.role == "out")
-    inputs = {name: view.copy() for name, view in views.items() if name != output}
-    reference = problem.reference({name: view.copy() for name, view in inputs.items()}, np.random.default_rng(1))
+    operands = HostOperands(problem)
     run(operands)()
-    assert all(np.array_equal(views[name], values) for name, values in inputs.items())
-    return problem.check({output: views[output]}, reference, "fft").reason
+    return operands.complaint(problem, "fft")
 
 
 @pytest.mark.parametrize("problem", _problems(), ids=lambda problem: problem.id)
@@ -193,7 +157,7 @@ def test_small_and_oblong_tiles_join_up(direction: str, standins: None, monkeypa
 
 def test_the_rows_tell_the_tile_and_the_scratch(standins: None) -> None:
     problem = REGISTRY.problem("conv/n1c2h8w8k3r3s3/f32/nchw/fprop")
-    operands = Operands(problem)
+    operands = HostOperands(problem)
     cufft.full(problem, operands)
     assert operands.chosen == {"tile": "8x8"}
     tiles, x, w, y = (part.shape for part in operands.kept)
@@ -210,7 +174,6 @@ def test_tiles_execute_less_than_whole_images_where_filters_are_small() -> None:
 
 
 def test_counts_beyond_c_ints_are_refused() -> None:
-    problem = REGISTRY.problem("conv/n65536c32768h8w8k1r3s3/f32/nchw/fprop")
+    problem = "conv/n65536c32768h8w8k1r3s3/f32/nchw/fprop"
     for name in ("full", "tiled"):
-        reason = REGISTRY.kernels[f"conv/cufft.{name}"].refuses(problem)
-        assert reason == f"{2**31} transforms, expected at most {2**31 - 1}"
+        assert refusal(f"conv/cufft.{name}", problem) == f"{2**31} transforms, expected at most {2**31 - 1}"

@@ -10,28 +10,24 @@ import numpy as np
 import pytest
 
 from bench.emulator.shapes import problems
-from bench.emulator.sweep import Case, entries
+from bench.emulator.sweep import entries
 from bench.measure.compile import compile_cubin, cuda_sources
 from bench.measure.elf import elf_parameters
-from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, KernelCall
 from bench.plan.operation import Problem
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA, DIRECTIONS, REGISTRY, cases, chosen, lean
 from kernels.conv._geometry import DIVISOR, DIVISORS, GEOMETRY, SIZES, divisor, fits_ints, geometry
 
-REGISTRY = discover()
 NAMES = ("direct", "direct_tiled", "depthwise", "im2col")
-DIRECTIONS = ("fprop", "dgrad", "wgrad")
 VARIANTS = tuple(itertools.product(("nchw", "nhwc"), DIRECTIONS))
 LAYER = "n32c64h56w56k128r3s3pad1"
 
 
 def kernel(name: str) -> CudaKernel:
     """The declaration of `conv/cuda.<name>`."""
-    found = REGISTRY.kernels[f"conv/cuda.{name}"]
-    assert isinstance(found, CudaKernel)
-    return found
+    return CUDA[f"conv/cuda.{name}"]
 
 
 def conv(sizes: str, variant: str, options: str = "", dtype: str = "f32") -> Problem:
@@ -39,19 +35,9 @@ def conv(sizes: str, variant: str, options: str = "", dtype: str = "f32") -> Pro
     return REGISTRY.problem("/".join(filter(None, (f"conv/{sizes}/{dtype}/{variant}", options))))
 
 
-def every_case(name: str, problem: Problem) -> list[Case]:
-    """The problem under each tile that it is valid for; none where the kernel refuses it."""
-    k = kernel(name)
-    if k.refuses(problem):
-        return []
-    return [Case(k, problem, tile) for tile in k.tiles() if k.unwanted(problem, tile) is None]
-
-
 def calls(name: str, problem: Problem) -> list[tuple[str, KernelCall]]:
     """The launches under the tile that a run takes."""
-    tile = kernel(name).tile_for(problem)
-    assert tile is not None
-    return kernel(name).calls(problem, tile)
+    return chosen(f"conv/cuda.{name}", problem.id).calls
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 7, 9, 49, 64, 196, 641, 3136, 50176, 2**30, 2**31 - 1])
@@ -126,11 +112,10 @@ def drawn(rng: random.Random, depthwise: bool) -> str:
 def test_drawn_parameters_come_out_right_and_without_reports(name: str, variant: str) -> None:
     rng = random.Random(f"{name} {variant}")
     ids = [drawn(rng, name == "depthwise").replace("nchw/fprop", variant) for _ in range(16)]
-    every = [case for text in ids for case in every_case(name, REGISTRY.problem(f"conv/{text}"))]
+    every = cases(f"conv/cuda.{name}", *(f"conv/{text}" for text in ids))
     if not every:
         assert (name, variant.split("/")[1]) == ("direct_tiled", "wgrad")
-    found = wrong_in_emulator(every)
-    assert not found, "\n".join(found)
+    assert not wrong_in_emulator(every)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -162,9 +147,7 @@ def test_no_variant_spills(name: str, arch: str) -> None:
         for variant in VARIANTS
         for dtype in ("f32", "f16", "bf16")
     ]
-    every = [case for problem in problems for case in every_case(name, problem)]
-    cubin = compile_cubin(kernel(name).source, entries(every), arch)
-    assert {(used.spill_bytes, used.stack_bytes) for used in cubin.resources.values()} == {(0, 0)}
+    lean(f"conv/cuda.{name}", entries(cases(f"conv/cuda.{name}", *problems)), arch)
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
@@ -175,7 +158,6 @@ def test_direct_has_a_thread_for_each_element_and_no_idle_block(
     ((_, call),) = calls("direct", conv("n3c4h7w9k6r3s3pad1stride2", f"{layout}/{direction}"))
     along, across = (pixels, channels) if layout == "nchw" else (channels, pixels)
     x, y = (0, 1) if layout == "nchw" else (1, 0)
-    assert isinstance(call.grid, tuple)
     assert (call.grid[x], call.grid[y]) == (math.ceil(along / 32), math.ceil(across / 8))
 
 
@@ -209,9 +191,8 @@ def test_depthwise_wants_a_group_for_each_channel() -> None:
 @pytest.mark.parametrize("sizes", ["n2c64h56w56k64r3s3pad1", "n2c64h7w7k64r3s3pad1stride2", "n1c64h1w99k64r1s9"])
 def test_blocks_of_depthwise_fit_and_cover_the_output(sizes: str, variant: str) -> None:
     problem = conv(sizes, variant, "g64")
-    for case in every_case("depthwise", problem):
-        ((_, call),) = case.kernel.calls(problem, case.tile)
-        assert isinstance(call.block, tuple)
+    for case in cases("conv/cuda.depthwise", problem):
+        ((_, call),) = case.calls
         assert isinstance(call.grid, tuple)
         assert math.prod(call.block) <= 256
         assert call.block[2] <= 64
@@ -232,8 +213,8 @@ def test_a_filter_that_no_shared_memory_holds_is_refused_by_depthwise() -> None:
 def test_slices_of_depthwise_filters_cover_all_pixels_and_none_is_empty(layout: str, sizes: str) -> None:
     problem = conv(sizes, f"{layout}/wgrad", "g64")
     pixels = problem.n * problem.p * problem.q  # type: ignore[attr-defined]
-    for case in every_case("depthwise", problem):
-        product, *added = case.kernel.calls(problem, case.tile)
+    for case in cases("conv/cuda.depthwise", problem):
+        product, *added = case.calls
         count, depth = product[1].grid[2], product[1].args[3]  # type: ignore[index]
         assert (count - 1) * depth < pixels <= count * depth
         assert bool(added) == (count > 1)

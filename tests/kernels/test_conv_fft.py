@@ -1,7 +1,6 @@
 """Convolution by FFTW: right across tiles, batches, blocks and threads, and by the tile that the row has."""
 
 import json
-import tracemalloc
 from itertools import product
 from types import SimpleNamespace
 
@@ -11,18 +10,13 @@ import pytest
 pytest.importorskip("numba")
 pytest.importorskip("pyfftw")
 
-from bench.measure.cpu import Cpu
-from bench.measure.draw import Draw
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.run.job import run_job
+from kernel_rig import DIRECTIONS, allocated_by, set_up, verified
 from kernels.conv.fft import _planes, _spectra, _transforms, cpu
 from kernels.conv.fft._tiling import Cuts, cheapest, cuts, good_size, spans, whole
 
 KERNELS = ("conv/pyfftw.full", "conv/pyfftw.tiled")
-DIRECTIONS, LAYOUTS = ("fprop", "dgrad", "wgrad"), ("nchw", "nhwc")
+LAYOUTS = ("nchw", "nhwc")
 #: Tiles and batches that end within an image, beyond it, and with it; more than one group; zeros between elements.
 RAGGED = (
     ("n3c10h23w31k6r3s5pad1-2x0-3", "/g2"),
@@ -50,18 +44,6 @@ def tile(monkeypatch: pytest.MonkeyPatch):
     cpu.chosen.cache_clear()
 
 
-def run(problem: str, *kernels: str, threads: int = 2):
-    return run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
-
-
-def set_up(problem: str, kernel: str, threads: int = 2):
-    parsed, chosen = discover().problem(problem), discover().kernels[kernel]
-    operands, draw = OperandSet(parsed, Cpu()), Draw(parsed, 0)
-    draw.redraw()
-    operands.load(draw)
-    return chosen.launch(parsed, Operands(operands, "C", Cpu(), threads, Scratch(Cpu()))), operands
-
-
 @pytest.mark.parametrize(("sizes", "words"), RAGGED)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(
@@ -74,7 +56,7 @@ def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(
     for side, layout, threads in product((32, 12), LAYOUTS, (1, 2, 5)):
         tile(side, 40_000)
         problem = f"conv/{sizes}/f32/{layout}/{direction}{words}"
-        for measured in run(problem, *KERNELS, threads=threads):
+        for measured in verified(problem, *KERNELS, threads=threads):
             assert measured.status == "ok", f"{side} {layout} {threads} {measured.kernel}: {measured.reason}"
             several += json.loads(measured.tunables)["tiles"] < tiles_of(problem)
     assert several
@@ -87,12 +69,12 @@ def tiles_of(problem: str) -> int:
 
 def test_rows_tell_the_tile_and_how_fftw_planned_it() -> None:
     problem = "conv/n1c4h100w100k4r5s5pad2/f32/nchw/fprop"
-    (measured,) = run(problem, "conv/pyfftw.tiled")
+    (measured,) = verified(problem, "conv/pyfftw.tiled")
     noted = json.loads(measured.tunables)
     assert cpu.chosen(discover().problem(problem)) == (noted["tile"], noted["tile"])
     assert noted["rigour"] in ("FFTW_MEASURE", "FFTW_ESTIMATE")
     assert noted["wisdom"] in ("new", "found")
-    (measured,) = run("conv/n1c4h100w49k4r5s5pad2/f32/nchw/fprop", "conv/pyfftw.full")
+    (measured,) = verified("conv/n1c4h100w49k4r5s5pad2/f32/nchw/fprop", "conv/pyfftw.full")
     assert json.loads(measured.tunables)["tile"] == "108x54"
 
 
@@ -179,15 +161,12 @@ def aligned(shape, dtype):
 def test_a_launch_neither_compiles_nor_allocates_nor_keeps_blas_to_one_thread(kernel: str, direction: str) -> None:
     import threadpoolctl
 
-    launch, operands = set_up(f"conv/n2c19h60w61k21r3s3pad1/f32/nchw/{direction}", kernel, 3)
+    launch, operands, *_ = set_up(f"conv/n2c19h60w61k21r3s3pad1/f32/nchw/{direction}", kernel, 3)
     launch()
     operands.poison()
     known = len(_planes.forward.signatures), len(_planes.inverse.signatures)
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
-        tracemalloc.start()
-        launch()
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
+        peak = allocated_by(launch)
         found = {lib["num_threads"] for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"}
     assert found == {2}
     assert peak < 50_000

@@ -4,15 +4,14 @@ overlapping tiles is refused."""
 import pytest
 
 from bench.emulator.sweep import Case, entries
-from bench.plan.discovery import discover
+from bench.plan.kernel import CudaKernel
 from bench.plan.limits import H100
-from bench.plan.registry import CudaKernel
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA, DIRECTIONS, REGISTRY, lean
+from kernel_rig import cases as cases_of
 from kernelmark import Scratch
 from kernels.conv.fft._tiling import cuts
 
-REGISTRY = discover()
-DIRECTIONS = ("fprop", "dgrad", "wgrad")
 #: One tile and several, in the image and out of it, padding on one side, one group and more; then what each tile takes:
 #: few channels and images, which leave most of a product's tile empty, and enough of both to fill it.
 TILED = (
@@ -34,9 +33,7 @@ L1, L2, L3 = "n128c3h128w128k96r11s11", "n128c64h64w64k128r9s9", "n128c128h32w32
 
 
 def kernel(name: str) -> CudaKernel:
-    found = REGISTRY.kernels[f"conv/cuda.{name}"]
-    assert isinstance(found, CudaKernel)
-    return found
+    return CUDA[f"conv/cuda.{name}"]
 
 
 def problem(sizes: str, direction: str):
@@ -46,9 +43,7 @@ def problem(sizes: str, direction: str):
 
 def cases(name: str, sizes: tuple[str, ...], direction: str) -> list[Case]:
     """Each problem that the kernel takes, under each tile that takes it."""
-    found, parsed = kernel(name), [problem(text, direction) for text in sizes]
-    taken = [p for p in parsed if not found.refuses(p)]
-    return [Case(found, p, t) for p in taken for t in found.tiles() if found.unwanted(p, t) is None]
+    return cases_of(f"conv/cuda.{name}", *(problem(text, direction) for text in sizes))
 
 
 @pytest.mark.long  # the sweep has the tiles on smaller problems
@@ -101,7 +96,6 @@ def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, di
 @pytest.mark.parametrize(("sizes", "side"), [(L1, 32), (L2, 32), (L3, 32), ("n8c512h14w14k512r3s3pad1", 16)])
 def test_the_side_is_the_one_with_fewest_frequencies(sizes: str, side: int) -> None:
     tile = kernel("fft_tiled").tile_for(problem(sizes, "fprop"))
-    assert tile is not None
     assert side == tile.T
 
 
@@ -150,9 +144,6 @@ def test_the_fused_kernel_has_no_gradient_of_filters() -> None:
 @pytest.mark.parametrize(("name", "sizes"), [("fft_tiled", (L2, *TILED)), ("fft_fused", (L1, *FUSED))])
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_entry_spills_registers_or_uses_stack(name: str, sizes: tuple[str, ...]) -> None:
-    from bench.measure.compile import compile_cubin
-
     every = [case for direction in DIRECTIONS for case in cases(name, sizes, direction)]
     for arch in ("sm_80", "sm_90a"):
-        for entry, used in compile_cubin(kernel(name).source, entries(every), arch).resources.items():
-            assert (used.spill_bytes, used.stack_bytes) == (0, 0), entry
+        lean(f"conv/cuda.{name}", entries(every), arch)

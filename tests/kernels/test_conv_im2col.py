@@ -2,21 +2,13 @@
 
 import pytest
 
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel, KernelCall, Scratch
-
-REGISTRY = discover()
-DIRECTIONS = ("fprop", "dgrad", "wgrad")
+from bench.plan.kernel import KernelCall, Scratch
+from kernel_rig import DIRECTIONS, chosen
 
 
 def calls(sizes: str, variant: str, options: str = "") -> list[tuple[str, KernelCall]]:
     """The launches under the tile that a run takes; variant is `nchw/fprop`."""
-    kernel, problem = REGISTRY.kernels["conv/cuda.im2col"], f"conv/{sizes}/f32/{variant}/{options}".rstrip("/")
-    assert isinstance(kernel, CudaKernel)
-    parsed = REGISTRY.problem(problem)
-    tile = kernel.tile_for(parsed)
-    assert tile is not None
-    return kernel.calls(parsed, tile)
+    return chosen("conv/cuda.im2col", f"conv/{sizes}/f32/{variant}/{options}".rstrip("/")).calls
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -2,44 +2,14 @@
 
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel, Scratch
-from bench.plan.limits import H100
+from bench.plan.kernel import Scratch
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA, DIRECTIONS, REGISTRY, cases, chosen, refusal
 from kernels.conv.implicit._product import taps
 
-REGISTRY = discover()
-DIRECTIONS = ("fprop", "dgrad", "wgrad")
-TENSOR_CORES = ("implicit_mma", "implicit_tf32", "implicit_3xtf32")
+IMPLICIT, MMA, TF32 = "conv/cuda.implicit", "conv/cuda.implicit_mma", "conv/cuda.implicit_tf32"
+TENSOR_CORES = (MMA, TF32, "conv/cuda.implicit_3xtf32")
 VGG = ("n1c256h56w56k256", "n1c512h28w28k512", "n1c512h14w14k512")
-
-
-def kernel(name: str) -> CudaKernel:
-    """The declaration of `conv/cuda.<name>`."""
-    found = REGISTRY.kernels[f"conv/cuda.{name}"]
-    assert isinstance(found, CudaKernel)
-    return found
-
-
-def case(name: str, problem: str) -> Case:
-    """The problem under the tile that a run takes."""
-    declared, parsed = kernel(name), REGISTRY.problem(problem)
-    assert declared.refuses(parsed) is None
-    tile = declared.tile_for(parsed)
-    assert tile is not None
-    return Case(declared, parsed, tile)
-
-
-def cases(name: str, problem: str) -> list[Case]:
-    """The problem under each tile that takes it."""
-    declared, parsed = kernel(name), REGISTRY.problem(problem)
-    taken = [tile for tile in declared.tiles() if declared.unwanted(parsed, tile) is None]
-    return [Case(declared, parsed, tile) for tile in taken]
-
-
-def refused(name: str, problem: str) -> str:
-    return kernel(name).refuses(REGISTRY.problem(problem)) or ""
 
 
 def prove(name: str, problem: str) -> None:
@@ -55,14 +25,14 @@ def prove(name: str, problem: str) -> None:
 def test_small_images_of_vgg_are_cut_into_slices_until_half_of_an_h100_has_work(
     sizes: str, layout: str, direction: str
 ) -> None:
-    chosen = case("implicit", f"conv/{sizes}r3s3pad1/f32/{layout}/{direction}")
-    x, y, z = chosen.kernel.plan(chosen.problem, chosen.tile, H100)[0].grid
+    (_, call), *_ = chosen(IMPLICIT, f"conv/{sizes}r3s3pad1/f32/{layout}/{direction}").calls
+    x, y, z = call.grid
     assert x * y * z >= 66
 
 
 def test_64_channels_get_a_tile_that_is_64_wide() -> None:
     sides = {
-        layout: case("implicit", f"conv/n1c64h224w224k64r3s3pad1/f32/{layout}/fprop").tile
+        layout: chosen(IMPLICIT, f"conv/n1c64h224w224k64r3s3pad1/f32/{layout}/fprop").tile
         for layout in ("nchw", "nhwc")
     }
     assert (sides["nchw"].BM, sides["nhwc"].BN) == (64, 64)
@@ -70,10 +40,10 @@ def test_64_channels_get_a_tile_that_is_64_wide() -> None:
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_slices_cover_the_reduction_and_none_is_empty(direction: str) -> None:
-    for name in ("implicit", *TENSOR_CORES):
-        dtype = kernel(name).domain["dtype"][0]
-        one = case(name, f"conv/n2c64h14w14k64r3s3pad1/{dtype}/nhwc/{direction}")
-        (_, call), *_ = one.kernel.calls(one.problem, one.tile)
+    for name in (IMPLICIT, *TENSOR_CORES):
+        dtype = CUDA[name].domain["dtype"][0]
+        one = chosen(name, f"conv/n2c64h14w14k64r3s3pad1/{dtype}/nhwc/{direction}")
+        (_, call), *_ = one.calls
         deep, count = call.args[3:5]
         depth = 2 * 14 * 14 if direction == "wgrad" else 64 * 3 * 3
         assert deep % one.tile.BK == 0
@@ -81,10 +51,10 @@ def test_slices_cover_the_reduction_and_none_is_empty(direction: str) -> None:
 
 
 def test_several_slices_leave_fp32_sums_apart_for_a_second_launch() -> None:
-    one = case("implicit_mma", "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/wgrad")
-    assert len(one.kernel.calls(one.problem, one.tile)) == 1
-    one = case("implicit_mma", "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/fprop")
-    (product_, first), (sum_, second) = one.kernel.calls(one.problem, one.tile)
+    one = chosen(MMA, "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/wgrad")
+    assert len(one.calls) == 1
+    one = chosen(MMA, "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/fprop")
+    (product_, first), (sum_, second) = one.calls
     assert "float, Direction::fprop" in product_
     assert sum_ == "conv_sum<__half>"
     assert isinstance(first.args[2], Scratch)
@@ -106,33 +76,33 @@ def test_dilation_that_shares_a_divisor_with_the_stride_leaves_more_taps_to_fewe
 
 def test_a_pixel_has_bits_for_at_most_32_taps() -> None:
     for sizes, masked in (("r4s8", "true"), ("r3s11", "false")):
-        one = case("implicit", f"conv/n1c4h16w16k4{sizes}/f32/nchw/fprop")
-        (entry, _), *_ = one.kernel.calls(one.problem, one.tile)
+        one = chosen(IMPLICIT, f"conv/n1c4h16w16k4{sizes}/f32/nchw/fprop")
+        (entry, _), *_ = one.calls
         assert entry.endswith(f", {masked}>")
 
 
 @pytest.mark.parametrize("name", TENSOR_CORES)
 def test_channels_that_fill_no_16_bytes_are_refused_by_tensor_cores(name: str) -> None:
-    dtype, least = kernel(name).domain["dtype"][0], 8 if name == "implicit_mma" else 4
+    dtype, least = CUDA[name].domain["dtype"][0], 8 if name == MMA else 4
     narrow = f"conv/n1c3h8w8k{least}r3s3/{dtype}/nhwc"
-    assert f"channels of a group are 3, expected a multiple of {least}" in refused(name, f"{narrow}/fprop")
+    assert f"channels of a group are 3, expected a multiple of {least}" in refusal(name, f"{narrow}/fprop")
     odd = f"conv/n1c{least}h8w8k5r3s3/{dtype}/nhwc"
-    assert refused(name, f"{odd}/fprop") == ""
-    assert "filters of a group are 5" in refused(name, f"{odd}/dgrad")
-    assert "filters of a group are 5" in refused(name, f"{odd}/wgrad")
+    assert refusal(name, f"{odd}/fprop") == ""
+    assert "filters of a group are 5" in refusal(name, f"{odd}/dgrad")
+    assert "filters of a group are 5" in refusal(name, f"{odd}/wgrad")
 
 
 def test_what_no_grid_and_no_int_can_cover_is_refused() -> None:
-    assert "65536 parts" in refused("implicit", "conv/n1c65536h2w2k65536r1s1/f32/nchw/fprop/g65536")
-    assert "a tile reaches over" in refused("implicit", "conv/n64c40000h64w512k1r1s1/f32/nchw/fprop")
+    assert "65536 parts" in refusal(IMPLICIT, "conv/n1c65536h2w2k65536r1s1/f32/nchw/fprop/g65536")
+    assert "a tile reaches over" in refusal(IMPLICIT, "conv/n64c40000h64w512k1r1s1/f32/nchw/fprop")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("direction", ["fprop", "dgrad"])
 def test_filters_of_32_taps_and_of_more_are_right(layout: str, direction: str) -> None:
-    prove("implicit", f"conv/n1c3h9w17k5r4s8pad2/f32/{layout}/{direction}")
-    prove("implicit", f"conv/n1c3h9w17k5r3s11pad0x5/f32/{layout}/{direction}")
+    prove(IMPLICIT, f"conv/n1c3h9w17k5r4s8pad2/f32/{layout}/{direction}")
+    prove(IMPLICIT, f"conv/n1c3h9w17k5r3s11pad0x5/f32/{layout}/{direction}")
 
 
 @pytest.mark.long
@@ -142,7 +112,7 @@ def test_filters_of_32_taps_and_of_more_are_right(layout: str, direction: str) -
 )
 def test_phases_without_pixels_or_taps_leave_no_element_of_a_gradient_unwritten(sizes: str, layout: str) -> None:
     shape, *rest = sizes.split("/")
-    prove("implicit", "/".join(["conv", shape, "f32", layout, "dgrad", *rest]))
+    prove(IMPLICIT, "/".join(["conv", shape, "f32", layout, "dgrad", *rest]))
 
 
 @pytest.mark.long
@@ -150,30 +120,30 @@ def test_phases_without_pixels_or_taps_leave_no_element_of_a_gradient_unwritten(
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_slices_in_several_groups_are_added_up(layout: str, direction: str) -> None:
     problem = f"conv/n3c32h9w8k40r3s3pad1/f32/{layout}/{direction}/g2"
-    assert any(len(one.kernel.calls(one.problem, one.tile)) > 1 for one in cases("implicit", problem))
-    prove("implicit", problem)
+    assert any(len(one.calls) > 1 for one in cases(IMPLICIT, problem))
+    prove(IMPLICIT, problem)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", TENSOR_CORES)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_tensor_cores_are_right_under_stride_dilation_groups_and_one_sided_padding(name: str, direction: str) -> None:
-    dtype = kernel(name).domain["dtype"][0]
+    dtype = CUDA[name].domain["dtype"][0]
     prove(name, f"conv/n2c16h9w10k48r3s2pad0-1x2-0stride2x1/{dtype}/nhwc/{direction}/dil1x2/g2")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_tf32_takes_any_channels_before_the_pixels_word_by_word(direction: str) -> None:
-    prove("implicit_tf32", f"conv/n2c9h9w10k15r3s2pad0-1x2-0stride2x1/f32/nchw/{direction}/dil1x2/g3")
+    prove(TF32, f"conv/n2c9h9w10k15r3s2pad0-1x2-0stride2x1/f32/nchw/{direction}/dil1x2/g3")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("direction", ["fprop", "dgrad"])
 def test_tensor_cores_are_right_with_more_taps_than_a_mask_has_bits(direction: str) -> None:
-    prove("implicit_mma", f"conv/n1c8h7w12k8r3s11pad1x5/f16/nhwc/{direction}")
+    prove(MMA, f"conv/n1c8h7w12k8r3s11pad1x5/f16/nhwc/{direction}")
 
 
 @pytest.mark.long
 def test_filters_that_fill_no_16_bytes_are_stored_one_by_one_from_the_widest_warp() -> None:
-    prove("implicit_mma", "conv/n1c8h5w7k37r3s3/f16/nhwc/fprop")
+    prove(MMA, "conv/n1c8h5w7k37r3s3/f16/nhwc/fprop")

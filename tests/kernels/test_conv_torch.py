@@ -7,13 +7,7 @@ import sys
 
 import pytest
 
-from bench.measure.cpu import Cpu
-from bench.measure.draw import Draw
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.case import Budget, Job
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.run.job import run_job
+from kernel_rig import DIRECTIONS, set_up, verified
 
 KERNEL = "conv/torch.conv2d"
 SIZES = ("n2c6h13w9k4r3s3pad1stride2", "n1c64h30w31k32r5s7pad2x3", "n2c8h1w33k8r1s5", "n1c16h28w28k16r3s3pad1")
@@ -30,30 +24,17 @@ def torch():
     torch.set_num_threads(threads)
 
 
-def run(problem: str, threads: int = 2):
-    (measured,) = run_job(Job((problem,), (KERNEL,), Mode.VERIFY, (), 0, Budget(), threads=threads))
-    return measured
-
-
-def set_up(problem: str, threads: int):
-    parsed = discover().problem(problem)
-    operands, draw = OperandSet(parsed, Cpu()), Draw(parsed, 0)
-    draw.redraw()
-    operands.load(draw)
-    return discover().kernels[KERNEL].setup(parsed, Operands(operands, "C", Cpu(), threads, Scratch(Cpu())))
-
-
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("direction", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("words", ["", "/dil1x2", "/g2"])
 def test_it_is_right_in_every_direction_and_layout(torch, layout: str, direction: str, words: str) -> None:
     for sizes in SIZES:
-        measured = run(f"conv/{sizes}/f32/{layout}/{direction}{words}")
+        (measured,) = verified(f"conv/{sizes}/f32/{layout}/{direction}{words}", KERNEL)
         assert measured.status == "ok", f"{sizes}: {measured.reason}"
 
 
 def test_padding_that_differs_between_two_ends_is_refused(torch) -> None:
-    measured = run("conv/n1c4h9w9k4r3s3pad0x1-2/f32/nchw/fprop")
+    (measured,) = verified("conv/n1c4h9w9k4r3s3pad0x1-2/f32/nchw/fprop", KERNEL)
     assert measured.status == "unsupported"
     assert measured.reason == "pad is 0x1-2, expected the same before and after"
 
@@ -61,21 +42,19 @@ def test_padding_that_differs_between_two_ends_is_refused(torch) -> None:
 def test_rows_tell_what_onednn_ran(torch, capfd: pytest.CaptureFixture[str]) -> None:
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this PyTorch has no oneDNN")
-    found = {
-        direction: run(f"conv/n1c32h56w56k64r3s3pad1/f32/nchw/{direction}").versions
-        for direction in ("fprop", "dgrad", "wgrad")
-    }
-    for versions in found.values():
-        assert re.search(r"torch [\d.]+\S*;.* oneDNN [\d.]+ [a-z_]+:\w+", versions), versions
+    for direction in DIRECTIONS:
+        (measured,) = verified(f"conv/n1c32h56w56k64r3s3pad1/f32/nchw/{direction}", KERNEL)
+        assert re.search(r"torch [\d.]+\S*;.* oneDNN [\d.]+ [a-z_]+:\w+", measured.versions)
     # Small one-dimensional convolutions are PyTorch's own, and no implementation of oneDNN's may be named.
-    assert run("conv/n1c2h1w8k2r1s3/f32/nchw/fprop").versions.endswith("PyTorch's own loops, not oneDNN")
+    (measured,) = verified("conv/n1c2h1w8k2r1s3/f32/nchw/fprop", KERNEL)
+    assert measured.versions.endswith("PyTorch's own loops, not oneDNN")
     assert capfd.readouterr().out == ""
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads_hold_whatever_another_kernel_has_set(torch, threads: int) -> None:
     problem = "conv/n1c8h16w16k8r3s3/f32/nchw/fprop"
-    launch, other = set_up(problem, threads), set_up(problem, 3 - threads)
+    (launch, *_), (other, *_) = (set_up(problem, KERNEL, count) for count in (threads, 3 - threads))
     other()
     assert torch.get_num_threads() == 3 - threads
     launch()

@@ -6,35 +6,19 @@ from typing import Any
 import pytest
 
 from bench.emulator.sweep import Case, entries
-from bench.measure.compile import compile_cubin
 from bench.measure.occupancy import occupancy, typical
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel, KernelCall, Scratch
+from bench.plan.kernel import KernelCall, Scratch
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA, REGISTRY, cases, lean, refusal
 
-REGISTRY = discover()
-NAMES = ("winograd", "winograd4")
-SIDES = {"winograd": 2, "winograd4": 4}
+NAMES = F2, F4 = "conv/cuda.winograd", "conv/cuda.winograd4"
 VARIANTS = [f"{layout}/{direction}" for layout in ("nchw", "nhwc") for direction in ("fprop", "dgrad")]
 VGG3 = "conv/n32c256h56w56k256r3s3pad1/f32/nchw/fprop"
 
 
-def winograd(name: str) -> CudaKernel:
-    """The declaration of `conv/cuda.<name>`."""
-    kernel = REGISTRY.kernels[f"conv/cuda.{name}"]
-    assert isinstance(kernel, CudaKernel)
-    return kernel
-
-
-def every_case(name: str, problem: str) -> list[Case]:
-    """The kernel on the problem, under each tile that takes it."""
-    kernel, parsed = winograd(name), REGISTRY.problem(problem)
-    return [Case(kernel, parsed, t) for t in kernel.tiles() if kernel.unwanted(parsed, t) is None]
-
-
 def calls(case: Case, part: str) -> list[KernelCall]:
     """The plan's launches of the entries that begin so."""
-    return [call for entry, call in case.kernel.calls(case.problem, case.tile) if entry.startswith(part)]
+    return [call for entry, call in case.calls if entry.startswith(part)]
 
 
 def outputs(case: Case, side: int) -> tuple[int, int]:
@@ -58,42 +42,39 @@ def outputs(case: Case, side: int) -> tuple[int, int]:
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_reason(name: str, problem: str, reason: str) -> None:
-    refused = winograd(name).refuses(REGISTRY.problem(problem))
-    assert refused is not None
-    assert refused.startswith(reason)
+    assert refusal(name, problem).startswith(reason)
 
 
 def test_more_groups_than_the_grid_has_room_for_are_refused() -> None:
-    problem = REGISTRY.problem("conv/n1c1821h3w3k1821r3s3/f32/nchw/fprop/g1821")
-    assert "groups are 1821, expected at most 1820" in (winograd("winograd4").refuses(problem) or "")
-    assert winograd("winograd").refuses(problem) is None
+    problem = "conv/n1c1821h3w3k1821r3s3/f32/nchw/fprop/g1821"
+    assert "groups are 1821, expected at most 1820" in refusal(F4, problem)
+    assert refusal(F2, problem) == ""
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_filters_gradient_lies_outside(name: str) -> None:
-    problem = REGISTRY.problem(VGG3.replace("fprop", "wgrad"))
-    assert "has no wgrad path" in (winograd(name).refuses(problem) or "")
+    assert "has no wgrad path" in refusal(name, VGG3.replace("fprop", "wgrad"))
 
 
-@pytest.mark.parametrize(("name", "saved"), [("winograd", 2.25), ("winograd4", 4.0)])
+@pytest.mark.parametrize(("name", "saved"), [(F2, 2.25), (F4, 4.0)])
 def test_executed_products_are_a_fraction_of_the_nominal_ones_and_transforms_come_on_top(
     name: str, saved: float
 ) -> None:
-    problem, executed = REGISTRY.problem(VGG3), winograd(name).executed_flop
+    problem, executed = REGISTRY.problem(VGG3), CUDA[name].executed_flop
     products = problem.flop / saved
     assert products < executed(problem) < 1.1 * products
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_both_directions_of_a_symmetric_problem_execute_the_same(name: str) -> None:
-    executed = winograd(name).executed_flop
+    executed = CUDA[name].executed_flop
     assert executed(REGISTRY.problem(VGG3)) == executed(REGISTRY.problem(VGG3.replace("fprop", "dgrad")))
 
 
 @pytest.mark.parametrize("pad", ["0", "1", "2", "0-1x2-0", "3"])
 def test_an_inputs_gradient_is_a_convolution_whose_padding_complements_the_other(pad: str) -> None:
     problem: Any = REGISTRY.problem(f"conv/n1c2h5w6k3r3s3pad{pad}/f32/nchw/dgrad")
-    (call,) = calls(every_case("winograd", problem.id)[-1], "winograd_fused")
+    (call,) = calls(cases(F2, problem.id)[-1], "winograd_fused")
     n, c, h, w, k, p, q, top, left = call.args[3:12]
     assert (top, left) == (2 - problem.pad_h.before, 2 - problem.pad_w.before)
     assert (n, c, h, w, k, p, q) == (1, 3, problem.p, problem.q, 2, 5, 6)
@@ -104,7 +85,7 @@ def test_an_inputs_gradient_is_a_convolution_whose_padding_complements_the_other
     "problem", [VGG3, "conv/n3c5h7w9k65r3s3/f32/nhwc/fprop", "conv/n1c8h3w3k6r3s3/f32/nchw/dgrad/g2"]
 )
 def test_every_tile_and_filter_has_one_block_of_the_fused_kernel(problem: str) -> None:
-    for case in every_case("winograd", problem):
+    for case in cases(F2, problem):
         (call,) = calls(case, "winograd_fused")
         (tiles, channels), width = outputs(case, 2), case.tile.BK
         assert call.grid == (math.ceil(tiles / 32) * math.ceil(channels / width), case.problem.groups)
@@ -115,7 +96,7 @@ def test_every_tile_and_filter_has_one_block_of_the_fused_kernel(problem: str) -
     "problem", [VGG3, "conv/n128c64h224w224k64r3s3pad1/f32/nchw/fprop", "conv/n7c9h23w41k70r3s3/f32/nhwc/dgrad"]
 )
 def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(problem: str) -> None:
-    for case in every_case("winograd4", problem):
+    for case in cases(F4, problem):
         covered, sizes, p = 0, set(), case.problem
         for call in calls(case, "winograd4_input"):
             *_, first, ldt = call.args
@@ -146,26 +127,23 @@ def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(pr
 def test_tiles_of_every_width_are_right_over_edges_and_more_padding_than_the_filter_reaches(
     name: str, variant: str, sizes: str, groups: str
 ) -> None:
-    every = every_case(name, f"conv/{sizes}/f32/{variant}{groups}")
-    assert not wrong_in_emulator(every)
+    assert not wrong_in_emulator(cases(name, f"conv/{sizes}/f32/{variant}{groups}"))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("name", "resident"), [("winograd", {64: 1, 32: 2}), ("winograd4", {128: 2, 64: 3})])
+@pytest.mark.parametrize(("name", "resident"), [(F2, {64: 1, 32: 2}), (F4, {128: 2, 64: 3})])
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(
     name: str, resident: dict[int, int], variant: str, arch: str
 ) -> None:
-    every = every_case(name, f"conv/n1c70h9w9k70r3s3/f32/{variant}")
-    cubin = compile_cubin(winograd(name).source, entries(every), arch)
-    assert {(used.spill_bytes, used.stack_bytes) for used in cubin.resources.values()} == {(0, 0)}
+    every = cases(name, f"conv/n1c70h9w9k70r3s3/f32/{variant}")
+    cubin = lean(name, entries(every), arch)
     for case in every:
-        for entry, call in case.kernel.calls(case.problem, case.tile):
+        for entry, call in case.calls:
             if entry.startswith(("winograd_fused", "winograd4_products")):
-                assert isinstance(call.block, int)
                 used = cubin.resources[entry]
                 shared = used.static_shared_bytes + call.shared_bytes
                 blocks = occupancy(typical(arch), call.block, used.registers, shared).blocks_per_sm
-                assert blocks >= resident[case.tile.BM if name == "winograd4" else case.tile.BK]
+                assert blocks >= resident[case.tile.BM if name == F4 else case.tile.BK]

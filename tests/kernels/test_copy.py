@@ -4,25 +4,11 @@ import numpy as np
 import pytest
 
 from bench.emulator.sweep import Case
-from bench.measure.cpu import Cpu
-from bench.measure.draw import Draw
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.case import Budget, Job
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel
 from bench.plan.limits import H100
-from bench.plan.modes import Mode
-from bench.run.job import run_job
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA, REGISTRY, compiled_by, set_up, verified
 
-REGISTRY = discover()
-
-
-def vectorised() -> CudaKernel:
-    """The declaration of our own copy."""
-    kernel = REGISTRY.kernels["copy/cuda.vectorised"]
-    assert isinstance(kernel, CudaKernel)
-    return kernel
+VECTORISED = CUDA["copy/cuda.vectorised"]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
@@ -30,8 +16,7 @@ def vectorised() -> CudaKernel:
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 def test_streaming_copies_every_byte(m: int, n: int, dtype: str, threads: int) -> None:
     pytest.importorskip("numba")
-    job = Job((f"copy/m{m}n{n}/{dtype}",), ("copy/numba.streaming",), Mode.VERIFY, (), 0, Budget(), threads)
-    (measured,) = run_job(job)
+    (measured,) = verified(f"copy/m{m}n{n}/{dtype}", "copy/numba.streaming", threads=threads)
     assert measured.status == "ok", measured.reason
 
 
@@ -49,16 +34,9 @@ def test_lines_are_streamed_wherever_the_bytes_lie(offset: int, size: int) -> No
 
 
 def test_streaming_stores_past_the_caches_and_compiles_nothing_after_set_up() -> None:
-    event = pytest.importorskip("numba.core.event")
     numba = pytest.importorskip("numba")
     moves = pytest.importorskip("kernels.copy._numba")
-    problem, kernel = REGISTRY.problem("copy/m100n100/f32"), REGISTRY.kernels["copy/numba.streaming"]
-    operands, draw = OperandSet(problem, Cpu()), Draw(problem, 0)
-    operands.load(draw)
-    launch = kernel.launch(problem, Operands(operands, "C", Cpu(), 2, Scratch(Cpu())))
-    with event.install_recorder("numba:compile") as compiled:
-        launch()
-    assert not compiled.buffer
+    assert not compiled_by(set_up("copy/m100n100/f32", "copy/numba.streaming").launch)
     fresh = numba.njit(moves.stream.py_func)  # numba shows no code that it read from its cache
     arguments = np.zeros(1, np.uint8), np.zeros(1, np.uint8), 0, (0,), (0,), 0, True
     fresh.compile(types := tuple(map(numba.typeof, arguments)))
@@ -69,8 +47,8 @@ def test_streaming_stores_past_the_caches_and_compiles_nothing_after_set_up() ->
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (31, 33), (1024, 4096), (1024, 4097), (26752, 26752)])
 def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int, dtype: str) -> None:
     problem = REGISTRY.problem(f"copy/m{m}n{n}/{dtype}")
-    for tile in vectorised().tiles():
-        (call,) = vectorised().plan(problem, tile, H100)
+    for tile in VECTORISED.tiles():
+        (call,) = VECTORISED.plan(problem, tile, H100)
         vectors = tile.THREADS * tile.LOADS * call.grid
         assert vectors * 16 >= problem.footprint_bytes // 2 or call.grid == tile.BLOCKS
         assert (vectors - tile.THREADS * tile.LOADS) * 16 < problem.footprint_bytes // 2
@@ -84,5 +62,5 @@ def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int, 
 )
 def test_rounds_of_a_small_grid_and_the_elements_behind_the_last_vector_are_copied(problem: str) -> None:
     """Larger than what the sweep takes every kernel through."""
-    every = [Case(vectorised(), REGISTRY.problem(problem), tile) for tile in vectorised().tiles()]
+    every = [Case(VECTORISED, REGISTRY.problem(problem), tile) for tile in VECTORISED.tiles()]
     assert not wrong_in_emulator(every)

@@ -3,12 +3,11 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from bench.plan.case import Budget, Job
 from bench.plan.discovery import discover
-from bench.plan.modes import Mode
-from bench.run.job import run_job
+from kernel_rig import LAYOUTS, allocated_by, set_up, verified
 
 OPTIONS = ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2")
 PROBLEMS = [
@@ -23,7 +22,7 @@ PROBLEMS = [
         f"gemm/m{m}n{n}k{k}/{dtype}/{layout}{options}"
         for m, n, k in ((1, 1, 1), (31, 33, 17), (1, 64, 127), (65, 1, 3))
         for dtype in ("f32", "f64")
-        for layout in ("NN", "NT", "TN", "TT")
+        for layout in LAYOUTS
         for options in OPTIONS
     ),
 ]
@@ -33,13 +32,12 @@ PROBLEMS = [
 def test_every_cpu_kernel_is_right_or_says_why_not(problem: str) -> None:
     registry = discover()
     parsed = registry.problem(problem)
-    kernels = tuple(
+    kernels = [
         k.id
         for k in registry.kernels.values()
         if k.op == parsed.op and k.device == "cpu" and k.provider in PROVIDERS and k.outside(parsed) is None
-    )
-    job = Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=2)
-    for measured in run_job(job):
+    ]
+    for measured in verified(problem, *kernels):
         assert measured.status in ("ok", "unsupported"), f"{measured.kernel}: {measured.reason}"
         if measured.status == "unsupported":
             assert "batch" in measured.reason or "padding" in measured.reason
@@ -68,35 +66,16 @@ print(resident("VmHWM") - before)
 def test_imatcopy_declares_the_memory_that_it_touches(m: int, n: int) -> None:
     kernel = discover().kernels["transpose/openblas.imatcopy"]
     problem = discover().problem(f"transpose/m{m}n{n}/f32/in")
-    assert kernel.library_scratch is not None
     out = subprocess.run([sys.executable, "-c", PEAK, str(m), str(n)], check=True, capture_output=True, text=True)
     assert int(out.stdout) == pytest.approx(kernel.library_scratch(problem), abs=2e6)
 
 
 @pytest.mark.parametrize("name", ["sgemm", "sgemm_colmajor"])
-@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_scipy_gemm_makes_no_copies(name: str, layout: str) -> None:
     # f2py copies what it cannot pass on: then the result would not land in C, and memory would grow by an operand.
-    import tracemalloc
-
-    import numpy as np
-
-    from bench.measure.cpu import Cpu
-    from bench.measure.draw import Draw
-    from bench.measure.operands import Operands, OperandSet, Scratch
-
-    registry = discover()
-    problem, kernel = registry.problem(f"gemm/m300n200k400/f32/{layout}"), registry.kernels[f"gemm/scipy.{name}"]
-    operands, draw = OperandSet(problem, Cpu()), Draw(problem, 0)
-    draw.redraw()
-    operands.load(draw)
-    assert kernel.setup is not None
-    launch = kernel.launch(problem, Operands(operands, kernel.order, Cpu(), 1, Scratch(Cpu())))
+    launch, operands, *_ = set_up(f"gemm/m300n200k400/f32/{layout}", f"gemm/scipy.{name}", threads=1)
     launch()
     operands.poison()
-    tracemalloc.start()
-    launch()
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 10_000
+    assert allocated_by(launch) < 10_000
     assert not np.isnan(operands.flat["c"]).any()

@@ -12,15 +12,14 @@ from bench.emulator.sweep import Case
 from bench.measure.compile import compile_cubin
 from bench.measure.launch import resident_blocks
 from bench.measure.tensormap import extents
-from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel, KernelCall, Tile
 from bench.plan.limits import H100, TYPICAL, DeviceLimits
 from bench.plan.operation import Problem
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA as KERNELS
+from kernel_rig import REGISTRY
 
-REGISTRY = discover()
-KERNELS = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
 C2R, FUSED = KERNELS["transpose/cuda.c2r"], KERNELS["transpose/cuda.c2r_fused"]
 FOUNDING = REGISTRY.problem("transpose/m1024n26752/f32/in")
 MULTIPROCESSORS = (46, 58, 84, 108, 114, 132, 148)
@@ -124,7 +123,6 @@ def test_the_founding_shape_is_transposed_in_place_on_every_device(device: Devic
     assert C2R.refuses(FOUNDING, device) is None
     rows_are_shared = device.block_shared_bytes >= 26752 * 4
     tile = C2R.tile_for(FOUNDING, device)
-    assert tile is not None
     by_scratch = [entry.partition("<")[0] for entry, _ in C2R.calls(FOUNDING, tile, device) if "scratch" in entry]
     assert tile.SCRATCH == 0
     assert ("c2r_rows_by_scratch" in by_scratch) != rows_are_shared
@@ -146,7 +144,6 @@ def test_all_blocks_of_a_compiled_cooperative_launch_are_resident(capability: st
     device = TYPICAL[int(capability)]
     problem = REGISTRY.problem(f"transpose/{sizes}/in")
     tile = FUSED.tile_for(problem, device)
-    assert tile is not None
     made = FUSED.calls(problem, tile, device)
     cubin = compile_cubin(FUSED.source, [entry for entry, _ in made], device.arch)
     for entry, call in made:

@@ -6,13 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.plan.case import Budget, Job
-from bench.plan.discovery import discover
-from bench.plan.modes import Mode
 from bench.plan.suites import find_suite
-from bench.run.job import run_job
+from kernel_rig import REGISTRY, verified
 
-REGISTRY = discover()
 KINDS = ("r2c", "c2r", "c2c", "c2c/inverse")
 SIZES = [(1, 1, 1), (3, 1, 2), (2, 1, 7), (5, 1, 16), (2, 2, 1), (1, 6, 5), (3, 5, 6), (1, 8, 8), (2, 7, 3)]
 LARGER = [(1, 1, 1021), (7, 1, 139), (1, 1, 4096), (65, 1, 32), (2, 31, 37), (3, 64, 48), (1, 113, 1), (4, 32, 32)]
@@ -83,12 +79,11 @@ def hermitian_part(x: Any, w: int) -> Any:
 @pytest.mark.parametrize(("b", "h", "w"), SIZES + LARGER)
 def test_every_cpu_kernel_is_right(b: int, h: int, w: int, dtype: str, kind: str, plans: None) -> None:
     problem = REGISTRY.problem(f"fft/b{b}h{h}w{w}/{dtype}/{kind}")
-    kernels = tuple(
-        k.id for k in REGISTRY.kernels.values() if k.op == "fft" and k.device == "cpu" and not k.outside(problem)
-    )
+    known = [k for k in REGISTRY.kernels.values() if k.op == "fft" and k.device == "cpu"]
+    kernels = [k.id for k in known if not k.outside(problem)]
     assert len(kernels) == (3 if dtype == "f64" else 2)
     for threads in (1, 2):
-        for measured in run_job(Job((problem.id,), kernels, Mode.VERIFY, (), 0, Budget(), threads)):
+        for measured in verified(problem.id, *kernels, threads=threads):
             assert measured.status == "ok", f"{measured.kernel}: {measured.reason}"
 
 

@@ -3,28 +3,18 @@
 import pytest
 
 from bench.emulator.sweep import Case, entries
-from bench.plan.discovery import discover
-from bench.plan.registry import CudaKernel
 from emulated import wrong_in_emulator
+from kernel_rig import chosen, lean, refusal
 
-REGISTRY = discover()
+SMALL = "fft/cuda.small"
 KINDS = ("r2c", "c2r", "c2c", "c2c/inverse")
 #: Batches that end within a block, a tile and a row of tiles; the sweep takes others of most sides.
 BATCHES = ("b1h1w8", "b130h1w16", "b67h1w32", "b5h8w8", "b17h16w16", "b1h32w32", "b9h32w32")
 LINES = ("b35h1w64", "b1h1w64", "b17h1w256", "b9h1w1024")
 
 
-def small() -> CudaKernel:
-    kernel = REGISTRY.kernels["fft/cuda.small"]
-    assert isinstance(kernel, CudaKernel)
-    return kernel
-
-
 def case(problem: str) -> Case:
-    parsed = REGISTRY.problem(f"fft/{problem}")
-    tile = small().tile_for(parsed)
-    assert tile is not None
-    return Case(small(), parsed, tile)
+    return chosen(SMALL, f"fft/{problem}")
 
 
 #: By storage type and kind; what these need is compiled into the program of the sweep.
@@ -56,8 +46,7 @@ def test_transforms_of_every_shape_are_right_in_ragged_batches(every: list[Case]
     ],
 )
 def test_real_transforms_go_two_by_two_and_rows_fill_tiles(problem: str, blocks: int, threads: int) -> None:
-    one = case(problem)
-    ((_, call),) = one.kernel.calls(one.problem, one.tile)
+    ((_, call),) = case(problem).calls
     assert (call.grid, call.block) == (blocks, threads)
 
 
@@ -69,20 +58,14 @@ def test_real_transforms_go_two_by_two_and_rows_fill_tiles(problem: str, blocks:
     ],
 )
 def test_what_fills_no_tile_is_refused_with_what_does(sizes: str, dtype: str) -> None:
-    reason = small().refuses(REGISTRY.problem(f"fft/b3{sizes}/{dtype}/r2c"))
-    assert reason is not None
     h, w = sizes[1:].split("w")
-    assert reason.startswith(f"h x w is {h} x {w}, expected 8 x 8, ")
+    assert refusal(SMALL, f"fft/b3{sizes}/{dtype}/r2c").startswith(f"h x w is {h} x {w}, expected 8 x 8, ")
 
 
 @pytest.mark.parametrize("arch", [pytest.param("sm_80", marks=pytest.mark.long), "sm_90a"])
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_large_shape_spills_registers_or_uses_stack(arch: str) -> None:
-    from bench.measure.compile import compile_cubin
-
     sides = ("h16w16", "h32w32", "h1w16", "h1w32")
     problems = [f"b64{sizes}/{dtype}/{kind}" for sizes in sides for dtype in ("f32", "f64") for kind in KINDS]
     problems += [f"b64h1w{length}/f32/{kind}" for length in (256, 1024) for kind in KINDS]
-    names = entries([case(problem) for problem in problems])
-    for entry, used in compile_cubin(small().source, names, arch).resources.items():
-        assert (used.spill_bytes, used.stack_bytes) == (0, 0), entry
+    lean(SMALL, entries([case(problem) for problem in problems]), arch)

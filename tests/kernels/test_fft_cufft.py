@@ -1,7 +1,6 @@
 """cuFFT is asked for the problem: a stand-in computes what its plans are documented to, on host memory."""
 
 import ctypes
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.emulator.build import compiler, missing_tool
-from bench.measure.cpu import Cpu
-from bench.measure.draw import Draw
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.discovery import discover
+from emulated import host_compiler
+from kernel_rig import REGISTRY, set_up
 
-REGISTRY = discover()
 KERNEL = REGISTRY.kernels["fft/cufft.plan"]
 SIZES = [(1, 1, 1), (3, 1, 2), (2, 1, 7), (5, 1, 16), (2, 2, 1), (1, 6, 5), (3, 5, 6), (2, 8, 8), (2, 7, 3)]
 FORWARD = -1
@@ -80,11 +75,12 @@ def hermitian_part(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The body of our elementwise kernel, compiled for the host, called as CuPy calls it."""
     from kernels.fft import cufft
 
-    if missing_tool() or not shutil.which(compiler()):
-        pytest.skip(missing_tool() or f"{compiler()} is not on PATH")
     folder: Path = tmp_path_factory.mktemp("hermitian")
     (folder / "part.cpp").write_text(SOURCE.replace("BODY", cufft._HERMITIAN))
-    command = [compiler(), "-std=c++17", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "part.cpp", "-o", "part.so"]
+    command = [
+        host_compiler(),
+        *["-std=c++17", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "part.cpp", "-o", "part.so"],
+    ]
     subprocess.run(command, cwd=folder, check=True)
     library = ctypes.CDLL(str(folder / "part.so"))
 
@@ -117,11 +113,7 @@ def stood_in(hermitian_part: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("b", "h", "w"), SIZES)
 def test_cufft_is_asked_for_the_problem(b: int, h: int, w: int, dtype: str, kind: str, stood_in: None) -> None:
     problem = REGISTRY.problem(f"fft/b{b}h{h}w{w}/{dtype}/{kind}")
-    operands, draw, scratch = OperandSet(problem, Cpu()), Draw(problem, 0), Scratch(Cpu())
-    assert KERNEL.setup is not None
-    launch = KERNEL.setup(problem, Operands(operands, "C", Cpu(), 1, scratch))
-    draw.redraw()
-    operands.load(draw)
+    launch, operands, draw, scratch = set_up(problem.id, KERNEL.id, threads=1)
     operands.poison()
     reference = problem.reference(draw.views("C"), np.random.default_rng(0))
     launch()
@@ -132,8 +124,6 @@ def test_cufft_is_asked_for_the_problem(b: int, h: int, w: int, dtype: str, kind
 
 def test_the_row_tells_the_work_area_and_the_version(stood_in: None) -> None:
     problem = REGISTRY.problem("fft/b2h4w6/f32/r2c")
-    assert KERNEL.library_scratch is not None
-    assert KERNEL.library_version is not None
     assert KERNEL.library_scratch(problem) == 96
     assert KERNEL.library_version(problem) == "cufft 12.0.4"
 

@@ -10,28 +10,14 @@ import numpy as np
 import pytest
 
 from bench.emulator.sweep import Case
-from bench.measure.cpu import Cpu
 from bench.measure.draw import Draw
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.case import Budget, Job
-from bench.plan.discovery import discover
 from bench.plan.dtypes import numpy_dtype
-from bench.plan.kernel import CudaKernel
 from bench.plan.limits import H100
-from bench.plan.modes import Mode
-from bench.run.job import run_job
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA, REGISTRY, compiled_by, refusal, set_up, verified
 from kernels.fma.problem import LONGEST, TILES, coarse
 
-REGISTRY = discover()
-CUDA = ("ffma", "mma", "wgmma")
-
-
-def cuda(name: str) -> CudaKernel:
-    """The declaration of `fma/cuda.<name>`."""
-    kernel = REGISTRY.kernels[f"fma/cuda.{name}"]
-    assert isinstance(kernel, CudaKernel)
-    return kernel
+NAMES = ("ffma", "mma", "wgmma")
 
 
 def drawn(problem):
@@ -80,7 +66,6 @@ def test_one_step_too_few_or_too_many_is_wrong_in_every_accumulator_with_its_own
         other = REGISTRY.problem(problem.replace("k700", f"k{steps}"))
         found = other.reference(draw.views("C"), draw.rng).astype(numpy_dtype(right.accumulator))
         verdict = right.check({"d": found}, reference, "fp32")
-        assert verdict.reason is not None
         assert "500 of 500 elements wrong" in verdict.reason
 
 
@@ -116,7 +101,7 @@ def test_a_bad_id_is_refused_with_what_was_found(complaint, text: str, found: st
 
 
 def right_on(problem: str, threads: int) -> None:
-    (measured,) = run_job(Job((problem,), ("fma/numba.fma",), Mode.VERIFY, (), 0, Budget(), threads=threads))
+    (measured,) = verified(problem, "fma/numba.fma", threads=threads)
     assert measured.status == "ok", measured.reason
 
 
@@ -135,14 +120,8 @@ def test_numba_takes_every_number_of_steps(k: int) -> None:
 
 
 def test_numba_compiles_nothing_after_set_up() -> None:
-    event = pytest.importorskip("numba.core.event")
-    problem = REGISTRY.problem("fma/n1000k10/f64")
-    operands = OperandSet(problem, Cpu())
-    operands.load(drawn(problem))
-    launch = REGISTRY.kernels["fma/numba.fma"].setup(problem, Operands(operands, "C", Cpu(), 2, Scratch(Cpu())))
-    with event.install_recorder("numba:compile") as compiled:
-        launch()
-    assert not compiled.buffer
+    pytest.importorskip("numba")
+    assert not compiled_by(set_up("fma/n1000k10/f64", "fma/numba.fma").launch)
 
 
 CODE = """
@@ -197,12 +176,13 @@ def test_a_cpu_without_fused_multiply_adds_is_unsupported() -> None:
     assert line == "unsupported nehalem has no fused multiply-add; expected AVX2 with FMA, AVX-512 or NEON"
 
 
-@pytest.mark.parametrize("name", CUDA)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", [1, 127, 128, 2048, 2049, 8192, 8193, 32768, 32769, 100_003])
 def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str, n: int) -> None:
     held = {"ffma": 8, "mma": 8 * 4, "wgmma": 32 * 4}[name]  # accumulators of a thread, as in the .cu
     dtype = "f32" if name == "ffma" else "f32/mma"
-    (call,) = cuda(name).plan(REGISTRY.problem(f"fma/n{n}k3/{dtype}"), next(cuda(name).tiles()), H100)
+    kernel = CUDA[f"fma/cuda.{name}"]
+    (call,) = kernel.plan(REGISTRY.problem(f"fma/n{n}k3/{dtype}"), next(kernel.tiles()), H100)
     assert call.block == 256
     assert call.grid == math.ceil(n / (256 * held))
 
@@ -220,12 +200,12 @@ def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str, n: int) 
     ],
 )
 def test_a_ceiling_belongs_to_a_numerics(name: str, problem: str, numerics: str) -> None:
-    assert cuda(name).refuses(REGISTRY.problem(problem)) is None
-    assert cuda(name).numerics_for(REGISTRY.problem(problem)) == numerics
+    assert refusal(f"fma/cuda.{name}", problem) == ""
+    assert CUDA[f"fma/cuda.{name}"].numerics_for(REGISTRY.problem(problem)) == numerics
 
 
 def test_more_accumulators_than_a_c_int_counts_are_refused() -> None:
-    assert "expected at most 2147483647" in (cuda("ffma").refuses(REGISTRY.problem("fma/n2147483648k1/f32")) or "")
+    assert "expected at most 2147483647" in refusal("fma/cuda.ffma", "fma/n2147483648k1/f32")
 
 
 @pytest.mark.long
@@ -244,5 +224,5 @@ def test_more_accumulators_than_a_c_int_counts_are_refused() -> None:
 )
 def test_cuda_is_right_over_several_blocks_and_rounds_of_the_unrolled_loop(name: str, problem: str) -> None:
     """Longer and wider than what the sweep takes every kernel through."""
-    case = Case(cuda(name), REGISTRY.problem(problem), next(cuda(name).tiles()))
-    assert not wrong_in_emulator([case])
+    kernel = CUDA[f"fma/cuda.{name}"]
+    assert not wrong_in_emulator([Case(kernel, REGISTRY.problem(problem), next(kernel.tiles()))])

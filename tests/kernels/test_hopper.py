@@ -6,37 +6,30 @@ from itertools import product
 import pytest
 
 from bench.emulator.sweep import Case
-from bench.measure.compile import compile_cubin
-from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from bench.plan.limits import H100
 from emulated import wrong_in_emulator
-from ptxas import losses
+from kernel_rig import CUDA, LAYOUTS, REGISTRY, cases, lean
+from kernel_rig import refusal as refusal_of
 
-REGISTRY = discover()
 KERNELS = ("wgmma", "wgmma_persistent", "wgmma_tf32")
 PERSISTENT = ("wgmma_persistent", "wgmma_tf32")
-LAYOUTS = ("NN", "NT", "TN", "TT")
 BAND = 8  # as in tileorder.cuh
 
 
 def kernel(name: str) -> CudaKernel:
-    """The declaration of `gemm/cuda.<name>`."""
-    found = REGISTRY.kernels[f"gemm/cuda.{name}"]
-    assert isinstance(found, CudaKernel)
-    return found
+    return CUDA[f"gemm/cuda.{name}"]
 
 
 def plan(name: str, problem: str, tile: Tile | None = None) -> KernelCall:
     parsed = REGISTRY.problem(f"gemm/{problem}")
     taken = tile or kernel(name).tile_for(parsed)
-    assert taken is not None
     (call,) = kernel(name).plan(parsed, taken, H100)
     return call
 
 
 def refusal(name: str, problem: str) -> str:
-    return kernel(name).refuses(REGISTRY.problem(f"gemm/{problem}")) or ""
+    return refusal_of(f"gemm/cuda.{name}", f"gemm/{problem}")
 
 
 def dtype_of(name: str) -> str:
@@ -88,8 +81,7 @@ def test_a_block_fits_into_shared_memory(name: str) -> None:
 
 def known_tiles(name: str) -> list[Tile]:
     """The tiles that the declaration names: the smallest problem may take each."""
-    smallest = REGISTRY.problem(f"gemm/m8n8k8/{dtype_of(name)}/NT")
-    return [tile for tile in kernel(name).tiles() if kernel(name).unwanted(smallest, tile) is None]
+    return [case.tile for case in cases(f"gemm/cuda.{name}", f"gemm/m8n8k8/{dtype_of(name)}/NT")]
 
 
 @pytest.mark.parametrize("name", PERSISTENT)
@@ -105,7 +97,6 @@ def known_tiles(name: str) -> list[Tile]:
 )
 def test_a_tile_is_taken_unless_smaller_ones_occupy_more_of_the_device(name: str, sizes: str, columns: int) -> None:
     tile = kernel(name).tile_for(REGISTRY.problem(f"gemm/{sizes.format(dtype_of(name))}"))
-    assert tile is not None
     assert columns == tile.BN
 
 
@@ -113,7 +104,6 @@ def test_a_tile_is_taken_unless_smaller_ones_occupy_more_of_the_device(name: str
 def test_a_persistent_grid_is_whole_clusters_and_no_larger_than_device_or_work(name: str) -> None:
     for sizes, tile in product(("m1n8k8", "m300n520k8", "m4096n4096k64", "m40000n8k8"), known_tiles(name)):
         call = plan(name, f"{sizes}/{dtype_of(name)}/NT", tile)
-        assert isinstance(call.grid, int)
         assert call.cluster == tile.CLUSTER
         assert call.grid % tile.CLUSTER == 0
         assert 0 < call.grid <= max(tile.SMS, tile.CLUSTER)
@@ -163,9 +153,7 @@ def test_every_layout_compiles_without_spills_and_with_wgmma_in_flight(name: str
         plan(name, f"m8n8k8/{dtype}/{layout}", tile).entry
         for (dtype, layout), tile in product(variants, known_tiles(name))
     ]
-    cubin = compile_cubin(kernel(name).source, [str(entry) for entry in names], "sm_90a")
-    assert {used.stack_bytes for used in cubin.resources.values()} == {0}
-    assert losses(cubin.log) == []
+    lean(f"gemm/cuda.{name}", map(str, names), "sm_90a")
 
 
 def check(name: str, problem: str, *tiles: Tile) -> None:

@@ -9,17 +9,13 @@ import pytest
 
 from bench.emulator.sweep import Case
 from bench.measure.compile import compile_cubin
-from bench.measure.compilers import compiler
 from bench.measure.occupancy import occupancy, typical
-from bench.plan.discovery import discover
-from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, KernelCall, Scratch, Tile
 from bench.plan.limits import H100
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA, REGISTRY, cases, refusal
 
-REGISTRY = discover()
-CUDA = {k.name: k for k in REGISTRY.kernels.values() if isinstance(k, CudaKernel) and k.op == "transpose"}
-C2R, FUSED = CUDA["c2r"], CUDA["c2r_fused"]
+C2R, FUSED = CUDA["transpose/cuda.c2r"], CUDA["transpose/cuda.c2r_fused"]
 SEED_SHAPES = ((1024, 26752), (2048, 26752), (26752, 1024))
 ROWS = (*range(1, 14), 24, 31, 64)
 COLS = (*range(1, 40), 48, 64, 97, 128)
@@ -76,9 +72,7 @@ def test_each_step_permutes_so_that_its_inverse_exists(rows: int) -> None:
 
 def calls(problem: str, kernel: CudaKernel = C2R) -> list[KernelCall]:
     parsed = REGISTRY.problem(f"transpose/{problem}")
-    tile = kernel.tile_for(parsed)
-    assert tile is not None
-    return kernel.plan(parsed, tile, H100)
+    return kernel.plan(parsed, kernel.tile_for(parsed), H100)
 
 
 def scratch_bytes(made: list[KernelCall]) -> int:
@@ -93,10 +87,10 @@ def scratch_bytes(made: list[KernelCall]) -> int:
 @pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
 def test_scratch_is_at_most_a_tenth_of_the_matrix(m: int, n: int, dtype: str, kernel: CudaKernel) -> None:
     problem = REGISTRY.problem(f"transpose/m{m}n{n}/{dtype}/in")
-    tiles = [t for t in kernel.tiles() if kernel.unwanted(problem, t) is None]
-    assert tiles
-    for tile in tiles:
-        assert 10 * scratch_bytes(kernel.plan(problem, tile, H100)) <= problem.footprint_bytes
+    taken = cases(kernel.id, problem)
+    assert taken
+    for case in taken:
+        assert 10 * scratch_bytes(kernel.plan(problem, case.tile, H100)) <= problem.footprint_bytes
 
 
 @pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
@@ -126,8 +120,7 @@ def test_what_is_too_large_for_shared_memory_goes_through_scratch(problem: str) 
 
 
 def test_few_rows_that_no_stage_holds_are_refused() -> None:
-    reason = C2R.refuses(REGISTRY.problem("transpose/m9n1000000/f32/in"))
-    assert reason is not None
+    reason = refusal(C2R.id, "transpose/m9n1000000/f32/in")
     assert "a row of 1000000 elements takes 4000000 bytes" in reason
     assert reason.endswith("it has 9 rows, expected at least 10")
 
@@ -169,17 +162,12 @@ def test_c2r_fused_makes_two_passes_and_a_stash_backwards_where_columns_are_long
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
 @pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
+@pytest.mark.usefixtures("cuda_compiler")
 def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(m: int, n: int, dtype: str) -> None:
-    try:
-        compiler()
-    except Unsupported as reason:
-        pytest.skip(str(reason))
     made = calls(f"m{m}n{n}/{dtype}/in", FUSED)
     cubin = compile_cubin(FUSED.source, [str(call.entry) for call in made], "sm_90a")
     for call in made:
         used = cubin.resources[str(call.entry)]
-        assert isinstance(call.grid, int)
-        assert isinstance(call.block, int)
         fits = occupancy(typical("sm_90a"), call.block, used.registers, used.static_shared_bytes + call.shared_bytes)
         assert call.grid <= H100.multiprocessors * fits.blocks_per_sm, call.entry
 
@@ -199,22 +187,17 @@ UNFIT = "transpose/cuda.c2r_fused: no tile is valid: "
     ],
 )
 def test_c2r_fused_says_what_of_a_problem_is_too_large(sizes: str, expected: str) -> None:
-    assert FUSED.refuses(REGISTRY.problem(f"transpose/{sizes}/f32/in")) == expected
+    assert refusal(FUSED.id, f"transpose/{sizes}/f32/in") == expected
 
 
 @pytest.mark.parametrize("tiles", range(1, 6))
 @pytest.mark.parametrize(("dtype", "width"), [("f64", 32), ("f32", 64), ("f16", 128)])
 def test_square_matrices_by_vectors_are_folded_as_those_by_elements(dtype: str, width: int, tiles: int) -> None:
-    by_vectors, by_elements = (
-        REGISTRY.kernels[f"transpose/cuda.{name}"] for name in ("vectorised_inplace", "tiled_inplace")
+    by_vectors, by_elements = (CUDA[f"transpose/cuda.{name}"] for name in ("vectorised_inplace", "tiled_inplace"))
+    (found, *_), (expected, *_) = (
+        calls(f"m{n}n{n}/{dtype}/in", kernel) for n, kernel in ((width * tiles, by_vectors), (32 * tiles, by_elements))
     )
-    assert isinstance(by_vectors, CudaKernel)
-    assert isinstance(by_elements, CudaKernel)
-    last = width * tiles, 32 * tiles
-    found, expected = (
-        calls(f"m{n}n{n}/{dtype}/in", kernel)[0].grid for n, kernel in zip(last, (by_vectors, by_elements), strict=True)
-    )
-    assert found == expected
+    assert found.grid == expected.grid
 
 
 _FURTHER = (("m36n90", 1, 8), ("m90n36", 1, 8), ("m31n97", 1, 8), ("m4n1030", 0, 32), ("m999n6", 0, 16))

@@ -4,36 +4,29 @@ import math
 
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel, Scratch
 from bench.plan.limits import H100
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA, LAYOUTS, REGISTRY, cases, chosen, refusal
 
-REGISTRY = discover()
 RUNGS = ("blocktile1d", "blocktile2d", "vectorised", "warptile", "async", "splitk")
 PACKED = ("vectorised", "warptile", "async", "splitk")
-LAYOUTS = ("NN", "NT", "TN", "TT")
 FOUNDING = "gemm/m1024n2048k26752/f32/NT"
 
 
 def rung(name: str) -> CudaKernel:
     """The declaration of `gemm/cuda.<name>`."""
-    kernel = REGISTRY.kernels[f"gemm/cuda.{name}"]
-    assert isinstance(kernel, CudaKernel)
-    return kernel
+    return CUDA[f"gemm/cuda.{name}"]
 
 
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (31, 33, 17), (1000, 257, 3), (129, 64, 4096)])
 def test_every_tile_of_c_has_a_block_and_no_block_is_idle(name: str, m: int, n: int, k: int) -> None:
     problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/f32/NT/batch3")
-    for tile in rung(name).tiles():
-        if rung(name).unwanted(problem, tile) is None:
-            call = rung(name).plan(problem, tile, H100)[0]
-            assert isinstance(call.grid, tuple)
-            assert call.grid[:2] == (math.ceil(n / tile.BN), math.ceil(m / tile.BM))
-            assert call.grid[2] % 3 == 0
+    for case in cases(f"gemm/cuda.{name}", problem):
+        (_, call), *_ = case.calls
+        assert call.grid[:2] == (math.ceil(n / case.tile.BN), math.ceil(m / case.tile.BM))
+        assert call.grid[2] % 3 == 0
 
 
 @pytest.mark.parametrize("name", PACKED)
@@ -49,25 +42,21 @@ def test_every_tile_of_c_has_a_block_and_no_block_is_idle(name: str, m: int, n: 
     ],
 )
 def test_packs_of_four_are_moved_only_where_all_stored_rows_are_aligned(name: str, problem: str, width: int) -> None:
-    parsed = REGISTRY.problem(problem)
-    tile = rung(name).tile_for(parsed)
-    (entry, _), *_ = rung(name).calls(parsed, tile)  # type: ignore[arg-type]
+    (entry, _), *_ = chosen(f"gemm/cuda.{name}", problem).calls
     assert f", {width}, Op::" in entry
 
 
 @pytest.mark.parametrize("k", [1, 7, 255, 256, 511, 512, 26752, 26753])
 @pytest.mark.parametrize("batch", ["", "/batch5"])
 def test_slices_cover_k_and_none_is_empty(k: int, batch: str) -> None:
-    problem = REGISTRY.problem(f"gemm/m130n70k{k}/f32/NN{batch}")
-    for tile in rung("splitk").tiles():
-        if rung("splitk").unwanted(problem, tile) is None:
-            product, added = rung("splitk").plan(problem, tile, H100)
-            depth, count = product.args[-2:]
-            assert depth % tile.BK == 0
-            assert (count - 1) * depth < k <= count * depth
-            partials = next(arg for arg in product.args if isinstance(arg, Scratch))
-            assert partials in added.args
-            assert partials.nbytes == 4 * math.prod(product.grid[2:]) * 130 * 70  # type: ignore[index]
+    for case in cases("gemm/cuda.splitk", f"gemm/m130n70k{k}/f32/NN{batch}"):
+        (_, product), (_, added) = case.calls
+        depth, count = product.args[-2:]
+        assert depth % case.tile.BK == 0
+        assert (count - 1) * depth < k <= count * depth
+        partials = next(arg for arg in product.args if isinstance(arg, Scratch))
+        assert partials in added.args
+        assert partials.nbytes == 4 * math.prod(product.grid[2:]) * 130 * 70
 
 
 def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device() -> None:
@@ -76,10 +65,11 @@ def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device() -> None:
     assert call.grid == (8, 8, 2)  # 128 blocks for 132 multiprocessors that hold one each
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("name", [*RUNGS, "wmma", "mma", "mma_tf32", "mma_3xtf32"])
 def test_what_no_grid_can_cover_is_refused(name: str) -> None:
-    assert "blocks along y" in (rung(name).refuses(REGISTRY.problem("gemm/m4194241n1k1/f32/NN")) or "")
-    assert "blocks along z" in (rung(name).refuses(REGISTRY.problem("gemm/m1n1k1/f32/NN/batch65536")) or "")
+    dtype = rung(name).domain["dtype"][0]
+    assert "blocks along y" in refusal(f"gemm/cuda.{name}", f"gemm/m4194241n1k1/{dtype}/NN")
+    assert "blocks along z" in refusal(f"gemm/cuda.{name}", f"gemm/m1n1k1/{dtype}/NN/batch65536")
 
 
 @pytest.mark.long
@@ -87,10 +77,8 @@ def test_what_no_grid_can_cover_is_refused(name: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_packs_of_four_are_right_over_the_edges_of_tiles(name: str, layout: str) -> None:
     """The sweep's ragged problems are aligned nowhere; this one is ragged for every tile and aligned everywhere."""
-    problem = REGISTRY.problem(f"gemm/m140n132k20/f32/{layout}/alpha2/beta0.5/batch2/lda+4/ldb+8/ldc+4")
-    kernel = rung(name)
-    every = [Case(kernel, problem, t) for t in kernel.tiles() if kernel.unwanted(problem, t) is None]
-    assert not wrong_in_emulator(every)
+    problem = f"gemm/m140n132k20/f32/{layout}/alpha2/beta0.5/batch2/lda+4/ldb+8/ldc+4"
+    assert not wrong_in_emulator(cases(f"gemm/cuda.{name}", problem))
 
 
 def test_a_device_without_cp_async_is_too_old() -> None:

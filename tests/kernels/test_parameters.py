@@ -13,7 +13,8 @@ from bench.measure.launch import c_scalar
 from bench.measure.tensormap import NBYTES
 from bench.plan.kernel import CudaKernel, KernelCall, Scratch, TensorMap
 from bench.tune.inspect import sample_problem
-from fake_gpu import KERNELS, REGISTRY
+from kernel_rig import CUDA as KERNELS
+from kernel_rig import REGISTRY
 
 ARCH = "sm_90a"
 KINDS = {"int": "i4", "unsigned int": "i4", "float": "f4", "double": "f8"}
@@ -81,9 +82,7 @@ def fits(given: str, expected: str) -> bool:
 
 def plan(kernel: CudaKernel) -> list[tuple[str, KernelCall]]:
     problem = sample_problem(kernel, REGISTRY.problem_class(kernel.op, kernel.id))
-    tile = kernel.tile_for(problem)
-    assert tile is not None
-    return kernel.calls(problem, tile)
+    return kernel.calls(problem, kernel.tile_for(problem))
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -4,23 +4,15 @@ import math
 
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.measure.compile import ARCHS, compile_cubin
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel, Scratch, Tile
+from bench.emulator.sweep import entries
+from bench.measure.compile import ARCHS
+from bench.plan.kernel import Scratch
 from bench.plan.limits import H100
-from bench.plan.operation import Problem
 from emulated import wrong_in_emulator
-from ptxas import losses
+from kernel_rig import CUDA, REGISTRY, cases, chosen, lean, refusal
 
-REGISTRY = discover()
-KERNEL = REGISTRY.kernels["gemm/cuda.skinny"]
-assert isinstance(KERNEL, CudaKernel)
+KERNEL = CUDA["gemm/cuda.skinny"]
 LAYOUTS = ("NT", "NN")
-
-
-def tiles(problem: Problem) -> list[Tile]:
-    return [tile for tile in KERNEL.tiles() if KERNEL.unwanted(problem, tile) is None]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -28,8 +20,9 @@ def tiles(problem: Problem) -> list[Tile]:
 @pytest.mark.parametrize("sizes", ["m1n576k7168", "m16n129280k7168", "m5n33k1", "m8n2112k7169", "m16n7168k16384"])
 def test_slices_cover_k_once_and_blocks_cover_the_columns(sizes: str, dtype: str, layout: str) -> None:
     problem = REGISTRY.problem(f"gemm/{sizes}/{dtype}/{layout}/batch2")
-    assert tiles(problem)
-    for tile in tiles(problem):
+    taken = cases(KERNEL.id, problem)
+    assert taken
+    for tile in (case.tile for case in taken):
         call, *added = KERNEL.plan(problem, tile, H100)
         depth = call.args[-1]
         assert call.grid == (math.ceil(problem.n / tile.COLS), math.ceil(problem.k / depth), 2)
@@ -43,8 +36,7 @@ def test_slices_cover_k_once_and_blocks_cover_the_columns(sizes: str, dtype: str
 @pytest.mark.parametrize("m", [1, 8, 16])
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_a_layer_of_a_decoder_fills_the_device(n: int, k: int, m: int, dtype: str) -> None:
-    problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/{dtype}/NT")
-    (_, call), *_ = KERNEL.calls(problem, KERNEL.tile_for(problem))
+    (_, call), *_ = chosen(KERNEL.id, f"gemm/m{m}n{n}k{k}/{dtype}/NT").calls
     assert math.prod(call.grid) >= 0.9 * H100.multiprocessors
 
 
@@ -62,13 +54,12 @@ def test_a_layer_of_a_decoder_fills_the_device(n: int, k: int, m: int, dtype: st
     ],
 )
 def test_sixteen_bytes_are_loaded_at_once_only_where_rows_of_a_and_b_are_aligned(problem: str, width: int) -> None:
-    parsed = REGISTRY.problem(problem)
-    (entry, _), *_ = KERNEL.calls(parsed, KERNEL.tile_for(parsed))
+    (entry, _), *_ = chosen(KERNEL.id, problem).calls
     assert f", {width}, Op::" in entry
 
 
 def test_more_than_sixteen_rows_are_refused() -> None:
-    assert "expected at most 16" in (KERNEL.refuses(REGISTRY.problem("gemm/m17n64k64/f16/NT")) or "")
+    assert "expected at most 16" in refusal(KERNEL.id, "gemm/m17n64k64/f16/NT")
 
 
 @pytest.mark.long
@@ -76,8 +67,7 @@ def test_more_than_sixteen_rows_are_refused() -> None:
 @pytest.mark.parametrize("dtype", ["f32", "f16.f32", "bf16"])
 @pytest.mark.parametrize("sizes", ["m16n70k1100", "m9n128k2048", "m13n33k259"])
 def test_many_steps_of_every_warp_are_right(sizes: str, dtype: str, layout: str) -> None:
-    problem = REGISTRY.problem(f"gemm/{sizes}/{dtype}/{layout}/alpha2/beta0.5")
-    assert not wrong_in_emulator([Case(KERNEL, problem, tile) for tile in tiles(problem)])
+    assert not wrong_in_emulator(cases(KERNEL.id, f"gemm/{sizes}/{dtype}/{layout}/alpha2/beta0.5"))
 
 
 @pytest.mark.parametrize("arch", [pytest.param(a, marks=pytest.mark.long) if a != "sm_90a" else a for a in ARCHS])
@@ -86,8 +76,8 @@ def test_no_variant_spills(arch: str) -> None:
     if not KERNEL.runs_on(arch):
         pytest.skip(f"{KERNEL.id} does not run on {arch}")
     shapes = [f"m{m}n4096k{k}/{dtype}" for m in (1, 8, 12, 16) for k in (4096, 4095) for dtype in ("f32", "bf16")]
-    problems = [REGISTRY.problem(f"gemm/{shape}/{layout}") for shape in shapes for layout in LAYOUTS]
-    entries = [entry for p in problems for entry, _ in KERNEL.calls(p, KERNEL.tile_for(p))]
-    cubin = compile_cubin(KERNEL.source, tuple(dict.fromkeys(entries)), arch, KERNEL.id)
-    assert {(used.spill_bytes, used.stack_bytes) for used in cubin.resources.values()} == {(0, 0)}
-    assert losses(cubin.log) == []
+    lean(
+        KERNEL.id,
+        entries([chosen(KERNEL.id, f"gemm/{shape}/{layout}") for shape in shapes for layout in LAYOUTS]),
+        arch,
+    )

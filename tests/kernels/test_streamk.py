@@ -3,15 +3,13 @@
 import pytest
 
 from bench.emulator.sweep import Case
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel, Scratch, Tile
+from bench.plan.kernel import Scratch, Tile
 from bench.plan.limits import H100
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA, LAYOUTS, REGISTRY, refusal
 from kernels.gemm.ladder import dealt
 
-REGISTRY = discover()
-KERNEL = REGISTRY.kernels["gemm/cuda.streamk"]
-assert isinstance(KERNEL, CudaKernel)
+KERNEL = CUDA["gemm/cuda.streamk"]
 WIDE, MIDDLE, TINY = KERNEL.tiles()
 SHAPES = [(1, 1, 1), (31, 33, 17), (1024, 2048, 26752), (4096, 4096, 4096), (129, 130, 8193), (5000, 300, 64)]
 
@@ -49,16 +47,15 @@ def test_scratch_is_two_tiles_a_block_and_none_where_no_tile_is_divided() -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("options", ["", "/alpha2/beta0.5/batch3/lda+4/ldb+8/ldc+4"])
 def test_whole_tiles_ends_and_beginnings_are_right_together(layout: str, options: str) -> None:
     problem = REGISTRY.problem(f"gemm/m72n68k44/f32/{layout}{options}")
     d = dealt(problem, TINY)
     assert d.whole > d.blocks  # several whole tiles a block
     assert d.divides
-    case = Case(KERNEL, problem, TINY)
-    assert not wrong_in_emulator([case])
+    assert not wrong_in_emulator([Case(KERNEL, problem, TINY)])
 
 
 def test_a_size_that_is_no_c_int_is_refused() -> None:
-    assert "sizes are C ints" in (KERNEL.refuses(REGISTRY.problem(f"gemm/m1n1k{2**31}/f32/NN")) or "")
+    assert "sizes are C ints" in refusal(KERNEL.id, f"gemm/m1n1k{2**31}/f32/NN")

@@ -5,24 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.emulator.build import CUDA, missing_tool, program
+from bench.emulator.build import CUDA as SOURCES
+from bench.emulator.build import program
 from bench.emulator.sweep import Case
 from bench.emulator.worker import Buffer, Launch, run
-from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
-from emulated import wrong_in_emulator
+from emulated import host_compiler, wrong_in_emulator
+from kernel_rig import CUDA, LAYOUTS, REGISTRY
+from kernel_rig import cases as cases_of
 
-REGISTRY = discover()
-LAYOUTS = ("NN", "NT", "TN", "TT")
 PIPELINED = ("mma", "mma_tf32", "mma_3xtf32")
 Array = np.ndarray[Any, Any]
 
 
 def kernel(name: str) -> CudaKernel:
-    """The declaration of `gemm/cuda.<name>`."""
-    found = REGISTRY.kernels[f"gemm/cuda.{name}"]
-    assert isinstance(found, CudaKernel)
-    return found
+    return CUDA[f"gemm/cuda.{name}"]
 
 
 def storage(name: str) -> str:
@@ -31,23 +28,19 @@ def storage(name: str) -> str:
 
 
 def cases(name: str, problem: str) -> list[Case]:
-    """The problem under each tile that takes it."""
-    declared, parsed = kernel(name), REGISTRY.problem(problem)
-    taken = [tile for tile in declared.tiles() if declared.unwanted(parsed, tile) is None]
-    return [Case(declared, parsed, tile) for tile in taken]
+    return cases_of(f"gemm/cuda.{name}", problem)
 
 
 def product(name: str, a: Array, b: Array) -> Array:
     """C = A B of FP32 as the kernel's emulation leaves it, reports and all."""
-    if reason := missing_tool():
-        pytest.skip(reason)
+    host_compiler()
     (m, k), n = a.shape, b.shape[1]
     case = cases(name, f"gemm/m{m}n{n}k{k}/f32/NN")[0]
-    (entry, call), *_ = case.kernel.calls(case.problem, case.tile)
+    (entry, call), *_ = case.calls
     c = np.full(m * n, np.nan, np.float32)
     buffers = {"a": Buffer("in", a.ravel()), "b": Buffer("in", b.ravel()), "c": Buffer("out", c)}
     launch = Launch(entry, call.grid, call.block, call.args, call.shared_bytes)
-    (outcome,) = run(program(CUDA / case.kernel.source, [entry]), buffers, [launch], orders=("forward",))
+    (outcome,) = run(program(SOURCES / case.kernel.source, [entry]), buffers, [launch], orders=("forward",))
     assert not outcome.reports
     left: Array = outcome.outputs["c"].reshape(m, n)
     return left
@@ -83,15 +76,8 @@ def test_copies_are_as_wide_as_leading_dimensions_of_a_and_b_allow(name: str, si
     dtype = storage(name)
     itemsize = 2 if dtype == "f16" else 4
     for case in cases(name, f"gemm/{sizes.format(dtype)}"):
-        (entry, _), *_ = case.kernel.calls(case.problem, case.tile)
+        (entry, _), *_ = case.calls
         assert f", {max(nbytes // itemsize, 1)}, Op::" in entry
-
-
-@pytest.mark.parametrize("name", ["wmma", *PIPELINED])
-def test_what_no_grid_can_cover_is_refused(name: str) -> None:
-    dtype = storage(name)
-    assert "blocks along y" in (kernel(name).refuses(REGISTRY.problem(f"gemm/m4194241n1k1/{dtype}/NN")) or "")
-    assert "blocks along z" in (kernel(name).refuses(REGISTRY.problem(f"gemm/m1n1k1/{dtype}/NN/batch65536")) or "")
 
 
 def test_sums_of_16_bit_products_are_held_to_the_numerics_of_tensor_cores() -> None:

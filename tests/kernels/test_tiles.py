@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 
 from bench.emulator.sweep import Case
-from bench.plan.case import Budget, Job
 from bench.plan.kernel import Kernel, Tile
 from bench.plan.limits import TYPICAL
-from bench.plan.modes import Mode
 from bench.plan.operation import Problem
 from bench.plan.space import Space
 from bench.plan.tiles import tile_text
-from bench.run.job import run_job
 from declared_tiles import CPU, CUDA, OURS, REGISTRY, typical
 from emulated import wrong_in_emulator
+from kernel_rig import verified
 
 RECORDED = json.loads(Path(__file__).parents[1].joinpath("data/default_tiles.json").read_text())
 
@@ -86,9 +84,6 @@ SMALL = {
     "conv/cpu.im2col": tuple(
         f"conv/n2c37h19w23k18r3s3pad1/f32/{words}" for words in ("nchw/fprop", "nhwc/dgrad", "nchw/wgrad")
     ),
-    "conv/numba.direct": tuple(
-        f"conv/n2c37h19w23k18r3s3pad1/f32/{words}" for words in ("nchw/fprop", "nhwc/dgrad", "nchw/wgrad")
-    ),
     "conv/cpu.winograd": tuple(f"conv/n2c19h22w31k70r3s3pad1/f32/{words}" for words in ("nchw/fprop", "nhwc/dgrad")),
     "conv/cpu.winograd4": tuple(f"conv/n2c19h22w31k70r3s3pad1/f32/{words}" for words in ("nchw/dgrad", "nhwc/fprop")),
     "conv/pyfftw.tiled": tuple(
@@ -96,6 +91,7 @@ SMALL = {
     ),
     "conv/pyfftw.full": ("conv/n2c5h40w31k4r3s5pad1/f32/nchw/fprop",),
 }
+SMALL["conv/numba.direct"] = SMALL["conv/cpu.im2col"]
 
 
 def wrong(problem: str, name: str, count: int) -> list[str]:
@@ -103,8 +99,7 @@ def wrong(problem: str, name: str, count: int) -> list[str]:
     kernel = CPU[name]
     tiles = [tile_text(vars(tile)) for tile in drawn(kernel, REGISTRY.problem(problem), count)]
     assert tiles
-    names = tuple(f"{name}@{text}" for text in tiles)
-    rows = run_job(Job((problem,), names, Mode.VERIFY, (), 0, Budget(), threads=2))
+    rows = verified(problem, *(f"{name}@{text}" for text in tiles))
     assert [
         json.loads(row.tunables).items() >= {k: int(v) for k, v in (p.split("=") for p in text.split(","))}.items()
         for row, text in zip(rows, tiles, strict=True)

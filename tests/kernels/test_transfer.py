@@ -11,21 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.measure.cpu import Cpu
-from bench.measure.draw import Draw
-from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.case import Budget, Job, Plan, jobs
-from bench.plan.discovery import discover
+from bench.plan.case import Plan, jobs
 from bench.plan.errors import UsageError
-from bench.plan.kernel import Kernel, Launch
-from bench.plan.modes import Mode
 from bench.plan.operation import Problem
 from bench.plan.suites import find_suite
 from bench.run.family import below
-from bench.run.job import run_job
+from kernel_rig import REGISTRY, set_up
+from kernel_rig import verified as rows_of
 from kernels.transfer import worked
 
-REGISTRY = discover()
 WAYS = [k for k in REGISTRY.kernels.values() if k.op == "transfer" and k.device == "cpu" and k.outside]
 WORKED = ["transfer/numba.serial", "transfer/numba.arrived", "transfer/numba.staged"]
 PLAIN = [k.id for k in WAYS if k.outside(REGISTRY.problem("transfer/n1/f32/h2h")) is None]
@@ -38,7 +32,7 @@ def problem_of(text: str) -> Problem:
 
 def verified(kernels: list[str], problem: str, threads: int = 2) -> dict[str, str]:
     """The reasons against each kernel on a problem, and their statuses; nothing of those that are right."""
-    rows = run_job(Job((f"transfer/{problem}",), tuple(kernels), Mode.VERIFY, (), 0, Budget(), threads))
+    rows = rows_of(f"transfer/{problem}", *kernels, threads=threads)
     return {row.kernel: f"{row.status}: {row.reason}" for row in rows if row.status != "ok"}
 
 
@@ -135,31 +129,16 @@ def test_a_node_that_is_not_there_is_unsupported() -> None:
     assert all(reason.startswith("unsupported: NUMA node 1023 is not there; nodes") for reason in found.values())
 
 
-def launched(kernel: Kernel, problem: Problem) -> tuple[OperandSet, Launch]:
-    """Operands with values, and the launch of the kernel on them."""
-    operands, draw = OperandSet(problem, Cpu(), kernel.host_memory), Draw(problem, 0)
-    draw.redraw()
-    operands.load(draw)
-    return operands, kernel.launch(problem, Operands(operands, "C", Cpu(), 1, Scratch(Cpu())))
-
-
 def test_fresh_pages_are_given_back_before_each_copy() -> None:
-    problem = problem_of("n300007/f32/h2h")
-    operands, launch = launched(REGISTRY.kernels["transfer/numpy.fresh_pages"], problem)
+    launch, operands, draw, _ = set_up("transfer/n300007/f32/h2h", "transfer/numpy.fresh_pages", threads=1)
     faults = []
     for _ in range(2):
         before = _faults()
         launch()
         faults.append(_faults() - before)
-    assert min(faults) >= problem.traffic_bytes // os.sysconf("SC_PAGE_SIZE") - 2
+    assert min(faults) >= problem_of("n300007/f32/h2h").traffic_bytes // os.sysconf("SC_PAGE_SIZE") - 2
     assert np.array_equal(operands.flat["a"], operands.flat["b"])
-    assert operands.damage(_drawn(problem)) is None
-
-
-def _drawn(problem: Problem) -> Draw:
-    draw = Draw(problem, 0)
-    draw.redraw()
-    return draw
+    assert operands.damage(draw) is None
 
 
 def _faults() -> int:
@@ -200,7 +179,7 @@ def ends(process: int) -> bool:
 
 @pytest.mark.parametrize("way", ["shared", "readv", "pipe"])
 def test_a_helper_that_is_killed_fails_the_transfer_and_says_so(way: str) -> None:
-    _, launch = launched(REGISTRY.kernels[f"transfer/process.{way}"], problem_of("n300007/f32/h2h"))
+    launch, *_ = set_up("transfer/n300007/f32/h2h", f"transfer/process.{way}", threads=1)
     launch()
     for pid in helper_pids():
         ended = os.pidfd_open(pid)
@@ -218,9 +197,9 @@ def test_a_helper_keeps_no_memory_of_transfers_that_are_over() -> None:
     assert verified(["transfer/process.shared"], "n1000/f32/h2h") == {}
     gc.collect()
     before = mapped()
-    operands, launch = launched(REGISTRY.kernels["transfer/process.shared"], problem_of("n1000/f32/h2h"))
+    taken = set_up("transfer/n1000/f32/h2h", "transfer/process.shared", threads=1)
     assert mapped() > before
-    del operands, launch
+    del taken
     gc.collect()
     assert verified(["transfer/process.shared"], "n1000/f32/h2h") == {}  # after which it has taken note
     gc.collect()
@@ -228,8 +207,8 @@ def test_a_helper_keeps_no_memory_of_transfers_that_are_over() -> None:
 
 
 TRANSFERS_FOREVER = """
-from tests_of_transfers import helper_pids, launched, problem_of, REGISTRY
-_, launch = launched(REGISTRY.kernels["transfer/process.shared"], problem_of("n300007/f32/h2h"))
+from tests_of_transfers import helper_pids, set_up
+launch, *_ = set_up("transfer/n300007/f32/h2h", "transfer/process.shared", threads=1)
 print(*helper_pids(), flush=True)
 while True:
     launch()
@@ -242,7 +221,6 @@ def test_a_worker_that_is_killed_in_a_transfer_takes_its_helper_along() -> None:
     worker = subprocess.Popen(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True
     )
-    assert worker.stdout is not None
     (pid,) = map(int, worker.stdout.readline().split())
     ended = os.pidfd_open(pid)
     worker.kill()

@@ -1,10 +1,8 @@
 """Transfers on a GPU in jobs: what they are set against, and what is measured in turn with them."""
 
 from bench.plan.case import Plan, jobs
-from bench.plan.discovery import discover
 from bench.plan.suites import find_suite
-
-REGISTRY = discover()
+from kernel_rig import REGISTRY
 
 
 def baselines(problem: str) -> dict[str, str | None]:

@@ -5,21 +5,13 @@ import math
 
 import pytest
 
-from bench.emulator.sweep import Case
-from bench.measure.compile import ARCHS, compile_cubin
-from bench.plan.case import Budget, Job
-from bench.plan.discovery import discover
+from bench.emulator.sweep import entries
+from bench.measure.compile import ARCHS
 from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel
-from bench.plan.limits import H100
-from bench.plan.modes import Mode
-from bench.run.job import run_job
 from emulated import wrong_in_emulator
-from ptxas import losses
+from kernel_rig import CUDA, REGISTRY, cases, chosen, lean, verified
 
-REGISTRY = discover()
-KERNEL = REGISTRY.kernels["transpose/cuda.batched"]
-assert isinstance(KERNEL, CudaKernel)
+KERNEL = CUDA["transpose/cuda.batched"]
 ON_CPU = ("transpose/numpy.out", "transpose/numba.blocked")
 
 
@@ -50,14 +42,14 @@ def test_kernels_of_one_matrix_take_no_batch() -> None:
 @pytest.mark.parametrize("dtype", ["f64", "f32", "bf16"])
 @pytest.mark.parametrize("sizes", ["b3m37n41", "b2m64n96", "b5m7n1", "b2m1n9"])
 def test_every_matrix_of_a_batch_is_right_on_the_cpu(sizes: str, dtype: str) -> None:
-    rows = run_job(Job((f"transpose/{sizes}/{dtype}/out",), ON_CPU, Mode.VERIFY, (), 0, Budget(), threads=2))
+    rows = verified(f"transpose/{sizes}/{dtype}/out", *ON_CPU)
     assert [(row.kernel, row.status) for row in rows] == [(name, "ok") for name in ON_CPU]
 
 
 @pytest.mark.parametrize("sizes", ["b8m64n3136", "b3m512n49", "b2m49n513", "m1n1", "b70000m3n5"])
 def test_blocks_cover_every_matrix_with_vectors_where_rows_are_aligned(sizes: str) -> None:
-    problem = REGISTRY.problem(f"transpose/{sizes}/f32/out")
-    ((entry, call),) = KERNEL.calls(problem, KERNEL.tile_for(problem), H100)
+    case = chosen(KERNEL.id, f"transpose/{sizes}/f32/out")
+    problem, ((entry, call),) = case.problem, case.calls
     tile, _, wide_a, wide_b = (int(word) for word in entry.rstrip(">").split(", ")[1:])
     assert call.grid == problem.batch * math.ceil(problem.m / tile) * math.ceil(problem.n / tile)
     assert (wide_a, wide_b) == tuple(1 if size % 4 else 4 for size in (problem.n, problem.m))
@@ -67,17 +59,11 @@ def test_blocks_cover_every_matrix_with_vectors_where_rows_are_aligned(sizes: st
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
 def test_tiles_of_several_matrices_are_right_for_vectors_on_either_side(dtype: str) -> None:
     ids = [f"transpose/b3m{m}n{n}/{dtype}/out" for m, n in itertools.product((72, 49), (136, 35))]
-    problems = [REGISTRY.problem(text) for text in ids]
-    every = [Case(KERNEL, p, t) for p in problems for t in KERNEL.tiles() if KERNEL.unwanted(p, t) is None]
-    assert not wrong_in_emulator(every)
+    assert not wrong_in_emulator(cases(KERNEL.id, *ids))
 
 
 @pytest.mark.parametrize("arch", [pytest.param(a, marks=pytest.mark.long) if a != "sm_90a" else a for a in ARCHS])
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_variant_spills(arch: str) -> None:
     ids = [f"transpose/b2m{m}n{n}/{d}/out" for m in (64, 49) for n in (136, 35) for d in ("f64", "f32", "f16")]
-    pairs = [(REGISTRY.problem(text), tile) for text in ids for tile in KERNEL.tiles()]
-    entries = [entry for p, t in pairs if KERNEL.unwanted(p, t) is None for entry, _ in KERNEL.calls(p, t)]
-    cubin = compile_cubin(KERNEL.source, tuple(dict.fromkeys(entries)), arch, KERNEL.id)
-    assert {(used.spill_bytes, used.stack_bytes) for used in cubin.resources.values()} == {(0, 0)}
-    assert losses(cubin.log) == []
+    lean(KERNEL.id, entries(cases(KERNEL.id, *ids)), arch)

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from bench.emulator.sweep import Case
-from bench.plan.discovery import discover
-from bench.plan.kernel import CudaKernel, TensorMap, Tile
-from bench.plan.limits import H100
+from bench.plan.kernel import TensorMap, Tile
 from emulated import wrong_in_emulator
+from kernel_rig import CUDA, REGISTRY, chosen, refusal
 
-REGISTRY = discover()
-TMA = next(k for k in REGISTRY.kernels.values() if isinstance(k, CudaKernel) and k.id == "transpose/cuda.tma")
+TMA = CUDA["transpose/cuda.tma"]
 GROUP = 4  # columns of tiles in a band, as in tma.cu
 BOX = 8  # vectors in a row of a box
 KIB = 1024
@@ -45,9 +43,7 @@ def test_eight_lanes_meet_eight_places_when_they_read_and_when_they_write(vector
 
 @pytest.mark.parametrize(("dtype", "height", "columns"), [("f64", 32, 16), ("f32", 64, 32), ("bf16", 128, 64)])
 def test_a_box_is_128_bytes_of_each_row_of_a_tile(dtype: str, height: int, columns: int) -> None:
-    problem = REGISTRY.problem(f"transpose/m1000n1000/{dtype}/out")
-    tile = TMA.tile_for(problem)
-    (call,) = TMA.plan(problem, tile, H100)
+    ((_, call),) = chosen(TMA.id, f"transpose/m1000n1000/{dtype}/out").calls
     assert call.args == (
         TensorMap("a", (height, columns), "128B"),
         TensorMap("b", (height, columns), "128B"),
@@ -58,9 +54,7 @@ def test_a_box_is_128_bytes_of_each_row_of_a_tile(dtype: str, height: int, colum
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 def test_the_ring_has_at_least_three_tiles_and_fits_wherever_there_is_a_tma(dtype: str) -> None:
-    problem = REGISTRY.problem(f"transpose/m4096n4096/{dtype}/out")
-    tile = TMA.tile_for(problem)
-    ((entry, call),) = TMA.calls(problem, tile)
+    ((entry, call),) = chosen(TMA.id, f"transpose/m4096n4096/{dtype}/out").calls
     stages = int(entry.rstrip(">").rpartition(", ")[2])
     height, columns = call.args[0].box
     ring = stages * height * height * 128 // columns
@@ -78,7 +72,7 @@ def test_the_ring_has_at_least_three_tiles_and_fits_wherever_there_is_a_tma(dtyp
     ],
 )
 def test_rows_that_no_tensor_map_describes_are_refused(sizes: str, expected: str) -> None:
-    assert TMA.refuses(REGISTRY.problem(f"transpose/{sizes}/out")) == expected
+    assert refusal(TMA.id, f"transpose/{sizes}/out") == expected
 
 
 _SMALL = {"SQUARES": 8, "RING": 16, "BLOCKS": 1}

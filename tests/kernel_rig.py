@@ -1,0 +1,98 @@
+"""Kernels by their ids, under their tiles and on operands of their own: what tests of kernels share."""
+
+import tracemalloc
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import pytest
+
+from bench.emulator.sweep import Case
+from bench.measure.compile import Cubin, compile_cubin
+from bench.measure.cpu import Cpu
+from bench.measure.draw import Draw
+from bench.measure.measurement import Measurement
+from bench.measure.operands import Operands, OperandSet, Scratch
+from bench.plan.case import Budget, Job
+from bench.plan.discovery import discover
+from bench.plan.kernel import CudaKernel
+from bench.plan.modes import Mode
+from bench.plan.operation import Problem
+from bench.run.job import run_job
+from ptxas import losses
+
+REGISTRY = discover()
+CUDA = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
+LAYOUTS = ("NN", "NT", "TN", "TT")
+DIRECTIONS = ("fprop", "dgrad", "wgrad")
+
+
+def chosen(kernel: str, problem: str) -> Case:
+    """The problem under the tile that a run takes."""
+    parsed = REGISTRY.problem(problem)
+    tile = CUDA[kernel].tile_for(parsed)
+    assert tile is not None, refusal(kernel, problem)
+    return Case(CUDA[kernel], parsed, tile)
+
+
+def cases(kernel: str, *problems: str | Problem) -> list[Case]:
+    """Each problem that the kernel takes, under each tile that takes it."""
+    found = CUDA[kernel]
+    parsed = [REGISTRY.problem(p) if isinstance(p, str) else p for p in problems]
+    taken = [p for p in parsed if found.refuses(p) is None]
+    return [Case(found, p, tile) for p in taken for tile in found.tiles() if found.unwanted(p, tile) is None]
+
+
+def refusal(kernel: str, problem: str) -> str:
+    """Why the kernel does not take the problem; nothing where it does."""
+    return REGISTRY.kernels[kernel].refuses(REGISTRY.problem(problem)) or ""
+
+
+def lean(kernel: str, names: Iterable[str], arch: str) -> Cubin:
+    """Compile entries of a kernel, none of which may spill, use the stack or lose what ptxas reports."""
+    cubin = compile_cubin(CUDA[kernel].source, tuple(dict.fromkeys(names)), arch, kernel)
+    for entry, used in cubin.resources.items():
+        assert (used.spill_bytes, used.stack_bytes) == (0, 0), entry
+    assert losses(cubin.log) == []
+    return cubin
+
+
+def verified(problem: str, *kernels: str, threads: int = 2) -> list[Measurement]:
+    """The rows of kernels that are verified on a problem, and not timed."""
+    return run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
+
+
+class SetUp(NamedTuple):
+    """A launch, and what it was set up on."""
+
+    launch: Callable[[], Any]
+    operands: OperandSet
+    draw: Draw
+    scratch: Scratch
+
+
+def set_up(problem: str, kernel: str, threads: int = 2) -> SetUp:
+    """Set a kernel of the CPU up on operands with values."""
+    parsed, found, device = REGISTRY.problem(problem), REGISTRY.kernels[kernel], Cpu()
+    operands, draw = OperandSet(parsed, device, found.host_memory), Draw(parsed, 0)
+    draw.redraw()
+    operands.load(draw)
+    scratch = Scratch(device)
+    launch = found.launch(parsed, Operands(operands, found.order, device, threads, scratch))
+    return SetUp(launch, operands, draw, scratch)
+
+
+def compiled_by(launch: Callable[[], Any]) -> list[Any]:
+    """What Numba compiles during a launch."""
+    event = pytest.importorskip("numba.core.event")
+    with event.install_recorder("numba:compile") as compiled:
+        launch()
+    return list(compiled.buffer)
+
+
+def allocated_by(launch: Callable[[], Any]) -> int:
+    """The bytes that Python and NumPy hold at most during a launch, beyond those from before it."""
+    tracemalloc.start()
+    launch()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
