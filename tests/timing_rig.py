@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from bench.measure.cpu import Cpu
 from bench.measure.device import Window
@@ -80,6 +81,13 @@ class Rig:
         """A series of launches of one length, or of these."""
         launches = launches or [self.launch(i, name, seconds) for i in range(len(self.sets))]
         return Series(launches, self.sets, self.draw, self.device, CpuClock(), cold, evict, called)
+
+    def warmed(self, *words: Any, **options: Any) -> Series:
+        """A series that has been warmed up, which the log does not show."""
+        series = self.series(*words, **options)
+        series.warm_up(0.0)
+        self.log.clear()
+        return series
 
 
 class Script:

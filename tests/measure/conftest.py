@@ -8,7 +8,7 @@ from bench.measure import launch, tensormap, timing
 from bench.measure.compile import compile_cubin
 from bench.plan.limits import H100
 from fake_gpu import CLUSTERED, HALVES, PADDED, TILED, Gpu
-from timing_rig import FakeTime
+from timing_rig import FakeTime, Rig
 
 
 @pytest.fixture
@@ -17,6 +17,12 @@ def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     monkeypatch.setattr(timing, "time", fake)
     monkeypatch.setattr(timing, "resolution", lambda: 1e-7)
     return fake
+
+
+@pytest.fixture
+def rig(fake_time: FakeTime) -> Rig:
+    """One set of operands of a small copy."""
+    return Rig(fake_time, "copy/m3n4/f32", 1)
 
 
 @pytest.fixture

@@ -40,7 +40,6 @@ def test_a_call_tells_contender_stage_and_since_when() -> None:
     own, before = Board(), now()
     with own.calling(2, "sampling"):
         call = own.read()
-    assert call is not None
     assert (call.contender, call.stage) == (2, "sampling")
     assert before <= call.since_s <= now()
 
@@ -58,7 +57,6 @@ def test_the_call_outlives_the_process_that_was_in_it(shared: IO[bytes]) -> None
     done = subprocess.run([sys.executable, "-c", CALL_AND_DIE, str(shared.fileno())], pass_fds=[shared.fileno()])
     assert done.returncode == -signal.SIGKILL
     call = reader.read()
-    assert call is not None
     assert (call.contender, call.stage) == (3, "warm-up")
     reader.clear()
     assert reader.read() is None

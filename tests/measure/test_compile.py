@@ -1,6 +1,5 @@
 """Compiling .cu files without a GPU: cubins, their resources, the cache, and the messages of failed compilations."""
 
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,10 @@ import pytest
 from bench.measure import compile as compiling
 from bench.measure import compilers
 from bench.measure.compile import ARCHS, CompileError, Cubin, compile_cubin
-from bench.measure.compilers import compiler, cuda_sources, find_nvcc, header_folders, with_nvcc
+from bench.measure.compilers import cuda_sources, find_nvcc, header_folders, with_nvcc
 from bench.measure.elf import elf_attributes, elf_sections
 from bench.measure.resources import resources_of
-from bench.plan.errors import Unsupported, UsageError
+from bench.plan.errors import UsageError
 
 SOURCE = """
 #include "width.cuh"
@@ -41,23 +40,13 @@ extern "C" __global__ void indexed(float *a, int n) {
 }
 """
 ENTRIES = ("stage<32>", "spills", "indexed")
+pytestmark = pytest.mark.usefixtures("cuda_compiler")
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cold cache for each test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture(autouse=True)
-def compiler_present() -> None:
-    """Skips where there is no compiler, which in CI is an error."""
-    try:
-        compiler()
-    except Unsupported as reason:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(reason))
 
 
 @pytest.fixture

@@ -18,9 +18,7 @@ class Meter:
 
 def test_energy_is_that_of_calls_between_two_steps_of_the_counter(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 3)
-    series = rig.series(seconds=1e-3)
-    series.warm_up(0.0)
-    rig.log.clear()
+    series = rig.warmed(seconds=1e-3)
     joules = energy_per_call_j(series, Script(joules=Meter(fake_time)))
     assert joules == pytest.approx(0.1, rel=0.05)
     assert len(rig.log) >= 500
@@ -29,10 +27,7 @@ def test_energy_is_that_of_calls_between_two_steps_of_the_counter(fake_time: Fak
 
 def test_without_a_sensor_or_with_one_that_stands_still_there_is_no_energy(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 3)
-    series, evicted = rig.series(), rig.series(cold=True, evict=True)
-    series.warm_up(0.0)
-    evicted.warm_up(0.0)
-    rig.log.clear()
+    series, evicted = rig.warmed(), rig.warmed(cold=True, evict=True)
     assert energy_per_call_j(series, Script()) is None
     assert energy_per_call_j(evicted, Script(joules=Meter(fake_time))) is None  # back to back it would be warm
     assert rig.log == []

@@ -86,17 +86,19 @@ def test_pycuda_refuses_tensor_maps() -> None:
     assert launch_pycuda.beyond_pycuda(TILED, KernelCall(1, 1, ("a", 3))) is None
 
 
+def planned(**changed: Any) -> CudaKernel:
+    """The tiled kernel, whose launches have these fields."""
+    return replace(TILED, plan=lambda p, t, device: [replace(call, **changed) for call in TILED.plan(p, t, device)])
+
+
 #: A struct of 16 bytes, aligned to 8: after an address and an int, 4 bytes of padding come before it.
 STRUCT = np.void((7, 2**40), np.dtype([("small", "u4"), ("large", "u8")], align=True))
-
-
-def taking_a_struct(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
-    """The plan of a kernel that takes an operand, an int, a struct and an int."""
-    return [replace(call, args=("a", 5, STRUCT, 6)) for call in TILED.plan(problem, tile, device)]
+TAKING_A_STRUCT = planned(args=("a", 5, STRUCT, 6))
+TAKING_99_KIB = planned(shared_bytes=99 * 1024)  # of dynamic shared memory, besides its static one
 
 
 def test_a_struct_is_handed_to_the_driver_by_value(hopper: Gpu) -> None:
-    run = cuda_launch(replace(TILED, plan=taking_a_struct), PADDED, operands(a=16))
+    run = cuda_launch(TAKING_A_STRUCT, PADDED, operands(a=16))
     run()
     addresses = (ctypes.c_void_p * 4).from_address(hopper.driven[0][2])
     assert np.frombuffer(ctypes.string_at(addresses[2], 16), STRUCT.dtype)[0] == STRUCT
@@ -113,7 +115,7 @@ def test_pycuda_packs_a_struct_where_its_alignment_puts_it(hopper: Gpu, monkeypa
     function = SimpleNamespace(prepare=formats.append, prepared_async_call=run)
     monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=99))
     monkeypatch.setattr(launch_pycuda, "_pycuda_function", lambda code, symbol: function)
-    cuda_launch(replace(TILED, plan=taking_a_struct), PADDED, operands(a=16), "pycuda")()
+    cuda_launch(TAKING_A_STRUCT, PADDED, operands(a=16), "pycuda")()
     assert struct.unpack("=Qi4xI4xQi", handed[0]) == (16, 5, 7, 2**40, 6)
 
 
@@ -129,10 +131,7 @@ def test_a_launcher_that_is_none_is_refused() -> None:
 
 
 def test_cuda_core_counts_a_grid_in_clusters(hopper: Gpu) -> None:
-    def plan(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
-        return [replace(call, grid=(6, 5, 4), cluster=3) for call in TILED.plan(problem, tile, device)]
-
-    cuda_launch(replace(TILED, plan=plan), PADDED, operands(a=16, b=32, c=48))()
+    cuda_launch(planned(grid=(6, 5, 4), cluster=3), PADDED, operands(a=16, b=32, c=48))()
     config = hopper.launched[0][1]
     assert (config["grid"], config["cluster"]) == ((2, 5, 4), (3, 1, 1))
 
@@ -144,11 +143,6 @@ def test_a_cooperative_grid_that_is_not_resident_as_a_whole_is_unsupported(hoppe
         cuda_launch(together, PADDED, operands(a=16, b=32, c=48))
     hopper.limits = replace(H100, multiprocessors=2)
     cuda_launch(together, PADDED, operands(a=16, b=32, c=48))
-
-
-def taking_99_kib(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
-    """The plan of a kernel that takes as much dynamic shared memory besides its static one."""
-    return [replace(call, shared_bytes=99 * 1024) for call in TILED.plan(problem, tile, device)]
 
 
 def asked_for(dynamic: int, static: int = 0, threads: int = 256) -> dict[str, int]:
@@ -171,7 +165,7 @@ def test_blocks_that_share_a_multiprocessor_ask_for_the_whole_carve_out() -> Non
 def test_static_and_dynamic_shared_memory_beyond_the_device_is_unsupported(hopper: Gpu) -> None:
     hopper.limits = replace(H100, block_shared_bytes=99 * 1024)
     with pytest.raises(Unsupported, match=r"needs 109\d{3} bytes of shared memory a block, the device has 101376$"):
-        cuda_launch(replace(TILED, plan=taking_99_kib), PADDED, operands(a=16, b=32, c=48))
+        cuda_launch(TAKING_99_KIB, PADDED, operands(a=16, b=32, c=48))
 
 
 def test_the_driver_is_told_what_shared_memory_a_launch_asks_for(hopper: Gpu) -> None:
@@ -183,7 +177,7 @@ def test_the_driver_is_told_what_shared_memory_a_launch_asks_for(hopper: Gpu) ->
     }
     hopper.refuses = True
     with pytest.raises(Unsupported, match="the driver sets no MAX_DYNAMIC_SHARED_SIZE_BYTES of 101376: CUDA_ERROR_INV"):
-        cuda_launch(replace(TILED, plan=taking_99_kib), PADDED, operands(a=16, b=32, c=48))
+        cuda_launch(TAKING_99_KIB, PADDED, operands(a=16, b=32, c=48))
 
 
 def test_pycuda_sets_what_shared_memory_a_launch_asks_for(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +189,7 @@ def test_pycuda_sets_what_shared_memory_a_launch_asks_for(hopper: Gpu, monkeypat
     monkeypatch.setitem(sys.modules, "pycuda.driver", pycuda)
     monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=99))
     monkeypatch.setattr(launch_pycuda, "_pycuda_function", lambda code, symbol: function)
-    cuda_launch(replace(TILED, plan=taking_99_kib), PADDED, operands(a=16, b=32, c=48), "pycuda")
+    cuda_launch(TAKING_99_KIB, PADDED, operands(a=16, b=32, c=48), "pycuda")
     assert found == {"MAX_DYNAMIC_SHARED_SIZE_BYTES": 99 * 1024, "PREFERRED_SHARED_MEMORY_CARVEOUT": 100}
 
 
@@ -219,8 +213,5 @@ def test_a_plan_sees_the_present_device(hopper: Gpu) -> None:
 
 
 def test_a_grid_of_broken_clusters_is_refused(hopper: Gpu) -> None:
-    def plan(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
-        return [replace(call, grid=(7, 5), cluster=2) for call in TILED.plan(problem, tile, device)]
-
     with pytest.raises(UsageError, match=r"a grid of \(7, 5\) blocks has no whole clusters of 2"):
-        cuda_launch(replace(TILED, plan=plan), PADDED, operands(a=16, b=32, c=48))
+        cuda_launch(planned(grid=(7, 5), cluster=2), PADDED, operands(a=16, b=32, c=48))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,6 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     words = [sys.executable, "-c", HOLDER, str(tmp_path / "elsewhere" / ".." / "r.db")]
     env = {**os.environ, "TMPDIR": str(tmp_path / "elsewhere")}
     with subprocess.Popen(words, text=True, env=env, **pipes) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
@@ -43,11 +43,13 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def take(tmp_path: Path) -> Callable[..., None]:
     """Hold a run of the store for a moment."""
 
-    def of(run_id: str = "20260101-c0ffee") -> None:
-        with held_run(tmp_path / "r.db", run_id, "leave"):
-            pass
+    return lambda run_id="20260101-c0ffee": hold(held_run(tmp_path / "r.db", run_id, "leave"))
 
-    return of
+
+def hold(lock: AbstractContextManager[None]) -> None:
+    """Take a lock, and leave it."""
+    with lock:
+        pass
 
 
 def test_a_run_that_another_process_holds_is_refused_with_its_number(
@@ -91,11 +93,7 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_not_taken_for_the_next_ones
 
     monkeypatch.setattr(lock, "_opened", slowly)
 
-    def take() -> None:
-        with held(path, "test", "leave"):
-            pass
-
-    assert "is being measured" in complaint(take)
+    assert "is being measured" in complaint(lambda: hold(held(path, "test", "leave")))
     others[0].__exit__(None, None, None)
 
 
@@ -103,18 +101,14 @@ def test_a_lock_that_cannot_be_opened_is_refused_in_one_line(complaint: Complain
     path = tmp_path / "test.lock"
     path.mkdir()  # not even root can open it
 
-    def take() -> None:
-        with held(path, "test", "leave"):
-            pass
-
-    assert complaint(take) == f"{path}: cannot be opened: Is a directory; remove it, or leave"
+    found = complaint(lambda: hold(held(path, "test", "leave")))
+    assert found == f"{path}: cannot be opened: Is a directory; remove it, or leave"
 
 
 def test_another_user_can_open_the_lock_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        with held(tmp_path / "test.lock", "test", "leave"):
-            pass
+        hold(held(tmp_path / "test.lock", "test", "leave"))
     finally:
         os.umask(before)
     assert (tmp_path / "test.lock").stat().st_mode & 0o777 == 0o666
@@ -127,17 +121,13 @@ def test_only_a_gpu_is_locked_for_the_whole_machine_and_only_if_it_is_not_shared
     monkeypatch.setattr(lock, "MACHINE", tmp_path)
     monkeypatch.setattr(lock, "gpu_uuids", lambda: ["GPU-abc"])
 
-    def again(devices: tuple[str, ...], shared: bool) -> None:
-        with exclusive(devices, shared):
-            pass
-
     with exclusive(("cpu", "cuda"), shared=False):
-        again(("cpu",), shared=False)
-        again(("cuda",), shared=True)
-        found = complaint(lambda: again(("cuda",), shared=False))
+        hold(exclusive(("cpu",), shared=False))
+        hold(exclusive(("cuda",), shared=True))
+        found = complaint(lambda: hold(exclusive(("cuda",), shared=False)))
     assert found.startswith(f"gpu-abc: is being measured by process {os.getpid()}; ")
     assert "--share-gpu" in found
-    again(("cuda",), shared=False)
+    hold(exclusive(("cuda",), shared=False))
 
 
 def test_a_turn_alone_waits_for_those_in_company_and_others_wait_for_it(

@@ -2,8 +2,6 @@
 
 import ctypes
 import itertools
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +11,8 @@ from bench.measure.compilers import INSTALL, header_folders
 from bench.measure.occupancy import occupancy, typical
 from bench.plan.errors import UsageError
 from bench.plan.limits import TYPICAL
+from emulated import host_compiler
+from missing import needed
 
 # A multiprocessor has 65536 registers in four partitions of 16384. A warp takes ceil(32 r / 256) * 256 of them, a
 # partition holds floor(16384 / that) warps. Warps, blocks and shared memory of a multiprocessor, by capability:
@@ -104,17 +104,12 @@ extern "C" int blocks(int capability, int threads_sm, int shared_sm, int shared_
 @pytest.fixture(scope="module")
 def calculator(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """Return cuda_occupancy.h, compiled into a library with one C function."""
-    compiler = shutil.which("g++") or shutil.which("c++")
-    if not compiler or not header_folders():
-        missing = f"CUDA's headers; {INSTALL}" if compiler else "a C++ compiler; apt install g++"
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"needs {missing}")
-        pytest.skip(f"needs {missing}")
+    needed(None if header_folders() else f"needs CUDA's headers; {INSTALL}")
     folder: Path = tmp_path_factory.mktemp("occupancy")
     (folder / "calculator.cpp").write_text(CALCULATOR)
     library = folder / "calculator.so"
     include = [f"-I{path}" for path in header_folders()]
-    command = [compiler, "-shared", "-fPIC", "-w", *include, str(folder / "calculator.cpp"), "-o", str(library)]
+    command = [host_compiler(), "-shared", "-fPIC", "-w", *include, str(folder / "calculator.cpp"), "-o", str(library)]
     subprocess.run(command, check=True)
     return ctypes.CDLL(str(library))
 

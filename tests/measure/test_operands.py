@@ -15,12 +15,8 @@ from bench.plan.dtypes import DTYPES, bits_dtype
 from bench.plan.operation import Problem
 
 
-def _problem(text: str) -> Problem:
-    return discover().problem(text)
-
-
 def _loaded(text: str, seed: int = 1) -> tuple[Problem, Draw, OperandSet]:
-    problem = _problem(text)
+    problem = discover().problem(text)
     draw, operands = Draw(problem, seed), OperandSet(problem, Cpu())
     draw.redraw()
     operands.load(draw)

@@ -69,7 +69,6 @@ def test_a_ceiling_is_that_of_the_fastest_kernel_that_was_right(registry):
     slow, fast = row(1.9e-3, 2e-3, 2.1e-3, kernel="copy/a.slow"), row(0.8e-3, 1e-3, 1.25e-3, kernel="copy/a.fast")
     wrong = Measurement(kernel="copy/a.wrong", status="wrong")
     found = ceiling(need, [slow, wrong, fast], problem, "2026")
-    assert found is not None
     assert (found.kernel, found.rate, found.best) == ("copy/a.fast", pytest.approx(8e9), pytest.approx(1e10))
     assert (found.low, found.high) == (pytest.approx(6.4e9), pytest.approx(1e10))
     assert found.need == need
@@ -79,11 +78,9 @@ def test_a_ceiling_is_that_of_the_fastest_kernel_that_was_right(registry):
 def test_a_time_is_placed_under_the_nearer_ceiling(registry):
     problem = registry.problem(GEMM)  # at least 20 us by arithmetic, 12 us by memory
     found = place(row(39e-6, 40e-6, 41e-6), problem, Bounds(COMPUTE_LIMIT, MEMORY_LIMIT))
-    assert found is not None
     assert (found.roofline_pct, found.bound_by) == (pytest.approx(50), "compute")
     assert (found.ceiling_gflop_per_s, found.ceiling_gbyte_per_s) == (100, 10)
     found = place(row(39e-6, 40e-6, 41e-6), problem, Bounds(None, MEMORY_LIMIT))
-    assert found is not None
     assert (found.roofline_pct, found.bound_by) == (pytest.approx(30), "memory")
     assert place(row(39e-6, 40e-6, 41e-6), problem, Bounds(None, None)) is None
 
@@ -92,8 +89,6 @@ def test_a_row_is_set_against_what_its_algorithm_executes(registry):
     problem, bounds = registry.problem(GEMM), Bounds(COMPUTE_LIMIT, None)
     once = place(row(1e-4, 1e-4, 1e-4), problem, bounds)
     thrice = place(row(1e-4, 1e-4, 1e-4, executed_flop=3 * problem.flop), problem, bounds)
-    assert once is not None
-    assert thrice is not None
     assert thrice.roofline_pct == pytest.approx(3 * once.roofline_pct)
 
 
@@ -102,7 +97,6 @@ def test_only_a_time_whose_slow_end_beats_the_best_sample_by_two_per_cent_exceed
     least = 2e6 / 1.2e11
     assert exceeded(row(0.5 * least, 0.6 * least, 0.99 * least), problem, bounds, LLC) is None
     found = exceeded(row(0.5 * least, 0.6 * least, 0.97 * least), problem, bounds, LLC)
-    assert found is not None
     assert found.reason == "123.7 GFLOP/s exceed the measured ceiling, 120 GFLOP/s by fma/a.b on fma/n1k1/f32"
 
 
@@ -118,7 +112,6 @@ def test_what_the_clock_gained_since_the_ceiling_is_out_of_the_share_in_cycles(r
     at_2_ghz = structs.replace(COMPUTE_LIMIT, clock_mhz=2000.0)
     measured = row(39e-6, 40e-6, 41e-6, state={"clock_mhz": 2500.0})
     found = place(measured, problem, Bounds(at_2_ghz, MEMORY_LIMIT))
-    assert found is not None
     assert (found.roofline_pct, found.roofline_pct_cycles) == (pytest.approx(50), pytest.approx(40))
 
 
@@ -127,7 +120,6 @@ def test_without_both_clocks_there_is_no_share_in_cycles(registry, ceiling_mhz, 
     limit = structs.replace(COMPUTE_LIMIT, clock_mhz=ceiling_mhz)
     state = {} if row_mhz is None else {"clock_mhz": row_mhz}
     found = place(row(39e-6, 40e-6, 41e-6, state=state), registry.problem(GEMM), Bounds(limit, MEMORY_LIMIT))
-    assert found is not None
     assert found.roofline_pct_cycles is None
 
 
@@ -135,5 +127,4 @@ def test_what_memory_bounds_has_no_share_in_cycles(registry):
     problem = registry.problem("copy/m1000n1000/f32")
     limit = structs.replace(MEMORY_LIMIT, clock_mhz=2000.0)
     found = place(row(0.9e-3, 1e-3, 1.1e-3, state={"clock_mhz": 2000.0}), problem, Bounds(None, limit))
-    assert found is not None
     assert (found.bound_by, found.roofline_pct_cycles) == ("memory", None)
