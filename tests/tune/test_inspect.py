@@ -1,13 +1,11 @@
 """The table of what kernels take of a multiprocessor."""
 
-from bench.tune.inspect import InspectRow, render
+import inspected
+from bench.tune.inspect import render
 
 
 def row(entry, tunables=""):
-    identity = {"kernel": "conv/cuda.k", "tunables": tunables, "arch": "sm_80", "entry": entry, "problem": "p"}
-    used = {"registers": 32, "static_shared_bytes": 0, "dynamic_shared_bytes": 0, "spill_bytes": 0, "stack_bytes": 0}
-    fits = {"threads": 256, "blocks_per_sm": 8, "occupancy": 1.0, "limiter": "warps", "compiler": "c"}
-    return InspectRow(**identity, **used, **fits)
+    return inspected.row(kernel="conv/cuda.k", entry=entry, tunables=tunables)
 
 
 def names(*rows):

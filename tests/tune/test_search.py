@@ -1,6 +1,5 @@
 """Which tiles are evaluated: all of a small space, some of a large one, and the same ones for the same seed."""
 
-import os
 import random
 from itertools import product
 from statistics import median
@@ -13,14 +12,12 @@ from bench.measure.machine import module_missing
 from bench.plan.options import ALL, BUDGET, GUIDED
 from bench.tune import search as searching
 from bench.tune.search import Choice, Field, choose, search
+from missing import needed
 
 NAMES = ("A", "B", "C", "D")
 CONFIGS = list(product((1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1, 2, 3), (0, 1, 2, 3, 4)))  # 400
 FIELD = Field(NAMES, CONFIGS, (2, 2, 3, 4))
 MISSING = module_missing("kernel_tuner")
-if MISSING and os.environ.get("CI"):
-    raise RuntimeError(MISSING)
-GUIDED_HERE = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
 def cost(config):
@@ -28,6 +25,11 @@ def cost(config):
     a, b, c, d = config
     wall = 0.8 if c == 0 else 0.0
     return 1 + 0.25 * abs(np.log2(a) - 3) + 0.3 * abs(np.log2(b) - 2) + 0.15 * abs(c - 1) + 0.1 * abs(d - 2) + wall
+
+
+@pytest.fixture
+def kernel_tuner():
+    needed(MISSING)
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def test_a_random_search_evaluates_different_tiles_as_many_as_the_budget_has():
     assert asked(Choice("random", 37), seed=1) != [drawn]
 
 
-@GUIDED_HERE
+@pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.parametrize("strategy", GUIDED)
 def test_a_strategy_evaluates_no_tile_twice_and_keeps_to_the_budget(strategy, capsys):
     tiles = [config for configs in asked(Choice(strategy, 60)) for config in configs]
@@ -91,7 +93,7 @@ def test_a_strategy_evaluates_no_tile_twice_and_keeps_to_the_budget(strategy, ca
     assert capsys.readouterr() == ("", "")
 
 
-@GUIDED_HERE
+@pytest.mark.usefixtures("kernel_tuner")
 def test_a_strategy_asks_for_the_same_tiles_again_and_leaves_shared_generators_alone():
     random.seed(5), np.random.seed(5)
     first = asked(Choice(GUIDED[0], 30), seed=3)
@@ -101,7 +103,7 @@ def test_a_strategy_asks_for_the_same_tiles_again_and_leaves_shared_generators_a
     assert asked(Choice(GUIDED[0], 30), seed=3) == first
 
 
-@GUIDED_HERE
+@pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.parametrize("strategy", GUIDED)
 def test_a_strategy_gets_past_tiles_that_fail_and_ends_where_all_do(strategy):
     tiles = [
@@ -111,7 +113,7 @@ def test_a_strategy_gets_past_tiles_that_fail_and_ends_where_all_do(strategy):
     assert 0 < len(asked(Choice(strategy, 20), cost=lambda config: np.inf)) <= 20
 
 
-@GUIDED_HERE
+@pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.long
 def test_fifteen_percent_of_the_evaluations_find_97_percent_of_the_best_and_more_than_random_ones_do():
     def found(strategy, seed):

@@ -11,7 +11,7 @@ from bench.tune.select.regret import FOLDS, LIBRARY, NEAREST, SINGLE, TIMED, TRE
 from bench.tune.select.rows import SELECTED
 from bench.tune.select.train import train
 from bench.tune.select.training import families_of
-from planted import FIRST, SECOND, SIZES, bordered, plant, shapes
+from planted import FIRST, SECOND, SIZES, at, bordered, plant, shapes
 
 
 @pytest.fixture
@@ -42,25 +42,19 @@ def test_a_planted_border_is_recovered_within_one_measured_step(trained, border)
 
 
 def test_a_border_along_the_work_is_recovered_though_no_size_has_one(trained):
-    def second(m, n, k):
-        return 1e-9 * m * n * k * (2 if m * n * k < 2**24 else 0.5)
-
-    model = trained({FIRST: lambda m, n, k: 1e-9 * m * n * k, SECOND: second}).model
+    model = trained({FIRST: at(), SECOND: lambda m, n, k: at(2 if m * n * k < 2**24 else 0.5)(m, n, k)}).model
     assert lines(model)[TREE].share.mean > 0.97
     assert {node.expression for node in model.tree} & {"m * n * k", "m * n", "batch * m * n * k"}
 
 
 def test_an_interval_in_which_another_kernel_is_best_is_recovered(trained):
-    def second(m, n, k):
-        return 1e-9 * m * n * k * (0.5 if 96 < n <= 256 else 1.6)
-
-    model = trained({FIRST: lambda m, n, k: 1e-9 * m * n * k, SECOND: second}).model
+    model = trained({FIRST: at(), SECOND: lambda m, n, k: at(0.5 if 96 < n <= 256 else 1.6)(m, n, k)}).model
     borders = sorted(node.threshold for node in model.tree if node.expression == "n")
     assert [96 <= borders[0] < 128, 256 <= borders[-1] < 384] == [True, True]
 
 
 def test_a_kernel_that_always_wins_is_the_answer_and_the_tree_is_a_leaf(trained):
-    model = trained({FIRST: lambda m, n, k: 1e-9 * m * n * k, SECOND: lambda m, n, k: 1.3e-9 * m * n * k}).model
+    model = trained({FIRST: at(), SECOND: at(1.3)}).model
     assert (model.single, len(model.tree)) == (FIRST, 1)
     assert not model.regret.is_worth_it
 
@@ -69,7 +63,7 @@ def test_a_gap_that_nothing_explains_is_not_worth_a_choice(trained):
     def second(m, n, k):
         return 1e-9 * m * n * k * random.Random(f"{m} {n}").choice((0.7, 1.4))
 
-    model = trained({FIRST: lambda m, n, k: 1e-9 * m * n * k, SECOND: second}).model
+    model = trained({FIRST: at(), SECOND: second}).model
     assert model.regret.gap.mean > 1.05
     assert not model.regret.is_worth_it
     assert model.single
@@ -112,31 +106,28 @@ def test_a_family_that_was_held_out_was_not_learned_from(store, registry, traine
     """Beside the held-out families nothing has the odd kernel ahead, so none of them is chosen by it."""
     odd = 192
 
-    def second(m, n, k):
-        return 1e-9 * m * n * k * (0.2 if m == n == odd else 1.1)
-
-    model = trained({FIRST: lambda m, n, k: 1e-9 * m * n * k, SECOND: second}).model
+    model = trained({FIRST: at(), SECOND: lambda m, n, k: at(0.2 if m == n == odd else 1.1)(m, n, k)}).model
     assert lines(model)[NEAREST].worst == pytest.approx(0.2, rel=0.05)
     assert lines(model)[NEAREST].worst_problem == f"gemm/m{odd}n{odd}k256/f32/NT"
 
 
 def test_the_oracle_is_timed_by_other_processes_than_chose_it(trained):
     """One of several equal kernels that scatter looks fastest by luck; the oracle must not gain by that."""
-    equal = {f"gemm/numpy.k{i}": lambda m, n, k: 1e-9 * m * n * k for i in range(6)}
+    equal = {f"gemm/numpy.k{i}": at() for i in range(6)}
     fair = trained(equal, noise=0.2, processes=2).model.regret
     assert fair.gap.low < 1 < fair.gap.high
     assert fair.processes == 2
 
 
 def test_with_one_process_the_oracle_is_flattered_and_the_model_has_that(trained):
-    equal = {f"gemm/numpy.k{i}": lambda m, n, k: 1e-9 * m * n * k for i in range(6)}
+    equal = {f"gemm/numpy.k{i}": at() for i in range(6)}
     flattered = trained(equal, noise=0.2, processes=1).model.regret
     assert flattered.processes == 1
     assert flattered.gap.low > 1.05
 
 
 def test_kernels_that_cannot_be_distinguished_both_count_as_right(trained):
-    model = trained({FIRST: lambda m, n, k: 1e-9 * m * n * k, SECOND: lambda m, n, k: 1.001e-9 * m * n * k}, noise=0.05)
+    model = trained({FIRST: at(), SECOND: at(1.001)}, noise=0.05)
     assert lines(model.model)[SINGLE].right > 0.9, "0.95 of intervals of 95 % hold 1"
 
 
@@ -164,7 +155,7 @@ def test_shapes_of_the_test_are_left_out_of_the_training_whatever_their_layout(s
 
 
 def test_what_a_library_chooses_and_what_a_selector_was_timed_at_stand_beside_it(store, registry):
-    kernels = {**bordered(128), f"gemm/{SELECTED}": lambda m, n, k: 0.9e-9 * m * n * k}
+    kernels = {**bordered(128), f"gemm/{SELECTED}": at(0.9)}
     plant(store, kernels, run_id="train")
     plant(store, kernels, [(m + 1, n + 1, 256) for m, n, _ in shapes()], run_id="test")
     model = train(store, registry, ["train"], ["test"]).model

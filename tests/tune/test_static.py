@@ -6,9 +6,9 @@ import pytest
 
 from bench.plan.discovery import discover
 from bench.plan.suites import find_suite
-from bench.tune.inspect import InspectRow
 from bench.tune.static import Built, rank, words
 from bench.tune.subject import subjects_of
+from inspected import row
 
 #: Holds H values over a barrier in 32 registers, and does not compile for three.
 SOURCE = """#include "common.cuh"
@@ -45,11 +45,7 @@ def subject(registry):
 
 
 def built(bound_s, *occupancies):
-    rows = [
-        InspectRow("k", "", "sm_80", 32, 0, 0, 0, 0, 256, 8, occupancy, "warps", "e", "p", "c")
-        for occupancy in occupancies
-    ]
-    return Built(rows, bound_s)
+    return Built([row(occupancy=occupancy) for occupancy in occupancies], bound_s)
 
 
 def test_the_least_bound_comes_first_and_of_equals_the_highest_occupancy():

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import tuned_tiles
 from bench.cli import doctor
 from bench.cli.commands import cli
 from bench.cli.defaults import NEVER
@@ -13,7 +14,7 @@ from bench.plan.case import Plan, jobs
 from bench.plan.suites import find_suite
 from bench.run.job import run_job
 from bench.run.session import Session, run_suites
-from bench.tune.tuned import Entry, File, file_of, keep, opened, tiles_in
+from bench.tune.tuned import File, file_of, keep, opened, tiles_in
 from bench.tune.use import source_digest, usable, versions, with_tuned
 
 PROBLEM = "copy/m64n1024/f32"
@@ -22,10 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def entry(kernel, **others):
     """What tuning would keep of a kernel."""
-    fields = {"kernel": kernel.id, "problem": PROBLEM, "threads": 1, "mode": "cold", "tile": "WORK=1"}
-    fields |= {"digest": source_digest(kernel), "versions": versions(kernel), "default": "WORK=4", "ratio": 4.0}
-    fields |= {"low": 3.9, "high": 4.1, "processes": 5, "run": "20260101-race", "tuned_at": "2026-01-01T00:00:00"}
-    return Entry(**{**fields, **others})
+    fields = {"kernel": kernel.id, "problem": PROBLEM, "tile": "WORK=1", "run": "20260101-race"}
+    fields |= {"digest": source_digest(kernel), "versions": versions(kernel), "default": "WORK=4"}
+    return tuned_tiles.entry(**{**fields, "ratio": 4.0, "low": 3.9, "high": 4.1, **others})
 
 
 @pytest.fixture

@@ -2,15 +2,8 @@
 
 from bench.measure.measurement import Measurement
 from bench.measure.stats import median_interval
-from bench.tune.inspect import InspectRow
 from bench.tune.watch.view import resource_table, time_table
-
-
-def row(**values):
-    used = {"registers": 32, "static_shared_bytes": 0, "dynamic_shared_bytes": 0, "spill_bytes": 0, "stack_bytes": 0}
-    rest = {"kernel": "k", "tunables": "", "arch": "sm_80", "entry": "f", "problem": "p", "compiler": "c"}
-    fits = {"threads": 256, "blocks_per_sm": 8, "occupancy": 1.0, "limiter": "warps"}
-    return InspectRow(**{**rest, **used, **fits, **values})
+from inspected import row
 
 
 def lines(table):
