@@ -5,7 +5,7 @@ import pytest
 from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey, case_count, case_key, case_of, jobs
 from bench.plan.chosen import contenders
 from bench.plan.modes import Mode
-from bench.plan.suites import find_suite, load_suite
+from bench.plan.suites import find_suite
 from bench.plan.sweep import Entry
 from kernelmark import kernel
 
@@ -94,53 +94,37 @@ def test_a_baseline_that_is_left_out_is_no_baseline(registry):
     assert "gemm/numpy.matmul" not in job.kernels
 
 
-def test_a_suites_own_baseline_goes_first(registry, tmp_path):
-    path = tmp_path / "s.toml"
-    path.write_text(
+def test_a_suites_own_baseline_goes_first(registry, load):
+    suite = load(
         "baseline = {transpose = 'transpose/numpy.out'}\n"
         "[[sweep]]\nop = 'transpose'\ndtype = 'f32'\nplace = ['out', 'in']\npoints = [[3, 5]]\n"
     )
-    planned = jobs([load_suite(path, registry)], registry, Plan(devices=CPU))
+    planned = jobs([suite], registry, Plan(devices=CPU))
     assert [p.job.baseline for p in planned] == ["transpose/numpy.out", None]
 
 
-def sweep(registry, tmp_path, text):
-    path = tmp_path / "s.toml"
-    path.write_text(f"[[sweep]]\n{text}\n")
-    return load_suite(path, registry)
+LAYOUTS = "[[sweep]]\nop = 'gemm'\ndtype = 'f32'\nlayout = ['NT', 'NN']\npoints = [[8, 8, 8]]\ntogether = ['layout']\n"
 
 
-def test_siblings_share_a_job_in_which_each_has_its_own_contenders_and_one_baseline(registry, tmp_path):
-    suite = sweep(
-        registry,
-        tmp_path,
-        "op = 'gemm'\ndtype = 'f32'\nlayout = ['NT', 'NN']\npoints = [[8, 8, 8]]\n"
-        "together = ['layout']\nkernels = ['gemm/numpy.*']",
-    )
-    (planned,) = jobs([suite], registry, Plan(devices=CPU))
+def test_siblings_share_a_job_in_which_each_has_its_own_contenders_and_one_baseline(registry, load):
+    (planned,) = jobs([load(LAYOUTS + "kernels = ['gemm/numpy.*']")], registry, Plan(devices=CPU))
     nn = NT.replace("NT", "NN")
     assert planned.job.entrants == ((NT, "gemm/numpy.matmul"), (NT, "gemm/numpy.tnn"), (nn, "gemm/numpy.matmul"))
     assert planned.job.baseline_of(NT) == planned.job.baseline_of(nn) == "gemm/numpy.matmul"
 
 
-def test_siblings_may_have_baselines_of_their_own_or_none(registry, tmp_path):
-    text = "op = 'transpose'\ndtype = 'f32'\nplace = ['out', 'in']\npoints = [[8, 8]]\ntogether = ['place']"
+def test_siblings_may_have_baselines_of_their_own_or_none(registry, load):
+    text = "[[sweep]]\nop = 'transpose'\ndtype = 'f32'\nplace = ['out', 'in']\npoints = [[8, 8]]\ntogether = ['place']"
     places = ["transpose/m8n8/f32/out", "transpose/m8n8/f32/in"]
-    (planned,) = jobs([sweep(registry, tmp_path, text)], registry, Plan(devices=CPU))
+    (planned,) = jobs([load(text)], registry, Plan(devices=CPU))
     assert [planned.job.baseline_of(p) for p in places] == ["transpose/numpy.out", "transpose/openblas.imatcopy"]
-    (planned,) = jobs(
-        [sweep(registry, tmp_path, text + "\nkernels = ['*.im*', '*.omat*']")], registry, Plan(devices=CPU)
-    )
+    (planned,) = jobs([load(text + "\nkernels = ['*.im*', '*.omat*']")], registry, Plan(devices=CPU))
     assert [planned.job.baseline_of(p) for p in places] == [None, "transpose/openblas.imatcopy"]
 
 
-def test_a_group_has_a_job_for_each_thread_count_at_which_any_of_its_kernels_runs(registry, tmp_path):
-    text = "op = 'gemm'\ndtype = 'f32'\nlayout = ['NT', 'NN']\npoints = [[8, 8, 8]]\ntogether = ['layout']"
-    found = list(jobs([sweep(registry, tmp_path, text)], registry, Plan(devices=CPU, threads=(1, 2))))
-    assert [(planned.job.threads, planned.key.threads, len(planned.job.problems)) for planned in found] == [
-        (1, 1, 2),
-        (2, 2, 2),
-    ]
+def test_a_group_has_a_job_for_each_thread_count_at_which_any_of_its_kernels_runs(registry, load):
+    found = jobs([load(LAYOUTS)], registry, Plan(devices=CPU, threads=(1, 2)))
+    assert [(p.job.threads, p.key.threads, len(p.job.problems)) for p in found] == [(1, 1, 2), (2, 2, 2)]
 
 
 def test_a_job_of_some_contenders_holds_these_alone_in_their_order():
@@ -173,13 +157,12 @@ def test_only_threaded_kernels_and_their_baseline_run_again_at_further_thread_co
     ],
 )
 def test_the_users_time_limit_goes_before_the_sweeps_that_before_the_suites_and_that_before_two_seconds(
-    registry, tmp_path, suites_own, sweeps_own, asked, seconds
+    registry, load, suites_own, sweeps_own, asked, seconds
 ):
-    path = tmp_path / "s.toml"
-    path.write_text(f"{suites_own}[[sweep]]\nop = 'copy'\ndtype = 'f32'\npoints = [[3, 5]]\ncount = 7\n{sweeps_own}")
-    (planned,) = jobs([load_suite(path, registry)], registry, Plan(devices=CPU, max_time_s=asked, rel_ci=0.05))
+    suite = load(f"{suites_own}[[sweep]]\nop = 'copy'\ndtype = 'f32'\npoints = [[3, 5]]\ncount = 7\n{sweeps_own}")
+    (planned,) = jobs([suite], registry, Plan(devices=CPU, max_time_s=asked, rel_ci=0.05))
     assert planned.job.budget == Budget(seconds, 0.05)
-    assert (planned.suite, planned.count) == ("s", 7)
+    assert (planned.suite, planned.count) == ("mine", 7)
 
 
 def test_what_was_asked_for_reaches_the_job(registry):

@@ -19,13 +19,6 @@ def entries(registry):
     return lambda name: list(find_suite(name, registry).entries())
 
 
-@pytest.mark.parametrize("name", [*NAMES, "convnet-benchmarks", "deepbench-conv", "filter-sweep", "batch-sweep"])
-def test_every_problem_is_found_again_by_its_id_and_stands_once(registry, entries, name):
-    problems = [entry.problem for entry in entries(name)]
-    assert [p.id for p in problems if registry.problem(p.id) != p] == []
-    assert len({p.id for p in problems}) == len(problems) > 0
-
-
 # Multiply-adds of one image forward, as the papers and torchvision state them (in 10^9).
 @pytest.mark.parametrize(
     ("name", "macs", "convolutions"),

@@ -14,18 +14,20 @@ with foreign.overseen("plugin x.py: its import", 0.1):
     {}
 print("went on")
 """
+
+
+def ran(code: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Python with this code, and nothing to read."""
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
 PATCHED = "import os, sys, threading, time; os._exit = os.write = sys._current_frames = time.sleep = hang = input"
 
 
 @pytest.mark.parametrize("text", ["threading.Event().wait()", f"{PATCHED}; threading.Event().wait()"])
 def test_the_process_that_plans_is_ended_in_one_line_where_it_hangs_in_a_plugin(text: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", OVERSEEN.format(f"import threading; {text}")],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    done = ran(OVERSEEN.format(f"import threading; {text}"))
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("kernelmark: plugin x.py: its import took more than 0.2 s (now at ")
@@ -38,7 +40,7 @@ HOLDS = "import ctypes; ctypes.PyDLL(None).sleep(30)"
 
 def test_the_process_that_plans_is_ended_where_code_in_c_holds_the_interpreter() -> None:
     code = f"import bench.plan.foreign as foreign; foreign.GRACE_S = 0.1\n{OVERSEEN.format(HOLDS)}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = ran(code)
     said = "kernelmark: plugin x.py: its import took more than 0.2 s; --timeout allows more\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
@@ -115,18 +117,17 @@ def test_what_a_plugin_declares_ends_the_command_where_it_hangs(tmp_path: Path, 
     passes = dict.fromkeys(("declared", "preferred", "counted", "worked", "sized"), "pass")
     acts = {**passes, "read": "return super().parse(text)", place: HOLDS}
     (tmp_path / "mine.py").write_text(PLUGIN.format(**acts))
-    words = [sys.executable, "-c", DECLARED, str(tmp_path / "mine.py")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = ran(DECLARED, str(tmp_path / "mine.py"))
     assert (done.returncode, done.stderr, done.stdout) == ((2, said, "") if said else (0, "", "went on\n"))
 
 
 def test_a_call_within_what_is_overseen_does_not_end_the_process_a_second_time() -> None:
     code = "foreign.limited(__import__('time').sleep, 'x: its call', 0.1)(30)"
-    done = subprocess.run([sys.executable, "-c", OVERSEEN.format(code)], capture_output=True, text=True, check=False)
+    done = ran(OVERSEEN.format(code))
     (line,) = done.stderr.splitlines()
     assert line.startswith("kernelmark: plugin x.py: its import took more than 0.2 s")
 
 
 def test_what_ends_in_time_goes_on() -> None:
-    done = subprocess.run([sys.executable, "-c", OVERSEEN.format("pass")], capture_output=True, text=True, check=False)
+    done = ran(OVERSEEN.format("pass"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")

@@ -13,17 +13,6 @@ SIZES = "m = 8\nn = 8\nk = 8\n"
 GOOD = f"[[sweep]]\n{GEMM}{SIZES}"
 
 
-@pytest.fixture
-def load(registry, tmp_path):
-    path = tmp_path / "mine.toml"
-
-    def of(text):
-        path.write_text(text)
-        return load_suite(path, registry)
-
-    return of
-
-
 def problems(suite):
     return [entry.problem.id for entry in suite.entries()]
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-from bench.plan.suites import load_suite
-
 COPY = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 1\n"
 HUGE = "9" * 400
 
@@ -20,13 +18,9 @@ HUGE = "9" * 400
     ],
     ids=["linear", "wide", "problems", "size", "count", "max_time"],
 )
-def test_a_number_that_is_too_large_is_one_line(registry, tmp_path, complaint, text, said) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text(text + "\n")
-    assert said in complaint(lambda: load_suite(path, registry))
+def test_a_number_that_is_too_large_is_one_line(load, complaint, text, said) -> None:
+    assert said in complaint(lambda: load(text + "\n"))
 
 
-def test_the_largest_sweep_is_read_and_not_expanded(registry, tmp_path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text(COPY + "m = {linear = [1, 10000000, 1]}\n")
-    assert next(load_suite(path, registry).entries()).problem.id == "copy/m1n1/f32"
+def test_the_largest_sweep_is_read_and_not_expanded(load) -> None:
+    assert next(load(COPY + "m = {linear = [1, 10000000, 1]}\n").entries()).problem.id == "copy/m1n1/f32"
