@@ -4,10 +4,10 @@
 """
 
 import subprocess
-import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from encode_bars import encode_bars
 from honest import alarms
 from kernels.aggregate._formats import FORMATS
 from throughput_bars import main
+from took import COMMAND
 
 DRAWS, PROBLEMS, SEED = 20, 200, 0
 SUM, LEAST_OF_CEILING = "aggregate/w4n51200000/f32", 0.8
@@ -82,10 +83,9 @@ def overlap_bars() -> Iterator[tuple[str, str, bool]]:
     found: dict[str, list[Overlap]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         results = _measured(Path(folder), *problems, "--max-time", "4")
-        store = Store(Path(folder, "r.db"), create=False)
-        for each in overlaps(store, results):
-            found[each.row.problem].append(each)
-        store.close()
+        with closing(Store(Path(folder, "r.db"), create=False)) as store:
+            for each in overlaps(store, results):
+                found[each.row.problem].append(each)
     for problem in problems:
         promise = f"{problem}: overlap at {LEAST_OF_OVERLAP:.0%} of what the ceilings allow"
         shares = [(each.share, allowed(each)) for each in found[problem]]
@@ -107,14 +107,10 @@ def allowed(found: Overlap) -> float:
 
 def _measured(folder: Path, *words: str) -> Sequence[Any]:
     """Return the rows of a run on all CPUs, with their problems' dimensions."""
-    command = [sys.executable, "-c", "from bench.cli import main; raise SystemExit(main())", "run", *words]
-    db = folder / "r.db"
-    subprocess.run([*command, "--device", "cpu", "--db", str(db)], cwd=folder, check=False, stdout=subprocess.DEVNULL)
-    store = Store(db, create=False)
-    try:
+    command = [*COMMAND, "run", *words, "--device", "cpu", "--db", "r.db"]
+    subprocess.run(command, cwd=folder, check=False, stdout=subprocess.DEVNULL)
+    with closing(Store(folder / "r.db", create=False)) as store:
         return list(store.results(store.run_ids()[-1]))
-    finally:
-        store.close()
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from bench.run.family import below
 from dispatching import LOCAL, config_file, single_rows
 from merging import FAKE
 from parent_bars import parent
+from throughput_bars import main
 
 TESTS = str(Path(__file__).resolve().parents[1] / "tests")
 JOBS, SLEEPING_JOBS, SLEEP_S = 600, 120, 0.05
@@ -81,11 +82,8 @@ def gain(folder: Path) -> Iterator[tuple[str, str, bool]]:
         spans.append(times[-1] - times[0])
     found = spans[0] / spans[1]
     each = f"{SLEEPING_JOBS} jobs that sleep {1e3 * SLEEP_S:g} ms"
-    yield (
-        f"{each}: two workers {LEAST_GAIN:g}x one",
-        f"{found:.2f}x ({spans[0]:.1f}, {spans[1]:.1f} s)",
-        (found >= LEAST_GAIN),
-    )
+    text = f"{found:.2f}x ({spans[0]:.1f}, {spans[1]:.1f} s)"
+    yield f"{each}: two workers {LEAST_GAIN:g}x one", text, found >= LEAST_GAIN
 
 
 def rate(folder: Path) -> Iterator[tuple[str, str, bool]]:
@@ -113,11 +111,9 @@ def kills(folder: Path) -> Iterator[tuple[str, str, bool]]:
                     stalls, since_s = stalls + 1, time.monotonic()
                     process.kill()
                 lost, seen = lost + len(seen - known), seen | known
-                if (
-                    times < KILLS
-                    and len(seen) >= due
-                    and _strike(process.pid, which := drawn.choice(list(VICTIMS)), drawn)
-                ):
+                if times == KILLS or len(seen) < due:
+                    continue
+                if _strike(process.pid, which := drawn.choice(list(VICTIMS)), drawn):
                     times, struck[which] = times + 1, struck[which] + 1
                     due = len(seen) + drawn.randint(1, APART)
         if process.returncode == 0:
@@ -171,13 +167,9 @@ def _cases(db: Path) -> list[str]:
 
 def _strike(parent: int, which: str, drawn: random.Random) -> bool:
     """Kill one of the processes of a run; return whether there was one."""
-    pids = (
-        [parent] if which == "parent" else [member.pid for member in below(parent) if _is(member.pid, VICTIMS[which])]
-    )
-    if not pids:
-        return False
-    with suppress(ProcessLookupError):
-        os.kill(drawn.choice(pids), signal.SIGKILL)
+    others = [member.pid for member in below(parent) if _is(member.pid, VICTIMS[which])]
+    with suppress(ProcessLookupError, IndexError):
+        os.kill(drawn.choice([parent] if which == "parent" else others), signal.SIGKILL)
         return True
     return False
 
@@ -189,5 +181,4 @@ def _is(pid: int, word: str) -> bool:
 
 
 if __name__ == "__main__":
-    for promise, found, holds in cluster_bars():
-        print(f"{'holds ' if holds else 'MISSED'}  {promise}: {found}", flush=True)
+    main(cluster_bars)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from bench.report.format import count
 from bench.report.method import software
 from bench.report.noise import noise_of
 from bench.report.run_data import RunData
+from took import COMMAND
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 FOLDER = "figures"
@@ -70,11 +72,8 @@ def main(words: Sequence[str] = ()) -> int:
         Path(folder, QUESTION).write_text(text, encoding="utf-8")
         for run in RUNS:
             _measure(db.absolute(), Path(folder), run, asked.max_time)
-        store = Store(db, create=False)
-        try:
+        with closing(Store(db, create=False)) as store:
             shown, note = _drawn(store)
-        finally:
-            store.close()
     (DOCS / "figures.md").write_text("\n".join([HEAD, note, *map(_section, shown)]), encoding="utf-8")
     return 0
 
@@ -82,8 +81,7 @@ def main(words: Sequence[str] = ()) -> int:
 def _measure(db: Path, folder: Path, run: str, max_time: str) -> None:
     if run in _known(db):
         return
-    command = [sys.executable, "-c", "from bench.cli import main; main()", "run", *run.split(), "--db", str(db)]
-    command += ["--device", "cpu", "--max-time", max_time]
+    command = [*COMMAND, "run", *run.split(), "--db", str(db), "--device", "cpu", "--max-time", max_time]
     status = subprocess.run(command, cwd=folder, check=False).returncode
     if status not in (0, 1):
         sys.exit(status)
@@ -93,11 +91,8 @@ def _known(db: Path) -> dict[str, str]:
     """Return the latest run of a store for each of RUNS that is there, by the suites that it was asked for."""
     if not db.is_file():
         return {}
-    store = Store(db, create=False)
-    try:
+    with closing(Store(db, create=False)) as store:
         found = {store.run(run).suites: run for run in store.run_ids()}
-    finally:
-        store.close()
     return {run: found[suites] for run in RUNS if (suites := _suites(run)) in found}
 
 

@@ -7,6 +7,7 @@ leaves a report of what it measured.
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -107,8 +108,5 @@ def _sections(folder: Folder, outcomes: list[Outcome]) -> Iterator[tuple[str, st
 
 def against(folder: Folder) -> int:
     """Return how many rows went against their kernels."""
-    store = folder.store()
-    try:
+    with closing(folder.store()) as store:
         return sum(store.statuses(run)[status] for run in store.run_ids() for status in AGAINST)
-    finally:
-        store.close()

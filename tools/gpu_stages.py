@@ -4,6 +4,7 @@ A stage saves what it finds as it finds it, looks at the clock before each job, 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import NamedTuple, cast
 
 import msgspec
@@ -126,12 +127,9 @@ def _plan(task: Task) -> Plan:
 
 def claims(task: Task) -> str:
     """Judge the founding claims by the rows of the report."""
-    store = task.folder.store()
-    try:
+    with closing(task.folder.store()) as store:
         answers = claims_rows(store, store.run_ids(), here=True)
         write_files(task.folder.path, answers, task.folder.path.name)
-    finally:
-        store.close()
     return tally(answers)
 
 

@@ -1,7 +1,9 @@
 """What a stage of `make gpu` has to work with: the registry, the folder of the report, a run, and its deadline."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -12,6 +14,7 @@ from bench.plan.discovery import discover
 from bench.plan.kernel import Kernel
 from bench.plan.registry import Kernels, Registry
 from bench.plan.suites import Suite
+from bench.record.result import Result
 from bench.report.tables import status_line
 from bench.run.pool import Workers
 from bench.run.progress import Progress
@@ -66,29 +69,18 @@ class Task:
     ) -> str:
         """Measure what is planned, or the suites, as a run of its own, and return its statuses."""
         wanted = planned or (lambda: jobs(list(suites), self.registry, plan))
-        store = self.folder.store()
-        try:
-            with Workers() as workers:
-                wary = Wary(workers.run, self.folder.read(LEFT_OUT))
-                session = Session(store, list(suites), plan, wary)
-                self.folder.note(RUNS, self.stage, session.run_id)
-                try:
-                    run_passes(
-                        session,
-                        wanted,
-                        self.registry,
-                        plan,
-                        lambda result: self._keep(wary),
-                        Progress(),
-                        lambda: self.over,
-                    )
-                finally:
-                    session.finish()
-            return status_line(session.tally) + (", cut off at its deadline" if self.over else "")
-        finally:
-            store.close()
+        with closing(self.folder.store()) as store, Workers() as workers:
+            wary = Wary(workers.run, self.folder.read(LEFT_OUT))
+            session = Session(store, list(suites), plan, wary)
+            self.folder.note(RUNS, self.stage, session.run_id)
+            keep = partial(self._keep, wary)
+            try:
+                run_passes(session, wanted, self.registry, plan, keep, Progress(), lambda: self.over)
+            finally:
+                session.finish()
+        return status_line(session.tally) + (", cut off at its deadline" if self.over else "")
 
-    def _keep(self, wary: Wary) -> None:
+    def _keep(self, wary: Wary, row: Result) -> None:
         """Let later stages know which kernels to leave out."""
         known = self.folder.read(LEFT_OUT)
         for kernel, reason in wary.left_out.items():

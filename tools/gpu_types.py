@@ -14,16 +14,6 @@ MODULES = frozenset(
         *("nvmath.bindings.cublas", "pycuda.driver", "pynvml"),
     }
 )
-#: Modules that use a package without importing it.
-FILES = frozenset(
-    {
-        "bench/measure/draw.py",
-        "bench/measure/operands.py",
-        "kernels/conv/vendor/cudnn.py",
-        "kernels/conv/vendor/cudnn_frontend.py",
-        "kernels/gemm/cublas.py",
-    }
-)
 CLASSES = frozenset(
     {"cuda.bindings.driver.cuuint32_t", "cuda.bindings.driver.cuuint64_t", "cudnn.pygraph", "cupy.ndarray"}
 )
@@ -130,9 +120,10 @@ PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("kernels/transfer/_streams.py", "target"): (ARRAY,),
     ("kernels/transfer/_streams.py", "timed"): (_STREAM,),
     ("kernels/transfer/cuda.py", "x.b"): (ARRAY,),
-    **{("bench/selftest/ways.py", operand): (ARRAY,) for operand in ("x.a", "x.b")},
-    **{("kernels/copy/cuda.py", operand): (ARRAY,) for operand in ("x.a", "x.b")},
+    **{(f"{file}.py", x): (ARRAY,) for file in ("bench/selftest/ways", "kernels/copy/cuda") for x in ("x.a", "x.b")},
 }
+#: Modules that use a package, some of them without importing it.
+FILES = frozenset(file for file, _ in PLACES)
 
 
 class Values(NamedTuple):

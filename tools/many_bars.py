@@ -11,7 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from report_rows import many
-from took import Took, took
+from throughput_bars import main
+from took import kernelmark
 
 ROWS, KERNELS = 200_000, 10
 LONGEST_S, LARGEST_BYTES = 10.0, 300e6
@@ -47,7 +48,6 @@ m = {{linear = [1, {count}, 1]}}
 n = [1]
 dtype = ["f64"]
 """
-COMMAND = "import sys; from bench.cli import main; main()"
 
 
 def many_bars() -> Iterator[tuple[str, str, bool]]:
@@ -59,17 +59,10 @@ def many_bars() -> Iterator[tuple[str, str, bool]]:
             promise = f"{words[0]}: {ROWS} rows in {LONGEST_S:g} s and less than {LARGEST_BYTES * 1e-6:g} MB"
             yield promise, str(found), found.wall_s <= LONGEST_S and found.peak_bytes < LARGEST_BYTES
         for words in noops(folder, CASES):
-            found = kernelmark(*words)
-            rate, promise = (
-                CASES / found.wall_s,
-                f"{words[0]}: {CASES} no-ops, {LEAST_PER_S} a second from start to end",
-            )
+            found = kernelmark(*words, silent=True)  # `run` writes a line for each case
+            rate = CASES / found.wall_s
+            promise = f"{words[0]}: {CASES} no-ops, {LEAST_PER_S} a second from start to end"
             yield promise, f"{rate:.0f} a second: {found}", rate >= LEAST_PER_S
-
-
-def kernelmark(*words: str) -> Took:
-    """`kernelmark WORDS` of this checkout, its output thrown away."""
-    return took([sys.executable, "-c", COMMAND, *words], silent=True)  # `run` writes a line for each case
 
 
 def commands(folder: Path, count: int) -> list[tuple[str, ...]]:
@@ -101,5 +94,4 @@ def noops(folder: Path, count: int) -> list[tuple[str, ...]]:
 
 
 if __name__ == "__main__":
-    for promise, found, holds in many_bars():
-        print(f"{'holds ' if holds else 'MISSED'}  {promise}: {found}", flush=True)
+    main(many_bars)

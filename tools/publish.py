@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,9 @@ def main(words: Sequence[str] = ()) -> int:
         db.unlink(missing_ok=True)
     if status := measure(db, asked):
         return status
-    store = Store(db, create=False)
-    try:
+    with closing(Store(db, create=False)) as store:
         folder = publish(store, asked, machine, asked.out / name)
         against = sum(store.statuses(run)[status] for run in store.run_ids() for status in AGAINST)
-    finally:
-        store.close()
     print(f"{folder / 'README.md'}\n{write_index(asked.out)}")
     return 1 if against else 0
 
@@ -104,16 +102,13 @@ def _unfinished(db: Path) -> str | None:
     """Return the run that goes on, nothing where there is none yet, and None where all has been measured."""
     if not db.is_file():
         return ""
-    store = Store(db, create=False)
-    try:
+    with closing(Store(db, create=False)) as store:
         runs = store.run_ids()
         if not runs:
             return ""
         latest = store.run(runs[-1])
         counted = sum(store.statuses(latest.run_id).values())
-        return None if latest.planned is None or counted >= latest.planned else latest.run_id
-    finally:
-        store.close()
+    return None if latest.planned is None or counted >= latest.planned else latest.run_id
 
 
 def publish(store: Store, asked: argparse.Namespace, machine: str, folder: Path) -> Path:

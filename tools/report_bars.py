@@ -12,12 +12,12 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from browser import browser_missing, chromium
 from report_rows import many
-from took import Took, took
+from throughput_bars import main
+from took import Took, kernelmark
 
 FEW, MANY = 10_000, 100_000
 LONGEST_S, LARGEST_BYTES = 20.0, 500e6
 LARGEST_PAGE_BYTES, SLOWEST_FILTER_S = 20e6, 0.2
-REPORT = "from bench.cli.report import report; report()"
 #: Each on top of the others: what a reader asks for until few rows are left, and all of them again.
 FILTERS = (("kernel", "k3"), ("problem", "NT"), ("mode", "cold"), ("problem", "m10"), ("kernel", ""), ("problem", ""))
 FILTER = """
@@ -50,8 +50,7 @@ def reported(folder: Path, count: int) -> tuple[Took, Path]:
     many(store, count)
     store.close()
     out = folder / str(count)
-    command = [sys.executable, "-c", REPORT, "--db", str(store.path), "--out", str(out)]
-    return took(command), out / "index.html"
+    return kernelmark("report", "--db", str(store.path), "--out", str(out)), out / "index.html"
 
 
 def filtering(page: Path) -> tuple[str, str, bool]:
@@ -69,5 +68,4 @@ def filtering(page: Path) -> tuple[str, str, bool]:
 
 
 if __name__ == "__main__":
-    for promise, found, holds in report_bars():
-        print(f"{'holds ' if holds else 'MISSED'}  {promise}: {found}")
+    main(report_bars)

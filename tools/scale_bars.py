@@ -5,7 +5,6 @@ Stores with two runs of synthetic rows, five processes each, are read by `show`,
 
 import json
 import sqlite3
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from took import Took, took
+from took import kernelmark
 
 FEW, MANY = 100_000, 1_000_000
 LONGEST_S = 5.0
@@ -31,16 +30,11 @@ def scale_bars() -> Iterator[tuple[str, str, bool]]:
         few, many = (filled(Path(folder), count) for count in (FEW, MANY))
         for words in COMMANDS:
             name = " ".join(words)
-            found = measured(few, words)
+            found = kernelmark(*words, "--db", str(few))
             yield f"{name}: {FEW} rows in {LONGEST_S:g} s", str(found), found.wall_s <= LONGEST_S
-            found = measured(many, words)
+            found = kernelmark(*words, "--db", str(many))
             promise = f"{name}: {MANY} rows in less than {LARGEST_BYTES * 1e-6:.0f} MB"
             yield promise, str(found), found.peak_bytes < LARGEST_BYTES
-
-
-def measured(db: Path, words: tuple[str, ...]) -> Took:
-    """`kernelmark WORDS`, its output thrown away."""
-    return took([str(Path(sys.executable).with_name("kernelmark")), *words, "--db", str(db)])
 
 
 def filled(folder: Path, count: int) -> Path:

@@ -15,13 +15,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from merging import rows, suite_file
-from took import took
+from throughput_bars import main
+from took import kernelmark
 
 CASES, TIMES, SHARDS = 1200, 84, 8
 LEAST_PER_S, LARGEST_BYTES = 20_000, 200e6
 #: Storage types and kernels of `merging.SUITE`.
 CASES_A_SIZE = 2 * 3
-COMMAND = "import sys; from bench.cli import main; main()"
 MEASURE = """
 import sys
 from pathlib import Path
@@ -47,7 +47,7 @@ def merged(whole: Path, shards: list[Path], target: Path) -> Iterator[tuple[str,
     """Merge shards twice, and compare what they become with the whole run."""
     words = ("merge", *map(str, shards), "--db", str(target))
     for what in ("merge", "merge again"):
-        found = took([sys.executable, "-c", COMMAND, *words])
+        found = kernelmark(*words)
         rate = _count(whole) / found.wall_s
         promise = f"{what}: {LEAST_PER_S} rows a second, less than {LARGEST_BYTES * 1e-6:g} MB"
         yield promise, f"{rate:.0f} rows a second: {found}", rate >= LEAST_PER_S and found.peak_bytes < LARGEST_BYTES
@@ -83,5 +83,4 @@ def _count(db: Path) -> int:
 
 
 if __name__ == "__main__":
-    for promise, found, holds in shard_bars():
-        print(f"{'holds ' if holds else 'MISSED'}  {promise}: {found}", flush=True)
+    main(shard_bars)

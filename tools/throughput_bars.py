@@ -119,10 +119,11 @@ def peak(pid: int) -> float:
 
 def main(bars: Callable[[], Iterator[tuple[str, str, bool]]] = throughput_bars) -> None:
     """Print these bars alone; the exit status is 1 if one is missed."""
-    found = list(bars())
-    for promise, text, holds in found:
-        print("holds " if holds else "MISSED", f"{promise}: {text}")
-    sys.exit(0 if all(holds for *_, holds in found) else 1)
+    missed = 0
+    for promise, text, holds in bars():
+        print("holds " if holds else "MISSED", f"{promise}: {text}", flush=True)
+        missed += not holds
+    sys.exit(1 if missed else 0)
 
 
 if __name__ == "__main__":

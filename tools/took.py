@@ -3,6 +3,7 @@
 import compileall
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+COMMAND = (sys.executable, "-c", "from bench.cli import main; raise SystemExit(main())")
 
 
 class Took(NamedTuple):
@@ -45,3 +47,8 @@ def took(command: Sequence[str], silent: bool = False) -> Took:
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
     return Took(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024.0)
+
+
+def kernelmark(*words: str, silent: bool = False) -> Took:
+    """Run `kernelmark WORDS` of this checkout as `took` runs a command."""
+    return took([*COMMAND, *words], silent)

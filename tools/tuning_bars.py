@@ -22,6 +22,7 @@ from bench.run.progress import Progress
 from bench.tune.race import Verdict
 from bench.tune.search import Choice, Config, Field, search
 from bench.tune.tuning import Wanted
+from throughput_bars import main
 from tuning_record import FOLDER, PROCESSES, tuning
 
 PLUGIN = str(Path(__file__).resolve().parent / "data" / "tuning_kernels.py")
@@ -139,5 +140,4 @@ if __name__ == "__main__":
     wanted = parser.parse_args().parts
     if unknown := set(wanted) - set(PARTS):
         parser.error(f"{', '.join(unknown)}: unknown, expected some of {', '.join(PARTS)}")
-    for promise, found, holds in tuning_bars(wanted):
-        print(f"{'holds ' if holds else 'MISSED'}  {promise}: {found}", flush=True)
+    main(lambda: tuning_bars(wanted))

@@ -8,7 +8,6 @@ It takes the latest search of the store, and tunes where there is none: four min
 import argparse
 import re
 import subprocess
-import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from bench.report.figures import draw
 from bench.report.figures.tunables import tunables
 from bench.report.run_data import RunData
 from figures import slim
+from took import COMMAND
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE, PAGE = ROOT / "docs" / "pictures" / "tuning.svg", ROOT / "docs" / "tuning.md"
@@ -36,8 +36,7 @@ def main() -> None:
         db = asked.db or Path(folder, "tuning.db")
         if not db.is_file():
             words = ["tune", KERNEL, PROBLEM, "--spread", "0", "--db", str(db), "--tuned", f"{folder}/tuned.json"]
-            command = [sys.executable, "-c", "from bench.cli import main; main()", *words]
-            subprocess.run(command, cwd=ROOT, check=True)
+            subprocess.run([*COMMAND, *words], cwd=ROOT, check=True)
         with closing(Store(db, create=False)) as store:
             caption = drawn(store, Path(folder))
     PAGE.write_text(described(PAGE.read_text(encoding="utf-8"), caption), encoding="utf-8")

@@ -1,14 +1,13 @@
 """Scripts of `tools/` as modules."""
 
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 
-import scripts
+from scripts import script
 
 
-@pytest.fixture(scope="session")
-def script() -> Callable[[str], ModuleType]:
-    """A script by its name."""
-    return scripts.script
+@pytest.fixture(scope="module")
+def tool(request: pytest.FixtureRequest) -> ModuleType:
+    """The script that a module of tests names as its TOOL."""
+    return script(request.module.TOOL)

@@ -1,13 +1,8 @@
 """The table of what cuDNN runs, on CPU kernels in the place of its algorithms."""
 
-import pytest
-
 from bench.run.job import run_job
 
-
-@pytest.fixture(scope="module")
-def tool(script):
-    return script("cudnn_table")
+TOOL = "cudnn_table"
 
 
 def test_a_kernel_that_is_right_runs_and_others_say_why_not(tool, registry):

@@ -6,10 +6,7 @@ from bench.measure.measurement import Measurement
 from bench.measure.stats import Interval, Ratio
 from bench.measure.timing import now
 
-
-@pytest.fixture(scope="module")
-def tool(script):
-    return script("gpu_bars")
+TOOL = "gpu_bars"
 
 
 def figure(ratio, errors=None):

@@ -91,7 +91,6 @@ def test_ctrl_c_and_a_lost_connection_end_a_report_as_sigterm_does(number: signa
 def terminated(out: Path, moment_s: float, number: signal.Signals = signal.SIGTERM) -> Report:
     """End a report so long after it has printed its folder."""
     with begin(out, "none", GPU_FIGURES="none") as process:
-        assert process.stdout is not None
         assert process.stdout.readline().startswith("make gpu: ")
         time.sleep(moment_s)
         process.send_signal(number)

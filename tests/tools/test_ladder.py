@@ -1,13 +1,8 @@
 """docs/ladder.md: made by a command, complete, and without a figure that no report holds."""
 
-import pytest
-
 from bench.plan.kernel import CudaKernel
 
-
-@pytest.fixture(scope="module")
-def tool(script):
-    return script("ladder")
+TOOL = "ladder"
 
 
 def test_the_page_names_every_hand_written_kernel_with_its_idea(tool, registry):

@@ -4,10 +4,7 @@ import textwrap
 
 import pytest
 
-
-@pytest.fixture(scope="module")
-def tool(script):
-    return script("prose")
+TOOL = "prose"
 
 
 @pytest.fixture

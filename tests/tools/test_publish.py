@@ -13,43 +13,39 @@ from scripts import TOOLS, script
 
 DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
 TINY = ("--suites", "copy/m31n33/f32,copy/m33n31/f32", "--processes", "1", "--max-time", "0.01")
+TOOL = "publish"
 
 
 @pytest.fixture
-def publish():
-    return script("publish")
-
-
-@pytest.fixture
-def asked(publish, tmp_path):
-    return lambda *words: publish._options(["--out", str(tmp_path / "reports"), *words])
+def asked(tool, tmp_path):
+    return lambda *words: tool._options(["--out", str(tmp_path / "reports"), *words])
 
 
 @pytest.mark.parametrize(("planned", "goes_on"), [(2, "r1"), (1, None)])
-def test_a_run_that_was_cut_off_goes_on_and_one_that_is_done_is_not_measured_again(publish, store, planned, goes_on):
+def test_a_run_that_was_cut_off_goes_on_and_one_that_is_done_is_not_measured_again(tool, store, planned, goes_on):
     begin(store, planned=planned)
     put(store, "copy/m8n8/f32", "copy/a.b")
-    assert publish._unfinished(store.path) == goes_on
+    assert tool._unfinished(store.path) == goes_on
 
 
-def test_without_a_run_all_is_measured(publish, store, tmp_path):
-    assert publish._unfinished(store.path) == ""
-    assert publish._unfinished(tmp_path / "none.db") == ""
+def test_without_a_run_all_is_measured(tool, store, tmp_path):
+    assert tool._unfinished(store.path) == ""
+    assert tool._unfinished(tmp_path / "none.db") == ""
 
 
-def test_a_noisy_run_is_refused_before_anything_is_written(publish, store, asked, tmp_path):
+def test_a_noisy_run_is_refused_before_anything_is_written(tool, store, asked, tmp_path):
     begin(store)
     put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
     with pytest.raises(UsageError, match="publish: NOISY: 1 of 1 case"):
-        publish.publish(store, asked(), "Some CPU", tmp_path / "report")
+        tool.publish(store, asked(), "Some CPU", tmp_path / "report")
     assert not (tmp_path / "report").exists()
 
 
-def test_a_noisy_run_is_published_if_asked_for_with_that_on_top(publish, store, asked, tmp_path, monkeypatch):
+def test_a_noisy_run_is_published_if_asked_for_with_that_on_top(tool, store, asked, tmp_path, monkeypatch):
     monkeypatch.setattr(Report, "draw", lambda *_: [])
     begin(store)
     put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
-    folder = publish.publish(store, asked("--noisy-anyway"), "Some CPU", tmp_path / "report")
+    folder = tool.publish(store, asked("--noisy-anyway"), "Some CPU", tmp_path / "report")
     assert (folder / "README.md").read_text().splitlines()[2].startswith("> **NOISY: 1 of 1 case")
 
 

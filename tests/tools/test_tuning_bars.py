@@ -1,6 +1,5 @@
 """Searches replayed on the recorded spaces, every tile of which was timed."""
 
-import os
 from statistics import median
 
 import pytest
@@ -8,13 +7,11 @@ import pytest
 from bench.measure.machine import module_missing
 from bench.plan.limits import H100
 from bench.plan.space import Space
+from missing import needed
 from scripts import script
 
 BARS = script("tuning_bars")
 TRUTHS = {truth.kernel: truth for truth in BARS.truths()}
-MISSING = module_missing("kernel_tuner")
-if MISSING and os.environ.get("CI"):
-    raise RuntimeError(MISSING)
 
 
 @pytest.fixture(params=TRUTHS)
@@ -46,7 +43,7 @@ def test_random_tiles_find_the_same_again_and_no_more_than_the_best(truth):
 
 
 @pytest.mark.long
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_the_default_strategy_finds_what_is_promised_with_15_percent_of_the_evaluations(truth):
+    needed(module_missing("kernel_tuner"))
     promise, found, holds = BARS.replayed(truth)
     assert holds, f"{promise}: {found}"
