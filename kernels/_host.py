@@ -36,6 +36,10 @@ class Registers(NamedTuple):
     nbytes: int
     accumulators: int
 
+    def group(self, itemsize: int) -> int:
+        """Return how many elements all accumulators hold."""
+        return self.accumulators * self.nbytes // itemsize
+
 
 @lru_cache
 def registers() -> Registers:

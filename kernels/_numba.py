@@ -16,9 +16,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernelmark import Launch
-from kernels._host import cache_folder
+from kernels._host import cache_folder, registers
 
 KEPT_S = 30 * 24 * 3600
+_alloca = cast(Any, cgutils).alloca_once
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -87,6 +88,41 @@ def prefetch(builder: Any, place: Any, write: bool = True) -> None:
     kind = ir.FunctionType(ir.VoidType(), [address, flag, flag, flag])
     declared = cast(Any, cgutils).get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
     builder.call(declared, [builder.bitcast(place, address), flag(write), flag(3 * write), flag(1)])
+
+
+def in_registers(
+    code: tuple[Any, Any, Any, Any], first: Callable[[Any], Any], step: Callable[..., Any], ahead: bool = False
+) -> Any:
+    """Let a group of the target be `first` of that of the source, after all steps in registers; for intrinsics.
+
+    LLVM would vectorise such a loop over a handful of accumulators or not at all, so its code is given here.
+    code: what Numba calls `generate` with, for (target, source, start, a, b, steps). step: of what is held and the
+    vectors of a and b. ahead: the next group of both is fetched meanwhile.
+    """
+    context, builder, signature, (target, source, begin, a, b, count) = code
+    nbytes, accumulators = registers()
+    itemsize = signature.args[3].bitwidth // 8
+    vector = ir.VectorType(context.get_value_type(signature.args[3]), nbytes // itemsize)
+
+    def places(argument: int, group: int = 0) -> list[Any]:
+        array, skipped = (target, source)[argument], group * accumulators
+        address = data(context, builder, signature.args[argument], array)
+        starts = (builder.add(begin, begin.type((skipped + i) * vector.count)) for i in range(accumulators))
+        return [builder.bitcast(builder.gep(address, [at]), vector.as_pointer()) for at in starts]
+
+    factors = [everywhere(builder, factor, vector) for factor in (a, b)]
+    values = [_alloca(builder, vector) for _ in range(accumulators)]  # which LLVM makes registers
+    for held, place in zip(values, places(1), strict=True):
+        builder.store(first(builder.load(place, align=itemsize)), held)
+    if ahead:  # the steps of a group last longer than its loads, but are too many for the processor to see the next
+        for place in (*places(1, 1), *places(0, 1)):
+            prefetch(builder, place)
+    with cgutils.for_range(builder, count):
+        for held in values:
+            builder.store(step(builder.load(held), *factors), held)
+    for held, place in zip(values, places(0), strict=True):
+        builder.store(builder.load(held), place, align=itemsize)
+    return context.get_dummy_value()
 
 
 def past_the_caches(builder: Any, store: Any, align: int) -> None:

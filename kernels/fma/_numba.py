@@ -1,49 +1,24 @@
-"""Vectors of accumulators that stay in registers for a whole loop of fused multiply-adds, for Numba functions.
-
-LLVM would vectorise such a loop over a handful of accumulators or not at all, so its code is given here.
-"""
+"""Vectors of accumulators that stay in registers for a whole loop of fused multiply-adds, for Numba functions."""
 
 from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._host import registers
-from kernels._numba import data, everywhere, jit, llvm
-
-NBYTES, ACCUMULATORS = registers()
-_alloca = cast(Any, cgutils).alloca_once
+from kernels._numba import in_registers, jit, llvm
 
 
 def _multiply_add(_context: Any, d: Any, x: Any, start: Any, a: Any, b: Any, steps: Any) -> Any:
-    signature = types.void(d, x, types.int64, d.dtype, d.dtype, types.int64)
-    itemsize = d.dtype.bitwidth // 8
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return in_registers(
+            (context, builder, signature, args),
+            lambda first: _coarse(builder, first),
+            lambda held, a, b: llvm(builder, "fma", a, b, held),
+        )
 
-    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        target, source, begin, a, b, count = args
-        element = context.get_value_type(d.dtype)
-        vector = ir.VectorType(element, NBYTES // itemsize)
-
-        def places(kind: Any, array: Any) -> list[Any]:
-            first = data(context, builder, kind, array)
-            starts = (builder.add(begin, begin.type(i * vector.count)) for i in range(ACCUMULATORS))
-            return [builder.bitcast(builder.gep(first, [at]), vector.as_pointer()) for at in starts]
-
-        factors = [everywhere(builder, factor, vector) for factor in (a, b)]
-        sums = [_alloca(builder, vector) for _ in range(ACCUMULATORS)]  # which LLVM makes registers
-        for held, place in zip(sums, places(x, source), strict=True):
-            builder.store(_coarse(builder, builder.load(place, align=itemsize)), held)
-        with cgutils.for_range(builder, count):
-            for held in sums:
-                builder.store(llvm(builder, "fma", *factors, builder.load(held)), held)
-        for held, place in zip(sums, places(d, target), strict=True):
-            builder.store(builder.load(held), place, align=itemsize)
-        return context.get_dummy_value()
-
-    return signature, generate
+    return types.void(d, x, types.int64, d.dtype, d.dtype, types.int64), generate
 
 
 #: `multiply_add(d, x, start, a, b, steps)`: a group of d is that of x, coarsened, plus a * b `steps` times over.

@@ -1,7 +1,7 @@
 """The ceiling of arithmetic on the CPU, compiled by Numba."""
 
 from kernelmark import Launch, kernel
-from kernels._host import in_bands
+from kernels._host import in_bands, registers
 from kernels.fma.problem import FmaOperands, FmaProblem
 
 
@@ -12,7 +12,7 @@ def fma(problem: FmaProblem, x: FmaOperands) -> Launch:
     from kernels.fma import _numba as loops
 
     a, b = x.a.reshape(-1), x.b.reshape(-1)
-    size = loops.ACCUMULATORS * loops.NBYTES // x.d.itemsize
+    size = registers().group(x.d.itemsize)
     if problem.n < size:
         return bind(loops.few, x.d, x.x, a, b, problem.k)
 

@@ -2,46 +2,22 @@
 
 from typing import Any, cast
 
-from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._host import registers
-from kernels._numba import data, everywhere, jit, llvm, prefetch
-
-NBYTES, ACCUMULATORS = registers()
-_alloca = cast(Any, cgutils).alloca_once
+from kernels._numba import data, in_registers, jit, llvm
 
 
 def _affine(_context: Any, b: Any, a: Any, start: Any, scale: Any, shift: Any, steps: Any) -> Any:
-    signature = types.void(b, a, types.int64, a.dtype, a.dtype, types.int64)
-    itemsize = a.dtype.bitwidth // 8
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return in_registers(
+            (context, builder, signature, args),
+            lambda first: first,
+            lambda held, scale, shift: llvm(builder, "fma", held, scale, shift),
+            ahead=True,
+        )
 
-    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        target, source, begin, scale, shift, count = args
-        vector = ir.VectorType(context.get_value_type(a.dtype), NBYTES // itemsize)
-
-        def places(kind: Any, array: Any, group: int = 0) -> list[Any]:
-            first, skipped = data(context, builder, kind, array), group * ACCUMULATORS
-            starts = (builder.add(begin, begin.type((skipped + i) * vector.count)) for i in range(ACCUMULATORS))
-            return [builder.bitcast(builder.gep(first, [at]), vector.as_pointer()) for at in starts]
-
-        factor, added = (everywhere(builder, value, vector) for value in (scale, shift))
-        values = [_alloca(builder, vector) for _ in range(ACCUMULATORS)]  # which LLVM makes registers
-        for held, place in zip(values, places(a, source), strict=True):
-            builder.store(builder.load(place, align=itemsize), held)
-        # The steps of a group last longer than its loads, but are too many for the processor to see the next ones.
-        for place in (*places(a, source, 1), *places(b, target, 1)):
-            prefetch(builder, place)
-        with cgutils.for_range(builder, count):
-            for held in values:
-                builder.store(llvm(builder, "fma", builder.load(held), factor, added), held)
-        for held, place in zip(values, places(b, target), strict=True):
-            builder.store(builder.load(held), place, align=itemsize)
-        return context.get_dummy_value()
-
-    return signature, generate
+    return types.void(b, a, types.int64, a.dtype, a.dtype, types.int64), generate
 
 
 #: `affine(b, a, start, scale, shift, steps)`: a group of b is that of a after all steps of scale y + shift.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Launch, kernel
-from kernels._host import in_bands, in_turn
+from kernels._host import in_bands, in_turn, registers
 from kernels.transfer._pages import bind_to_node
 from kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferOperands, TransferProblem
 
@@ -38,10 +38,7 @@ def _work(problem: TransferProblem, target: Any, source: Any) -> Launch:
 
 def _constants(problem: TransferProblem, source: Any) -> tuple[Any, ...]:
     """Return what both loops take besides arrays: the multiply-add, its steps, and elements in registers."""
-    from kernels.transfer import _work as loops
-
-    size = loops.ACCUMULATORS * loops.NBYTES // source.itemsize
-    return source.dtype.type(SCALE), source.dtype.type(SHIFT), problem.work, size
+    return source.dtype.type(SCALE), source.dtype.type(SHIFT), problem.work, registers().group(source.itemsize)
 
 
 def _lanes(threads: int) -> int:

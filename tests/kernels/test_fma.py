@@ -132,6 +132,7 @@ from bench.run.job import run_job
 (row,) = run_job(Job(("fma/n1000k17/f32",), ("fma/numba.fma",), Mode.VERIFY, (), 0, Budget(), threads=2))
 print(row.status, row.reason)
 if row.status == "ok":
+    from kernels._host import registers
     from kernels.fma import _numba as loops
     fresh = numba.njit(loops.groups.py_func)  # numba shows no code that it read from its cache
     d, a = np.zeros(10_000, np.float32), np.zeros(1, np.float32)
@@ -142,7 +143,7 @@ if row.status == "ok":
         blocks.append([]) if line.endswith(":") or line.startswith(("j", "b.")) else blocks[-1].append(line)
     added = lambda lines: sum(line.startswith(("vfmadd231ps", "fmla")) for line in lines)
     loop = max(blocks, key=added)  # coarsening has as many multiply-adds of another form
-    print(added(loop) // loops.ACCUMULATORS, loops.ACCUMULATORS)
+    print(added(loop) // registers().accumulators, registers().accumulators)
     print(*(line for line in loop if "(" in line or "[" in line))
 """
 
