@@ -7,8 +7,8 @@ import numpy as np
 
 from bench.compare.runs import compare_runs
 from bench.measure.measurement import Part
-from bench.record.result import Result
 from bench.record.store import Run
+from stored import result
 
 NUMPY = {"versions": {"numpy": "2.4.5"}, "blas": []}
 STEADY = (1.00e-3, 1.001e-3, 0.999e-3, 1.0005e-3, 0.9995e-3)
@@ -25,11 +25,9 @@ def begin(store, run_id, **values):
 
 
 def add(store, run_id, problem, medians=(), status="ok", **values):
-    identity = {"run_id": run_id, "suite": "s", "op": "copy", "problem": f"copy/{problem}", "kernel": "copy/a.b"}
-    device = {"provider": "a", "device": "cpu", "device_name": "d", "mode": "cold", "threads": 1}
-    kind = {"dtype": "f32", "numerics": "exact", "layout": "", "status": status, "reason": ""}
+    own = {"run_id": run_id, "op": "copy", "problem": f"copy/{problem}", "kernel": "copy/a.b", "status": status}
     median = float(np.median(medians)) if medians and status == "ok" else None
-    row = Result(**{**identity, **device, **kind, "time_s_median": median, **values})
+    row = result(**{**own, "device_name": "d", "numerics": "exact", "layout": "", "time_s_median": median, **values})
     store.add(row, {}, [], None, [Part(1, found) for found in medians])
 
 

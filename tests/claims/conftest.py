@@ -1,13 +1,13 @@
 """Rows of a store and what the claims make of them."""
 
+import msgspec
 import pytest
 
 from bench.claims import claims_rows
 from bench.claims.catalog import claims, experiment
 from bench.claims.problems import entries
 from bench.measure.measurement import Part
-from bench.record.result import Result
-from bench.record.store import Run
+from stored import RUN, result
 
 
 @pytest.fixture
@@ -18,17 +18,15 @@ def put(store):
     def record(kernel, problem, time_s, spread=0.01, run_id="r1", medians=(), **values):
         if run_id not in begun:
             begun.add(run_id)
-            store.begin(Run(run_id, {}, "2026-01-01", ("mine",), "kernelmark run", {}, "c", {}))
+            store.begin(msgspec.structs.replace(RUN, run_id=run_id, machine={}))
         device = "cuda" if "/cu" in kernel else "cpu"
         samples = [time_s * (1 + spread * sign) for sign in (-1, 0, 1, 0)] * 6
         ends = {"time_s_ci95_low": time_s * (1 - spread), "time_s_ci95_high": time_s * (1 + spread)}
-        identity = {"run_id": run_id, "suite": "mine", "op": kernel.partition("/")[0], "problem": problem}
-        where = {"provider": "a", "device": device, "device_name": device.upper(), "mode": "cold"}
-        kind = {"dtype": "f32", "numerics": "fp32", "layout": "", "status": "ok", "reason": "", "samples": 24}
+        where = {"op": kernel.partition("/")[0], "device": device, "device_name": device.upper(), "samples": 24}
         times = {"time_s_median": time_s, **ends, "interval": "within-process"}
-        own = {"kernel": kernel, "threads": 2 if device == "cpu" else 1}
+        own = {"run_id": run_id, "problem": problem, "kernel": kernel, "threads": 2 if device == "cpu" else 1}
         own["job"] = " ".join([run_id, problem, *(str(values.get(name)) for name in ("mode", "isa", "threads"))])
-        row = Result(**{**identity, **where, **kind, **own, **times, **values})
+        row = result(**{"layout": "", **where, **own, **times, **values})
         parts = [Part(24 // len(medians), median) for median in medians]
         store.add(row, {}, samples if row.status == "ok" else [], None, parts)
 

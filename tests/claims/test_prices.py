@@ -5,8 +5,7 @@ import pytest
 from bench.claims import claims_rows
 from bench.claims.catalog import PRICES
 from bench.claims.prices import check_known, load_prices
-from bench.record.result import Result
-from bench.record.store import Run
+from stored import RUN, result
 
 HEAD = 'currency = "EUR"\ndate = 2026-11-21\n'
 CPU = '[[device]]\ndevice = "cpu"\nname = "Some CPU"\nper_hour = 1.0\n'
@@ -27,16 +26,14 @@ def write(tmp_path):
 def row(kernel, m, time_s, **values):
     device, name = ("cuda", "Some GPU") if "cublas" in kernel else ("cpu", "Some CPU")
     problem = f"gemm/m{m}n{m}k{m}/f32/NN"
-    identity = {"run_id": "r1", "suite": "s", "op": "gemm", "problem": problem, "kernel": kernel, "provider": "a"}
-    where = {"device": device, "device_name": name, "mode": "cold", "threads": 1, "job": problem}
-    kind = {"dtype": "f32", "numerics": "fp32", "layout": "NN", "status": "ok", "reason": ""}
-    return Result(**{**identity, **where, **kind, "time_s_median": time_s, **values})
+    where = {"device": device, "device_name": name, "problem": problem, "job": problem, "layout": "NN"}
+    return result(**{**where, "kernel": kernel, "time_s_median": time_s, **values})
 
 
 @pytest.fixture
 def measured(store):
     """A GPU that loses at 16 and is eight times as fast at 1024."""
-    store.begin(Run("r1", {}, "2026-01-01", ("mine",), "kernelmark run", {}, "c", {}))
+    store.begin(RUN)
 
     def record(**values):
         for m, (cpu_s, gpu_s) in SIZES.items():
@@ -75,7 +72,7 @@ def test_a_device_without_a_price_is_what_is_missing(measured, registry, write):
 
 
 def test_without_a_gpu_it_is_no_price_that_is_missing(store, registry, write):
-    store.begin(Run("r1", {}, "2026-01-01", ("mine",), "kernelmark run", {}, "c", {}))
+    store.begin(RUN)
     store.add(row("gemm/numpy.matmul", 16, 1.0), {}, [1.0] * 12, None)
     found = answer(store, registry, "price-performance", load_prices(write(HEAD + CPU + GPU)))
     assert found.said[0].startswith("some rows of the experiment 'gpu-sizes'")

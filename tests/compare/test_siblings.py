@@ -5,19 +5,17 @@ import pytest
 from bench.compare.cases import Side
 from bench.compare.siblings import siblings
 from bench.measure.measurement import Part
-from bench.record.result import Result
 from compared_runs import begin, compared
+from stored import result
 
 NT, NN = "gemm/m8n8k8/f32/NT", "gemm/m8n8k8/f32/NN"
 
 
 def add(store, run_id, problem, times, job="j", kernel="gemm/a.b"):
-    identity = {"run_id": run_id, "suite": "s", "op": "gemm", "problem": problem, "kernel": kernel, "job": job}
-    device = {"provider": "a", "device": "cpu", "device_name": "d", "mode": "cold", "threads": 1}
-    kind = {"dtype": "f32", "numerics": "fp32", "layout": problem[-2:], "status": "ok", "reason": ""}
     median = sorted(times)[len(times) // 2]
     ends = {"time_s_median": median, "time_s_ci95_low": min(times), "time_s_ci95_high": max(times)}
-    store.add(Result(**identity, **device, **kind, **ends), {}, times, None, [Part(len(times), median)])
+    row = result(run_id=run_id, problem=problem, layout=problem[-2:], job=job, kernel=kernel, **ends)
+    store.add(row, {}, times, None, [Part(len(times), median)])
 
 
 def drifting(factor, slope):

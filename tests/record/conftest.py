@@ -2,6 +2,7 @@
 
 import io
 import json
+from contextlib import closing
 
 import pytest
 
@@ -25,10 +26,8 @@ def imported(tmp_path, find):
 
     def of(*paths):
         with_ids = import_files(tmp_path / "results.db", paths, find, new_run_id)
-        store = Store(tmp_path / "results.db")
-        found = [(store.run(one.run_id), {r.case: (r, d) for r, d in store.results(one.run_id)}) for one in with_ids]
-        store.close()
-        return found
+        with closing(Store(tmp_path / "results.db")) as store:
+            return [(store.run(one.run_id), {r.case: (r, d) for r, d in store.results(one.run_id)}) for one in with_ids]
 
     return of
 
@@ -42,6 +41,18 @@ def find(registry):
             return registry.problem(text)
         except UsageError:
             return None
+
+    return of
+
+
+@pytest.fixture
+def refused(tmp_path, find, complaint):
+    """The line that refuses files to import, which leave no store."""
+
+    def of(*paths):
+        line = complaint(lambda: import_files(tmp_path / "refused.db", paths, find, new_run_id))
+        assert not (tmp_path / "refused.db").exists()
+        return line
 
     return of
 
@@ -68,9 +79,9 @@ def csv_of():
     """The CSV of a run."""
 
     def of(db, run_id):
-        store, out = Store(db, create=False), io.StringIO()
-        write_csv(store, run_id, out)
-        store.close()
+        out = io.StringIO()
+        with closing(Store(db, create=False)) as store:
+            write_csv(store, run_id, out)
         return out.getvalue()
 
     return of

@@ -6,6 +6,7 @@ tests/data/pytest_benchmark.json was written by pytest-benchmark 5.3.1 and short
 import json
 import math
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from bench.record.foreign.importing import import_files
 from bench.record.store import Store
 from bench.report.tables import run_table
 from bench.run.session import new_run_id
+from benched import ONLY
 
 DATA = Path(__file__).parents[1] / "data"
 FOREIGN, NVBENCH = DATA / "pytest_benchmark.json", DATA / "nvbench.json"
@@ -46,10 +48,9 @@ def test_the_interval_of_a_benchmark_comes_from_its_samples(imported, tmp_path):
     want = median_interval(data)
     assert (r.time_s_median, r.time_s_ci95_low, r.time_s_ci95_high) == (want.median, want.low, want.high)
     assert (r.samples, r.interval) == (20, "within-process")
-    store = Store(tmp_path / "results.db")
-    assert store.samples(run.run_id, r.case) == data
-    assert [part.samples for part in store.parts(run.run_id, r.case)] == [20]
-    store.close()
+    with closing(Store(tmp_path / "results.db")) as store:
+        assert store.samples(run.run_id, r.case) == data
+        assert [part.samples for part in store.parts(run.run_id, r.case)] == [20]
 
 
 def test_without_samples_there_is_a_median_and_no_interval(imported, edited):
@@ -62,29 +63,9 @@ def test_without_samples_there_is_a_median_and_no_interval(imported, edited):
 
 
 def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_in, imported, csv_of):
-    root = Path(__file__).parents[2]
-    only = ("--benchmark-only", "--km-suite", "gemm/m33n31k17/f32/NT", "--km-kernels", "gemm/*.matmul")
-    options = (
-        "--km-max-time",
-        "0.02",
-        "--km-no-ceilings",
-        "--km-csv",
-        str(tmp_path / "own.csv"),
-        "-p",
-        "no:cacheprovider",
-    )
-    words = (
-        "-m",
-        "pytest",
-        str(root / "bench" / "test_bench.py"),
-        "--rootdir",
-        str(root),
-        "-c",
-        str(root / "pyproject.toml"),
-    )
-    done = python_in(
-        tmp_path, *words, *only, *options, f"--benchmark-json={tmp_path / 'own.json'}", PYTHONPATH=str(root)
-    )
+    asked = ("--km-suite", "gemm/m33n31k17/f32/NT", "--km-kernels", "gemm/*.matmul", "--km-no-ceilings")
+    files = (f"--km-csv={tmp_path / 'own.csv'}", f"--benchmark-json={tmp_path / 'own.json'}")
+    done = python_in(tmp_path, *ONLY, *asked, *files)
     assert done.returncode == 0, done.stdout
     ((run, rows),) = imported(tmp_path / "own.json")
     ((r, dims),) = rows.values()
@@ -92,9 +73,8 @@ def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_
     old = text.splitlines()[1].split(",")[1]
     assert csv_of(tmp_path / "results.db", run.run_id) == text.replace(old, run.run_id)
     assert (r.kernel, dims["k"]) == ("gemm/numpy.matmul", 17)
-    store = Store(tmp_path / "results.db")
-    assert len(store.samples(run.run_id, r.case)) == r.samples
-    store.close()
+    with closing(Store(tmp_path / "results.db")) as store:
+        assert len(store.samples(run.run_id, r.case)) == r.samples
 
 
 def test_rows_from_elsewhere_stand_in_the_tables(imported):
@@ -106,10 +86,9 @@ def test_an_imported_run_has_the_id_that_it_was_given(tmp_path, find):
     ids = iter(("first", "second", "third"))
     found = import_files(tmp_path / "r.db", [FOREIGN, NVBENCH], find, lambda started: next(ids))
     assert [run.run_id for run in found] == ["first", "second", "third"]  # one a device: nvbench measured on two
-    store = Store(tmp_path / "r.db")
-    assert store.run_ids() == ["first", "second", "third"]
-    assert {row.run_id for row, _ in store.results("second")} == {"second"}
-    store.close()
+    with closing(Store(tmp_path / "r.db")) as store:
+        assert store.run_ids() == ["first", "second", "third"]
+        assert {row.run_id for row, _ in store.results("second")} == {"second"}
 
 
 def test_an_id_that_is_taken_is_one_line_and_imports_nothing(tmp_path, complaint, find):
@@ -117,9 +96,8 @@ def test_an_id_that_is_taken_is_one_line_and_imports_nothing(tmp_path, complaint
     assert "nothing was imported" in complaint(
         lambda: import_files(db, [FOREIGN, NVBENCH], find, lambda started: "same")
     )
-    store = Store(db)
-    assert store.run_ids() == []
-    store.close()
+    with closing(Store(db)) as store:
+        assert store.run_ids() == []
 
 
 def test_a_second_import_is_a_run_of_its_own_and_says_so(tmp_path):
@@ -132,9 +110,8 @@ def test_a_second_import_is_a_run_of_its_own_and_says_so(tmp_path):
     run_id = first.split()[1].removesuffix(":")
     assert first == f"run {run_id}: 5 rows from {FOREIGN}\n"
     assert second.endswith(f": 5 rows from {FOREIGN} (imported before, as run {run_id})\n")
-    store = Store(tmp_path / "r.db")
-    assert len(store.run_ids()) == 2
-    store.close()
+    with closing(Store(tmp_path / "r.db")) as store:
+        assert len(store.run_ids()) == 2
 
 
 REFUSED = [
@@ -151,19 +128,17 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "text", "found"), REFUSED)
-def test_what_is_none_of_the_formats_is_refused_in_one_line(tmp_path, complaint, name, text, found, find):
-    path, db = tmp_path / name, tmp_path / "results.db"
+def test_what_is_none_of_the_formats_is_refused_in_one_line(tmp_path, refused, name, text, found):
+    path = tmp_path / name
     path.write_text(text)
-    assert complaint(lambda: import_files(db, [path], find, new_run_id)).startswith(f"{path}: {found}")
-    assert not db.exists()
+    assert refused(path).startswith(f"{path}: {found}")
 
 
-def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(tmp_path, complaint, find):
+def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(tmp_path, refused):
     (tmp_path / "bin.json").write_bytes(b"{\xff")
-    find, db = find, tmp_path / "results.db"
-    assert "byte 1 is no UTF-8" in complaint(lambda: import_files(db, [tmp_path / "bin.json"], find, new_run_id))
-    assert "No such file" in complaint(lambda: import_files(db, [tmp_path / "missing.json"], find, new_run_id))
-    assert "is a folder, expected a file" in complaint(lambda: import_files(db, [tmp_path], find, new_run_id))
+    assert "byte 1 is no UTF-8" in refused(tmp_path / "bin.json")
+    assert "No such file" in refused(tmp_path / "missing.json")
+    assert "is a folder, expected a file" in refused(tmp_path)
 
 
 TIMES = {"rounds": 5, "min": 1.0, "median": 1.25, "mean": 1.5, "max": 2.0, "stddev": 0.5}
@@ -216,29 +191,25 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("path", "place", "value", "found"), BROKEN)
-def test_a_value_that_cannot_be_is_told_with_its_place(edited, tmp_path, complaint, path, place, value, found, find):
+def test_a_value_that_cannot_be_is_told_with_its_place(edited, tmp_path, refused, path, place, value, found):
     if place.endswith("2.fullname"):
         root = json.loads(path.read_text())
         root["benchmarks"][2] |= {"param": "100", "params": {"n": 100}}
         path = tmp_path / "twice.json"
         path.write_text(json.dumps(root))
-    broken, db = edited(path, place, value), tmp_path / "results.db"
-    text = complaint(lambda: import_files(db, [FOREIGN, broken], find, new_run_id))
+    broken = edited(path, place, value)
+    text = refused(FOREIGN, broken)
     assert text.startswith(f"{broken}: ")
     assert found in text
-    assert not db.exists()
 
 
-def test_a_write_that_fails_half_way_leaves_the_store_as_it_was(tmp_path, complaint, find):
-    store = Store(tmp_path / "results.db")
+def test_a_write_that_fails_half_way_leaves_the_store_as_it_was(store, complaint, find):
     refuse = "CREATE TRIGGER full BEFORE INSERT ON result WHEN NEW.device = 'cuda' BEGIN SELECT RAISE(ABORT, 'no'); END"
     with sqlite3.connect(store.path) as db:
         db.execute(refuse)
-    files = [FOREIGN, NVBENCH]
-    line = complaint(lambda: import_files(tmp_path / "results.db", files, find, new_run_id))
-    assert line == f"{tmp_path / 'results.db'}: cannot be written: no; nothing was imported"
+    line = complaint(lambda: import_files(store.path, [FOREIGN, NVBENCH], find, new_run_id))
+    assert line == f"{store.path}: cannot be written: no; nothing was imported"
     assert store.run_ids() == []
-    store.close()
 
 
 def test_a_column_of_ours_is_not_overwritten_by_a_parameter_of_its_name(imported, edited):

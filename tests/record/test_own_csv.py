@@ -6,10 +6,8 @@ import io
 import pytest
 
 from bench.plan.text import one_line
-from bench.record.foreign.importing import import_files
 from bench.record.result import COLUMNS
 from bench.record.table import Builder
-from bench.run.session import new_run_id
 from complaints import complaints
 
 WRONG = """
@@ -86,11 +84,7 @@ def test_csv_of_an_older_kernelmark_lacks_the_newer_columns(measured, imported, 
 
 
 OWN = {"schema": "1", "kernel": "gemm/a.b", "problem": "gemm/m1n1k1/f32/NN", "status": "ok", "threads": "1"}
-
-
 OWN |= dict.fromkeys(("run_id", "suite", "op", "provider", "device", "device_name", "mode", "dtype", "numerics"), "x")
-
-
 OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
 
 
@@ -116,23 +110,21 @@ OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
         ("a,b", "1", "column 'a,b' is no name of its own"),
     ],
 )
-def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, complaint, column, value, found, find):
+def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, refused, column, value, found):
     fields = {**OWN, column: value}
     names = [f'"{name}"' if "," in name else name for name in fields if fields[name] is not None]
     (tmp_path / "own.csv").write_text(",".join(names) + "\n" + ",".join(v for v in fields.values() if v is not None))
-    db = tmp_path / "results.db"
-    assert found in complaint(lambda: import_files(db, [tmp_path / "own.csv"], find, new_run_id))
-    assert not db.exists()
+    assert found in refused(tmp_path / "own.csv")
 
 
 @pytest.mark.parametrize(
     ("tail", "found"),
     [("a,b\n", "line 3: 2 values, expected"), ('"open', "cannot be read as CSV: unexpected end of data")],
 )
-def test_a_csv_that_was_cut_short_is_refused(tmp_path, complaint, tail, found, find):
+def test_a_csv_that_was_cut_short_is_refused(tmp_path, refused, tail, found):
     text = ",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n" + tail
     (tmp_path / "own.csv").write_text(text)
-    assert found in complaint(lambda: import_files(tmp_path / "r.db", [tmp_path / "own.csv"], find, new_run_id))
+    assert found in refused(tmp_path / "own.csv")
 
 
 def test_a_blank_line_at_the_end_of_a_csv_is_no_row(tmp_path, imported):
@@ -156,7 +148,7 @@ def test_a_csv_is_read_some_lines_at_a_time_and_added_in_one_commit(tmp_path, im
     ]
 
 
-def test_lines_with_and_without_quotes_are_read_as_csv_reader_reads_them(tmp_path, imported, complaint, find):
+def test_lines_with_and_without_quotes_are_read_as_csv_reader_reads_them(tmp_path, imported, refused):
     reasons = ["plain", 'a "word", twice', "two\nlines", "a,b", "", '"']
     out = io.StringIO(newline="")
     writer = csv.DictWriter(out, OWN, lineterminator="\r\n")
@@ -166,13 +158,11 @@ def test_lines_with_and_without_quotes_are_read_as_csv_reader_reads_them(tmp_pat
     ((_, found),) = imported(tmp_path / "own.csv")
     assert [r.reason for r, _ in found.values()] == [one_line(reason) for reason in reasons]
     (tmp_path / "own.csv").write_bytes(out.getvalue().encode() + b"a,b\n")
-    refused = complaint(lambda: import_files(tmp_path / "r.db", [tmp_path / "own.csv"], find, new_run_id))
-    assert "line 9: 2 values, expected" in refused  # one of the rows has two lines
+    assert "line 9: 2 values, expected" in refused(tmp_path / "own.csv")  # one of the rows has two lines
 
 
-def test_a_wrong_number_far_down_is_named_with_its_line(tmp_path, complaint, find):
+def test_a_wrong_number_far_down_is_named_with_its_line(tmp_path, refused):
     lines = [",".join(OWN), *(",".join({**OWN, "problem": f"p{i}"}.values()) for i in range(5))]
     lines.append(",".join({**OWN, "time_s_median": "1-2"}.values()))
     (tmp_path / "own.csv").write_text("\n".join(lines) + "\n")
-    line = complaint(lambda: import_files(tmp_path / "r.db", [tmp_path / "own.csv"], find, new_run_id))
-    assert line.endswith("line 7: time_s_median is '1-2', expected a finite number or nothing")
+    assert refused(tmp_path / "own.csv").endswith("line 7: time_s_median is '1-2', expected a finite number or nothing")
