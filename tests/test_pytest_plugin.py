@@ -2,11 +2,12 @@
 
 import json
 import statistics
+from contextlib import closing
 
 import pytest
 
 from bench.record.store import Store
-from benched import BENCH, NT, ONLY, outcomes
+from benched import BENCH, NT, ONLY, outcomes, rows_in
 
 WRONG = """\
 from kernelmark import kernel
@@ -139,16 +140,7 @@ def test_a_median_that_is_slower_than_the_compared_one_fails_the_session(session
 
 
 def test_mode_and_several_suites_are_taken(bench):
-    words = (
-        "--km-suite",
-        "copy/m3n5/f32",
-        "--km-suite",
-        "transpose/m3n5/f32/in",
-        "--km-mode",
-        "hot",
-        "--km-device",
-        "cpu",
-    )
+    words = ("--km-suite", "copy/m3n5/f32", "--km-suite", "transpose/m3n5/f32/in", "--km-device", "cpu")
     done = bench(*words, "--km-kernels", "*numpy.copyto", "--km-kernels", "*imatcopy")
     assert done.returncode == 0
     assert "copy/m3n5/f32   hot" in done.stdout
@@ -160,9 +152,8 @@ def test_every_option_of_the_command_is_taken(bench, tmp_path):
     words = ("--km-seed", "7", "--km-rel-ci", "0.5", "--km-launcher", "pycuda", "--km-no-ceilings", "--km-timeout", "9")
     done = bench("--km-suite", "copy/m3n5/f32", "--km-kernels", "*numpy.copyto", *words)
     assert done.returncode == 0
-    store = Store(tmp_path / "results.db")
-    plan = store.run(store.run_ids()[-1]).plan
-    store.close()
+    with closing(Store(tmp_path / "results.db")) as store:
+        plan = store.run(store.run_ids()[-1]).plan
     asked = {"seed": 7, "rel_ci": 0.5, "launcher": "pycuda", "ceilings": False, "timeout_s": 9.0}
     assert {name: plan[name] for name in asked} == asked
 
@@ -238,7 +229,5 @@ def test_items_of_siblings_share_a_job_of_those_that_are_left(bench, tmp_path):
     axes = "layout = ['NT', 'NN']\npoints = [[8, 8, 8]]\ntogether = ['layout']\n"
     (tmp_path / "s.toml").write_text(f"[[sweep]]\nop = 'gemm'\ndtype = 'f32'\n{axes}")
     assert bench("--km-suite", "s.toml", "--km-kernels", "gemm/numpy.*", "-k", "not tnn").returncode == 0
-    store = Store(tmp_path / "results.db")
-    (one, job), (other, same) = [(row.problem, row.job) for row, _ in store.results(store.run_ids()[-1])]
-    store.close()
+    (one, job), (other, same) = [(row.problem, row.job) for row in rows_in(tmp_path)]
     assert (one, other, job) == (NT, NT.replace("NT", "NN"), same)

@@ -3,8 +3,7 @@
 import pytest
 
 from bench.pytest_session import COLUMNS, LINES, fitting
-from bench.record.store import Store
-from benched import NT, ONLY, outcomes
+from benched import NT, ONLY, outcomes, rows_in
 
 
 @pytest.fixture
@@ -16,9 +15,7 @@ def bench(python_in, tmp_path):
 def test_k_selects_contenders_and_their_baseline_is_measured_without_an_item(bench, tmp_path):
     done = bench("--km-suite", NT, "--km-no-ceilings", "-k", "scipy.sgemm and not colmajor")
     assert (done.returncode, outcomes(done)) == (0, {"gemm/scipy.sgemm": "PASSED"})
-    store = Store(tmp_path / "results.db")
-    rows = {row.kernel: row for row, _ in store.results(store.run_ids()[-1])}
-    store.close()
+    rows = {row.kernel: row for row in rows_in(tmp_path)}
     assert rows.keys() == {"gemm/numpy.matmul", "gemm/scipy.sgemm"}
     assert rows["gemm/scipy.sgemm"].speedup > 0
 

@@ -7,12 +7,14 @@ import json
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from stored import RUN, result
 from took import kernelmark
 
 FEW, MANY = 100_000, 1_000_000
@@ -39,13 +41,12 @@ def scale_bars() -> Iterator[tuple[str, str, bool]]:
 
 def filled(folder: Path, count: int) -> Path:
     """Fill a store with the runs `base` and `new` of `count` rows each, in one transaction."""
-    from bench.record.store import Run, Store
+    from bench.record.store import Store
 
     path = folder / f"{count}.db"
-    store = Store(path)
-    for run_id in ("base", "new"):
-        store.begin(Run(run_id, {"cpu": "synthetic"}, "2026-01-01T00:00:00", ("scale",), "", {}, "c0ffee", {}))
-    store.close()
+    with closing(Store(path)) as store:
+        for run_id in ("base", "new"):
+            store.begin(msgspec.structs.replace(RUN, run_id=run_id))
     with sqlite3.connect(path) as db:
         for seed, run_id in enumerate(("base", "new")):
             values = {**_template(), "run_id": run_id}
@@ -57,35 +58,12 @@ def filled(folder: Path, count: int) -> Path:
 
 def _template() -> dict[str, Any]:
     """What all rows have in common."""
-    from bench.record.result import Result
-
-    result = Result(
-        run_id="",
-        suite="scale",
-        op="copy",
-        problem="",
-        kernel="",
-        provider="scale",
-        device="cpu",
-        device_name="Synthetic CPU @ 2.00GHz",
-        mode="cold",
-        dtype="f32",
-        numerics="exact",
-        layout="",
-        threads=1,
-        status="ok",
-        reason="",
-        samples=SAMPLES,
-        processes=PROCESSES,
-        interval="between-processes",
-        baseline=KERNELS[0],
-        versions="numpy 2.4.6",
-        git_commit="c0ffee" * 6,
-        started_at="2026-01-01T00:00:00+00:00",
-        stopped_by="ci",
-    )
+    own: dict[str, Any] = {"op": "copy", "device_name": "Synthetic CPU @ 2.00GHz", "numerics": "exact", "layout": ""}
+    own |= {"samples": SAMPLES, "processes": PROCESSES, "interval": "between-processes", "stopped_by": "ci"}
+    own |= {"baseline": KERNELS[0], "versions": "numpy 2.4.6", "git_commit": "c0ffee" * 6}
+    own |= {"started_at": "2026-01-01T00:00:00+00:00"}
     blob = np.random.default_rng(0).normal(1e-3, 2e-5, SAMPLES).tobytes()
-    return {**msgspec.structs.asdict(result), "case": "", "dims": "", "sample_blob": blob, "part_blob": b""}
+    return {**msgspec.structs.asdict(result(**own)), "case": "", "dims": "", "sample_blob": blob, "part_blob": b""}
 
 
 def _rows(common: dict[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:

@@ -123,15 +123,15 @@ def wmma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     return [KernelCall(over_c, 128, arguments(p), entry=named(WMMA, p))]
 
 
+_MMA: dict[str, Any] = {"entry": MMA, "supports": within_grid("m", 64), "valid": fits_mma}
+
+
 @cuda_kernel(
     "gemm",
     source="gemm/mma.cu",
-    entry=MMA,
-    supports=within_grid("m", 64),
     tunables=SPACE,
-    valid=fits_mma,
     prefer=by_size(WIDE, SMALL),
-    **SIXTEEN,
+    **_MMA | SIXTEEN,
 )
 def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """16-bit operands by mma.sync, panels copied several steps ahead, fragments read one product ahead."""
@@ -141,12 +141,9 @@ def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 @cuda_kernel(
     "gemm",
     source="gemm/mma_tf32.cu",
-    entry=MMA,
-    supports=within_grid("m", 64),
     tunables=SPACE_F32,
-    valid=fits_mma,
     prefer=by_size(WIDE_F32, SMALL_F32),
-    **TF32,
+    **_MMA | TF32,
 )
 def mma_tf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """FP32 operands rounded to TF32, by mma.sync."""
@@ -156,12 +153,9 @@ def mma_tf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 @cuda_kernel(
     "gemm",
     source="gemm/mma_3xtf32.cu",
-    entry=MMA,
-    supports=within_grid("m", 64),
     tunables=SPACE_F32,
-    valid=fits_mma,
     prefer=by_size(SPLIT_F32, SMALL_F32),
-    **TF32 | {"numerics": "3xtf32", "executed": lambda p, t: 3 * p.flop},
+    **_MMA | TF32 | {"numerics": "3xtf32", "executed": lambda p, t: 3 * p.flop},
 )
 def mma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """FP32 operands as sums of two TF32 each, three products by mma.sync, their sums added in FP32."""

@@ -64,14 +64,14 @@ def naive(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
     return _out_of_place(p, (32, 8), (32, 8))
 
 
+_TILED = BITS | {"places": ("out",), "tunables": _TILE, "supports": _rows_within_grid(32)}
+
+
 @cuda_kernel(
     "transpose",
     source="transpose/unpadded.cu",
     entry="transpose_unpadded<bits::{dtype}, {TILE}, {ROWS}>",
-    places=("out",),
-    tunables=_TILE,
-    supports=_rows_within_grid(32),
-    **BITS,
+    **_TILED,
 )
 def unpadded(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Through a tile in shared memory whose columns each lie in one bank."""
@@ -82,10 +82,7 @@ def unpadded(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelC
     "transpose",
     source="transpose/tiled.cu",
     entry="transpose_tiled<bits::{dtype}, {TILE}, {ROWS}>",
-    places=("out",),
-    tunables=_TILE,
-    supports=_rows_within_grid(32),
-    **BITS,
+    **_TILED,
 )
 def tiled(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Through a padded tile in shared memory, coalesced on both sides."""
