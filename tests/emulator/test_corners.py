@@ -1,4 +1,4 @@
-"""Kernels are right where the sweep does not reach, and bugs that only such cases see are found."""
+"""Kernels are right where the sweep does not reach, or hardly, and bugs there are found."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from emulated import program_entries
 from emulator.corners import CORNERS, Corner
 from emulator.overflows import Overflow
 
-#: Bugs that no case of the sweep sees, each with the place of a corner that does.
+#: Bugs in what the corners are there for, each with the place of one that sees it.
 PLANTED = {
     Overflow("gemm/wgmma_persistent.cu", "return gridDim.x / CLUSTER;", "return gridDim.x;"): 0,
     Overflow("gemm/tileorder.cuh", "{band * BAND + left", "{left", "gemm/mma.cu"): 2,
