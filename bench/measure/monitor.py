@@ -25,7 +25,7 @@ OTHERS_CPUS = 0.1
 STEAL_PCT = 2.0
 #: The counters of /proc/stat move in steps of this: what one step may feign is put down to no process.
 TICK_S = 0.01
-OTHERS = "others took {:.2g} CPUs"
+OTHERS = "others took {:#.2g} CPUs"
 STEAL = "the hypervisor took {:.2g} % of the time"
 QUOTA = "the control group's CPU quota held threads back for {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7

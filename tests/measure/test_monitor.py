@@ -239,5 +239,5 @@ def test_means_weigh_windows_by_their_length_and_know_what_is_missing() -> None:
 
 def test_a_disturbance_names_its_mean_size_and_its_share_of_the_sampling() -> None:
     windows = [Window(1.0, causes={monitor.OTHERS: 0.2}), Window(1.0, causes={monitor.OTHERS: 0.4}), Window(3.0)]
-    assert disturbance(windows) == "others took 0.3 CPUs during 40 % of the sampling"
+    assert disturbance(windows) == "others took 0.30 CPUs during 40 % of the sampling"
     assert disturbance([Window(1.0)]) == disturbance([]) == ""
