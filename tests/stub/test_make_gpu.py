@@ -98,6 +98,9 @@ def test_a_fault_costs_what_it_strikes_and_the_rest_is_measured(fault: str, pycu
             left_out.add(STRUCK[stage][0])
     file = found.folder / "left_out.json"
     assert set(json.loads(file.read_text()) if file.exists() else ()) == left_out
+    (bar,) = (line for line in (found.folder / "bars.md").read_text().splitlines() if STRUCK["bars"][0] in line)
+    assert bar.startswith("| absent")
+    assert ("without an answer" if fault == "hang" else FAULTS[fault][1]) in bar
     if "emulator" in where:
         compared = (found.folder / "emulator.md").read_text()
         assert compared.count(": differ") == (4 if fault == "oom" else 1)
