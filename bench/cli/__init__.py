@@ -10,12 +10,13 @@ def main() -> None:
 
     An interrupt ends the process at once while the commands are imported, where an exception could leave a traceback.
     """
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # a shell lets what it starts in the background ignore interrupts
+    # A shell lets what it starts in the background ignore interrupts.
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if interruptible:
         signal.signal(signal.SIGINT, _leave)
     from bench.cli.commands import call
 
-    sys.exit(call(lambda: signal.signal(signal.SIGINT, before)))
+    sys.exit(call(interruptible))
 
 
 def _leave(*_: object) -> None:

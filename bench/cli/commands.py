@@ -4,7 +4,6 @@ import atexit
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from bench.cli import (
     watch,
 )
 from bench.cli.defaults import default_map
-from bench.cli.ending import Commands, interrupt_again, status_of
+from bench.cli.ending import Commands, interrupt_again, on_interrupt, status_of
 from bench.plan.errors import UsageError
 
 
@@ -67,13 +66,14 @@ for module in (
         cli.add_command(command)
 
 
-def call(ready: Callable[[], object]) -> int:
-    """Do what the words of the command line ask for, and return the exit status. `ready` is called first."""
+def call(interruptible: bool) -> int:
+    """Do what the words of the command line ask for, and return the exit status."""
     sys.unraisablehook = interrupt_again
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # nothing is left then that an interrupt could end
 
     def work() -> None:
-        ready()
+        if interruptible:
+            signal.signal(signal.SIGINT, on_interrupt)
         cli.main(standalone_mode=False, default_map=_defaults())
 
     return status_of(work)

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -22,7 +23,7 @@ from bench.plan.text import MOST, one_line
 
 #: How soon after an interrupt that could not be raised the next one follows, when what it fell into has returned.
 AGAIN_S = 0.01
-_write = os.write
+_write, _leave = os.write, os._exit
 #: What a write to standard output fails with; the error names no file then.
 _OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
 
@@ -49,13 +50,36 @@ def status_of(work: Callable[[], object]) -> int:
     try:
         return _ended(work)
     except KeyboardInterrupt:
-        _flush()
-        return INTERRUPTED
+        return _interrupted()
     except BaseException as error:
-        found = _of_plugin(error)
-        what = found or f"defect: {type(error).__name__} as the command ended"
-        _write(2, f"{one_line(f'kernelmark: {what}')}\n".encode(errors="backslashreplace"))
-        return USAGE if found else DEFECT
+        return _failed(error)
+
+
+def on_interrupt(_: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, except where nothing would take it: `status_of` takes it everywhere else.
+
+    One that falls into `interrupt_again` adds nothing to what that function does. One that falls into the last resort
+    ends the process.
+    """
+    while frame is not None:
+        if frame.f_code is interrupt_again.__code__:
+            return
+        if frame.f_code in (_interrupted.__code__, _failed.__code__):
+            _leave(INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _interrupted() -> int:
+    _flush()
+    return INTERRUPTED
+
+
+def _failed(error: BaseException) -> int:
+    found = _of_plugin(error)
+    what = found or f"defect: {type(error).__name__} as the command ended"
+    _write(2, f"{one_line(f'kernelmark: {what}')}\n".encode(errors="backslashreplace"))
+    return USAGE if found else DEFECT
 
 
 def _ended(work: Callable[[], object]) -> int:

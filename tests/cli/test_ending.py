@@ -178,3 +178,32 @@ main()
 def test_an_interrupt_that_falls_into_a_finaliser_ends_the_command(tmp_path) -> None:
     done = called(IN_A_FINALISER, "list", folder=tmp_path, stdout=subprocess.PIPE)
     assert (done.returncode, done.stderr.strip()) == (130, "")
+
+
+#: The command, interrupted twice: the second time by a function of its ending, in which none could be raised.
+TWICE = """\
+import os, signal, threading, time
+from bench.cli import ending, listing, main
+def interrupt(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+class Last:
+    def __del__(self):
+        interrupt()
+class Timer(threading.Timer):
+    def start(self):
+        interrupt()
+        super().start()
+def kernels(*_):
+    Last() if ending.threading.Timer is Timer else interrupt()
+    time.sleep(10)
+    return []
+listing.kernels = kernels
+{}
+main()
+"""
+
+
+@pytest.mark.parametrize("second", ["ending.threading.Timer = Timer", "ending._flush = interrupt"])
+def test_an_interrupt_of_what_ends_an_interrupted_command_costs_no_traceback(tmp_path, second) -> None:
+    done = called(TWICE.format(second), "list", folder=tmp_path, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stderr.strip()) == (130, "")

@@ -57,7 +57,10 @@ def main(link: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if (step := serve(link)) is not None:
         become(step)
-        end_with(run())
+        try:
+            end_with(run())
+        except KeyboardInterrupt:  # after the command's own end, where a process of its own takes none any more
+            leave(128 + signal.SIGINT)
 
 
 def serve(link: socket.socket) -> dict[str, Any] | None:
