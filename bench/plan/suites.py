@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from bench.plan.errors import UsageError
-from bench.plan.files import require_file
+from bench.plan.files import only_utf8, require_file
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.plan.sweep import Entry, Sweep, expect, known_keys, read_max_time, read_sweep
@@ -78,6 +78,8 @@ def full_name(text: str) -> str:
 def load_suite(path: Path, registry: Registry) -> Suite:
     """Read and check a suite file. Raises UsageError that names file, table and key."""
     require_file(path)
+    with only_utf8():
+        str(path).encode()
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

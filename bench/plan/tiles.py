@@ -11,6 +11,8 @@ from bench.plan.errors import UsageError
 from bench.plan.limits import DeviceLimits
 
 Tile = SimpleNamespace
+#: A tunable with its value, which no tile has with more digits.
+_VALUE = r"\w+=(?:0|[1-9][0-9]{0,17})"
 #: A value of a tunable, or what it follows from.
 Tunable = int | Callable[[DeviceLimits], int]
 Values = Mapping[str, tuple[int, ...]]
@@ -115,7 +117,7 @@ def refused_by(rule: Callable[[Any], str | None], taken: Mapping[str, int]) -> s
 
 def parse_tile(text: str, subject: str) -> dict[str, int]:
     """Read `BM=64,BN=32`. Raises UsageError."""
-    if not re.fullmatch(r"\w+=\d+(,\w+=\d+)*", text):
+    if not re.fullmatch(f"{_VALUE}(,{_VALUE})*", text):
         raise UsageError(f"{subject}: expected NAME=VALUE, several separated by commas: T=32")
     pairs = [pair.split("=") for pair in text.split(",")]
     if len(names := [name for name, _ in pairs]) > len(set(names)):

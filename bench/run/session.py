@@ -20,6 +20,7 @@ from bench.measure.measurement import Measurement
 from bench.measure.timing import now, pause
 from bench.plan.case import Entrant, Plan, PlannedJob, case_of, jobs
 from bench.plan.discovery import discover
+from bench.plan.files import only_utf8
 from bench.plan.registry import Registry
 from bench.plan.status import AGAINST
 from bench.plan.suites import Suite
@@ -151,14 +152,16 @@ def new_run_id(started: datetime) -> str:
 
 
 def _run_of(suites: list[Suite], plan: Plan) -> Run:
-    """A run that begins now: what is asked for, where, and with what."""
-    started = datetime.now(UTC)
+    """A run that begins now: what is asked for, where, and with what. Raises UsageError for what cannot be recorded."""
+    started, command = datetime.now(UTC), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    with only_utf8():
+        msgspec.json.encode(plan)
     return Run(
         run_id=new_run_id(started),
         machine=machine(),
         started_at=started.isoformat(timespec="seconds"),
         suites=tuple(suite.name for suite in suites),
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command=command.encode(errors="backslashreplace").decode(),  # files that are written may have any name
         environment=environment(),
         git_commit=git_commit(),
         plan={**msgspec.to_builtins(plan), "suite_digests": [suite.digest for suite in suites]},

@@ -13,6 +13,7 @@ from bench.measure.device import DeviceLost
 from bench.measure.measurement import Measurement
 from bench.plan.case import Entrant, Job, WorkerKey
 from bench.plan.errors import UsageError
+from bench.plan.files import only_utf8
 from bench.run.job import Show, run_job
 from bench.run.printed import end_in_a_line
 from bench.run.progress import Glimpse
@@ -38,8 +39,9 @@ class Reply(msgspec.Struct):
 
 
 def send(fd: int, message: object) -> None:
-    """Write one message. Raises BrokenPipeError where the reader has gone."""
-    data = msgspec.msgpack.encode(message)
+    """Write one message. Raises BrokenPipeError where the reader has gone, UsageError for a text that is not UTF-8."""
+    with only_utf8():
+        data = msgspec.msgpack.encode(message)
     data = len(data).to_bytes(_LENGTH_BYTES, "little") + data
     while data:
         data = data[_write_some(fd, data) :]

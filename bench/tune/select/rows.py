@@ -89,9 +89,10 @@ def read(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bo
         by_case = {case.case: case.medians for case in store.cases(run_id)}
         for r, _ in store.results(run_id):
             if is_timed(r) and not order(r) and (selected or not r.kernel.endswith(SELECTED)):
-                key = registry.problem(r.problem).id, r.kernel
+                problem = registry.problem(r.problem)
+                key = problem.id, r.kernel
                 rows[key] = r
-                conditions.add((r.kernel, _setting_of(r)))
+                conditions.add((r.kernel, _setting_of(r, problem)))
                 medians[key] += by_case.get(r.case) or [r.time_s_median or 0.0]
     where = f"run {' and '.join(run_ids)}"
     if not rows:
@@ -115,8 +116,8 @@ def _setting(where: str, conditions: Collection[tuple[str, Setting]]) -> Setting
     return settings.pop()
 
 
-def _setting_of(r: Result) -> Setting:
-    return Setting(r.op, r.device, r.device_name, r.host, r.threads, r.mode, r.isa, r.dtype, comparable(r))
+def _setting_of(r: Result, problem: Problem) -> Setting:
+    return Setting(problem.op, r.device, r.device_name, r.host, r.threads, r.mode, r.isa, r.dtype, comparable(r))
 
 
 def _tabled(
