@@ -1,6 +1,6 @@
 """What the store holds of one case: its row, its samples, the processes they come from, what accuses it."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -51,6 +51,15 @@ class CaseReader(Query):
         query = 'SELECT "case", sample_blob, part_blob FROM result WHERE run_id = :run_id AND "case" IN (:one, :other)'
         found = dict(self._rows(query, _named_groups, run_id=run_id, one=one, other=other))
         return found.get(one) or [[]], found.get(other) or [[]]
+
+    def all_by_process(self, run_id: str, cases: Container[str]) -> Iterator[tuple[str, list[Sequence[float]]]]:
+        """The samples of each process that some cases of a run were measured in, each after its name; from one pass."""
+        query = 'SELECT "case", sample_blob, part_blob FROM result WHERE {of_run} ORDER BY result_id'
+        for values in self._of_run(run_id, query):
+            if values[0] in cases:
+                with self._guarded():
+                    found = _named_groups(values)
+                yield found
 
     def parts(self, run_id: str, case: str) -> list[Part]:
         """The processes that the samples of a case come from."""

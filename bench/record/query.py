@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
+import numpy as np
 
 from bench.plan.errors import UsageError
 from bench.record.result import COLUMNS, Result, finite
@@ -30,6 +31,7 @@ _DAMAGE = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, LookupErr
 #: The dimensions of a problem by name.
 Dims = dict[str, Any]
 _DIMS = msgspec.json.Decoder(Dims)
+_DOUBLE_BYTES = 8
 _HINTS = get_type_hints(Result, include_extras=True)
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 Read = Callable[[tuple[Any, ...]], Any]
@@ -61,7 +63,7 @@ class Query:
     def _of_run(self, run_id: str, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
         """Yield the rows of a query that has `{of_run}` where it means the rows of this run."""
         ((first, last),) = self._rows(
-            "SELECT min(result_id), max(result_id) FROM result WHERE run_id = :run_id", run_id=run_id
+            "SELECT min(result_id), max(result_id) FROM main.result WHERE run_id = :run_id", run_id=run_id
         )
         return self._rows(query.format(of_run=_OF_RUN), read, run_id=run_id, first=first, last=last, **values)
 
@@ -137,3 +139,12 @@ def samples_of(blob: bytes) -> "array.array[float]":
     if values and not (math.isfinite(sum(values)) and min(values) >= 0):
         raise ValueError("a sample is no number of seconds")
     return values
+
+
+def check_samples(blobs: Sequence[bytes]) -> None:
+    """Check the samples of many rows in a tenth of the time of `samples_of`. Raises ValueError and TypeError."""
+    if any(len(blob) % _DOUBLE_BYTES for blob in blobs):
+        raise ValueError("samples end within a number")
+    samples = np.frombuffer(b"".join(blobs))
+    if not ((samples >= 0) & (samples < math.inf)).all():
+        raise ValueError("a sample is no number of seconds")

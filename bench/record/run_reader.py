@@ -71,10 +71,10 @@ class RunReader(Query):
     def tallies(self, run_id: str | None = None) -> dict[str, list[Tally]]:
         """Return the counts of the rows of each run that has any, or of this one alone."""
         columns = "status, device_name, disturbed, time_s_median IS NOT NULL"
-        where, group = ("WHERE run_id = :run_id", columns) if run_id is not None else ("", f"run_id, {columns}")
-        query = f"SELECT run_id, {columns}, count(*) FROM main.result {where} GROUP BY {group}"
+        query = f"SELECT run_id, {columns}, count(*) FROM main.result WHERE {{of_run}} GROUP BY run_id, {columns}"
+        every = self._rows(query.format(of_run="TRUE"), _tally)
         found: dict[str, list[Tally]] = {}
-        for own, tally in self._rows(query, _tally, **({"run_id": run_id} if run_id is not None else {})):
+        for own, tally in every if run_id is None else self._of_run(run_id, query, _tally):
             found.setdefault(own, []).append(tally)
         return found
 

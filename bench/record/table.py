@@ -2,7 +2,7 @@
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from math import nan
 from typing import Any, cast, get_type_hints
@@ -10,8 +10,8 @@ from typing import Any, cast, get_type_hints
 import msgspec
 
 from bench.record.cells import cells
-from bench.record.query import SELECTED, Dims, Query, checked, dims_of, result_of, samples_of, selected
-from bench.record.result import COLUMNS, Result
+from bench.record.query import SELECTED, Dims, Query, check_samples, checked, dims_of, result_of, selected
+from bench.record.result import COLUMNS, Result, finite
 
 #: Rows that are turned into columns at a time: as many as the processor's caches hold.
 CHUNK = 100
@@ -32,6 +32,10 @@ class Coded:
             self.codes.extend(array("I", [self._index[values[0]]]) * len(values))
         else:
             self.codes.extend(map(self._index.__getitem__, values))
+
+    def fill(self, value: Any, count: int) -> None:
+        """Become a column of one value."""
+        self.codes = array("I", [self._index[value]]) * count
 
     def close(self) -> None:
         """Let go of what only adding needs; codes take the bytes that they need."""
@@ -67,6 +71,10 @@ class Floats:
             self.numbers.fromlist([*values])
         except TypeError:  # nothing was added
             self.numbers.fromlist([nan if value is None else value for value in values])
+
+    def fill(self, value: float | None, count: int) -> None:
+        """Become a column of one number."""
+        self.numbers = array("d", [nan if value is None else value]) * count
 
     def close(self) -> None:
         """Nothing is left over from adding."""
@@ -104,20 +112,23 @@ class Table:
 
 
 class Builder:
-    """Turns rows into columns, as many at a time as are handed in."""
+    """Turns rows into columns, as many at a time as are handed in. constants: columns of one value, with that."""
 
-    def __init__(self, names: Sequence[str] = COLUMNS) -> None:
+    def __init__(self, names: Sequence[str] = COLUMNS, constants: Mapping[str, Any] = {}) -> None:
         self._columns = {name: Floats() if name in _FLOATS else Coded() for name in names}
-        self._dims, self._count = Coded(), 0
+        self._dims, self._count, self._constants = Coded(), 0, constants
+        self._added = [*(column for name, column in self._columns.items() if name not in constants), self._dims]
 
     def add(self, columns: Iterable[Sequence[Any]]) -> None:
-        """Add rows by column, the texts of their dimensions last. Raises TypeError for a wrong type."""
-        for column, values in zip([*self._columns.values(), self._dims], columns, strict=True):
+        """Add rows by column but for constants, the texts of dimensions last. Raises TypeError for a wrong type."""
+        for column, values in zip(self._added, columns, strict=True):
             column.extend(values)
         self._count += len(values)
 
     def table(self) -> Table:
         """Return what was added; nothing can be added after that. Raises ValueError for dimensions that are no JSON."""
+        for name, value in self._constants.items():
+            self._columns[name].fill(value, self._count)
         for column in (*self._columns.values(), self._dims):
             column.close()
         self._dims.values = [dims_of(text) for text in self._dims.values]
@@ -143,11 +154,26 @@ class TableReader(Query):
 
         Raises UsageError for values of wrong types.
         """
-        builder = Builder(names)
         with self._guarded():
-            for columns in self._columns(run_id, names):
+            constants = self._constants(run_id, names)
+            builder = Builder(names, constants)
+            for columns in self._columns(run_id, tuple(name for name in names if name not in constants)):
                 builder.add(columns)
             return builder.table()
+
+    def _constants(self, run_id: str, names: tuple[str, ...]) -> dict[str, Any]:
+        """The columns that have one value in all rows, as half of them have: to compare is faster than to read."""
+        ends = f"SELECT {selected(names)} FROM result WHERE {{of_run}} AND result_id IN (:first, :last)"
+        if not (found := [*self._of_run(run_id, ends)]):
+            return {}
+        pairs = zip(names, found[0], found[-1], strict=True)
+        if not (alike := {name: one for name, one, other in pairs if one == other}):
+            return {}
+        checked([tuple(alike.values())], tuple(alike))
+        changes = ", ".join(f"total([{name}] IS NOT :of_{name})" for name in alike)
+        values = {f"of_{name}": value for name, value in alike.items()}
+        (rows,) = self._of_run(run_id, f"SELECT {changes} FROM result WHERE {{of_run}}", **values)
+        return {name: finite(value) for (name, value), changed in zip(alike.items(), rows, strict=True) if not changed}
 
     def columns(self, run_id: str) -> Iterator[tuple[list[Sequence[Any]], list[Dims]]]:
         """The rows of a run by column, and their dimensions, some rows at a time. Raises UsageError as `table` does."""
@@ -157,7 +183,7 @@ class TableReader(Query):
             yield columns, dims
 
     def _columns(self, run_id: str, names: tuple[str, ...]) -> Iterator[Iterable[Sequence[Any]]]:
-        query = f"SELECT {selected(names)}, dims FROM result WHERE {{of_run}} ORDER BY result_id"
+        query = f"SELECT {selected((*names, 'dims'))} FROM result WHERE {{of_run}} ORDER BY result_id"
         found = self._of_run(run_id, query)
         with self._guarded():
             while chunk := list(islice(found, CHUNK)):
@@ -166,8 +192,11 @@ class TableReader(Query):
     def sample_blobs(self, run_id: str) -> Iterator[bytes]:
         """The samples of each row, as doubles, in the order of `table`; nothing where a row has no time."""
         timed = "CASE WHEN time_s_median > 0 THEN sample_blob ELSE x'' END"
-        query = f"SELECT {timed} FROM result WHERE {{of_run}} ORDER BY result_id"
-        return self._of_run(run_id, query, _sample_blob)
+        found = self._of_run(run_id, f"SELECT {timed} FROM result WHERE {{of_run}} ORDER BY result_id")
+        while chunk := [blob for (blob,) in islice(found, CHUNK)]:
+            with self._guarded():
+                check_samples(chunk)
+            yield from chunk
 
     def results_on(self, run_id: str, problems: Iterable[str]) -> Iterator[Result]:
         """The rows of a run that are of one of these problems, in the order in which they were recorded."""
@@ -175,8 +204,3 @@ class TableReader(Query):
         among = "problem IN (SELECT value FROM json_each(:wanted))"
         query = f"SELECT {SELECTED} FROM result WHERE {{of_run}} AND {among} ORDER BY result_id"
         return self._of_run(run_id, query, result_of, wanted=wanted)
-
-
-def _sample_blob(values: tuple[bytes]) -> bytes:
-    samples_of(*values)
-    return values[0]

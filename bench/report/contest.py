@@ -5,6 +5,7 @@ turn, so what slowed the machine slowed both, and their ratio has an interval of
 rounds. Rows of two jobs were not: their ratio has the quotient of both intervals, marked as not measured in turn.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import inf
@@ -20,6 +21,8 @@ from bench.report import format as fmt
 TIE, APART, ELSEWHERE = "tie", "not measured in turn", "not measured on one machine"
 #: The end of names of kernels that read the buffers as column-major, and how that is named.
 _COLMAJOR, _COLUMN_MAJOR = "_colmajor", "column-major"
+#: The samples of a row, process by process.
+Groups = Sequence[Sequence[float]]
 
 
 class Ratio(NamedTuple):
@@ -88,7 +91,7 @@ def time_of(r: Result) -> Ratio:
     return Ratio(*fmt.row_time(r))  # type: ignore[arg-type]  # the median is there
 
 
-def paired(base: Sequence[Sequence[float]], own: Sequence[Sequence[float]], alpha: float = ALPHA) -> Ratio | None:
+def paired(base: Groups, own: Groups, alpha: float = ALPHA) -> Ratio | None:
     """Return base's time over one's own, from samples taken in turn, process by process; None where they are too few.
 
     The i-th sample of each was taken in the i-th round. alpha: what the interval may err.
@@ -99,12 +102,21 @@ def paired(base: Sequence[Sequence[float]], own: Sequence[Sequence[float]], alph
 
 def faster(store: Reader, one: Result, other: Result) -> Ratio:
     """Return how many times faster `one` is than `other`."""
-    in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
-    if in_turn and (found := paired(*store.pair_by_process(one.run_id, other.case, one.case))):
+    pair = store.pair_by_process(one.run_id, other.case, one.case) if _in_turn(one, other) else None
+    return _ratio(one, other, pair)
+
+
+def _in_turn(one: Result, other: Result) -> bool:
+    """Whether two rows shared a job."""
+    return one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
+
+
+def _ratio(one: Result, other: Result, pair: tuple[Groups, Groups] | None) -> Ratio:
+    """Return how many times faster `one` is. pair: the samples of `other` and its own, where they shared a job."""
+    if pair and (found := paired(*pair)):
         return found
-    return (
-        time_of(other).over(time_of(one))._replace(in_turn=in_turn, elsewhere=not in_turn and _is_elsewhere(one, other))
-    )
+    apart = pair is None
+    return time_of(other).over(time_of(one))._replace(in_turn=not apart, elsewhere=apart and _is_elsewhere(one, other))
 
 
 def _is_elsewhere(one: Result, other: Result) -> bool:
@@ -229,6 +241,25 @@ class Contest(NamedTuple):
     def slowdown(self, r: Result) -> float:
         """Return the time of a row over that of the fastest."""
         return time_of(r).over(time_of(self.fastest)).median
+
+
+def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
+    """Form the leads of a run's contests from one pass over its rows: a question for each would take far longer."""
+    waiting: dict[str, list[Contest]] = defaultdict(list)
+    for c in found:
+        if len(c.ranked) > 1 and _in_turn(*c.ranked[:2]):
+            for r in c.ranked[:2]:
+                waiting[r.case].append(c)
+    halves: dict[int, Groups] = {}
+    for case, groups in store.all_by_process(run_id, waiting):
+        for c in waiting[case]:
+            half = halves.pop(id(c), None)
+            if half is None:
+                halves[id(c)] = groups
+                continue
+            one, other = c.ranked[:2]
+            pair = (half, groups) if case == one.case else (groups, half)
+            c.known[one.case, other.case] = _ratio(one, other, pair)
 
 
 def is_timed(r: Result) -> bool:

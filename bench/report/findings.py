@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from statistics import median
 from typing import NamedTuple
 
@@ -127,18 +128,18 @@ def _of_operation(contests: list[Contest]) -> Iterator[str]:
     problems = count(len({c.problem for c in contests}), "problem")
     yield f"{problems}; fastest: {who}{', others' if len(wins) > 4 else ''}."
     rows = {id(r): r for c in contests for r in c.ranked if r.speedup}.values()  # once, in however many contests
-    certain = [r for r in rows if speedup_of(r).certain]
+    certain = [(ratio, r) for r in rows if (ratio := speedup_of(r)).certain]
     if rows:
-        faster = sum((r.speedup or 0.0) > 1 for r in certain)
+        faster = sum(ratio.median > 1 for ratio, _ in certain)
         slower = len(certain) - faster
         yield f"Against the baseline: {faster} faster, {slower} slower, {len(rows) - len(certain)} inconclusive."
     if certain:
-        best, worst = max(certain, key=speedup_of), min(certain, key=speedup_of)
-        yield f"The largest: {_named(best)}." + (f" The smallest: {_named(worst)}." if worst is not best else "")
+        best, worst = max(certain, key=itemgetter(0)), min(certain, key=itemgetter(0))
+        yield f"The largest: {_named(*best)}." + (f" The smallest: {_named(*worst)}." if worst is not best else "")
 
 
-def _named(r: Result) -> str:
-    return f"{speedup_of(r)} by {short(r.kernel)} on {r.problem}"
+def _named(ratio: Ratio, r: Result) -> str:
+    return f"{ratio} by {short(r.kernel)} on {r.problem}"
 
 
 def fastest(data: RunData) -> tuple[list[Fastest], int]:

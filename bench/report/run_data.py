@@ -14,7 +14,7 @@ from bench.plan.tuned import Tunes
 from bench.record.result import Result
 from bench.record.store import Store
 from bench.record.versions import Resources
-from bench.report.contest import Contest, Ratio, contests, faster, is_timed
+from bench.report.contest import Contest, Ratio, contests, faster, is_timed, know_leads
 from bench.report.places import places
 
 Dims = dict[str, Any]
@@ -59,6 +59,7 @@ class RunData:
     @cached_property
     def leads(self) -> list[tuple[Contest, Ratio]]:
         """Return the contests of two kernels or more, each with the lead of its fastest over the next."""
+        know_leads(self.contests, self._store, self.run_id)
         return [(c, lead) for c in self.contests if (lead := c.lead)]
 
     @property

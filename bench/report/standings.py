@@ -12,7 +12,7 @@ from bench.plan.suites import Suite
 from bench.plan.sweep import Entry, Sweep
 from bench.record.result import Result
 from bench.record.store import Store
-from bench.report.contest import Contest, Ratio, Setting, contests, is_timed
+from bench.report.contest import Contest, Ratio, Setting, contests, is_timed, know_leads
 
 #: Places of a line within which it has to be certain who was ahead before a takeover, and who is after it.
 REACH = 8
@@ -80,6 +80,7 @@ def standings(suite: Suite, store: Store, run_id: str) -> list[Contest]:
     problems = dict.fromkeys(entry.problem.id for entry in suite.entries())
     order = {problem: place for place, problem in enumerate(problems)}
     found = contests((r for r in store.table(run_id, NEEDED).rows if r.problem in order), store)
+    know_leads(found, store, run_id)
     return sorted(map(_by_lead, found), key=lambda c: order[c.problem])
 
 

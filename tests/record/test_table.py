@@ -32,6 +32,15 @@ def test_rows_of_more_than_one_chunk_are_in_their_order(store, monkeypatch):
     assert values_of(store.table("r1").rows) == values_of(r for r, _ in store.results("r1"))
 
 
+@pytest.mark.parametrize("sizes", [(1,), (1, 2, 1), (1, 1, 2)])
+def test_a_column_is_constant_only_if_it_is_so_in_every_row(store, sizes):
+    begin(store)
+    for i, size in enumerate(sizes):
+        values = {"seed": size, "load": float(size), "clock_mhz": None if size == 1 else 1000.0}
+        put(store, "copy/m1n1/f32", f"copy/some.k{i}", **values)
+    assert values_of(store.table("r1").rows) == values_of(r for r, _ in store.results("r1"))
+
+
 @pytest.mark.parametrize(("values", "kind"), [(256, "B"), (257, "H"), (65537, "I")])
 def test_codes_take_the_bytes_that_their_values_need(values, kind):
     builder = Builder()
@@ -88,6 +97,15 @@ def test_the_samples_of_all_rows_stand_in_the_order_of_the_table(store):
     assert found == [store.samples("r1", r.case) if r.time_s_median else [] for r in store.table("r1").rows]
 
 
+@pytest.mark.parametrize(
+    "blob", ["x'00'", "x'000000000000f07f'", "x'000000000000f8ff'", "x'000000000000f0bf'", "'text'"]
+)
+def test_samples_that_are_no_seconds_are_one_line(store, complaint, blob):
+    varied(store)
+    store._db.execute(f"UPDATE result SET sample_blob = {blob} WHERE result_id = 3")
+    assert complaint(lambda: list(store.sample_blobs("r1"))).startswith(f"{store.path}: cannot be read: ")
+
+
 def test_rows_on_some_problems_are_those_and_no_others(store):
     varied(store)
     problems = {"gemm/m16n16k16/f32/NN", "gemm/m64n64k64/f32/NT"}
@@ -122,7 +140,7 @@ def statements(store):
 
 def test_a_table_takes_as_many_statements_for_few_rows_as_for_many(store, statements):
     many(store, 2000)
-    assert statements(lambda: store.table("r1")) == 2
+    assert statements(lambda: store.table("r1")) == 6
 
 
 def test_numbers_are_written_as_repr_writes_them():
