@@ -74,8 +74,8 @@ def _submitted(pool: ProcessPoolExecutor, asked: argparse.Namespace) -> Iterator
         yield from (pool.submit(processes.replay, path) for path in asked.replay)
         return
     print(f"seed {asked.seed}", flush=True)
-    for i, start in enumerate(range(0, asked.inputs, BATCH)):
-        yield pool.submit(processes.batch, asked.seed * MOST_BATCHES + i, min(BATCH, asked.inputs - start))
+    for number, start in enumerate(range(0, asked.inputs, BATCH), asked.start // BATCH):
+        yield pool.submit(processes.batch, asked.seed * MOST_BATCHES + number, min(BATCH, asked.inputs - start))
 
 
 def _summary(total: Report, kinds: Counter[tuple[str, str]], seconds: float) -> str:
@@ -89,12 +89,16 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+    parser.add_argument("--start", type=int, default=0, help=f"go on after so many inputs of the seed, N x {BATCH}")
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds of a processor for a command")
     parser.add_argument("--only", choices=KINDS, default="", help="draw this kind of input alone")
     parser.add_argument("--replay", type=Path, nargs="+", help="files of out/fuzz or of the corpus, and nothing drawn")
     parser.add_argument("--smallest", action="store_true", help="shrink the first input of each kind of fault")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.start % BATCH:
+        parser.error(f"argument --start: {asked.start} is no multiple of {BATCH}")
+    return asked
 
 
 if __name__ == "__main__":

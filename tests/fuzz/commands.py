@@ -14,7 +14,7 @@ from fuzz.words import TEXTS, Word, once_in, values_of
 LASTING = ("run", "verify", "claims", "selftest", "watch", "inspect", "tune", "profile")
 #: After this long they are interrupted, and after so much those that are short where no one else uses the processors:
 #: what is measured while others do is measured again.
-PATIENCE_S, MEASURING_S = 2.0, 10.0
+PATIENCE_S, MEASURING_S = 1.0, 10.0
 #: What makes a run short.
 QUICK = {
     "run": ("--max-time", "0.01", "--no-ceilings", "--threads", "1", "--kernels", "*/numpy.*"),

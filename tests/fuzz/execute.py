@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(sys.executable).with_name("kernelmark")
 #: How long a step may take, of a processor and on a machine that is not busy (`hanging.py`); one with patience has this
 #: from its interrupt on. The first interrupt of a run lets the job in hand finish, so a second one follows.
-LIMIT_S, AGAIN_S = 10.0, 2.0
+LIMIT_S, AGAIN_S = 10.0, 1.0
 #: How many times that it takes to draw all figures of a run twice, which uses a processor for eight seconds.
 SLOW = {"report": 2}
 #: Of an output this much is kept, and a reader that goes early takes so much before.

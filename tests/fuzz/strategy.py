@@ -84,10 +84,11 @@ def inputs(samples: Path, quick: bool = False, only: str = "") -> st.SearchStrat
     names = [name for name in commands.names() if not (quick and name in (*LASTING, "report"))]
     measuring = [] if quick else ["verify", "run", "verify"]
     shares = {
-        "calls": (_called(commands.calls(names)), 26), "general": (_called(commands.general_calls()), 2),
-        "prices": (_prices(), 5), "defaults": (_defaults(), 5), "problems": (_problems(["crossover", *measuring]), 6),
-        "suites": (_suites(["crossover"] * 3 + measuring), 10), "imports": (_imports(text), 16),
-        "plugins": (_plugins(quick), 6), "stores": (_stores(), 22), "faulty": (_faulty(), 2), "kills": (_kills(), 1),
+        "calls": (_called(commands.calls(names)), 52), "general": (_called(commands.general_calls()), 4),
+        "prices": (_prices(), 10), "defaults": (_defaults(), 10),
+        "problems": (_problems(["crossover", *measuring]), 12),
+        "suites": (_suites(["crossover"] * 3 + measuring), 20), "imports": (_imports(text), 32),
+        "plugins": (_plugins(quick), 12), "stores": (_stores(), 44), "faulty": (_faulty(), 3), "kills": (_kills(), 1),
     }  # fmt: skip
     chosen = [only] if only else [kind for kind in shares if not (quick and kind in SLOW)]
     kinds = [shares[kind][0] for kind in chosen for _ in range(shares[kind][1])]
@@ -164,7 +165,7 @@ def _stores(draw: Any) -> Input:
     sample = draw(st.sampled_from(["rows.db", "rows.db", "runs.db", "net.db", "old.db"]))
     files = {"hurt.db": File(sample=sample, damage=draw(damages())), "rows.csv": File(sample="rows.csv")}
     chosen = draw(st.lists(st.sampled_from(READERS), min_size=1, max_size=2))
-    if draw(once_in(40)):
+    if draw(once_in(120)):
         chosen = [("report", "--out", "out"), *chosen[:1]]
     steps = [Step((*words, "--db", "hurt.db"), patience_s=PATIENCE_S if words[0] == "run" else 0.0) for words in chosen]
     return Input(tuple(steps), files=files)
@@ -183,7 +184,7 @@ def _imports(draw: Any, text: str) -> Input:
     )
     readers = [words for words in READERS if "RUN" not in words and words[0] in ("show", "export", "runs", "crossover")]
     more = draw(st.lists(st.sampled_from(readers), max_size=1))
-    if draw(once_in(60)):
+    if draw(once_in(180)):
         more = [("report", "--out", "out")]
     name = draw(st.sampled_from(["found.csv", "found.json", "found", "fo|und\n.csv"]))
     steps = [Step(("import", name, "--db", "new.db")), *(Step((*words, "--db", "new.db")) for words in more)]

@@ -7,15 +7,17 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import fuzz.__main__
 from fuzz import hanging
 from fuzz.campaign import Fault, Lane, Report
 from fuzz.execute import Found, Outcome
 from fuzz.files import make_samples
 from fuzz.hanging import Watch
-from fuzz.inputs import Damage, Entry, File, Input, Kill, Step, read, write
+from fuzz.inputs import Damage, Entry, File, Input, Kill, Step, digest, read, write
 from fuzz.judge import faults
 from fuzz.kept import SHOWN
 from processes import wait_for
@@ -54,6 +56,21 @@ def test_one_seed_draws_the_same_inputs(lane: Lane, monkeypatch) -> None:
     for seed in (3, 3, 4):
         lane.batch(seed, 20)
     assert drawn[:20] == drawn[20:40] != drawn[40:]
+
+
+def test_a_campaign_goes_on_where_it_was_left() -> None:
+    def drawn(start: int, inputs: int) -> list[tuple[int, int]]:
+        pool = SimpleNamespace(submit=lambda _, *batch: batch)
+        return list(fuzz.__main__._submitted(pool, SimpleNamespace(replay=None, seed=3, start=start, inputs=inputs)))
+
+    assert drawn(0, 120) == [*drawn(0, 100), *drawn(100, 20)]
+
+
+def test_a_batch_repeats_no_input(lane: Lane, monkeypatch) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(lane, "tried", lambda one, *_: drawn.append(digest(one)) or [])
+    lane.batch(5, 40)
+    assert len(drawn) == len(set(drawn)) == 40
 
 
 def test_a_smaller_input_with_a_fault_of_the_same_kind_is_found(lane: Lane, monkeypatch) -> None:
