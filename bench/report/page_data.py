@@ -41,11 +41,11 @@ def page_data(data: RunData) -> dict[str, Any]:
     plan = data.run.plan
     return {
         "count": len(rows),
-        "noisy": column("noisy", [int(is_noisy(r)) for r in rows]),
+        "noisy": column([int(is_noisy(r)) for r in rows]),
         "levels": None if whole else LEVELS,
         "low": _floats(kept.low),
         "high": _floats(kept.high),
-        "lengths": column("lengths", kept.lengths),
+        "lengths": column(kept.lengths),
         "samples": _text(kept.codes),
         "options": _options(plan) if plan else None,
     }
@@ -103,28 +103,39 @@ def _codes(rows: Array) -> Array:
 
 def _stored(name: str, found: Coded | Floats) -> dict[str, Any]:
     """Return a column of the table, without going through its rows where they need not be changed."""
-    if isinstance(found, Coded) and name != "started_at":
-        if len(found.values) <= 1:
-            return {"constant": next(iter(found.values), None)}
-        return {"values": found.values, "bytes": found.codes.itemsize, "codes": _text(np.asarray(found.codes))}
-    if isinstance(found, Floats) and len({number for number in found.numbers[: 4 * _FEW] if number == number}) > _FEW:
+    if isinstance(found, Coded):
+        codes = np.asarray(found.codes)
+        return _minutes(found.values, codes) if name == "started_at" else _coded(found.values, codes)
+    if len({number for number in found.numbers[: 4 * _FEW] if number == number}) > _FEW:
         return _floats(found.numbers)
-    return column(name, list(found))
+    return column(list(found))
 
 
-def column(name: str, values: Sequence[Any]) -> dict[str, Any]:
+def _minutes(values: list[Any], codes: Array) -> dict[str, Any]:
+    """Return a column of times, to the minute."""
+    texts = [str(value)[:_MINUTE] for value in values]
+    places = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return _coded(list(places), np.array([places[text] for text in texts], _kind(len(places)))[codes])
+
+
+def column(values: Sequence[Any]) -> dict[str, Any]:
     """Return a column of few values as a dictionary (in the order of appearance), numbers as 32-bit floats."""
-    if name == "started_at":
-        values = [str(value)[:_MINUTE] for value in values]
     values = [finite(value) if isinstance(value, float) else value for value in values]
     known = {value: i for i, value in enumerate(dict.fromkeys(values))}
-    if len(known) <= 1:
-        return {"constant": next(iter(known), None)}
     if len(known) > _FEW and all(value is None or isinstance(value, float) for value in known):
         return _floats([math.nan if value is None else value for value in values])
-    kind = next(kind for kind in ("u1", "<u2", "<u4") if len(known) <= np.iinfo(kind).max + 1)
-    codes = np.fromiter((known[value] for value in values), kind, len(values))
-    return {"values": list(known), "bytes": codes.dtype.itemsize, "codes": _text(codes)}
+    return _coded(list(known), np.fromiter((known[value] for value in values), _kind(len(known)), len(values)))
+
+
+def _kind(count: int) -> str:
+    """Return the type of codes of so many values."""
+    return next(kind for kind in ("u1", "<u2", "<u4") if count <= np.iinfo(kind).max + 1)
+
+
+def _coded(values: list[Any], codes: Array) -> dict[str, Any]:
+    if len(values) <= 1:
+        return {"constant": next(iter(values), None)}
+    return {"values": values, "bytes": codes.dtype.itemsize, "codes": _text(codes)}
 
 
 def _floats(values: Sequence[float] | Array) -> dict[str, Any]:

@@ -15,21 +15,21 @@ def decoded(found, kind):
 
 
 def test_a_column_of_one_value_is_a_constant():
-    assert column("mode", ["cold"] * 3) == {"constant": "cold"}
-    assert column("mode", []) == {"constant": None}
+    assert column(["cold"] * 3) == {"constant": "cold"}
+    assert column([]) == {"constant": None}
 
 
 def test_texts_become_a_dictionary_with_codes():
-    found = column("kernel", ["a", "b", "a"])
+    found = column(["a", "b", "a"])
     assert (found["values"], found["bytes"]) == (["a", "b"], 1)
     assert decoded(found["codes"], "B") == [0, 1, 0]
-    wide = column("problem", [str(i) for i in range(300)])
+    wide = column([str(i) for i in range(300)])
     assert (wide["bytes"], decoded(wide["codes"], "H")[299]) == (2, 299)
 
 
 def test_many_different_numbers_become_floats_and_unknowns_nan():
     values = [i / 7 for i in range(300)] + [None]
-    floats = decoded(column("load", values)["floats"], "f")
+    floats = decoded(column(values)["floats"], "f")
     assert floats[5] == pytest.approx(5 / 7)
     assert floats[300] != floats[300]
 
