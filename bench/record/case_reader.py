@@ -10,6 +10,9 @@ from bench.plan.errors import UsageError
 from bench.record.query import SELECTED, Dims, Query, Read, dims_of, doubles, result_of, samples_of
 from bench.record.result import Result
 
+#: The samples of a row, process by process.
+Groups = Sequence[Sequence[float]]
+
 
 class CaseReader(Query):
     """Queries for one case of a run."""
@@ -52,7 +55,7 @@ class CaseReader(Query):
         found = dict(self._rows(query, _named_groups, run_id=run_id, one=one, other=other))
         return found.get(one) or [[]], found.get(other) or [[]]
 
-    def all_by_process(self, run_id: str, cases: Container[str]) -> Iterator[tuple[str, list[Sequence[float]]]]:
+    def all_by_process(self, run_id: str, cases: Container[str]) -> Iterator[tuple[str, Groups]]:
         """The samples of each process that some cases of a run were measured in, each after its name; from one pass."""
         query = 'SELECT "case", sample_blob, part_blob FROM result WHERE {of_run} ORDER BY result_id'
         for values in self._of_run(run_id, query):

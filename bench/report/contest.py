@@ -5,14 +5,14 @@ turn, so what slowed the machine slowed both, and their ratio has an interval of
 rounds. Rows of two jobs were not: their ratio has the quotient of both intervals, marked as not measured in turn.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
 from bench.measure.stats import ALPHA, speedup
 from bench.plan.dtypes import DTYPES, precision, split_dtype
+from bench.record.case_reader import Groups
 from bench.record.reader import Reader
 from bench.record.result import Result
 from bench.report import format as fmt
@@ -21,8 +21,6 @@ from bench.report import format as fmt
 TIE, APART, ELSEWHERE = "tie", "not measured in turn", "not measured on one machine"
 #: The end of names of kernels that read the buffers as column-major, and how that is named.
 _COLMAJOR, _COLUMN_MAJOR = "_colmajor", "column-major"
-#: The samples of a row, process by process.
-Groups = Sequence[Sequence[float]]
 
 
 class Ratio(NamedTuple):
@@ -100,23 +98,13 @@ def paired(base: Groups, own: Groups, alpha: float = ALPHA) -> Ratio | None:
     return Ratio(found.median, found.low, found.high) if found else None
 
 
-def faster(store: Reader, one: Result, other: Result) -> Ratio:
-    """Return how many times faster `one` is than `other`."""
-    pair = store.pair_by_process(one.run_id, other.case, one.case) if _in_turn(one, other) else None
-    return _ratio(one, other, pair)
-
-
-def _in_turn(one: Result, other: Result) -> bool:
-    """Whether two rows shared a job."""
-    return one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
-
-
-def _ratio(one: Result, other: Result, pair: tuple[Groups, Groups] | None) -> Ratio:
-    """Return how many times faster `one` is. pair: the samples of `other` and its own, where they shared a job."""
-    if pair and (found := paired(*pair)):
+def faster(store: Reader, one: Result, other: Result, pair: tuple[Groups, Groups] | None = None) -> Ratio:
+    """Return how many times faster `one` is than `other`. pair: the samples of `other` and its own, if read before."""
+    in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
+    if in_turn and (found := paired(*(pair or store.pair_by_process(one.run_id, other.case, one.case)))):
         return found
-    apart = pair is None
-    return time_of(other).over(time_of(one))._replace(in_turn=not apart, elsewhere=apart and _is_elsewhere(one, other))
+    apart = not in_turn
+    return time_of(other).over(time_of(one))._replace(in_turn=in_turn, elsewhere=apart and _is_elsewhere(one, other))
 
 
 def _is_elsewhere(one: Result, other: Result) -> bool:
@@ -241,25 +229,6 @@ class Contest(NamedTuple):
     def slowdown(self, r: Result) -> float:
         """Return the time of a row over that of the fastest."""
         return time_of(r).over(time_of(self.fastest)).median
-
-
-def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
-    """Form the leads of a run's contests from one pass over its rows: a question for each would take far longer."""
-    waiting: dict[str, list[Contest]] = defaultdict(list)
-    for c in found:
-        if len(c.ranked) > 1 and _in_turn(*c.ranked[:2]):
-            for r in c.ranked[:2]:
-                waiting[r.case].append(c)
-    halves: dict[int, Groups] = {}
-    for case, groups in store.all_by_process(run_id, waiting):
-        for c in waiting[case]:
-            half = halves.pop(id(c), None)
-            if half is None:
-                halves[id(c)] = groups
-                continue
-            one, other = c.ranked[:2]
-            pair = (half, groups) if case == one.case else (groups, half)
-            c.known[one.case, other.case] = _ratio(one, other, pair)
 
 
 def is_timed(r: Result) -> bool:

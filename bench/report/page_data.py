@@ -128,7 +128,7 @@ def column(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _kind(count: int) -> str:
-    """Return the type of codes of so many values."""
+    """Return the type of codes of `count` values."""
     return next(kind for kind in ("u1", "<u2", "<u4") if count <= np.iinfo(kind).max + 1)
 
 

@@ -14,7 +14,8 @@ from bench.plan.tuned import Tunes
 from bench.record.result import Result
 from bench.record.store import Store
 from bench.record.versions import Resources
-from bench.report.contest import Contest, Ratio, contests, faster, is_timed, know_leads
+from bench.report.contest import Contest, Ratio, contests, faster, is_timed
+from bench.report.leads import know_leads
 from bench.report.places import places
 
 Dims = dict[str, Any]

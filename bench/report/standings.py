@@ -12,7 +12,8 @@ from bench.plan.suites import Suite
 from bench.plan.sweep import Entry, Sweep
 from bench.record.result import Result
 from bench.record.store import Store
-from bench.report.contest import Contest, Ratio, Setting, contests, is_timed, know_leads
+from bench.report.contest import Contest, Ratio, Setting, contests, is_timed
+from bench.report.leads import know_leads
 
 #: Places of a line within which it has to be certain who was ahead before a takeover, and who is after it.
 REACH = 8

@@ -89,7 +89,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
-    parser.add_argument("--start", type=int, default=0, help=f"go on after so many inputs of the seed, N x {BATCH}")
+    parser.add_argument("--start", type=int, default=0, help=f"go on after this many inputs of the seed, N x {BATCH}")
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds of a processor for a command")
     parser.add_argument("--only", choices=KINDS, default="", help="draw this kind of input alone")

@@ -85,10 +85,9 @@ def inputs(samples: Path, quick: bool = False, only: str = "") -> st.SearchStrat
     measuring = [] if quick else ["verify", "run", "verify"]
     shares = {
         "calls": (_called(commands.calls(names)), 52), "general": (_called(commands.general_calls()), 4),
-        "prices": (_prices(), 10), "defaults": (_defaults(), 10),
-        "problems": (_problems(["crossover", *measuring]), 12),
-        "suites": (_suites(["crossover"] * 3 + measuring), 20), "imports": (_imports(text), 32),
-        "plugins": (_plugins(quick), 12), "stores": (_stores(), 44), "faulty": (_faulty(), 3), "kills": (_kills(), 1),
+        "prices": (_prices(), 10), "defaults": (_defaults(), 10), "plugins": (_plugins(quick), 12),
+        "problems": (_problems(["crossover", *measuring]), 12), "suites": (_suites(["crossover"] * 3 + measuring), 20),
+        "imports": (_imports(text), 32), "stores": (_stores(), 44), "faulty": (_faulty(), 3), "kills": (_kills(), 1),
     }  # fmt: skip
     chosen = [only] if only else [kind for kind in shares if not (quick and kind in SLOW)]
     kinds = [shares[kind][0] for kind in chosen for _ in range(shares[kind][1])]

@@ -58,15 +58,6 @@ def test_the_unpaired_interval_is_the_quotient_of_both_intervals(drifted):
     assert ratio.high == pytest.approx(slow.time_s_ci95_high / fast.time_s_ci95_low)
 
 
-def test_leads_that_are_formed_at_once_are_those_that_are_asked_for(drifted):
-    add(drifted, "gemm/scipy.sgemm", "first", 0.5, threads=1, rounds=ROUNDS[::-1])  # recorded after the next
-    add(drifted, "gemm/openblas.inplace", "first", 0.9, NN, threads=1)
-    add(drifted, "gemm/numpy.matmul", "first", 1.0, NN, threads=1)
-    at_once = [lead for _, lead in RunData(drifted, "r1").leads]
-    assert at_once == [c.lead for c in RunData(drifted, "r1").contests]
-    assert [lead.in_turn for lead in at_once] == [True, True, True]
-
-
 def test_crossover_says_which_lead_was_not_measured_in_turn(drifted, registry, tmp_path):
     (tmp_path / "mine.toml").write_text(SUITE)
     suite = load_suite(tmp_path / "mine.toml", registry)
