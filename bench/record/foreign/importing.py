@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from bench.plan.errors import UsageError
-from bench.plan.files import require_file
+from bench.plan.files import only_utf8, require_file
 from bench.record.foreign import nvbench, own_csv, pytest_benchmark
 from bench.record.foreign.node import Node
 from bench.record.foreign.source import FindProblem, Row, Source
@@ -63,6 +63,8 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
     """Make every file a run, one a device; all of them or none. Raises UsageError."""
     for path in paths:
         require_file(path)
+        with only_utf8():
+            str(path).encode()
     files = [(path, _digest(path), read(path, find)) for path in paths]
     store = Batch(db)
     try:
