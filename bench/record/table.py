@@ -33,10 +33,6 @@ class Coded:
         else:
             self.codes.extend(map(self._index.__getitem__, values))
 
-    def fill(self, value: Any, count: int) -> None:
-        """Become a column of one value."""
-        self.codes = array("I", [self._index[value]]) * count
-
     def close(self) -> None:
         """Let go of what only adding needs; codes take the bytes that they need."""
         self.values = list(self._index)
@@ -71,10 +67,6 @@ class Floats:
             self.numbers.fromlist([*values])
         except TypeError:  # nothing was added
             self.numbers.fromlist([nan if value is None else value for value in values])
-
-    def fill(self, value: float | None, count: int) -> None:
-        """Become a column of one number."""
-        self.numbers = array("d", [nan if value is None else value]) * count
 
     def close(self) -> None:
         """Nothing is left over from adding."""
@@ -115,7 +107,7 @@ class Builder:
     """Turns rows into columns, as many at a time as are handed in. constants: columns of one value, with that."""
 
     def __init__(self, names: Sequence[str] = COLUMNS, constants: Mapping[str, Any] = {}) -> None:
-        self._columns = {name: Floats() if name in _FLOATS else Coded() for name in names}
+        self._columns = {name: Floats() if name in _FLOATS - constants.keys() else Coded() for name in names}
         self._dims, self._count, self._constants = Coded(), 0, constants
         self._added = [*(column for name, column in self._columns.items() if name not in constants), self._dims]
 
@@ -128,7 +120,7 @@ class Builder:
     def table(self) -> Table:
         """Return what was added; nothing can be added after that. Raises ValueError for dimensions that are no JSON."""
         for name, value in self._constants.items():
-            self._columns[name].fill(value, self._count)
+            self._columns[name].extend([value] * self._count)
         for column in (*self._columns.values(), self._dims):
             column.close()
         self._dims.values = [dims_of(text) for text in self._dims.values]
