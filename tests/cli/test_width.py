@@ -53,7 +53,7 @@ COMMANDS = {
     ("runs",): "the new run",
     ("show", "new"): "NOISY",
     ("show", "new", "--by", "network"): "NOISY",
-    ("show", "new", "--by", "network", "--step"): "NOISY",
+    ("show", "new", "--by", "network", "--step"): "no share",
     ("show", "new", "--by", "overlap"): "overlap",
     ("show", "new", "--row", "tf32_wrong"): "reason",
     ("run", "long.toml", "--list"): "comparison group",
