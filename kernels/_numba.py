@@ -87,7 +87,7 @@ def prefetch(builder: Any, place: Any, write: bool = True) -> None:
     address, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [address, flag, flag, flag])
     declared = cast(Any, cgutils).get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-    builder.call(declared, [builder.bitcast(place, address), flag(write), flag(3 * write), flag(1)])
+    builder.call(declared, [builder.bitcast(place, address), flag(int(write)), flag(3 * write), flag(1)])
 
 
 def in_registers(
