@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 
@@ -15,7 +16,7 @@ namespace emu {
 namespace {
 
 // The prefix of the symbols of variables inside a function.
-std::string scope_of(const Entry &entry) {
+std::string found_scope(const Entry &entry) {
   Dl_info info{};
   if (!dladdr(entry.kernel, &info) || !info.dli_sname) return "";
   const std::string function = info.dli_sname;
@@ -23,14 +24,24 @@ std::string scope_of(const Entry &entry) {
   return "_ZZ" + std::to_string(function.size()) + function + "E";  // extern "C"
 }
 
+// Those of all entries, in their order; each takes a search through all symbols of the program.
+const std::vector<std::string> &scopes() {
+  static const std::vector<std::string> found = [] {
+    std::vector<std::string> all;
+    std::transform(entries, entries + entry_count, std::back_inserter(all), found_scope);
+    return all;
+  }();
+  return found;
+}
+
+const std::string &scope_of(const Entry &entry) { return scopes()[size_t(&entry - entries)]; }
+
 // Variables of other kernels in the same program do not exist for this one.
 bool is_foreign(const SharedVariable &variable, const Entry &entry) {
-  const std::string own = scope_of(entry);
+  const std::string &own = scope_of(entry);
   if (own.empty() || variable.symbol.starts_with(own)) return false;
-  return std::any_of(entries, entries + entry_count, [&](const Entry &other) {
-    const std::string scope = scope_of(other);
-    return !scope.empty() && variable.symbol.starts_with(scope);
-  });
+  return std::ranges::any_of(
+      scopes(), [&](const std::string &scope) { return !scope.empty() && variable.symbol.starts_with(scope); });
 }
 
 // `smem_a` of `_ZZ5sgemmE6smem_a`.
@@ -95,7 +106,7 @@ void map_shared(const Job &job, const Image &image, const Entry &entry, size_t d
   machine.memory.remove_shared();
   machine.shared_regions.clear();
   unsigned finest = 2, own_bytes = 0;
-  const std::string own = scope_of(entry);
+  const std::string &own = scope_of(entry);
   for (const Buffer &buffer : job.buffers) finest = std::min(finest, buffer.granule_shift);
   machine.static_shared = image.shared;
   machine.static_bytes = image.shared_bytes;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <span>
 #include <stdexcept>
 
@@ -71,8 +70,9 @@ namespace {
 
 // The thread-local symbols in the ELF file of this process.
 std::vector<SharedVariable> read_variables() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  std::ifstream file("/proc/self/exe", std::ios::binary | std::ios::ate);
+  std::vector<char> bytes(size_t(file.tellg()));
+  file.seekg(0).read(bytes.data(), std::streamsize(bytes.size()));
   const auto *header = reinterpret_cast<const ElfW(Ehdr) *>(bytes.data());
   const auto *sections = reinterpret_cast<const ElfW(Shdr) *>(bytes.data() + header->e_shoff);
   std::vector<SharedVariable> variables;

@@ -1,6 +1,7 @@
 // The program that a .cu becomes: it reads a job from standard input, runs it and writes its findings to standard
 // output. It is a separate process, so that a hang or a wild store fails one test and not the whole run.
 #include <dlfcn.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -202,4 +203,10 @@ int serve() {
 
 }  // namespace emu
 
-int main() { return emu::serve(); }
+int main() {
+  // Shadows come and go with runs and blocks. What is freed stays with the process: pages that are mapped anew each time
+  // take longer than what is done in them.
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
+  return emu::serve();
+}
