@@ -1,5 +1,6 @@
 """What many tests share: the registry, a store, and the console script run as a user runs it."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from bench.record.store import Store
 #: The width of tables in tests, in characters.
 WIDE = "250"
 Finished = subprocess.CompletedProcess[str]
+gc.disable()  # until all tests are collected: nothing of what is imported and made for them is garbage
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,8 +34,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Let tests share the emulator's programs."""
+    """Let tests share the emulator's programs, and the collector leave alone what lives as long as the session."""
     emulated.select(session.items)
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
