@@ -1,8 +1,8 @@
 """A report of a GPU on the fake device, of which some stages do what a fault names.
 
 The faulty stage stands between two others and has the fault GPU_FAULT, or GPU_FAULTS names faults of the real stages,
-as JSON. GPU_FIGURES=none draws no figures. As a plug-in this module replaces the stages in their processes; run by
-itself it replaces them here and begins the report.
+as JSON. GPU_FIGURES=none draws no figures, and measures no ceilings for them unless a clock jumps. As a plug-in this
+module replaces the stages in their processes; run by itself it replaces them here and begins the report.
 """
 
 import json
@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from types import MappingProxyType
@@ -98,6 +99,8 @@ else:
         "faulty": Stage(middle, LIMIT_S),
         "last": Stage(gpu_stages.once, 180),
     }
+if os.environ.get("GPU_FIGURES") == "none" and "clock" not in faults.values():
+    gpu_stages.Plan = partial(gpu_stages.Plan, ceilings=False)  # type: ignore[misc]
 
 if __name__ == "__main__":
     os.environ["GPU_REPORT_PID"] = str(os.getpid())

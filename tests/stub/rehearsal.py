@@ -1,13 +1,14 @@
 """`make gpu` on the stub driver, with a few kernels: its stages, through the real cuda-core and the emulator.
 
 GPU_FAULTS has the fault of the device in each stage, as JSON: its name in tests/stub/driver/faults.cpp, and where it
-comes. GPU_STAGES lists the stages, without it all; GPU_FIGURES=none draws no figures. As a plug-in this module leaves
-those kernels in the processes of the stages; run by itself it begins the report.
+comes. GPU_STAGES lists the stages, without it all; GPU_FIGURES=none draws no figures and measures no ceilings for them.
+As a plug-in this module leaves those kernels in the processes of the stages; run by itself it begins the report.
 """
 
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import gpu_stages
@@ -48,6 +49,8 @@ gpu_stages.STAGES = {name: faulty(name, STAGES[name]) for name in wanted}  # typ
 gpu_stages.MAX_TIME_S = 0.05
 if not any(fault == "hang" for fault, _ in FAULTS.values()):  # a busy machine takes its time to emulate a launch
     gpu_stages.FIRST_S = gpu_stages.TIMEOUT_S = 60.0
+if os.environ.get("GPU_FIGURES") == "none":
+    gpu_stages.Plan = partial(gpu_stages.Plan, ceilings=False)  # type: ignore[misc]
 KERNELS = discover().kernels
 for id_ in set(KERNELS) - set(KEPT):
     del KERNELS[id_]
