@@ -69,7 +69,7 @@ def test_an_operation_that_hangs_costs_its_problem_alone(measure: Measure, metho
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("declared", ["executed", "supports"])
+@pytest.mark.parametrize("declared", ["executed", "supports", "valid"])
 def test_what_a_kernel_declares_of_itself_has_the_time_of_its_set_up(measure: Measure, declared: str) -> None:
     found = measure("", kernels=("honest", declared))
     assert found == {("", "honest"): ("ok", "", 2), ("", declared): ("timeout", reason("set-up"), 1)}
