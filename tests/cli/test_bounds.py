@@ -9,6 +9,7 @@ import pytest
 
 from bench.cli.commands import cli
 from bench.cli.options import Read
+from report_rows import begin, fail
 
 NUMBERS = ("nan", "inf", "-inf", "1e999", "-1", "")
 #: Commands whose options take a number that need not be whole, with what else each needs.
@@ -113,3 +114,15 @@ def test_spreadsheets_are_csv(exported, style):
 
 def test_csv_for_a_spreadsheet_is_asked_for_by_a_switch(exported):
     assert exported("--spreadsheet").out == exported().out
+
+
+def test_what_others_wrote_is_no_formula_and_no_markup_in_what_is_exported(kernelmark, store):
+    begin(store)
+    fail(store, "copy/m2n2/f32", "copy/some.base", reason="=1+1 | <b>bold</b> [here](x)")
+    store.close()
+    export = ("export", "--db", str(store.path))
+    assert ",=1+1 | <b>bold</b> [here](x)," in kernelmark(*export).stdout
+    assert ",'=1+1 | <b>bold</b> [here](x)," in kernelmark(*export, "--spreadsheet").stdout
+    shown = kernelmark(*export, "--format", "markdown").stdout
+    assert "=1+1" in shown
+    assert not any(markup in shown for markup in ("1 | <", "<b>", " [here](x)"))

@@ -182,6 +182,7 @@ def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, tmp_path):
     assert (done.returncode, complaints(done.stderr)) == (130, [])
     found = rows((tmp_path / "rows.csv").read_text())
     assert [(r["problem"], r["status"]) for r in found] == [("copy/m3n5/f32", "ok"), ("copy/m4n5/f32", "ok")]
+    assert json.loads(kernelmark("show", "--json").stdout)["run"]["finished_at"] is None
     *same, line = kernelmark("show").stdout.splitlines()
     run_id = same[0].split()[1]
     assert line == f"partial: 2 of 3 cases; `kernelmark run --resume {run_id}` goes on"

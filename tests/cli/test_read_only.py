@@ -53,6 +53,15 @@ def test_a_store_on_a_read_only_disk_can_be_read(called, two_runs, read_only):
         assert done.out == called(*words, "--db", two_runs).out.replace(two_runs, db)
 
 
+@pytest.mark.long
+def test_processes_show_export_and_report_a_store_on_a_read_only_disk(kernelmark, two_runs, read_only, tmp_path):
+    db = str(read_only(two_runs) / "results.db")
+    for words in (("show", "base"), ("export", "base"), ("report", "base", "--out", "out")):
+        done = kernelmark(*words, "--db", db)
+        assert (done.returncode, done.stderr) == (0, ""), words
+    assert (tmp_path / "out" / "index.html").is_file()
+
+
 def test_a_store_on_a_read_only_disk_cannot_be_written_to(called, two_runs, read_only):
     db = str(read_only(two_runs) / "results.db")
     for words, found in (
