@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bench.measure.device import Window
 
 _DURING = "{} during {:.0f} % of the sampling"
-_CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>\d+) % of the sampling")
+_CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>[0-9]{1,9}) % of the sampling")
 _CEILING = "the {} ceiling was disturbed: {}"
 #: The words of today, and those that older stores have.
 _LOW = re.compile(r"the \S+ ceiling (?:was|beside it is) disturbed")

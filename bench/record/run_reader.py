@@ -7,6 +7,7 @@ import msgspec
 
 from bench.measure.host import Host
 from bench.plan.errors import UsageError
+from bench.plan.tuned import TunedTile, Tunes
 from bench.record.query import Query
 from bench.record.result import finite
 
@@ -54,6 +55,36 @@ class JobBegun(NamedTuple):
     isa: str
     problems: str
     rows: int
+
+
+class _Plan(msgspec.Struct):
+    """What reports read of a plan; older runs and runs from elsewhere lack some of it, or all."""
+
+    processes: int = 1
+    max_time_s: float | None = None
+    rel_ci: float | None = None
+    suites: list[str] = []
+    plugins: list[str] = []
+    tiles: list[TunedTile] = []
+    tunes: Tunes | None = None
+
+
+class _Environment(msgspec.Struct):
+    """What reports read of the environment."""
+
+    versions: dict[str, Any] = {}
+    blas: list[str] = []
+    variables: dict[str, Any] = {}
+
+
+class _Machine(msgspec.Struct):
+    """What reports compute from the machine."""
+
+    llc_bytes: float | None = None
+    memory_bytes: float | None = None
+
+
+_PARTS = {"plan": _Plan, "environment": _Environment, "machine": _Machine}
 
 
 class RunReader(Query):
@@ -128,6 +159,8 @@ def _facts(values: tuple[Any, ...]) -> RunFacts:
         found[name] = json.loads(
             found[name], parse_constant=lambda word: None, parse_float=lambda text: finite(float(text))
         )
+    for name, kind in _PARTS.items():
+        msgspec.convert(found[name], kind)
     return msgspec.convert(found, RunFacts)
 
 

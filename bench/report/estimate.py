@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from bench.plan.case import Plan, PlannedJob
+from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.record.merge_shards import MERGED
 from bench.record.reader import Reader
@@ -89,10 +90,17 @@ def _case_seconds(store: Reader, run: RunFacts) -> list[tuple[_Key, float]]:
         began = [*began, began[-1]._replace(started_at=run["finished_at"])]
     found = []
     for job, following in pairwise(began):
-        took = datetime.fromisoformat(following.started_at) - datetime.fromisoformat(job.started_at)
-        seconds = max(0.0, took.total_seconds()) / job.rows
+        seconds = max(0.0, _seconds(store, job.started_at, following.started_at)) / job.rows
         found += [((job.suite, problem, job.isa), seconds) for problem in job.problems.split(",")]
     return found
+
+
+def _seconds(store: Reader, one: str, other: str) -> float:
+    """Return the seconds between two times of a store. Raises UsageError where either is none."""
+    try:
+        return (datetime.fromisoformat(other) - datetime.fromisoformat(one)).total_seconds()
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{store.path}: cannot be read: {error}; --db names another file") from None
 
 
 def _ceilings(store: Reader, runs: Sequence[RunFacts]) -> dict[tuple[str, bool], float]:

@@ -144,7 +144,7 @@ def sizes(problem: str) -> str:
 
 def numbers(text: str) -> list[int]:
     """Return the numbers in an id, or in a part of it."""
-    return [int(found) for found in re.findall(r"\d+", text)]
+    return [int(found) for found in re.findall("[0-9]{1,18}", text)]
 
 
 def variant(problem: str) -> str:

@@ -30,6 +30,10 @@ WRONG = [
     ("UPDATE result SET dims = '[1]'", ("show", "--json")),
     ("UPDATE run SET suites = '5'", ("runs",)),
     ("UPDATE run SET plan = x'ff'", ("show",)),
+    ("""UPDATE run SET plan = '{"processes": "two"}'""", ("show",)),
+    ("""UPDATE run SET plan = '{"max_time_s": []}'""", ("export", "--format", "json")),
+    ("""UPDATE run SET environment = '{"blas": 3}'""", ("runs",)),
+    ("""UPDATE machine SET facts = '{"memory_bytes": "much"}'""", ("show",)),
     ("UPDATE machine SET facts = 'null'", ("runs",)),
     ("UPDATE machine SET facts = printf('%.*c', 100000, '[')", ("runs",)),
     ("UPDATE ceiling SET rate = 'fast'", ("show", "r1")),
@@ -88,6 +92,15 @@ def test_what_no_column_can_hold_is_one_line_that_names_the_file(called, path, s
     assert done.status == 2
     assert line.startswith(f"kernelmark: {path}: cannot be read: ")
     assert len(line) <= MOST
+
+
+@pytest.mark.parametrize("time", ["x", "2026-01-01T10:00:00"])
+def test_an_estimate_from_what_is_no_time_is_one_line(called, tmp_path, time):
+    words = ("copy/m4n4/f32", "--max-time", "0.01", "--no-ceilings", "--kernels", "copy/numpy.copyto", "--db", "r.db")
+    assert called("run", *words).status == 0
+    change(tmp_path / "r.db", f"UPDATE run SET finished_at = '{time}'")
+    done = called("run", "--dry-run", *words)
+    assert (done.status, done.err.startswith("kernelmark: r.db: cannot be read: ")) == (2, True)
 
 
 def test_a_measurement_that_was_cut_short_is_one_line(path, complaint):
