@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +62,8 @@ def test_one_seed_draws_the_same_inputs(lane: Lane, monkeypatch) -> None:
 def test_a_campaign_goes_on_where_it_was_left() -> None:
     def drawn(start: int, inputs: int) -> list[tuple[int, int]]:
         pool = SimpleNamespace(submit=lambda _, *batch: batch)
-        return list(fuzz.__main__._submitted(pool, SimpleNamespace(replay=None, seed=3, start=start, inputs=inputs)))
+        asked = Namespace(replay=None, seed=3, start=start, inputs=inputs)
+        return list(fuzz.__main__._submitted(pool, asked))
 
     assert drawn(0, 120) == [*drawn(0, 100), *drawn(100, 20)]
 
