@@ -60,6 +60,13 @@ def test_a_training_prints_what_was_held_out_and_keeps_a_selector_that_answers(t
     assert "OUTSIDE THE MEASURED RANGE: k is 8, measured 256.\n" in called("select", "gemm/m99n99k8/f32/NT").out
 
 
+def test_noise_is_reported_with_what_it_disturbed(trained, tmp_path):
+    done = trained(noisy={"disturbed": "others took 0.98 CPUs during 60 % of the sampling"})
+    assert "NOISY: 242 of 242 cases were disturbed (others took 0.98 CPUs)" in done.out
+    (selector,) = (tmp_path / "data" / "kernelmark" / "selectors").glob("*.json")
+    assert json.loads(selector.read_text())["regret"]["noise"].startswith("NOISY: ")
+
+
 def test_where_one_kernel_is_as_good_it_is_the_answer(trained, called):
     kernels = {FIRST: lambda m, n, k: 1e-9 * m * n * k, SECOND: lambda m, n, k: 1.02e-9 * m * n * k}
     assert f"Use {FIRST}: the oracle is 1.00x" in trained(kernels=kernels).out

@@ -222,4 +222,8 @@ def test_the_figure_has_a_line_a_strategy_and_states_that_it_is_computed(store, 
     (drawn,) = draw([kind], tmp_path, pdf=False)
     assert drawn.svg.startswith("<?xml")
     assert "not measured" in drawn.caption
+    assert "noise" not in drawn.caption
+    addition(store, "cpu.onebit", 4, 0.01, disturbed="others took 0.98 CPUs during 60 % of the sampling")
+    (figure,) = scaling_figures(found(store, registry, (1, 2, 4))).figures
+    assert figure.caption.endswith(" Hollow: from rows measured under noise.")
     assert scaling_figures(found(store.__class__(store.path), registry, (4,))).figures == []

@@ -8,8 +8,9 @@ from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.report.contest import Setting
 from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
-from bench.report.figures.style import GREY, INK, Label, Look, label_right, looks, panel, ticks
+from bench.report.figures.style import GREY, INK, Label, Look, label_right, looks, mark_points, panel, ticks
 from bench.report.format import short, size
+from bench.report.noise import is_noisy
 from bench.report.run_data import RunData
 from bench.report.scaling import Asked, Point, Scaling, Section, computed
 from bench.report.scaling_view import compared
@@ -48,12 +49,15 @@ def _figures(found: Scaling) -> list[Figure]:
 def _figure(found: Scaling, section: Section, marks: dict[str, Look]) -> Figure:
     setting: Setting = section.setting
     runs = " and ".join(dict.fromkeys((found.compute_run, found.aggregation_run)))
+    noise = (
+        " Hollow: from rows measured under noise." if any(_noisy(section, point) for point in section.points) else ""
+    )
     return Figure(
         file_name("scaling", found.asked.network, *of_setting(setting)),
         f"Data parallelism, computed: {found.asked.network}",
         f"{setting.title}. Computed from the rows of {runs} and a link "
         f"of {size(round(found.asked.link_bytes_per_s))}/s, not measured. Whiskers: from the ends of the rows' "
-        "intervals. Dashed: linear. Black bars: what the texts state.",
+        f"intervals. Dashed: linear. Black bars: what the texts state.{noise}",
         partial(_draw, section, marks),
     )
 
@@ -64,7 +68,7 @@ def _draw(section: Section, marks: dict[str, Look]) -> "Drawing":
     labels = []
     for kernel in dict.fromkeys(point.kernel for point in section.points):
         own = sorted((p for p in section.points if p.kernel == kernel), key=lambda point: point.workers)
-        _line(axes, own, marks[kernel])
+        _line(axes, own, marks[kernel], [_noisy(section, point) for point in own])
         labels.append(Label(own[-1].workers, own[-1].speedup.median, short(kernel), marks[kernel]))
     workers = sorted({point.workers for point in section.points})
     axes.plot(workers, workers, color=GREY, linestyle="--", linewidth=0.8, zorder=0)
@@ -78,11 +82,17 @@ def _draw(section: Section, marks: dict[str, Look]) -> "Drawing":
     return figure
 
 
-def _line(axes: "Axes", points: list[Point], look: Look) -> None:
+def _noisy(section: Section, point: Point) -> bool:
+    """Return whether a row that a point is computed from was measured under noise."""
+    return any(map(is_noisy, (*section.batch.rows, point.row)))
+
+
+def _line(axes: "Axes", points: list[Point], look: Look, noisy: list[bool]) -> None:
     xs, ys = [p.workers for p in points], [p.speedup.median for p in points]
     ends = [[p.speedup.low, p.speedup.high] for p in points]
     lower, upper = ([abs(y - (end[side] or y)) for y, end in zip(ys, ends, strict=True)] for side in range(2))
-    axes.errorbar(xs, ys, yerr=[lower, upper], color=look.colour, elinewidth=0.6, marker=look.marker)
+    axes.errorbar(xs, ys, yerr=[lower, upper], color=look.colour, elinewidth=0.6)
+    mark_points(axes, xs, ys, look, noisy)
 
 
 def _is_shown(axes: "Axes", value: float) -> bool:

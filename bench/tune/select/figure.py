@@ -34,7 +34,8 @@ def regret_figure(model: Model, lost: Sequence[Lost]) -> Kind:
         file_name("regret", model.op, model.device, f"t{model.threads}", model.mode, model.precision),
         f"{TITLE}: {model.op}",
         f"{model.subject}. Time over the oracle's on shapes that were held out ({model.regret.held_out}), each line in "
-        "its own order, the least first. The oracle was chosen by half of the processes and timed by the others.",
+        "its own order, the least first. The oracle was chosen by half of the processes and timed by the others."
+        + (f" {model.regret.noise}." if model.regret.noise else ""),
         partial(_draw, lost),
     )
     return kind(TITLE, [figure], "", 1)

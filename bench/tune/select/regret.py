@@ -14,6 +14,7 @@ import numpy as np
 from bench.plan.dtypes import Array
 from bench.record.reader import Reader
 from bench.report.contest import faster, time_of
+from bench.report.noise import noise_of
 from bench.tune.select.bootstrap import Draws, Share, drawn, quotient, share
 from bench.tune.select.forest import GROWERS
 from bench.tune.select.rows import SELECTED, Times
@@ -53,7 +54,8 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What a selector costs on what was held out. gap: the oracle's speed over the best single kernel's.
 
     recovered: the selector's share of the logarithm of the gap. over_single: its speed over the best single kernel's.
-    processes: the fewest that a time comes from; with one, the oracle is timed by what it was chosen on.
+    processes: the fewest that a time comes from; with one, the oracle is timed by what it was chosen on. noise: how
+    many of the rows were disturbed, in a sentence, or "".
     """
 
     held_out: str
@@ -64,6 +66,7 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gap: Share
     over_single: Share
     recovered: Share | None
+    noise: str = ""
 
     @property
     def is_worth_it(self) -> bool:
@@ -179,7 +182,7 @@ def _taken(means: Array, chosen: Array) -> Array:
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[Lost], what: str) -> Regret:
     """Return what each way comes to, with intervals over families that are drawn again and again."""
-    draws = drawn(families)
+    draws, ids = drawn(families), {problem.id for problem in times.problems}
     by_way = {each.way: each.logs for each in lost}
     tree, one = by_way[TREE], by_way[SINGLE]
     gap = share(one, draws)
@@ -192,6 +195,7 @@ def regret(store: Reader, times: Times, families: Array, lost: Sequence[Lost], w
         gap=gap,
         over_single=share(one - tree, draws),
         recovered=quotient(one - tree, one, draws) if gap.mean > 1 else None,
+        noise=noise_of(row for (name, _), row in times.rows.items() if name in ids).sentence,
     )
 
 

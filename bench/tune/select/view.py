@@ -37,7 +37,8 @@ def trained(model: Model) -> str:
 
 def remarks(model: Model) -> list[str]:
     """Return what limits the shares."""
-    found, parts = model.regret, []
+    found = model.regret
+    parts = [found.noise] if found.noise else []
     if found.processes < 2:
         parts.append(
             "The oracle is timed by what it was chosen on, since some rows are of one process; that flatters it. "
