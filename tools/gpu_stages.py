@@ -45,8 +45,9 @@ def time_ways(task: Task) -> str:
         if finding.holds is False:
             task.folder.note(DISAGREEING, name, " ".join(clocks.WAYS[name].serves))
         task.folder.write("clocks.md", f"# Clocks\n\n```\n{table(found)}\n```\n")
-    bad = [finding.check for finding in found if finding.holds is False]
-    text = f"{len(found)} ways, {len(bad)} disagree" + (f": {', '.join(bad)}; their kernels get no rows" if bad else "")
+    bad = [finding.check.removeprefix("clocks: ") for finding in found if finding.holds is False]
+    without = f" ({', '.join(bad)}): their kernels get no rows" if bad else ""
+    text = f"{len(found)} ways, {len(bad)} disagree or fail{without}"
     missed = list(clocks.WAYS)[len(found) :]
     return f"{text}; no time for {', '.join(missed)}" if missed else text
 
