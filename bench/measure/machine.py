@@ -15,6 +15,7 @@ from bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from bench.measure.cuda import cuda_missing
 from bench.plan.kernel import Kernel
 from bench.plan.operation import Problem
+from bench.plan.text import as_utf8
 
 #: Distributions whose name differs from the module's, and the extra of kernelmark that installs each.
 DISTRIBUTIONS = {
@@ -138,7 +139,7 @@ def environment() -> dict[str, Any]:
         "versions": {name: version for name in names if (version := module_version(name))},
         "blas": [build for _, build in _blas_builds()],
         "link": link.facts(),
-        "variables": {key: value for key, value in sorted(os.environ.items()) if key.startswith(prefixes)},
+        "variables": {as_utf8(k): as_utf8(v) for k, v in sorted(os.environ.items()) if k.startswith(prefixes)},
     }
 
 

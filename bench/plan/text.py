@@ -26,6 +26,11 @@ def one_line(text: str) -> str:
     return f"{escaped(text[:MOST])[: MOST - 100]} ... {escaped(text[-MOST:])[-95:]}"
 
 
+def as_utf8(text: str) -> str:
+    r"""Return a text with the bytes written out that are not UTF-8, which files may have in their names: `\udcff`."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def plain(text: str) -> str:
     """Return lines of text without colours, titles, cursor movements and other control characters."""
     lines = _COMMANDS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")

@@ -24,6 +24,7 @@ from bench.plan.files import only_utf8
 from bench.plan.registry import Registry
 from bench.plan.status import AGAINST
 from bench.plan.suites import Suite
+from bench.plan.text import as_utf8
 from bench.record.result import Result, make_result
 from bench.record.store import Layer, Run, Store
 from bench.run.ceilings import Ceilings
@@ -161,7 +162,7 @@ def _run_of(suites: list[Suite], plan: Plan) -> Run:
         machine=machine(),
         started_at=started.isoformat(timespec="seconds"),
         suites=tuple(suite.name for suite in suites),
-        command=command.encode(errors="backslashreplace").decode(),  # files that are written may have any name
+        command=as_utf8(command),  # files that are written may have any name
         environment=environment(),
         git_commit=git_commit(),
         plan={**msgspec.to_builtins(plan), "suite_digests": [suite.digest for suite in suites]},
