@@ -21,6 +21,8 @@ from bench.report.format import count
 from bench.report.method import software
 from bench.report.noise import noise_of
 from bench.report.run_data import RunData
+from bench.tune.select.figure import regret_figure
+from bench.tune.select.train import train
 from took import COMMAND
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -28,6 +30,17 @@ FOLDER = "figures"
 MOST_BYTES = 60_000
 #: The runs that together have the data for every kind of figure. The first is that of the tutorial, with its file.
 QUESTION = "question.toml"
+#: The run that a selector is trained on, and its suite: a shape for each product of small powers of two.
+SHAPES = "shapes.toml --processes 4 --spread 0 --max-time 0.02"
+SHAPES_FILE = """\
+[[sweep]]
+op = "gemm"
+dtype = "f32"
+layout = "NT"
+m = {pow2 = [5, 8]}
+n = {pow2 = [5, 8]}
+k = {pow2 = [5, 8]}
+"""
 RUNS = (
     QUESTION,
     "gemm/m256n512k512/f32/NN gemm/m256n512k512/f32/NT gemm/m256n512k512/f32/TN gemm/m256n512k512/f32/TT --threads 1,2",
@@ -35,6 +48,7 @@ RUNS = (
     "transposition",
     "transfer aggregate/w4n14198784/f32/ef aggregate/w4n1048576/f32/ef "
     "--kernels gemm/numpy.matmul --kernels aggregate/cpu.*",
+    SHAPES,
 )
 HEAD = r"""# Figures
 
@@ -47,16 +61,19 @@ captions, labels, intervals and the mark of noisy cells. `results-gemm.tex` and 
 `\input`. `kernelmark export --format latex -o table.tex` writes the same. They need
 `\usepackage{booktabs,graphicx,longtable}`, and fit a column in `\scriptsize`. A run of more
 than 10,000 rows has its tables as CSV alone.
+
+The report of a search by `kernelmark tune` has a further kind, the speed by tunable: [Tuning](tuning.md) shows one.
 """
 
 
 class Shown(NamedTuple):
-    """A figure on the page: the kind, the file, its words, and the run that it was drawn from."""
+    """A figure on the page: its kind, file and words, the run that it was drawn from, and where that was measured."""
 
     title: str
     name: str
     caption: str
     words: str
+    origin: str
 
 
 def main(words: Sequence[str] = ()) -> int:
@@ -70,18 +87,20 @@ def main(words: Sequence[str] = ()) -> int:
         tutorial = (DOCS / "tutorial.md").read_text(encoding="utf-8")
         text = tutorial.partition(f"`{QUESTION}`:\n\n```toml\n")[2].partition("```")[0]
         Path(folder, QUESTION).write_text(text, encoding="utf-8")
+        Path(folder, SHAPES.split()[0]).write_text(SHAPES_FILE, encoding="utf-8")
         for run in RUNS:
             _measure(db.absolute(), Path(folder), run, asked.max_time)
         with closing(Store(db, create=False)) as store:
-            shown, note = _drawn(store)
-    (DOCS / "figures.md").write_text("\n".join([HEAD, note, *map(_section, shown)]), encoding="utf-8")
+            shown = _drawn(store)
+    (DOCS / "figures.md").write_text("\n".join([HEAD, *map(_section, shown)]), encoding="utf-8")
     return 0
 
 
 def _measure(db: Path, folder: Path, run: str, max_time: str) -> None:
     if run in _known(db):
         return
-    command = [*COMMAND, "run", *run.split(), "--db", str(db), "--device", "cpu", "--max-time", max_time]
+    command = [*COMMAND, "run", *run.split(), "--db", str(db), "--device", "cpu"]
+    command += [] if "--max-time" in run else ["--max-time", max_time]
     status = subprocess.run(command, cwd=folder, check=False).returncode
     if status not in (0, 1):
         sys.exit(status)
@@ -100,26 +119,35 @@ def _suites(run: str) -> tuple[str, ...]:
     return tuple(word.removesuffix(".toml") for word in run.partition(" --")[0].split())
 
 
-def _drawn(store: Store) -> tuple[list[Shown], str]:
-    """Draw the first figure of each kind that is small enough, and return them with a line on their origin."""
+def _drawn(store: Store) -> list[Shown]:
+    """Draw the first figure of each kind that is small enough, and return them."""
     target = DOCS / FOLDER
     target.mkdir(exist_ok=True)
     shown: dict[str, Shown] = {}
-    datas = [(words, RunData(store, run)) for words, run in _known(store.path).items()]
-    for words, data in datas:
-        for kind in kinds(data, discover()):
+    for words, run in _known(store.path).items():
+        data = RunData(store, run)
+        for kind in [*kinds(data, discover()), *([_regret(store, data.run_id)] if words == SHAPES else [])]:
             name = file_name(kind.title if shown else QUESTION.removesuffix(".toml"))
             if kind.title not in shown and (caption := _first(kind, target / f"{name}.svg")):
-                shown[kind.title] = Shown(kind.title, name, caption, words)
+                shown[kind.title] = Shown(kind.title, name, caption, words, _origin(data))
     for path in target.iterdir():
         if path.name not in {f"{figure.name}.svg" for figure in shown.values()}:
             path.unlink()
-    rows = [r for _, data in datas for r in data.rows]
-    sentence = noise_of(rows).sentence
-    machine = datas[0][1].run.machine
+    return list(shown.values())
+
+
+def _origin(data: RunData) -> str:
+    """Return where a run was measured, with what, and how noisy it was."""
+    machine, sentence = data.run.machine, noise_of(data.rows).sentence
     where = f"{machine.get('cpu')}, {count(machine.get('cpus_usable', 1), 'CPU')}"
-    note = f"Measured on {where}, with {software(datas[0][1].run)}."
-    return list(shown.values()), note + (f" {sentence}.\n" if sentence else "\n")
+    return f"Measured on {where}, with {software(data.run)}." + (f" {sentence}." if sentence else "")
+
+
+def _regret(store: Store, run: str) -> Kind:
+    """Return the figure that `select --train --figures` draws of a run."""
+    with store.snapshot():
+        found = train(store, discover(), [run], [])
+    return regret_figure(found.model, found.lost)
 
 
 def _first(kind: Kind, path: Path) -> str:
@@ -143,15 +171,18 @@ def slim(svg: str) -> str:
 
 def _section(shown: Shown) -> str:
     lines = [f"## {shown.title}", "", f"![{shown.title}]({FOLDER}/{shown.name}.svg)", "", shown.caption, ""]
-    return "\n".join([*lines, *_commands(shown.words), ""])
+    return "\n".join([*lines, *_commands(shown.words), "", shown.origin, ""])
 
 
 def _commands(words: str) -> Iterator[str]:
     if words == QUESTION:
         yield "The [tutorial](tutorial.md) makes it, in its sections 3 and 7."
         return
-    yield f"    kernelmark run {words}"
-    yield "    kernelmark report --out out/report"
+    if words == SHAPES:
+        yield f"`{words.split()[0]}`:\n\n```toml\n{SHAPES_FILE}```\n"
+    quoted = re.sub(r"\S*\*\S*", r"'\g<0>'", words)
+    yield f"    kernelmark run {quoted}"
+    yield "    kernelmark select --train --figures out" if words == SHAPES else "    kernelmark report --out out/report"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,10 @@ import pytest
 
 import bench
 from bench.plan.errors import UsageError
+from bench.report.figures import kinds
 from bench.report.publish import FILES, Report
+from bench.report.run_data import RunData
+from bench.tune.select.figure import TITLE as REGRET
 from pages import DOCS, ROOT
 from report_rows import begin, put
 from scripts import TOOLS, script
@@ -69,6 +72,12 @@ def test_figures_on_the_page_are_those_in_its_folder_and_small():
     shown = set(re.findall(r"\(figures/([^)]+)\)", (DOCS / "figures.md").read_text()))
     assert shown == {path.name for path in (DOCS / "figures").iterdir()}
     assert [path.name for path in (DOCS / "figures").iterdir() if path.stat().st_size > most] == []
+
+
+def test_the_page_of_figures_has_every_kind(store):
+    begin(store)
+    titles = {kind.title for kind in kinds(RunData(store, "r1"))} | {REGRET}
+    assert set(re.findall(r"^## (.+)$", (DOCS / "figures.md").read_text(), re.MULTILINE)) == titles
 
 
 def test_a_slim_figure_keeps_its_references():
