@@ -215,6 +215,18 @@ def test_a_noisy_row_is_reported(store, registry):
     assert "NOISY: 1 of 4 cases" in render(found(store, registry))
 
 
+def test_points_of_noisy_rows_are_hollow(store, registry):
+    pytest.importorskip("matplotlib")
+    network(store)
+    addition(store, "cpu.host_serial", 4, 0.01)
+    addition(store, "cpu.onebit", 4, 0.01, disturbed="others took 0.98 CPUs during 60 % of the sampling")
+    (figure,) = scaling_figures(found(store, registry, (1, 2, 4))).figures
+    assert figure.caption.endswith(" Hollow: from rows measured under noise.")
+    (axes,) = figure.draw().axes
+    hollow = [line for line in axes.lines if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
+    assert [list(line.get_xdata()) for line in hollow] == [[1, 2, 4]]
+
+
 def test_the_figure_has_a_line_a_strategy_and_states_that_it_is_computed(store, registry, tmp_path):
     network(store)
     addition(store, "cpu.host_serial", 4, 0.01)
@@ -223,7 +235,4 @@ def test_the_figure_has_a_line_a_strategy_and_states_that_it_is_computed(store, 
     assert drawn.svg.startswith("<?xml")
     assert "not measured" in drawn.caption
     assert "noise" not in drawn.caption
-    addition(store, "cpu.onebit", 4, 0.01, disturbed="others took 0.98 CPUs during 60 % of the sampling")
-    (figure,) = scaling_figures(found(store, registry, (1, 2, 4))).figures
-    assert figure.caption.endswith(" Hollow: from rows measured under noise.")
     assert scaling_figures(found(store.__class__(store.path), registry, (4,))).figures == []
