@@ -19,11 +19,11 @@ def cells(values: Sequence[Any]) -> Sequence[str]:
     if kinds == {str}:
         joined = "".join(values)
         return _written(values) if any(mark in joined for mark in _SPECIAL) else values
-    return _numbers(values) if kinds <= _NUMBERS else _written(values)
+    return number_cells(values) if kinds <= _NUMBERS else _written(values)
 
 
-def _numbers(values: Sequence[float | None]) -> list[str]:
-    """Return numbers as `repr` writes them, which the writer of JSON does in a quarter of the time."""
+def number_cells(values: Sequence[float | None]) -> list[str]:
+    """Return numbers as `repr` writes them, which the writer of JSON does in a quarter of the time; NaN is empty."""
     joined = msgspec.json.encode(values).decode()[1:-1].replace("null", "")
     texts = joined.split(",") if values else []
     if "e" not in joined and "0.0000" not in joined:

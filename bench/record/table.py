@@ -9,7 +9,7 @@ from typing import Any, cast, get_type_hints
 
 import msgspec
 
-from bench.record.cells import cells
+from bench.record.cells import cells, number_cells
 from bench.record.query import SELECTED, Dims, Query, check_samples, checked, dims_of, result_of, selected
 from bench.record.result import COLUMNS, Result, finite
 
@@ -77,7 +77,7 @@ class Floats:
     def texts(self) -> Iterator[str]:
         """Return the numbers as CSV has them."""
         starts = range(0, len(self.numbers), CHUNK)
-        return chain.from_iterable(cells(self.numbers[start : start + CHUNK].tolist()) for start in starts)
+        return chain.from_iterable(number_cells(self.numbers[start : start + CHUNK].tolist()) for start in starts)
 
     def attribute(self) -> Any:
         """Return the attribute of a class of rows that looks the number up."""

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
+from itertools import groupby
 from statistics import median
 from typing import NamedTuple
 
@@ -127,15 +127,25 @@ def _of_operation(contests: list[Contest]) -> Iterator[str]:
     who = ", ".join(f"{short(k)}{f' ({n} of {len(contests)})' * (len(contests) > 1)}" for k, n in wins.most_common(4))
     problems = count(len({c.problem for c in contests}), "problem")
     yield f"{problems}; fastest: {who}{', others' if len(wins) > 4 else ''}."
-    rows = {id(r): r for c in contests for r in c.ranked if r.speedup}.values()  # once, in however many contests
-    certain = [(ratio, r) for r in rows if (ratio := speedup_of(r)).certain]
-    if rows:
-        faster = sum(ratio.median > 1 for ratio, _ in certain)
-        slower = len(certain) - faster
-        yield f"Against the baseline: {faster} faster, {slower} slower, {len(rows) - len(certain)} inconclusive."
-    if certain:
-        best, worst = max(certain, key=itemgetter(0)), min(certain, key=itemgetter(0))
-        yield f"The largest: {_named(*best)}." + (f" The smallest: {_named(*worst)}." if worst is not best else "")
+    sides: Counter[bool | None] = Counter()
+    best = worst = None
+    for r in _with_speedup(contests):
+        ratio = speedup_of(r)
+        sides[ratio.median > 1 if ratio.certain else None] += 1
+        if ratio.certain:
+            best = (ratio, r) if best is None or ratio > best[0] else best
+            worst = (ratio, r) if worst is None or ratio < worst[0] else worst
+    if sides:
+        yield f"Against the baseline: {sides[True]} faster, {sides[False]} slower, {sides[None]} inconclusive."
+    if best and worst:
+        smallest = f" The smallest: {_named(*worst)}." if worst[1] is not best[1] else ""
+        yield f"The largest: {_named(*best)}.{smallest}"
+
+
+def _with_speedup(contests: list[Contest]) -> Iterator[Result]:
+    """Yield the rows with a speedup, each once, in however many contests of its problem it stands."""
+    for _, found in groupby(contests, key=lambda c: c.problem):
+        yield from {id(r): r for c in found for r in c.ranked if r.speedup}.values()
 
 
 def _named(ratio: Ratio, r: Result) -> str:

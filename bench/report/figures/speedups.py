@@ -99,9 +99,12 @@ def plots(data: RunData) -> list[Plot]:
     for c in data.contests:
         op = c.op
         longest_s[op] = max(longest_s[op], c.fastest.time_s_median or 0.0)
+        own: dict[str, list[Result]] = defaultdict(list)
         for r in c.ranked:
             if 0 < (r.speedup or 0.0) < math.inf:
-                found[op, c.setting, r.baseline].append(r)
+                own[r.baseline].append(r)
+        for baseline, rows in own.items():  # a setting takes long to look up
+            found[op, c.setting, baseline] += rows
     rank: Counter[str] = Counter()
     keyed = []
     for key, rows in sorted(found.items(), key=lambda item: (-longest_s[item[0][0]], -len(item[1]))):
