@@ -15,8 +15,8 @@ def decimals(value: float) -> int:
 
 
 def digits(value: float | None) -> str:
-    """Write three significant digits without an exponent; nothing for None."""
-    return "" if value is None else f"{value:.{decimals(value)}f}"
+    """Write three significant digits without an exponent; nothing for None, and for what is beyond all numbers."""
+    return "" if value is None or not math.isfinite(value) else f"{value:.{decimals(value)}f}"
 
 
 def unit(seconds: float) -> tuple[str, float]:
@@ -56,9 +56,8 @@ def rounded(middle: float, low: float | None, high: float | None) -> tuple[str, 
     """
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         return digits(middle), ""
-    half = (high - low) / 2
-    exponent = math.floor(math.log10(half))
-    wanted = (1 if half / 10**exponent < 3.5 else 0) - exponent
+    mantissa, _, exponent = f"{high / 2 - low / 2:e}".partition("e")  # a power of ten may be beyond all numbers
+    wanted = (1 if float(mantissa) < 3.5 else 0) - int(exponent)
     places = max(0, min(wanted, decimals(middle) + 1))
     return f"{middle:.{places}f}", f"[{low:.{places}f}, {high:.{places}f}]"
 
@@ -126,5 +125,5 @@ def pace(speed: float) -> str:
     Something is slower by the time that it takes in addition.
     """
     if speed < 1:
-        return f"{percent(1 / speed - 1)} slower than"
+        return f"{percent(1 / speed - 1 if speed else math.inf)} slower than"
     return f"{percent(speed - 1)} faster than" if speed < 2 else f"{factor(speed)} as fast as"

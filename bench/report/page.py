@@ -5,8 +5,9 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,6 +34,8 @@ _PIECES = re.compile(r"(?<=[/@=])(?=\w)|(?<=[a-z]\.)(?=\w{12})")
 TABLES = {"csv": "results.csv", "markdown": "results.md", "latex": "results.tex"}
 #: Rows up to which a report has tables for people and for papers too.
 MOST_TABLED = 10_000
+#: What figures are drawn from, and how large no machine makes any of these.
+_DRAWN, _MOST = ("time_s_median", "gflop_per_s", "gbyte_per_s", "speedup", "roofline_pct"), 1e30
 #: Where the data of the page stand in it.
 _DATA = '<script type="application/json" id="data">'
 
@@ -75,9 +78,23 @@ def write_report(
             (folder / part).mkdir(parents=True, exist_ok=True)
         with store.snapshot():
             data = RunData(store, run_id)
-            tables = _write_tables(store, data, folder / "tables")
-            _write_page(data, claims, tables, folder, registry, pdf)
+            with _measurable(data):
+                tables = _write_tables(store, data, folder / "tables")
+                _write_page(data, claims, tables, folder, registry, pdf)
     return folder / "index.html"
+
+
+@contextmanager
+def _measurable(data: RunData) -> Iterator[None]:
+    """Raise UsageError where arithmetic fails, and a row has a number that no machine can have."""
+    try:
+        yield
+    except (ArithmeticError, ValueError):
+        for r, name in product(data.rows, _DRAWN):
+            if (value := getattr(r, name)) and not 1 / _MOST < value < _MOST:
+                found = f"{r.case}: {name} is {value:g}, expected from {1 / _MOST:g} to {_MOST:g}"
+                raise UsageError(f"run {data.run_id}: {found}; `kernelmark show` leaves figures out") from None
+        raise
 
 
 def _write_tables(store: Store, data: RunData, folder: Path) -> list[str]:

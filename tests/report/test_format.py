@@ -50,7 +50,7 @@ def test_an_interval_stands_in_brackets_where_it_is_known():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, ""), (0.0, "0"), (0.01234, "0.0123"), (5.0, "5.00"), (999.9, "1000"), (12345.6, "12346")],
+    [(None, ""), (0.0, "0"), (0.01234, "0.0123"), (5.0, "5.00"), (999.9, "1000"), (12345.6, "12346"), (math.inf, "")],
 )
 def test_three_digits_are_written_without_an_exponent(value, text):
     assert digits(value) == text
@@ -82,6 +82,7 @@ def test_a_kernel_from_elsewhere_without_an_operation_keeps_its_name():
         (1.004, "0.4 % faster than"),
         (1.24, "24 % faster than"),
         (2.31, "2.31x as fast as"),
+        (0.0, "inf % slower than"),
     ],
 )
 def test_a_pace_says_how_much_longer_or_how_much_faster(speed, words):
@@ -101,3 +102,8 @@ def test_a_pace_says_how_much_longer_or_how_much_faster(speed, words):
 )
 def test_an_interval_is_rounded_to_what_its_width_justifies(numbers, texts):
     assert rounded(*numbers) == texts
+
+
+def test_the_smallest_and_the_largest_numbers_are_written():
+    assert float(rounded(5e-324, 0.0, 1e-323)[0]) == 5e-324
+    assert float(rounded(1e308, -1.7e308, 1.7e308)[0]) == 1e308

@@ -35,6 +35,16 @@ def test_the_command_judges_the_claims_on_the_page_and_in_tables(store, tmp_path
     assert {path.name for path in (tmp_path / "tables").glob("claims.*")} == {"claims.csv", "claims.md"}
 
 
+def test_a_number_that_no_machine_can_have_is_one_line_that_names_the_row(kernelmark, store):
+    begin(store)
+    for kernel, speedup in (("some.base", None), ("some.fast", 1.7e308)):
+        put(store, "gemm/m8n8k8/f32/NN", f"gemm/{kernel}", baseline="gemm/some.base", speedup=speedup)
+    store.close()
+    done = kernelmark("report", "--db", str(store.path), "--out", "out")
+    found = "gemm/some.fast gemm/m8n8k8/f32/NN cold t2: speedup is 1.7e+308, expected from 1e-30 to 1e+30"
+    assert (done.returncode, done.stderr) == (2, f"kernelmark: run r1: {found}; `kernelmark show` leaves figures out\n")
+
+
 def test_bad_input_is_one_line(store, tmp_path, command):
     from bench.plan.errors import UsageError
 
