@@ -156,12 +156,16 @@ def _facts(values: tuple[Any, ...]) -> RunFacts:
     """The facts of a run; None in the place of what JSON has no number for. Raises ValueError."""
     found = dict(zip(_COLUMNS, values, strict=True))
     for name in _AS_JSON:
-        found[name] = json.loads(
-            found[name], parse_constant=lambda word: None, parse_float=lambda text: finite(float(text))
-        )
+        found[name] = _decoded(found[name])
     for name, kind in _PARTS.items():
         msgspec.convert(found[name], kind)
     return msgspec.convert(found, RunFacts)
+
+
+def _decoded(text: str) -> Any:
+    """Decode JSON; None stands for what is no number of it, `?` for half a character, which can be written nowhere."""
+    found = json.loads(text, parse_constant=lambda word: None, parse_float=lambda text: finite(float(text)))
+    return json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace")) if "\\ud" in text else found
 
 
 def _run_id(values: tuple[str]) -> str:
