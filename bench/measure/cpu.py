@@ -15,6 +15,7 @@ from bench.measure.monitor import CpuMonitor
 from bench.measure.pages import PAGES
 from bench.measure.timing import CpuClock
 from bench.plan.dtypes import Array, numpy_dtype
+from bench.plan.errors import Unsupported
 
 #: Where the system does not report its last-level cache: large enough for the desktop and server parts of 2026.
 LLC_IF_UNKNOWN = 64 * 2**20
@@ -65,6 +66,10 @@ class Cpu(HostMemory):
     def host_memory(self, kind: str) -> Memory:
         """Memory of other pages."""
         return HostMemory(PAGES[kind])
+
+    def peers(self, gpus: tuple[int, ...], edge: int = 0) -> Memory:
+        """Raise Unsupported: a kernel on the CPU has no operands on GPUs."""
+        raise Unsupported("host memory lies on no GPU")
 
     def evict(self) -> None:
         """Read and write twice the last-level cache, so that nothing of the operands stays in it."""

@@ -11,6 +11,7 @@ from bench.measure.cpu import HostMemory
 from bench.measure.device import Clock, Memory, Monitor
 from bench.measure.nvml import GpuMonitor
 from bench.measure.pinned import DriverMemory
+from bench.measure.spread import Peers, join_peers
 from bench.measure.timing import CudaClock
 from bench.plan.dtypes import Array, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
@@ -33,7 +34,8 @@ class Cuda:
         properties = cupy.cuda.runtime.getDeviceProperties(0)
         self.device_name = properties["name"].decode()
         self.llc_bytes = int(properties["l2CacheSize"])
-        self._eviction: Any = None
+        #: The GPUs in use, each with what evicts its cache.
+        self._evictions: dict[int, Any] = {0: None}
         self._driver_memory = DriverMemory()
         self.stream: Any = cupy.cuda.Stream(non_blocking=True)
         self.stream.__enter__()
@@ -70,6 +72,12 @@ class Cuda:
         """Memory of the host, as the driver has it of this kind; "" is what NumPy gets."""
         return HostMemory(partial(self._driver_memory.allocate, kind))
 
+    def peers(self, gpus: tuple[int, ...], edge: int = 0) -> Memory:
+        """Return the memory of these GPUs, all of which can read each other's. Raises Unsupported."""
+        join_peers(max(gpus) + 1)
+        self._evictions |= dict.fromkeys(set(gpus) - self._evictions.keys())
+        return Peers(self, gpus, edge)
+
     def bytes(self, nbytes: int) -> Any:
         """Uninitialised device memory, aligned to 512 bytes. Raises cupy's OutOfMemoryError."""
         return self._cupy.empty(nbytes, self._cupy.uint8)
@@ -95,15 +103,18 @@ class Cuda:
         return np.asarray(source.get())
 
     def evict(self) -> None:
-        """Write twice the L2 cache on the stream, in which no line may persist."""
+        """Write twice the L2 cache of each GPU in use, in which no line may persist; the clock waits for them."""
         self.forget_persisting()
-        if self._eviction is None:
-            self._eviction = self._cupy.empty(2 * self.llc_bytes, self._cupy.uint8)
-        self._eviction.fill(1)
+        for gpu, buffer in self._evictions.items():
+            with self._cupy.cuda.Device(gpu):
+                if buffer is None:
+                    self._evictions[gpu] = buffer = self._cupy.empty(2 * self.llc_bytes, self._cupy.uint8)
+                buffer.fill(1)
 
     def synchronize(self) -> None:
-        """Wait for all streams of the device, those that a kernel may have made for itself too."""
-        self._cupy.cuda.Device(0).synchronize()
+        """Wait for all streams of the GPUs in use, those that a kernel may have made for itself too."""
+        for gpu in self._evictions:
+            self._cupy.cuda.Device(gpu).synchronize()
 
     def broken(self) -> str | None:
         """The error that the context answers every call with since a kernel has corrupted it, or None."""
@@ -115,8 +126,10 @@ class Cuda:
 
     def release(self) -> None:
         """Give the memory of the last job back to the driver."""
-        self._eviction = None
-        self._cupy.get_default_memory_pool().free_all_blocks()
+        for gpu in self._evictions:
+            with self._cupy.cuda.Device(gpu):
+                self._evictions[gpu] = None
+                self._cupy.get_default_memory_pool().free_all_blocks()
 
     def monitor(self) -> Monitor:
         """Watch the GPU by what NVML reports, where its bindings are."""

@@ -9,6 +9,7 @@ import numpy as np
 from bench.measure.device import Device, Memory
 from bench.measure.draw import Draw, logical, poison
 from bench.measure.launch import cuda_launch
+from bench.measure.spread import parts_of
 from bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
@@ -41,22 +42,26 @@ class Spots(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A device, and the kind of host memory of the operands that lie there."""
+    """A device, the kind of host memory of the operands that lie there, and whether they lie on several GPUs."""
 
     device: str
     memory: str
+    spread: bool = False
 
 
 def place_of(kernel: Kernel, problem: Problem, device: Device) -> Place:
     """Return where a kernel's operands lie: two of a device share them where none is in the host's memory."""
     on_host = device.stream is None or any(operand.in_host for operand in problem.operands())
-    return Place(device.name, kernel.host_memory if on_host else "")
+    return Place(device.name, kernel.host_memory if on_host else "", kernel.spread)
 
 
 class OperandSet:
-    """One copy of a problem's operands on a device, each between two guards; memory: the kind of those on the host."""
+    """One copy of a problem's operands on a device, each between two guards.
 
-    def __init__(self, problem: Problem, device: Device, memory: str = "") -> None:
+    memory: the kind of those on the host. spread: they lie on several GPUs. Raises Unsupported without these.
+    """
+
+    def __init__(self, problem: Problem, device: Device, memory: str = "", spread: bool = False) -> None:
         self._on_host = device.stream is None
         self.specs = {operand.name: operand for operand in problem.operands()}
         self._memory: dict[str, Memory] = {}
@@ -64,11 +69,19 @@ class OperandSet:
         self.flat: dict[str, Any] = {}
         for name, operand in self.specs.items():
             apart = bool(memory) if self._on_host else operand.in_host
-            self._memory[name] = home = device.host_memory(memory) if apart else device
+            home: Memory = device.host_memory(memory) if apart else device
+            if spread and operand.gpus != (0,):
+                home = device.peers(operand.gpus, GUARD_BYTES)
+            self._memory[name] = home
             raw = home.bytes(operand.nbytes + 2 * GUARD_BYTES)
             raw.fill(GUARD_PATTERN)
             self._raw[name] = raw
             self.flat[name] = raw[GUARD_BYTES : GUARD_BYTES + operand.nbytes].view(home.dtype(operand.dtype))
+
+    def array(self, name: str, order: str) -> Any:
+        """Return an operand in its shape; of one on several GPUs a list of its rows."""
+        parts = parts_of(self.flat[name])
+        return parts if len(parts) > 1 else logical(parts[0], self.specs[name], order)
 
     def load(self, draw: Draw) -> None:
         """Copy all drawn values in."""
@@ -121,23 +134,19 @@ class OperandSet:
     def damage(self, draw: Draw) -> str | None:
         """Return what a run wrote that it must not: an input, the padding of an output, or beyond a buffer's ends."""
         for name, operand in self.specs.items():
-            bits = bits_dtype(operand.dtype)
+            home, bits = self._memory[name], bits_dtype(operand.dtype)
             if operand.role == "in":
-                found = self._memory[name].download(self.flat[name]).view(bits)
+                found = home.download(self.flat[name]).view(bits)
                 if not _equal(found, draw.flat[name].view(bits)):
                     return f"changed its input {name}"
             elif operand.pad:
-                gap = (
-                    self._memory[name]
-                    .download(self.flat[name])
-                    .view(bits)
-                    .reshape(-1, operand.ld)[:, operand.shape[-1] :]
-                )
+                rows = home.download(self.flat[name]).view(bits).reshape(-1, operand.ld)
+                gap = rows[:, operand.shape[-1] :]
                 if (gap != DTYPES[operand.dtype].poison).any():
                     return f"wrote into the padding between the rows of {name}"
             guards = (self._raw[name][:GUARD_BYTES], self._raw[name][-GUARD_BYTES:])
             for guard, where in zip(guards, ("before", "beyond"), strict=True):
-                if self._memory[name].download(guard).tobytes() != _GUARD:
+                if home.download(guard).tobytes() != _GUARD:
                     guard.fill(GUARD_PATTERN)
                     return f"wrote {where} the bounds of {name}"
         return None
@@ -158,7 +167,8 @@ class Scratch:
     def __init__(self, device: Device, memory: str = "") -> None:
         on_host = device.stream is None
         self._host = device.host_memory(memory) if memory or not on_host else device
-        self._device = self._host if on_host else device
+        self._device: Memory = self._host if on_host else device
+        self._beside = device
         self._buffers: list[Any] = []
         self._next = 0
 
@@ -166,9 +176,9 @@ class Scratch:
         """The next set-up takes the same buffers again."""
         self._next = 0
 
-    def take(self, shape: tuple[int, ...], dtype: str, in_host: bool = False) -> Any:
+    def take(self, shape: tuple[int, ...], dtype: str, in_host: bool = False, gpu: int = 0) -> Any:
         """An array of this shape, poisoned, at the same place for every set-up."""
-        home = self._host if in_host else self._device
+        home = self._beside.peers((gpu,)) if gpu else self._host if in_host else self._device
         nbytes = int(np.prod(shape)) * DTYPES[dtype].itemsize
         if self._next == len(self._buffers):
             self._buffers.append(home.bytes(nbytes))
@@ -177,7 +187,7 @@ class Scratch:
         if raw.nbytes != nbytes:
             raise ValueError(f"scratch {self._next} is {nbytes} bytes, and {raw.nbytes} in an earlier set-up")
         self._next += 1
-        return raw.view(home.dtype(dtype)).reshape(shape)
+        return parts_of(raw.view(home.dtype(dtype)))[0].reshape(shape)
 
     def poison(self) -> None:
         """All ones: NaN in every storage type."""
@@ -193,9 +203,7 @@ class Operands:
     """What a kernel's set-up is handed: the operands as attributes, `threads`, `stream`, `tile`, and these methods."""
 
     def __init__(self, operands: OperandSet, order: str, device: Device, threads: int, scratch: Scratch) -> None:
-        self._arrays: Mapping[str, Any] = {
-            name: logical(operands.flat[name], operand, order) for name, operand in operands.specs.items()
-        }
+        self._arrays: Mapping[str, Any] = {name: operands.array(name, order) for name in operands.specs}
         self.threads = threads
         self.stream = device.stream
         self.tile: Tile | None = Tile()
@@ -208,9 +216,12 @@ class Operands:
         except KeyError:
             raise AttributeError(f"{name!r} is not an operand; there are {', '.join(self._arrays)}") from None
 
-    def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """A scratch array that lives as long as the kernel, counted in `scratch_bytes`; its content is not kept."""
-        return self._scratch.take(shape, dtype)
+    def scratch(self, shape: tuple[int, ...], dtype: str, gpu: int = 0) -> Any:
+        """A scratch array that lives as long as the kernel, counted in `scratch_bytes`; its content is not kept.
+
+        gpu: the number of the GPU that it lies on, for kernels that are `spread`.
+        """
+        return self._scratch.take(shape, dtype, gpu=gpu)
 
     def host_scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
         """A scratch array in host memory of the kind that the kernel declares, for a kernel on a GPU."""
@@ -220,14 +231,15 @@ class Operands:
         """Note what the set-up chose for this problem (a tile, a plan's rigour): the row's `tunables`."""
         self.settings |= settings
 
-    def launch(self, kernel: str, problem: str, **arrays: Any) -> Launch:
+    def launch(self, kernel: str, problem: str, stream: Any = None, **arrays: Any) -> Launch:
         """What launches another registered kernel on these arrays, named as the operands of `problem`; for strategies.
 
-        Its scratch counts here. Raises Unsupported where that kernel cannot take the problem.
+        stream: of the present GPU, the timed one if there is none. Its scratch counts here. Raises Unsupported where
+        that kernel cannot take the problem.
         """
         chosen, parsed = REGISTRY.kernels[kernel], REGISTRY.problem(problem)
         part = SimpleNamespace(
-            threads=self.threads, stream=self.stream, scratch=self.scratch, chose=self.chose, **arrays
+            threads=self.threads, stream=stream or self.stream, scratch=self.scratch, chose=self.chose, **arrays
         )
         if isinstance(chosen, CudaKernel):
             return cuda_launch(chosen, parsed, part)

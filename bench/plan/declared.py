@@ -76,6 +76,7 @@ def checked(kernel: K, problem_class: type[Problem]) -> K:
     for name, choices in (("device", sorted(DEVICES)), ("order", ORDERS), ("host_memory", memories)):
         value = getattr(kernel, name)
         _require(value in choices, subject, name, value, f"one of {', '.join(filter(None, choices))}")
+    _require(kernel.device != "cpu" or not kernel.spread, subject, "spread", True, "False: device='cpu' has no GPUs")
     for tunable, values in kernel.tunables.items():
         right = bool(values) and tunable.isidentifier()
         _require(right, subject, f"tunable {tunable}", values, "at least one value, and an identifier for its name")

@@ -32,6 +32,7 @@ class Kernel(Tunables):
     wire: bytes that it sends between workers, as a function of the problem, where the operation has any.
     synchronises: its calls block the host, so that no stream may be held back while they are queued.
     host_memory: the kind of host memory that its operands lie in, a key of HOST_MEMORY; "" is what NumPy allocates.
+    spread: its operands lie on several GPUs, as `Operand.gpus` has them.
     module: the Python module that declares it; set by the decorators.
     """
 
@@ -53,6 +54,7 @@ class Kernel(Tunables):
     wire: Callable[[Any], int] | None = None
     synchronises: bool = False
     host_memory: str = ""
+    spread: bool = False
     module: str = ""
 
     @property

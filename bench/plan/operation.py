@@ -28,7 +28,8 @@ class Operand(msgspec.Struct, frozen=True):
     """One array of a problem: row-major `shape`, each row followed by `pad` unused elements.
 
     `in` is read, `out` is poisoned before every run, `inout` is restored before every sample. in_host: it lies in the
-    host's memory, wherever the kernel runs.
+    host's memory, wherever the kernel runs. gpus: the numbers of the GPUs that it lies on for kernels that are
+    `spread`: one for all of it, or one for each row.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Operand(msgspec.Struct, frozen=True):
     role: Literal["in", "out", "inout"]
     pad: int = 0
     in_host: bool = False
+    gpus: tuple[int, ...] = (0,)
 
     @property
     def ld(self) -> int:

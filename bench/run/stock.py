@@ -19,14 +19,15 @@ class Stock:
         self._problem, self._contenders = problem, contenders
         devices = {c.place: c.device for c in contenders}
         self.rotations = {
-            place: job.mode.rotation(problem.footprint_bytes, device.llc_bytes) for place, device in devices.items()
+            place: job.mode.rotation(_cached_bytes(problem, place), device.llc_bytes)
+            for place, device in devices.items()
         }
         self.sets: dict[Place, list[OperandSet]] = {}
         self.draw = Draw(problem, job.seed)
         for place, device in devices.items():
             count = self.rotations[place].sets
             try:
-                self.sets[place] = [OperandSet(problem, device, place.memory) for _ in range(count)]
+                self.sets[place] = [OperandSet(problem, device, place.memory, place.spread) for _ in range(count)]
             except (MemoryError, Unsupported) as error:
                 for contender in contenders:
                     if contender.place == place:
@@ -73,6 +74,12 @@ def stocks(job: Job, contenders: Sequence[Contender]) -> list[Stock]:
     own = {c.problem.id: [other for other in contenders if other.problem.id == c.problem.id] for c in contenders}
     refuse_what_does_not_fit(sum(_host_bytes(job, some) for some in own.values()), "operands need")
     return [Stock(job, some[0].problem, some) for some in own.values()]
+
+
+def _cached_bytes(problem: Problem, place: Place) -> int:
+    """Return the least that one cache has of a set of operands: each of several GPUs has its share."""
+    gpus = max(len(operand.gpus) for operand in problem.operands()) if place.spread else 1
+    return problem.footprint_bytes // gpus
 
 
 def _host_bytes(job: Job, contenders: Sequence[Contender]) -> int:

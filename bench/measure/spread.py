@@ -1,0 +1,126 @@
+"""Arrays whose parts lie on several GPUs, each of which can read and write the others' memory."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from bench.measure.device import Memory
+from bench.plan.dtypes import Array
+from bench.plan.errors import Unsupported
+
+#: What the runtime answers where access has been enabled before (cudaErrorPeerAccessAlreadyEnabled).
+ALREADY_ENABLED = 704
+
+
+class Spread:
+    """A flat array whose parts follow one another, each on a GPU of its own; parts: CuPy arrays of one type."""
+
+    def __init__(self, parts: list[Any]) -> None:
+        self.parts = parts
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(part.nbytes) for part in self.parts)
+
+    def view(self, dtype: Any) -> "Spread":
+        return Spread([part.view(dtype) for part in self.parts])
+
+    def fill(self, value: int) -> None:
+        """Complete when it returns."""
+        for part in self.parts:
+            with part.device:
+                part.fill(value)
+                part.device.synchronize()
+
+    def __getitem__(self, span: slice) -> "Spread":
+        first, last, _ = span.indices(sum(part.size for part in self.parts))
+        found = [part[max(0, first - at) : max(0, last - at)] for at, part in self.placed()]
+        return Spread([part for part in found if part.size])
+
+    def placed(self) -> Iterator[tuple[int, Any]]:
+        """Yield the parts, each after the number of elements that precede it."""
+        at = 0
+        for part in self.parts:
+            yield at, part
+            at += part.size
+
+
+def parts_of(array: Any) -> list[Any]:
+    """Return the parts of an array; one that lies on one GPU is its only part."""
+    return array.parts if isinstance(array, Spread) else [array]
+
+
+class Peers:
+    """Memory of several GPUs: arrays begin and end with `edge` bytes, and what is between is shared out equally."""
+
+    def __init__(self, own: Memory, gpus: tuple[int, ...], edge: int) -> None:
+        self._own, self._gpus, self._edge = own, gpus, edge
+        self.dtype = own.dtype
+
+    def bytes(self, nbytes: int) -> Spread:
+        """Uninitialised memory. Raises cupy's OutOfMemoryError."""
+        import cupy
+
+        share = (nbytes - 2 * self._edge) // len(self._gpus)
+        sizes, parts = [share] * len(self._gpus), []
+        sizes[0] += self._edge
+        sizes[-1] += self._edge
+        for gpu, size in zip(self._gpus, sizes, strict=True):
+            with cupy.cuda.Device(gpu):
+                parts.append(cupy.empty(size, cupy.uint8))
+        return Spread(parts)
+
+    def upload(self, target: Spread, source: Array) -> None:
+        """Host to GPUs, complete when it returns."""
+        for at, part in target.placed():
+            with part.device:
+                part.set(source[at : at + part.size].view(part.dtype))
+                part.device.synchronize()
+
+    def scatter(self, target: Spread, places: Array, values: Array) -> None:
+        """Single elements from host to GPUs, complete when it returns."""
+        for at, part in target.placed():
+            own = (places >= at) & (places < at + part.size)
+            with part.device:
+                for place, value in zip((places[own] - at).tolist(), values[own].view(part.dtype), strict=True):
+                    part[place : place + 1].set(np.array([value]))
+                part.device.synchronize()
+
+    def download(self, source: Spread) -> Array:
+        """GPUs to host, complete when it returns."""
+        found = []
+        for part in source.parts:
+            with part.device:
+                part.device.synchronize()
+                found.append(np.asarray(part.get()))
+        return np.concatenate(found)
+
+
+def join_peers(count: int) -> None:
+    """Let each of the first GPUs read and write the memory of the others. Raises Unsupported."""
+    import cupy
+
+    there = cupy.cuda.runtime.getDeviceCount()
+    if there < count:
+        raise Unsupported(f"this takes {count} GPUs that can read each other's memory, this process sees {there}")
+    for gpu, peer in permutations(range(count), 2):
+        _join(gpu, peer)
+
+
+@lru_cache
+def _join(gpu: int, peer: int) -> None:
+    """Let a GPU read and write the memory of another. Raises Unsupported."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    if not runtime.deviceCanAccessPeer(gpu, peer):
+        raise Unsupported(f"GPU {gpu} cannot read the memory of GPU {peer}; `nvidia-smi topo -p2p r` shows which can")
+    with cupy.cuda.Device(gpu):
+        try:
+            runtime.deviceEnablePeerAccess(peer)
+        except runtime.CUDARuntimeError as error:
+            if error.status != ALREADY_ENABLED:
+                raise
