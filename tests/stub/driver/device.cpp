@@ -1,4 +1,4 @@
-// The device: one with the limits of an H100, and its primary context.
+// The devices: each with the limits of an H100.
 #include <cstring>
 
 #include "stub.hpp"
@@ -48,10 +48,6 @@ int device_attribute(int attribute) {
     auto found = attributes().find(attribute);
     return found == attributes().end() ? 0 : found->second;
 }
-
-static const CUcontext PRIMARY = reinterpret_cast<CUcontext>(new char);
-static int retained = 0;
-static thread_local std::vector<CUcontext> contexts;
 
 }  // namespace stub
 
@@ -112,71 +108,6 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice) {
-    ENTER();
-    *context = PRIMARY;
-    if (retained++ == 0) made("the primary context", PRIMARY, __func__);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice) {
-    ENTER();
-    if (!alive("the primary context", PRIMARY)) return CUDA_ERROR_INVALID_CONTEXT;
-    if (--retained == 0) released("the primary context", PRIMARY);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned *flags, int *active) {
-    ENTER();
-    *flags = 0;
-    *active = retained > 0;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetCurrent(CUcontext *context) {
-    ENTER();
-    *context = contexts.empty() ? nullptr : contexts.back();
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxSetCurrent(CUcontext context) {
-    ENTER();
-    if (!contexts.empty()) contexts.pop_back();
-    if (context) contexts.push_back(context);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxPushCurrent(CUcontext context) {
-    ENTER();
-    contexts.push_back(context);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxPopCurrent(CUcontext *context) {
-    ENTER();
-    if (contexts.empty()) return CUDA_ERROR_INVALID_CONTEXT;
-    if (context) *context = contexts.back();
-    contexts.pop_back();
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetDevice(CUdevice *device) {
-    ENTER();
-    *device = 0;
-    return contexts.empty() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
-    ENTER();
-    *context = PRIMARY;
-    return stream_of(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *green) {
-    *green = nullptr;
-    return cuStreamGetCtx(stream, context);
-}
-
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     ENTER();
     log("%s %d %zu", __func__, int(limit), value);
@@ -215,6 +146,8 @@ CUresult cuGetErrorName(CUresult error, const char **text) {
         NAMED(CUDA_ERROR_LAUNCH_FAILED);
         NAMED(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
         NAMED(CUDA_ERROR_NOT_SUPPORTED);
+        NAMED(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+        NAMED(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
         NAMED(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         NAMED(CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
         NAMED(CUDA_ERROR_INVALID_CLUSTER_SIZE);

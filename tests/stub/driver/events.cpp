@@ -36,7 +36,7 @@ extern "C" {
 
 CUresult cuEventCreate(CUevent *out, unsigned flags) {
     ENTER();
-    *out = reinterpret_cast<CUevent>(new Event{flags});
+    *out = reinterpret_cast<CUevent>(new Event{flags, current_device()});
     made("an event", *out, __func__);
     return CUDA_SUCCESS;
 }
@@ -56,6 +56,10 @@ CUresult cuEventRecord(CUevent handle, CUstream stream) {
     Stream *on = stream_of(stream);
     if (!event || !on) return CUDA_ERROR_INVALID_HANDLE;
     log("%s %p on %p", __func__, (void *)handle, (void *)stream);
+    if (device_of(stream) != event->device) {
+        violation("%s: an event of GPU %d on a stream of GPU %d", __func__, event->device, device_of(stream));
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
     event->capture = on->capture;
     event->tail = on->tail;
     if (on->capture) return CUDA_SUCCESS;

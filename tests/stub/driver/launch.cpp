@@ -84,6 +84,11 @@ static CUresult launch(const char *call, const void *kernel, const Shape &s, CUs
         const char *from = args ? static_cast<const char *>(args[i]) : packed + f.offsets[i];
         values.emplace_back(from, from + f.sizes[i]);
     }
+    for (const auto &value : values) {
+        uintptr_t address = 0;
+        if (value.size() == sizeof address) memcpy(&address, value.data(), sizeof address);
+        if (!within_reach(f.name.c_str(), device_of(stream), address)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
     auto length = state().lengths.find(f.name);
     const Nanoseconds known = length == state().lengths.end() ? state().length : length->second;
     auto later = [=] { return run(f, s, values); };

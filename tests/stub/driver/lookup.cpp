@@ -29,6 +29,7 @@ static const Export exports[] = {
     EXPORT(cuMemHostGetDevicePointer, 3020), EXPORT(cuPointerGetAttribute, 4000), EXPORT(cuMemcpy, 4000),
     EXPORT(cuMemcpyHtoD, 3020), EXPORT(cuMemcpyDtoH, 3020), EXPORT(cuMemcpyDtoD, 3020), EXPORT(cuMemcpyAsync, 4000),
     EXPORT(cuMemcpyHtoDAsync, 3020), EXPORT(cuMemcpyDtoHAsync, 3020), EXPORT(cuMemcpyDtoDAsync, 3020),
+    EXPORT(cuMemcpyPeerAsync, 4000), EXPORT(cuDeviceCanAccessPeer, 4000), EXPORT(cuCtxEnablePeerAccess, 4000),
     EXPORT(cuMemsetD8, 3020), EXPORT(cuMemsetD8Async, 3020), EXPORT(cuMemsetD16Async, 3020),
     EXPORT(cuMemsetD32Async, 3020), EXPORT(cuStreamCreateWithPriority, 5050), EXPORT(cuStreamCreate, 2000),
     EXPORT(cuStreamDestroy, 4000), EXPORT(cuStreamSynchronize, 2000), EXPORT(cuStreamQuery, 2000),

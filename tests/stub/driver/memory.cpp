@@ -1,4 +1,4 @@
-// Memory: a device's is the host's, in blocks that begin with garbage; copies and fills, checked against the blocks.
+// Memory: a device's is the host's, in blocks that begin with garbage; fills, checked against the blocks.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +22,7 @@ static CUresult allocate(const char *call, void **out, size_t bytes, bool host) 
     void *block = bytes >> 34 || is_out_of_memory() ? nullptr : aligned_alloc(512, (bytes + 511) / 512 * 512);
     if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(block, 0xCB, bytes);
-    state().memory[reinterpret_cast<uintptr_t>(block)] = {bytes, host};
+    state().memory[reinterpret_cast<uintptr_t>(block)] = {bytes, host, current_device()};
     made("memory", block, call);
     log("%s of %zu bytes at %p", call, bytes, block);
     *out = block;
@@ -43,7 +43,7 @@ static CUresult give_back_now(const char *call, void *block) {
     return give_back(block);
 }
 
-static bool inside(const char *call, uintptr_t address, size_t bytes, bool must) {
+bool inside(const char *call, uintptr_t address, size_t bytes, bool must) {
     uintptr_t base = 0;
     const Allocation *found = allocation(address, &base);
     if (found ? address + bytes <= base + found->bytes : !must) return true;
@@ -51,31 +51,16 @@ static bool inside(const char *call, uintptr_t address, size_t bytes, bool must)
     return false;
 }
 
-static bool pageable(uintptr_t address) {
+bool pageable(uintptr_t address) {
     uintptr_t base;
     return !allocation(address, &base);
-}
-
-// A copy that the host waits for where `waits`; otherwise it holds the host back only where its memory is pageable.
-static CUresult copy(const char *call, uintptr_t to, uintptr_t from, size_t bytes, CUstream stream, bool waits) {
-    log("%s of %zu bytes from %p to %p on %p", call, bytes, (void *)from, (void *)to, (void *)stream);
-    if (waits || pageable(to) || pageable(from))
-        if (CUresult refused = may_block(call)) return refused;
-    std::string name = call;
-    bool to_device = name.find("toD") != name.npos, from_device = name.find("cpyD") != name.npos;
-    if (!inside(call, to, bytes, to_device) || !inside(call, from, bytes, from_device)) return CUDA_ERROR_INVALID_VALUE;
-    auto run = [=] {
-        memmove(reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), bytes);
-        return CUDA_SUCCESS;
-    };
-    CUresult status = submit(stream, {.run = run});
-    return status || !waits || is_done(state().work.size() - 1) ? status : cuStreamSynchronize(stream);
 }
 
 template <class T>
 static CUresult fill(const char *call, CUdeviceptr to, T value, size_t count, CUstream stream) {
     log("%s of %zu bytes at %p on %p", call, count * sizeof(T), (void *)to, (void *)stream);
     if (!inside(call, to, count * sizeof(T), true)) return CUDA_ERROR_INVALID_VALUE;
+    if (!within_reach(call, device_of(stream), to)) return CUDA_ERROR_INVALID_VALUE;
     auto run = [=] {
         std::fill_n(reinterpret_cast<T *>(to), count, value);
         return CUDA_SUCCESS;
@@ -86,7 +71,6 @@ static CUresult fill(const char *call, CUdeviceptr to, T value, size_t count, CU
 }  // namespace stub
 
 using namespace stub;
-static uintptr_t number(const void *p) { return reinterpret_cast<uintptr_t>(p); }
 static void **block(CUdeviceptr *out) { return reinterpret_cast<void **>(out); }
 
 extern "C" {
@@ -169,8 +153,8 @@ CUresult cuMemGetInfo(size_t *available, size_t *total) {
 
 CUresult cuMemHostGetDevicePointer(CUdeviceptr *out, void *host, unsigned) {
     ENTER();
-    *out = number(host);
-    return pageable(number(host)) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    *out = reinterpret_cast<uintptr_t>(host);
+    return pageable(reinterpret_cast<uintptr_t>(host)) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address) {
@@ -180,51 +164,13 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     if (!found) return CUDA_ERROR_INVALID_VALUE;
     if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
         *static_cast<unsigned *>(data) = found->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL || attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED)
+    else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+        *static_cast<int *>(data) = found->device;
+    else if (attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED)
         *static_cast<int *>(data) = 0;
     else
         return CUDA_ERROR_NOT_SUPPORTED;
     return CUDA_SUCCESS;
-}
-
-CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n) {
-    ENTER();
-    return copy(__func__, to, from, n, nullptr, true);
-}
-
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t n) {
-    ENTER();
-    return copy(__func__, to, number(from), n, nullptr, true);
-}
-
-CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t n) {
-    ENTER();
-    return copy(__func__, number(to), from, n, nullptr, true);
-}
-
-CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t n) {
-    ENTER();
-    return copy(__func__, to, from, n, nullptr, true);
-}
-
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream stream) {
-    ENTER();
-    return copy(__func__, to, from, n, stream, false);
-}
-
-CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream stream) {
-    ENTER();
-    return copy(__func__, to, number(from), n, stream, false);
-}
-
-CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream stream) {
-    ENTER();
-    return copy(__func__, number(to), from, n, stream, false);
-}
-
-CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream stream) {
-    ENTER();
-    return copy(__func__, to, from, n, stream, false);
 }
 
 CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {

@@ -20,6 +20,12 @@ Stream *stream_of(CUstream handle) {
     return nullptr;
 }
 
+// Every GPU has a default stream, which is one here.
+int device_of(CUstream handle) {
+    auto found = streams().find(handle);
+    return !handle || handle == CU_STREAM_LEGACY || found == streams().end() ? current_device() : found->second.device;
+}
+
 bool is_done(size_t work) { return work == SIZE_MAX || state().work[work].done; }
 
 static bool advance(Stream &stream) {
@@ -136,7 +142,7 @@ extern "C" {
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority) {
     ENTER();
     *out = reinterpret_cast<CUstream>(new char);  // an address that nothing else has
-    streams()[*out] = {flags, priority};
+    streams()[*out] = {current_device(), flags, priority};
     made("a stream", *out, __func__);
     return CUDA_SUCCESS;
 }
@@ -169,12 +175,15 @@ CUresult cuStreamQuery(CUstream handle) {
 
 CUresult cuCtxSynchronize() {
     ENTER();
-    auto idle = [] {
-        return std::all_of(streams().begin(), streams().end(), [](auto &one) { return one.second.pending.empty(); });
+    const int device = current_device();
+    auto idle = [=] {
+        return std::all_of(streams().begin(), streams().end(),
+                           [=](auto &one) { return device_of(one.first) != device || one.second.pending.empty(); });
     };
-    auto end = [] {
+    auto end = [=] {
         Nanoseconds last = 0;
-        for (auto &[handle, stream] : streams()) last = std::max(last, stream.free_at);
+        for (auto &[handle, stream] : streams())
+            if (device_of(handle) == device) last = std::max(last, stream.free_at);
         return last;
     };
     return finish(__func__, idle, end);

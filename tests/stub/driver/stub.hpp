@@ -68,6 +68,7 @@ struct Graph {
 std::shared_ptr<Graph> graph_of(CUgraph handle);
 
 struct Stream {
+    int device = 0;
     unsigned flags = 0;
     int priority = 0;
     std::deque<size_t> pending = {};
@@ -80,6 +81,7 @@ struct Stream {
 
 struct Event {
     unsigned flags = 0;
+    int device = 0;
     size_t record = SIZE_MAX;
     Nanoseconds shift = 0;  // by which a jump of the clock has moved the record
     std::shared_ptr<Graph> capture = nullptr;
@@ -101,6 +103,7 @@ struct Library {
 struct Allocation {
     size_t bytes;
     bool host;
+    int device;
 };
 
 long setting(const char *variable, long otherwise);
@@ -158,6 +161,15 @@ std::shared_ptr<Library> read_cubin(const char *image);
 int blocks_per_multiprocessor(const Function &f, int threads, size_t dynamic_shared);
 Function *function_of(const void *handle);
 int device_attribute(int attribute);
+// The number of the thread's current GPU, the first one where it has none; of a context, of a stream.
+int current_device();
+int device_of(CUcontext context);
+int device_of(CUstream stream);
+// Reports memory on a GPU that a GPU cannot use.
+bool within_reach(const char *call, int device, uintptr_t address);
+// Reports what reaches beyond its block, and memory that is in none where it `must` be.
+bool inside(const char *call, uintptr_t address, size_t bytes, bool must);
+bool pageable(uintptr_t address);
 // Of a GPU by its number on the machine; the numbers of those that this process sees.
 std::string identity(int number);
 const std::vector<int> &visible();

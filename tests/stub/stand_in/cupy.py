@@ -5,37 +5,24 @@ Nothing else of CuPy is here, so that a kernel which needs more fails by name.
 
 import ctypes
 import os
+import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import cuda.core as core
 import numpy as np
 from cuda.bindings import driver
+from cupy_runtime import CUDARuntimeError, OutOfMemoryError, runtime  # noqa: F401
+from cupy_runtime import asked as _asked
 from numpy import uint8  # noqa: F401
-
-
-class OutOfMemoryError(MemoryError):
-    """The error of this name that bench/measure turns into `oom`."""
-
-
-class CUDARuntimeError(RuntimeError):
-    """What a call of CuPy raises where the driver refuses."""
-
-
-def _asked(result: tuple[Any, ...]) -> Any:
-    status, *values = result
-    if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-        raise OutOfMemoryError(status.name)
-    if status != driver.CUresult.CUDA_SUCCESS:
-        raise CUDARuntimeError(status.name)
-    return values[0] if values else None
 
 
 class Memory:
     """A block of device memory, freed with the last array on it."""
 
     def __init__(self, nbytes: int) -> None:
-        self.ptr = int(_asked(driver.cuMemAlloc(max(nbytes, 1))))
+        self.ptr, self.device = int(_asked(driver.cuMemAlloc(max(nbytes, 1)))), Device()
 
     def __del__(self) -> None:
         driver.cuMemFree(self.ptr)
@@ -48,7 +35,10 @@ class ndarray:  # noqa: N801
         self._memory, self._shadow = memory, shadow  # the shadow is never read or written
         self.shape, self.strides, self.dtype = shadow.shape, shadow.strides, shadow.dtype
         self.ndim, self.size, self.nbytes = shadow.ndim, shadow.size, shadow.nbytes
-        self.data = SimpleNamespace(ptr=shadow.ctypes.data)
+        self.data, self.device = SimpleNamespace(ptr=shadow.ctypes.data), memory.device
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
 
     def view(self, dtype: Any) -> "ndarray":
         return ndarray(self._memory, self._shadow.view(dtype))
@@ -65,7 +55,7 @@ class ndarray:  # noqa: N801
     def fill(self, value: int) -> None:
         fill = {1: driver.cuMemsetD8Async, 2: driver.cuMemsetD16Async, 4: driver.cuMemsetD32Async}
         if self.dtype.itemsize in fill:
-            _asked(fill[self.dtype.itemsize](self.data.ptr, int(value), self.size, _Streams.current))
+            _asked(fill[self.dtype.itemsize](self.data.ptr, int(value), self.size, _Streams.now()))
         else:
             self.set(np.full(self.shape, value, self.dtype))
 
@@ -81,14 +71,21 @@ class ndarray:  # noqa: N801
 
 
 class _Streams:
-    """Handles of streams. Leaving a `with` makes the one below it on the stack current; `use()` is not on the stack."""
+    """Handles of streams, the current one of each device, 0 where there is none.
 
-    current = 0
+    Leaving a `with` makes the one below it on the stack current; `use()` is not on the stack.
+    """
+
+    current: ClassVar[dict[int, int]] = {}
     stack: ClassVar[list[int]] = [0]
+
+    @classmethod
+    def now(cls) -> int:
+        return cls.current.get(Device().id, 0)
 
 
 def _pointer(stream: Any) -> int:
-    return _Streams.current if stream is None else int(stream.ptr)
+    return _Streams.now() if stream is None else int(stream.ptr)
 
 
 class Stream:
@@ -108,7 +105,7 @@ class Stream:
         return stream
 
     def use(self) -> "Stream":
-        _Streams.current = self.ptr
+        _Streams.current[Device().id] = self.ptr
         return self
 
     def __enter__(self) -> "Stream":
@@ -117,7 +114,7 @@ class Stream:
 
     def __exit__(self, *_: object) -> None:
         _Streams.stack.pop()
-        _Streams.current = _Streams.stack[-1]
+        _Streams.current[Device().id] = _Streams.stack[-1]
 
     def wait_event(self, event: "Event") -> None:
         _asked(driver.cuStreamWaitEvent(self.ptr, event.handle, 0))
@@ -174,8 +171,11 @@ class Device:
 
     pci_bus_id = "0000:00:00.0"
 
-    def __init__(self, number: int = 0) -> None:
-        self.id = number
+    _before: ClassVar[list[int]] = []
+    _now = 0
+
+    def __init__(self, number: int | None = None) -> None:
+        self.id = Device._now if number is None else number
 
     @property
     def core(self) -> Any:
@@ -185,27 +185,19 @@ class Device:
 
     def use(self) -> None:
         self.core.set_current()
+        Device._now = self.id
+
+    def __enter__(self) -> "Device":
+        Device._before.append(Device._now)
+        self.use()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        Device(Device._before.pop()).use()
 
     def synchronize(self) -> None:
-        _asked(driver.cuCtxSynchronize())
-
-
-def _properties(number: int) -> dict[str, Any]:
-    device = Device(number).core
-    major, minor = device.compute_capability
-    return {
-        "name": device.name.encode(),
-        "totalGlobalMem": _asked(driver.cuDeviceTotalMem(number)),
-        "l2CacheSize": device.properties.l2_cache_size,
-        "multiProcessorCount": device.properties.multiprocessor_count,
-        "major": major,
-        "minor": minor,
-    }
-
-
-def _copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
-    copies = {1: driver.cuMemcpyHtoDAsync, 2: driver.cuMemcpyDtoHAsync, 3: driver.cuMemcpyDtoDAsync}
-    _asked(copies[kind](target, source, nbytes, stream))
+        with self if self.id != Device._now else nullcontext():  # a lost device is waited for as it is
+            _asked(driver.cuCtxSynchronize())
 
 
 def empty(count: int, dtype: Any) -> ndarray:
@@ -224,21 +216,18 @@ def _elapsed_ms(start: Event, stop: Event) -> float:
 cuda = SimpleNamespace(
     Device=Device,
     Stream=Stream,
-    get_current_stream=lambda: SimpleNamespace(ptr=_Streams.current),
+    get_current_stream=lambda: SimpleNamespace(ptr=_Streams.now()),
     Event=Event,
     alloc_pinned_memory=alloc_pinned_memory,
     get_elapsed_time=_elapsed_ms,
-    runtime=SimpleNamespace(
-        getDeviceCount=lambda: int(_asked(driver.cuDeviceGetCount())),
-        getDeviceProperties=_properties,
-        driverGetVersion=lambda: _asked(driver.cuDriverGetVersion()),
-        memcpyAsync=_copy,
-        memcpyHostToDevice=1,
-        memcpyDeviceToHost=2,
-        memcpyDeviceToDevice=3,
-        CUDARuntimeError=CUDARuntimeError,
-    ),
+    runtime=runtime,
+    nccl=SimpleNamespace(available=False),
 )
+sys.modules["cupy.cuda"] = cuda  # type: ignore[assignment]
+if os.environ.get("KM_STUB_NCCL"):
+    import nccl_stand_in
+
+    cuda.nccl = nccl_stand_in
 
 if os.environ.get("KM_STUB_EMULATES"):
     import stub.rehearsed  # noqa: F401  # every process that has a device also has an emulator to run its launches
