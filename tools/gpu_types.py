@@ -10,8 +10,8 @@ from typing import NamedTuple
 MODULES = frozenset(
     {
         *("cuda", "cuda.bindings", "cuda.bindings.driver", "cuda.bindings.nvrtc", "cuda.core", "cuda.pathfinder"),
-        *("cudnn", "cupy", "cupy.cuda", "cupy.cuda.cufft", "cupy.cuda.runtime", "libcublas", "libcuda", "libcudnn"),
-        *("nvmath.bindings.cublas", "pycuda.driver", "pynvml"),
+        *("cudnn", "cupy", "cupy.cuda", "cupy.cuda.cufft", "cupy.cuda.nccl", "cupy.cuda.runtime"),
+        *("libcublas", "libcuda", "libcudnn", "nvmath.bindings.cublas", "pycuda.driver", "pynvml"),
     }
 )
 CLASSES = frozenset(
@@ -39,10 +39,15 @@ TYPES: Mapping[str, str] = {
     "cupy.cuda.alloc_pinned_memory()": "cupy.cuda.PinnedMemoryPointer()",
     "cupy.cuda.cufft.PlanNd.work_area": _MEMORY,
     "cupy.cuda.get_current_stream()": _STREAM,
+    "cupy.cuda.nccl.NcclCommunicator.initAll()": "",
+    "cupy.cuda.nccl.get_version()": "",
+    "cupy.cuda.runtime.deviceCanAccessPeer()": "",
+    "cupy.cuda.runtime.getDeviceCount()": "",
     "cupy.cuda.runtime.getDeviceProperties()": "",
     "cupy.empty()": ARRAY,
     "cupy.get_default_memory_pool()": "cupy.cuda.MemoryPool()",
     "cupy.ndarray.data": _MEMORY,
+    "cupy.ndarray.device": "cupy.cuda.Device()",
     "cupy.ndarray.dtype": "",
     "cupy.ndarray.get()": "",
     "cupy.ndarray.shape": "",
@@ -68,7 +73,7 @@ _DRIVER = "cuda.bindings.driver"
 _NVMATH = ("nvmath.bindings.cublas",)
 #: Of expressions, by the module and by their text.
 PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("bench/measure/cuda.py", "self._eviction"): (ARRAY,),
+    ("bench/measure/cuda.py", "buffer"): (ARRAY,),
     ("bench/measure/cuda.py", "self.stream"): (_STREAM,),
     ("bench/measure/cuda.py", "source.get"): ("cupy.ndarray.get",),
     ("bench/measure/cuda.py", "target"): (ARRAY,),
@@ -85,13 +90,27 @@ PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("bench/measure/operands.py", "raw"): (ARRAY,),
     ("bench/measure/operands.py", "self._buffers[-1]"): (ARRAY,),
     ("bench/measure/pinned.py", "free"): (f"{_DRIVER}.cuMemFree", f"{_DRIVER}.cuMemFreeHost"),
+    ("bench/measure/spread.py", "part"): (ARRAY,),
     ("bench/measure/tensormap.py", "array"): (ARRAY,),
     ("bench/measure/timing.py", "self._stream"): (_STREAM,),
     ("bench/measure/timing.py", "stream"): (_STREAM,),
     ("bench/selftest/ways.py", "x.stream"): (_STREAM,),
+    ("kernels/_gpus.py", "begun"): (_STREAM,),
+    ("kernels/_gpus.py", "event"): ("cupy.cuda.Event()",),
+    ("kernels/_gpus.py", "self._cupy"): ("cupy",),
+    ("kernels/_gpus.py", "source"): (ARRAY,),
+    ("kernels/_gpus.py", "stream"): (_STREAM,),
+    ("kernels/_gpus.py", "target"): (ARRAY,),
     ("kernels/aggregate/host.py", "source"): (ARRAY,),
     ("kernels/aggregate/host.py", "stream"): (_STREAM,),
     ("kernels/aggregate/host.py", "target"): (ARRAY,),
+    ("kernels/aggregate/nccl.py", "_library()"): ("cupy.cuda.nccl",),
+    ("kernels/aggregate/nccl.py", "g"): (ARRAY,),
+    ("kernels/aggregate/nccl.py", "rank"): ("cupy.cuda.nccl.NcclCommunicator()",),
+    ("kernels/aggregate/nccl.py", "s"): (ARRAY,),
+    ("kernels/aggregate/nccl.py", "self._nccl"): ("cupy.cuda.nccl",),
+    ("kernels/aggregate/nccl.py", "stream"): (_STREAM,),
+    ("kernels/aggregate/nccl.py", "x.s"): (ARRAY,),
     ("kernels/conv/vendor/cudnn.py", "cudnn()"): ("libcudnn",),
     ("kernels/conv/vendor/cudnn.py", "api"): ("libcudnn",),
     ("kernels/conv/vendor/cudnn.py", "getattr(x, name)"): (ARRAY,),

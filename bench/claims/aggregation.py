@@ -28,7 +28,8 @@ def linked(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Ite
     """
     for problem, own in _by_problem(rows).items():
         w, n = _sizes(evidence, problem)
-        sides = [[r for r in own if matches(r.kernel, globs)] for globs in (asked.one, asked.other)]
+        known = [r for r in own if strategy_name(r.kernel) in STRATEGIES]
+        sides = [[r for r in known if matches(r.kernel, globs)] for globs in (asked.one, asked.other)]
         if all(sides):
             found = [min(((_seconds(asked, r, w, w, n), r) for r in side), key=_median) for side in sides]
             (own_s, one), (other_s, other) = found

@@ -31,7 +31,10 @@ COMPUTE = {
 }
 #: The transfers that a link's ceiling is measured with. Within the host they are copies at the same threads, so the
 #: ceiling is what memory allows, counted once: a row of `transfer` cannot be held against reads and writes together.
-LINKS = frozenset({"transfer/numpy.copyto", "transfer/numba.streaming", "transfer/cuda.pinned", "transfer/cuda.device"})
+LINKS = frozenset(
+    {"transfer/numpy.copyto", "transfer/numba.streaming"}
+    | {f"transfer/cuda.{name}" for name in ("pinned", "device", "peer")}
+)
 #: Numerics that compute on the units of another.
 UNITS = {"3xtf32": "tf32", "winograd": "fp32", "winograd4": "fp32", "fft": "fp32", "onebit": "fp32", "int8": "fp32"}
 _ROW_BYTES = 4 * 1024  # of the matrices that bandwidth is measured with

@@ -31,6 +31,7 @@ OTHER_BASELINES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "transfer": {
         "work": ("transfer/numba.serial", "transfer/cuda.serial"),
         "d2d": ("transfer/cuda.device",),
+        "p2p": ("transfer/cuda.peer",),
         **dict.fromkeys(("h2d", "d2h", "bidir"), ("transfer/cuda.pageable",)),
     },
 }

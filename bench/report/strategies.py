@@ -53,9 +53,14 @@ STRATEGIES = {
 }
 
 
+#: Whose kernels cross links between GPUs in the time that was measured: no stated link is added to it.
+ACROSS = ("p2p", "nccl")
+
+
 def strategy_name(kernel: str) -> str:
-    """Return `host_serial` of `aggregate/cpu.host_serial@THREADS=2`."""
-    return kernel.partition("@")[0].rpartition(".")[2]
+    """Return `host_serial` of `aggregate/cpu.host_serial@THREADS=2`, and `p2p.ring` of what crosses links itself."""
+    provider, _, name = kernel.partition("@")[0].rpartition("/")[2].partition(".")
+    return f"{provider}.{name}" if provider in ACROSS else name
 
 
 class Stated(NamedTuple):

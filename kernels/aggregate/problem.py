@@ -13,6 +13,7 @@ from kernelmark import (
     Arrays,
     Bound,
     Dim,
+    Launch,
     Operand,
     Problem,
     Tile,
@@ -40,8 +41,9 @@ class AggregateOperands(Protocol):
     stream: Any
     tile: Tile
 
-    def scratch(self, shape: tuple[int, ...], dtype: str) -> Any: ...
+    def scratch(self, shape: tuple[int, ...], dtype: str, gpu: int = 0) -> Any: ...
     def host_scratch(self, shape: tuple[int, ...], dtype: str) -> Any: ...
+    def launch(self, kernel: str, problem: str, stream: Any = None, **arrays: Any) -> Launch: ...
     def chose(self, **settings: Any) -> None: ...
 
 
@@ -81,12 +83,13 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
             yield {"w": w, "n": n}
 
     def operands(self) -> tuple[Operand, ...]:
-        found = [Operand("g", (self.w, self.n), self.dtype, "in")]
+        gpus = tuple(range(self.w))
+        found = [Operand("g", (self.w, self.n), self.dtype, "in", gpus=gpus)]
         if self.step == "sum":
             found.append(Operand("s", (self.n,), self.dtype, "out"))
         else:
             found.append(Operand("weights", (self.n,), self.dtype, "inout"))
-            found.append(Operand("replicas", (self.w, self.n), self.dtype, "out"))
+            found.append(Operand("replicas", (self.w, self.n), self.dtype, "out", gpus=gpus))
         if self.feedback == "ef":
             found.append(Operand("e", (self.w + 1, self.n), self.dtype, "inout"))
         return tuple(found)

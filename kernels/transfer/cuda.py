@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from kernelmark import Launch, Unsupported, kernel
+from kernelmark import Launch, kernel
+from kernels._gpus import between
 from kernels._host import in_turn
 from kernels.transfer._pages import bind_to_node, require_node
 from kernels.transfer._streams import Side, Slot, copied, piece_bytes, pieces, through
@@ -93,15 +94,11 @@ def device(problem: TransferProblem, x: TransferOperands) -> Launch:
     return _driver_copies(problem, x)
 
 
-@kernel("transfer", directions=("p2p",), **COPY)
+@kernel("transfer", directions=("p2p",), spread=True, **COPY)
 def peer(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """The driver's copy from one GPU to another."""
-    import cupy
-
-    count = cupy.cuda.runtime.getDeviceCount()
-    if count < 2:
-        raise Unsupported(f"a transfer between GPUs takes two, this machine has {count}")
-    raise Unsupported(f"the operands lie on one of the {count} GPUs; a process uses one so far")
+    """The driver's copy from one GPU into the memory of another."""
+    require_node(problem.node)
+    return between(1, x.b, 0, x.a, x.stream)
 
 
 @kernel("transfer", **WORKED)

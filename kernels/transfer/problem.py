@@ -77,7 +77,7 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         at_source, at_target = self.direction in ("h2d", "bidir", "h2h"), self.direction in ("d2h", "h2h")
         there = (
             Operand("a", (self.n,), self.dtype, "in", in_host=at_source),
-            Operand("b", (self.n,), self.dtype, "out", in_host=at_target),
+            Operand("b", (self.n,), self.dtype, "out", in_host=at_target, gpus=(int(self.direction == "p2p"),)),
         )
         if self.direction != "bidir":
             return there

@@ -138,6 +138,7 @@ def test_rows_without_a_time_and_strategies_without_a_model_are_left_out(store, 
     network(store)
     addition(store, "cpu.host_serial", 4, 0.01)
     addition(store, "mine.gossip", 4, 0.01)
+    addition(store, "p2p.ring", 4, 0.01)  # what its GPUs send each other is in its time
     fail(store, f"aggregate/w4n{WEIGHTS}/f32", "aggregate/cpu.ring", dims={"w": 4, "n": WEIGHTS})
     assert list(points(store, registry)) == [("host_serial", 4)]
 

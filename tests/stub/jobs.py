@@ -57,6 +57,15 @@ def summed(kernel: str, problem: str) -> dict[str, Any]:
     return {row.kernel: [row.status, row.reason, row.scratch_bytes] for row in rows}
 
 
+def between_gpus(kernel: str, problem: str, mode: str = Mode.VERIFY, plugin: str = "") -> dict[str, Any]:
+    """Run a kernel whose operands lie on several GPUs; its sums are run in the emulator as they are compiled."""
+    from stub.rehearsed import REHEARSED
+
+    discover((plugin,) if plugin else ())
+    timing.time = VirtualTime()
+    return _job(kernel, problem, Mode(mode)) | {"complaints": REHEARSED.complaints, "ran": len(REHEARSED.ran)}
+
+
 def summed_in(whole: int, kernel: str, problem: str) -> dict[str, Any]:
     """Do that on a host whose memory has `whole` bytes."""
     kept, pinned.whole_bytes = pinned.whole_bytes, lambda: whole  # type: ignore[attr-defined]

@@ -77,7 +77,7 @@ def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs: dict[str, Ru
 def test_between_gpus_one_is_too_few(runs: dict[str, Run]) -> None:
     found = runs["peer"].value
     assert found["status"] == "unsupported"
-    assert found["reason"] == "a transfer between GPUs takes two, this machine has 1"
+    assert found["reason"] == "this takes 2 GPUs that can read each other's memory, this process sees 1"
 
 
 def test_a_node_that_is_not_there_is_unsupported(runs: dict[str, Run]) -> None:

@@ -70,11 +70,13 @@ def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, st
 
 def _figure(where: str, workers: int, lanes: Sequence[Lane]) -> Figure:
     threads = max(r.threads for lane in lanes for r, _ in lane.found)
+    on_cpu = all(r.device == "cpu" for lane in lanes for r, _ in lane.found)
+    what = "additions alone, no link" if on_cpu else "additions, and what crosses links between these GPUs or PCIe"
     return Figure(
         file_name("aggregation", where, f"w{workers}"),
         f"Aggregation: the gradients of {workers} workers",
         f"{where}, {count(threads, 'thread')}. Times faster than one thread that adds all gradients in one pass "
-        f"({BASELINE}); additions alone, no link. Compressed ways keep a residual besides. {_winners(lanes)} "
+        f"({BASELINE}); {what}. Compressed ways keep a residual besides. {_winners(lanes)} "
         "Whiskers: the 95 % interval. Hollow: measured under noise.",
         partial(_draw, lanes),
     )

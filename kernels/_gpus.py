@@ -1,0 +1,48 @@
+"""What kernels on several GPUs share: a stream on each, events between these, and copies from one GPU to another."""
+
+from typing import Any
+
+from kernelmark import Launch
+
+
+class Gpus:
+    """A stream on each GPU; that of the first is the timed one, which the others begin after and end before."""
+
+    def __init__(self, count: int, timed: Any) -> None:
+        import cupy
+
+        self._cupy, self.streams = cupy, [timed]
+        for gpu in range(1, count):
+            with cupy.cuda.Device(gpu):
+                self.streams.append(cupy.cuda.Stream(non_blocking=True))
+
+    def after(self, first: int, *then: int) -> Launch:
+        """Return what lets the GPUs `then` wait for what is queued on the GPU `first` by now."""
+        with self._cupy.cuda.Device(first):
+            event = self._cupy.cuda.Event(disable_timing=True)
+        begun, waiting = self.streams[first], [self.streams[gpu] for gpu in then]
+
+        def wait() -> None:
+            event.record(begun)
+            for stream in waiting:
+                stream.wait_event(event)
+
+        return wait
+
+    def around(self, steps: list[Launch]) -> list[Launch]:
+        """Return the steps between what forks the streams from the timed one and what joins them to it."""
+        others = range(1, len(self.streams))
+        return [self.after(0, *others), *steps, *(self.after(gpu, 0) for gpu in others)]
+
+    def copy(self, to: int, target: Any, at: int, source: Any, on: int) -> Launch:
+        """Return the copy of an array on the GPU `at` to one on the GPU `to`, on the stream of the GPU `on`."""
+        return between(to, target, at, source, self.streams[on])
+
+
+def between(to: int, target: Any, at: int, source: Any, stream: Any) -> Launch:
+    """Return the driver's copy of an array on the GPU `at` to one on the GPU `to`, on a stream."""
+    import cupy
+
+    runtime, nbytes, on = cupy.cuda.runtime, source.nbytes, stream.ptr
+    there, here = target.data.ptr, source.data.ptr
+    return lambda: runtime.memcpyPeerAsync(there, to, here, at, nbytes, on)

@@ -1,0 +1,85 @@
+"""NCCL's sums of gradients that lie on several GPUs, one worker's on each, by CuPy's binding; one process has all."""
+
+import warnings
+from functools import lru_cache
+from typing import Any
+
+from kernelmark import Launch, Unsupported, kernel
+from kernels._gpus import Gpus
+from kernels._host import in_turn
+from kernels.aggregate import _wire
+from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+
+
+def _library() -> Any:
+    """Return CuPy's binding. Raises Unsupported where it finds no NCCL."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CuPy's, for which there is one line below
+        from cupy.cuda import nccl
+    if not nccl.available:
+        raise Unsupported("CuPy finds no NCCL (libnccl.so.2); pip install 'kernelmark[nccl]'")
+    return nccl
+
+
+def _version(_: AggregateProblem) -> str:
+    """Return NCCL's version, of which the number is 10000 times the first part and 100 times the second."""
+    major, rest = divmod(int(_library().get_version()), 10_000)
+    return f"nccl {major}.{rest // 100}.{rest % 100}"
+
+
+NCCL: dict[str, Any] = {
+    "provider": "nccl",
+    "device": "cuda",
+    "modules": ("cupy",),
+    "spread": True,
+    "steps": ("sum",),
+    "wire": _wire.between_workers,
+    "library_version": _version,
+}
+
+
+@lru_cache
+def _communicators(count: int) -> list[Any]:
+    """Return a communicator for each of the first GPUs, one set a process."""
+    return list(_library().NcclCommunicator.initAll(count))
+
+
+class _Ranks:
+    """A rank on each GPU of a set-up: its communicator, and the addresses of its gradient and of its stream."""
+
+    def __init__(self, problem: AggregateProblem, x: AggregateOperands) -> None:
+        x.chose(devices=problem.w)
+        self._nccl, self._gpus = _library(), Gpus(problem.w, x.stream)
+        self.kind = self._nccl.NCCL_FLOAT64 if problem.dtype == "f64" else self._nccl.NCCL_FLOAT32
+        self.add = self._nccl.NCCL_SUM
+        gradients, streams = (g.data.ptr for g in x.g), (stream.ptr for stream in self._gpus.streams)
+        self.each = list(zip(_communicators(problem.w), gradients, streams, strict=True))
+
+    def collective(self, calls: list[Launch]) -> Launch:
+        """Return what makes the calls of all ranks at once."""
+        nccl = self._nccl
+        return in_turn(*self._gpus.around([nccl.groupStart, *calls, nccl.groupEnd]))
+
+
+@kernel("aggregate", **NCCL)
+def allreduce(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """NCCL's all-reduce: every GPU has the sum in its memory."""
+    n, others = problem.n, range(1, problem.w)
+    sums = [x.s, *(x.scratch((n,), problem.dtype, gpu=gpu) for gpu in others)]
+    ranks, to = _Ranks(problem, x), [s.data.ptr for s in sums]
+
+    def call(rank: Any, g: int, stream: int, s: int) -> Launch:
+        return lambda: rank.allReduce(g, s, n, ranks.kind, ranks.add, stream)
+
+    return ranks.collective([call(*each, s) for each, s in zip(ranks.each, to, strict=True)])
+
+
+@kernel("aggregate", **NCCL)
+def reduce(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """NCCL's reduction: the first GPU has the sum in its memory."""
+    n, s, ranks = problem.n, x.s.data.ptr, _Ranks(problem, x)
+
+    def call(rank: Any, g: int, stream: int) -> Launch:
+        return lambda: rank.reduce(g, s, n, ranks.kind, ranks.add, 0, stream)
+
+    return ranks.collective([call(*each) for each in ranks.each])

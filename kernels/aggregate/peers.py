@@ -1,0 +1,143 @@
+"""Sums of gradients that lie on several GPUs, one worker's on each, which read and write each other's memory."""
+
+from typing import Any
+
+from kernelmark import Launch, kernel
+from kernels._gpus import Gpus
+from kernels._host import in_turn
+from kernels.aggregate import _wire
+from kernels.aggregate._steps import whole
+from kernels.aggregate.problem import AggregateOperands, AggregateProblem
+
+P2P: dict[str, Any] = {
+    "provider": "p2p",
+    "device": "cuda",
+    "modules": ("cupy",),
+    "spread": True,
+    "wire": _wire.between_workers,
+}
+
+
+class _Adding:
+    """The GPUs of a set-up, and the sums on them, by the kernels that add rows of one array on one GPU."""
+
+    def __init__(self, problem: AggregateProblem, x: AggregateOperands) -> None:
+        x.chose(devices=problem.w)
+        self._problem, self._x, self.gpus = problem, x, Gpus(problem.w, x.stream)
+
+    def room(self, gpu: int, *shape: int) -> Any:
+        """Return an array on a GPU besides the operands."""
+        return self._x.scratch(shape, self._problem.dtype, gpu=gpu)
+
+    def sum(self, gpu: int, rows: Any, to: Any) -> Launch:
+        """Return what adds the rows of an array on a GPU there; `to`: may be the first of two, and lie elsewhere."""
+        return self._launch(gpu, "tree" if len(rows) == 2 else "device", rows, s=to)
+
+    def deliver(self, gpu: int, rows: Any, part: slice) -> list[Launch]:
+        """Return what puts the sum of rows into a part of s, or steps the weights by it, and this GPU's replica."""
+        if self._problem.step == "sum":
+            return [self.sum(gpu, rows, self._x.s[part])]
+        copies = self.room(gpu, *rows.shape)
+        step = self._launch(gpu, "device", rows, "/update", weights=self._x.weights[part], replicas=copies)
+        return [step, self.gpus.copy(gpu, self._x.replicas[gpu][part], gpu, copies[0], on=gpu)]
+
+    def pass_on(self, to: int, at: int, part: slice, on: int) -> list[Launch]:
+        """Return the copy of a part of one GPU's replica into another's, on the stream of a GPU, if there are any."""
+        if self._problem.step == "sum":
+            return []
+        source, target = self._x.replicas[at][part], self._x.replicas[to][part]
+        return [self.gpus.copy(to, target, at, source, on=on)]
+
+    def _launch(self, gpu: int, name: str, rows: Any, step: str = "", **arrays: Any) -> Launch:
+        import cupy
+
+        w, n = rows.shape
+        problem, stream = f"aggregate/w{w}n{n}/{self._problem.dtype}{step}", self.gpus.streams[gpu]
+        with cupy.cuda.Device(gpu):
+            return self._x.launch(f"aggregate/cuda.{name}", problem, stream, g=rows, **arrays)
+
+
+@kernel("aggregate", **P2P)
+def device(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """MXNet's: all GPUs copy their gradients to the first, which adds them in one pass and returns the weights."""
+    adding, w, everything = _Adding(problem, x), problem.w, slice(0, problem.n)
+    room = adding.room(0, w, problem.n)
+    steps = [adding.gpus.copy(0, room[i], i, x.g[i], on=i) for i in range(w)]
+    steps += [adding.gpus.after(i, 0) for i in range(1, w)]
+    steps += adding.deliver(0, room, everything)
+    steps += [copy for to in range(1, w) for copy in adding.pass_on(to, 0, everything, on=0)]
+    return in_turn(*adding.gpus.around(steps))
+
+
+@kernel("aggregate", **P2P)
+def stripes(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """Each GPU owns a stripe: all copy theirs of it there, and the owner adds them and sends the weights to all."""
+    adding, w = _Adding(problem, x), problem.w
+    owned = {i: slice(*edges) for i, edges in enumerate(whole(problem).stripes()) if edges[0] < edges[1]}
+    rooms = {i: adding.room(i, w, part.stop - part.start) for i, part in owned.items()}
+    turns = [(i, (i + hop) % w) for hop in range(w) for i in range(w)]  # no two GPUs copy to the same one at a time
+    steps = [
+        adding.gpus.copy(to, rooms[to][i], i, x.g[i][part], on=i)
+        for i, to in turns
+        if (part := owned.get(to)) is not None
+    ]
+    steps += [adding.gpus.after(i, *(to for to in owned if to != i)) for i in range(w)]
+    for i, part in owned.items():
+        steps += adding.deliver(i, rooms[i], part)
+    for i, to in turns:
+        steps += adding.pass_on(to, i, owned[i], on=i) if i in owned and i != to else []
+    return in_turn(*adding.gpus.around(steps))
+
+
+@kernel("aggregate", **P2P)
+def tree(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """Caffe's: half of the GPUs copy their sums to the others, which add them; the weights go back down the tree."""
+    adding, w, everything = _Adding(problem, x), problem.w, slice(0, problem.n)
+    rooms = {i: adding.room(i, 2, problem.n) for i in range(0, w - 1, 2)}
+    held, apart = list(x.g), 1
+    steps: list[Launch] = []
+    while apart < w:
+        for i in range(0, w - apart, 2 * apart):
+            rows = rooms[i]
+            if held[i] is x.g[i]:
+                steps.append(adding.gpus.copy(i, rows[0], i, x.g[i], on=i))
+            steps.append(adding.gpus.after(i + apart, i))
+            steps.append(adding.gpus.copy(i, rows[1], i + apart, held[i + apart], on=i))
+            last = 2 * apart >= w
+            steps += adding.deliver(i, rows, everything) if last else [adding.sum(i, rows, rows[0])]
+            held[i] = rows[0]
+        apart *= 2
+    while (apart := apart // 2) and problem.step == "update":
+        for i in range(0, w - apart, 2 * apart):
+            steps += [adding.gpus.after(i, i + apart), *adding.pass_on(i + apart, i, everything, on=i + apart)]
+    return in_turn(*adding.gpus.around(steps))
+
+
+@kernel("aggregate", **P2P)
+def ring(problem: AggregateProblem, x: AggregateOperands) -> Launch:
+    """A ring of GPUs: stripes go round, and each GPU adds its own; then the weights go once more around it."""
+    adding, w = _Adding(problem, x), problem.w
+    parts = [slice(*edges) for edges in whole(problem).stripes()]
+    most = max(part.stop - part.start for part in parts)
+    rooms = [adding.room(i, 2, 2 * most) for i in range(w)]  # what goes on is read while the next is added
+
+    def pair(i: int, hop: int, part: slice) -> Any:
+        length = part.stop - part.start
+        return rooms[i][hop % 2][: 2 * length].reshape(2, length)
+
+    steps: list[Launch] = []
+    for hop in range(1, w):
+        steps += [adding.gpus.after(i, *{(i + 1) % w, (i - 1) % w}) for i in range(w) if hop > 1]
+        for i, part in ((i, parts[(i - hop) % w]) for i in range(w)):
+            if part.start == part.stop:
+                continue
+            rows = pair(i, hop, part)
+            before = x.g[i - 1][part] if hop == 1 else pair(i - 1, hop - 1, part)[0]
+            steps.append(adding.gpus.copy(i, rows[0], i, x.g[i][part], on=i))
+            steps.append(adding.gpus.copy(i, rows[1], (i - 1) % w, before, on=i))
+            steps += adding.deliver(i, rows, part) if hop == w - 1 else [adding.sum(i, rows, rows[0])]
+    for hop in range(1, w if problem.step == "update" else 1):
+        steps += [adding.gpus.after(i, (i + 1) % w) for i in range(w)]
+        for i, part in ((i, parts[(i - hop + 1) % w]) for i in range(w)):
+            steps += adding.pass_on(i, (i - 1) % w, part, on=i) if part.start < part.stop else []
+    return in_turn(*adding.gpus.around(steps))
