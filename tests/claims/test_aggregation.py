@@ -9,6 +9,7 @@ from bench.plan.errors import UsageError
 from bench.report.strategies import ONE_BIT
 
 LSTM = "aggregate/w4n1048576/f32/ef"
+GPU = {"device": "cuda", "device_name": "CUDA", "threads": 1}
 GRADIENT_S = 4 * 1048576 / 8e9
 
 
@@ -28,6 +29,21 @@ def test_the_fastest_of_threads_and_processes_stands_for_a_way(put, verdict):
     put("aggregate/cpu.host_parallel", LSTM, 0.004)
     (found,) = verdict("mxnet-over-torch").findings
     assert found.by == "process.ring against cpu.host_parallel"
+
+
+def test_no_link_is_added_to_what_gpus_send_each_other(put, verdict):
+    put("aggregate/p2p.ring", LSTM, 0.001, **GPU)
+    put("aggregate/cpu.ring", LSTM, 0.002)
+    put("aggregate/cpu.host_parallel", LSTM, 0.004)
+    (found,) = verdict("mxnet-over-torch").findings
+    assert found.by == "cpu.ring against cpu.host_parallel"
+
+
+def test_sums_between_gpus_are_set_against_those_on_the_host(put, verdict):
+    put("aggregate/p2p.tree", LSTM, 0.001, **GPU)
+    put("aggregate/cuda.host_parallel", LSTM, 0.004)
+    (found,) = verdict("ranking-peers").findings
+    assert (found.by, found.ratio) == ("p2p.tree against cuda.host_parallel", pytest.approx(4))
 
 
 def test_ways_that_were_not_measured_give_no_number(put, verdict):

@@ -37,6 +37,14 @@ CLAUSES = (
     "A GPU instance at 2-3x the price pays only beyond a 2-3x speed-up",
     "The GPU instance does more work for the same money",
     "The accelerator does more work for the same energy",
+    "Matrix products and FFTs are far faster on a GPU",
+    "A CNN trains more than twice as fast on the GPU",
+    "fastText trains far faster on the GPU",
+    "With hundreds of thousands of parameters and more",
+    "AlexNet takes clearly fewer seconds a batch on the newer",
+    "CPUs are the better value at preemptible prices alone",
+    "MXNet and Caffe scale well, Torch less, TensorFlow least: on several GPUs",
+    "Several GPUs also pay without parallelism",
 )
 
 
