@@ -1,5 +1,7 @@
 """The command `kernelmark profile`."""
 
+from pathlib import Path
+
 import click
 
 from bench.cli import completion
@@ -24,6 +26,7 @@ from bench.cli.options import plugin_option
 )
 @click.option("--every-block", is_flag=True, help="Run all blocks, even where a few could stand for the rest.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the annotated sources, a page.")
 @plugin_option
 def profile(
     kernel_id: str,
@@ -32,6 +35,7 @@ def profile(
     device_name: str | None,
     every_block: bool,
     as_json: bool,
+    html: Path | None,
     plugins: tuple[str, ...],
 ) -> None:
     """Count the memory traffic and instructions of a CUDA kernel.
@@ -41,18 +45,13 @@ def profile(
     """
     from bench.measure.occupancy import typical
     from bench.plan.discovery import discover
-    from bench.plan.errors import Unsupported, UsageError
-    from bench.tune.profile import counted, devices, view
-    from bench.tune.profile.machine import machine
-    from bench.tune.profile.sass import analyse
+    from bench.plan.errors import UsageError
+    from bench.tune.profile import annotated, counted, devices, view
 
     registry = discover(plugins)
     limits = devices.usual(arch) if device_name is None else devices.published(device_name, arch)
-    kernel, problem, device = (
-        counted.counted_kernel(registry.named(kernel_id)),
-        registry.problem(problem_id),
-        typical(arch),
-    )
+    kernel, problem = counted.counted_kernel(registry.named(kernel_id)), registry.problem(problem_id)
+    device = typical(arch)
     if problem.op != kernel.op:
         raise UsageError(f"{problem.id}: {kernel.id} is a kernel of {kernel.op}; take a problem of that")
     if not kernel.runs_on(arch):
@@ -60,15 +59,11 @@ def profile(
         raise UsageError(f"--arch {arch}: {kernel.id} is for {wanted}")
     if reason := kernel.refuses(problem, device):
         raise UsageError(f"{reason}; take another problem")
-    tile = kernel.tile_for(problem, device)
-    assert tile is not None, "a kernel that takes the problem has a tile for it"
-    counts = counted.count(kernel, problem, tile, device, every_block)
-    try:
-        found = view.Profile(
-            counts, machine(counts, analyse(kernel, problem, tile, arch, device), kernel, problem, device, limits)
-        )
-    except Unsupported as missing:
-        found = view.Profile(counts, no_machine=str(missing))
+    if html is not None:
+        annotated.require(html)
+    found = view.profiled(kernel, problem, arch, limits, every_block)
+    if html is not None:
+        annotated.write_page(found, html)
     click.echo(view.as_json(found) if as_json else "\n\n".join(view.sections(found)))
 
 

@@ -129,9 +129,9 @@ def tensor_type(loop: Code | None) -> str | None:
     return f"{operand}.{'f32' if 'F32' in parts else 'f16'}"
 
 
-def render(bound: Bound) -> str:
-    """Return the times as a table, the one that binds first."""
+def render(bound: Bound, style: str = "simple") -> str:
+    """Return the times as a table in a style of bench/report/layout.py, the one that binds first."""
     ordered = sorted(bound.times.items(), key=lambda pair: -pair[1])
     rows = [(limit, seconds(time), "binds" if limit == bound.binds else "") for limit, time in ordered]
     columns = (Column(f"least time on {bound.device}"), Column("bound", "right"), Column(""))
-    return table(columns, rows, titled=True)
+    return table(columns, rows, style, titled=True)

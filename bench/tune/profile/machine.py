@@ -15,7 +15,7 @@ from bench.tune.profile.counted import Counts
 from bench.tune.profile.devices import Published
 from bench.tune.profile.sass import USEFUL, Function, Sass
 
-_MIX = (Column("main loop"), Column("instructions", "right"), Column("share", "right"), Column(""))
+MIX = (Column("main loop"), Column("instructions", "right"), Column("share", "right"), Column(""))
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -45,17 +45,18 @@ def _work(counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, plan
 
 def sections(found: Machine) -> Iterator[str]:
     """Yield the parts of the page."""
-    yield "\n".join(paragraph(_function(function)) for function in found.sass.functions)
+    yield "\n".join(paragraph(described(function)) for function in found.sass.functions)
     main = found.sass.main
     if main.loop is not None:
-        yield table(_MIX, list(_mix(main)), titled=True)
+        yield table(MIX, list(mix(main)), titled=True)
     yield paragraph(f"{found.agreement}.")
     if found.bound is not None:
         yield render(found.bound)
         yield paragraph("Bounds are counted, from published limits; no kernel is faster, and most are slower.")
 
 
-def _function(function: Function) -> str:
+def described(function: Function) -> str:
+    """Return the resources of a launch in words."""
     spills = f", {function.spill_bytes} bytes spilled" if function.spill_bytes else ", no spills"
     return (
         f"{function.entry}: {function.registers} registers{spills}, {function.shared_bytes:,} bytes of shared memory, "
@@ -63,7 +64,8 @@ def _function(function: Function) -> str:
     )
 
 
-def _mix(main: Function) -> Iterator[Sequence[str]]:
+def mix(main: Function) -> Iterator[Sequence[str]]:
+    """Yield the rows of MIX, of a launch with a main loop."""
     assert main.loop is not None
     loop = main.loop
     for kind, number in sorted(loop.mix.items(), key=lambda pair: -pair[1]):

@@ -7,14 +7,20 @@ from pathlib import Path
 import msgspec
 
 from bench.emulator.build import CUDA
+from bench.measure.occupancy import typical
+from bench.plan.errors import Unsupported
+from bench.plan.kernel import CudaKernel
+from bench.plan.operation import Problem
 from bench.report.format import digits, size
 from bench.report.layout import Column, paragraph, table
-from bench.tune.profile.counted import Counts, LaunchCounts, LineCounts
-from bench.tune.profile.machine import Machine
+from bench.tune.profile.counted import Counts, LaunchCounts, LineCounts, count
+from bench.tune.profile.devices import Published
+from bench.tune.profile.machine import Machine, machine
 from bench.tune.profile.machine import sections as of_machine
+from bench.tune.profile.sass import analyse
 
-_TOTALS = (Column("in all"), Column("counted", "right"), Column("least", "right"), Column("of least", "right"))
-_LINES = (
+TOTALS = (Column("in all"), Column("counted", "right"), Column("least", "right"), Column("of least", "right"))
+LINES = (
     Column("line"),
     Column("warp instructions", "right", wraps=12),
     Column("lanes", "right", spare=3),
@@ -35,12 +41,28 @@ class Profile(msgspec.Struct, frozen=True):
     no_machine: str = ""
 
 
+def profiled(kernel: CudaKernel, problem: Problem, arch: str, limits: Published | None, every_block: bool) -> Profile:
+    """Return the profile of a kernel, with its usual tile, on a problem that it takes. limits: what bounds the time.
+
+    Raises UsageError where it fails in the emulator, and CompileError where it does not compile.
+    """
+    device = typical(arch)
+    tile = kernel.tile_for(problem, device)
+    assert tile is not None, "a kernel that takes the problem has a tile for it"
+    counts = count(kernel, problem, tile, device, every_block)
+    try:
+        sass = analyse(kernel, problem, tile, arch, device)
+        return Profile(counts, machine(counts, sass, kernel, problem, device, limits))
+    except Unsupported as missing:
+        return Profile(counts, no_machine=str(missing))
+
+
 def sections(found: Profile) -> Iterator[str]:
     """Yield the parts of the page, one after the other."""
     counts = found.counts
-    yield "\n".join(_head(counts))
-    yield table(_TOTALS, list(_totals(counts)))
-    yield table(_LINES, [_cells(line) for line in counts.lines], titled=True)
+    yield "\n".join(head(counts))
+    yield table(TOTALS, list(totals(counts)))
+    yield table(LINES, [cells(line) for line in counts.lines], titled=True)
     yield from (paragraph(f"Not counted: {text}") for text in counts.missing)
     if found.machine is not None:
         yield from of_machine(found.machine)
@@ -53,7 +75,8 @@ def as_json(found: Profile) -> str:
     return json.dumps(msgspec.to_builtins(found), indent=2)
 
 
-def _head(counts: Counts) -> Iterator[str]:
+def head(counts: Counts) -> Iterator[str]:
+    """Yield what was counted: kernel, tile, problem and launches."""
     tile = f"@{counts.tile}" if counts.tile else ""
     yield paragraph(f"{counts.kernel}{tile} on {counts.problem} as planned for {counts.arch}: counted, not timed")
     yield from (paragraph(_launch(launch)) for launch in counts.launches)
@@ -66,7 +89,8 @@ def _launch(launch: LaunchCounts) -> str:
     return f"{launch.entry}: {launch.run_blocks:,} of {launch.blocks:,} blocks ran: {places}"
 
 
-def _totals(counts: Counts) -> Iterator[Sequence[str]]:
+def totals(counts: Counts) -> Iterator[Sequence[str]]:
+    """Yield the rows of TOTALS."""
     total = counts.total
     yield _row("warp instructions counted", total.warp_instructions)
     if total.warp_instructions:
@@ -114,7 +138,8 @@ def _ratio(found: int, least: int) -> str:
     return f"{found / least:.2f}x" if least else ""
 
 
-def _cells(line: LineCounts) -> Sequence[str]:
+def cells(line: LineCounts) -> Sequence[str]:
+    """Return the row of a line in LINES."""
     lanes = digits(line.active_lanes / line.warp_instructions) if line.warp_instructions else ""
     return (
         f"{line.file}:{line.line}",
