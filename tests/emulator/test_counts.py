@@ -9,8 +9,10 @@ from bench.emulator.build import CUDA, program, source_folder
 from bench.emulator.counts import Tallies, sample, tallies_of
 from bench.emulator.multiply_adds import cannot_count
 from bench.emulator.worker import Launch, TensorMap
+from emulator import published_counts
 from emulator.fixtures import read, written
 from emulator.known_counts import KNOWN, Known, source
+from emulator.published_counts import PUBLISHED, Published
 
 BYTES = 64 * 1024
 
@@ -41,6 +43,36 @@ def test_known_kernel_counts_what_the_documentation_gives(worker: Path, known: K
 def test_enough_kernels_are_known() -> None:
     assert len(KNOWN) >= 30
     assert all(known.source for known in KNOWN)
+
+
+@pytest.fixture(scope="module")
+def profiled() -> Path:
+    """The program of all kernels with published counters."""
+    folder = source_folder({"published.cu": published_counts.source()})
+    return program(folder / "published.cu", [each.name for each in PUBLISHED], include=CUDA, counts=True)
+
+
+@pytest.mark.parametrize("each", PUBLISHED, ids=lambda each: each.name)
+def test_kernel_counts_what_nsight_compute_has_counted_of_it_on_a_gpu(profiled: Path, each: Published) -> None:
+    buffers = {"a": read(np.zeros(32 * 16384)), "out": written(32 * 4096, np.float64)}
+    found = tallies_of(profiled, buffers, Launch(each.name, 1, each.block, ("a", "out"))).sites.items()
+
+    def total(figure: str, does: str, space: str) -> int:
+        return sum(getattr(tally, figure) for site, tally in found if (site.does, site.space) == (does, space))
+
+    counted = {
+        f"t_{name}_pipe_lsu_mem_global_op_{short}": total(figure, does, "global") * each.stands_for
+        for name, figure in {"requests": "requests", "sectors": "cost"}.items()
+        for short, does in {"ld": "load", "st": "store"}.items()
+    }
+    counted[published_counts.SECTORS_A_LOAD] = total("cost", "load", "global") / total("requests", "load", "global")
+    counted[published_counts.WAVEFRONTS_LOADED] = total("cost", "load", "shared") * each.stands_for
+    shared = [(site, tally) for site, tally in found if site.space == "shared"]
+    moved = sum(tally.lanes * site.bytes for site, tally in shared)
+    if shared:
+        percent = 100 * moved / (128 * sum(tally.cost for _, tally in shared))
+        counted[published_counts.BYTES_A_WAVEFRONT] = round(percent, 2)
+    assert {name: counted[name] for name in each.counters} == each.counters, each.source
 
 
 def test_warps_are_counted_one_by_one(worker: Path) -> None:
