@@ -44,8 +44,8 @@ _GRADIENTS = (
 _LENGTHS = ((1,), (3,), (31,), (264,), (1031,), (4096,), (4099,), (9001,))
 #: The sizes of operations that have their own, in place of the first above.
 _OWN_SIZES = {"aggregate": _GRADIENTS, "transfer": _LENGTHS}
-#: More for kernels that work in place, whose permutations follow from the sizes: vectors, common divisors, coprimes; the
-#: last two have runs of columns of which a warp moves one part and then another (transpose/c2r_runs.cuh).
+#: More for kernels that work in place, whose permutations follow from the sizes: vectors, common divisors, coprimes;
+#: the last two have runs of columns of which a warp moves one part and then another (transpose/c2r_runs.cuh).
 _IN_PLACE = (
     *((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6)),
     *((2, 510), (510, 2)),
