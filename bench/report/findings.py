@@ -128,7 +128,8 @@ def _of_operation(contests: list[Contest]) -> Iterator[str]:
     problems = count(len({c.problem for c in contests}), "problem")
     yield f"{problems}; fastest: {who}{', others' if len(wins) > 4 else ''}."
     sides: Counter[bool | None] = Counter()
-    best = worst = None
+    best: tuple[Ratio, Result] | None = None
+    worst: tuple[Ratio, Result] | None = None
     for r in _with_speedup(contests):
         ratio = speedup_of(r)
         sides[ratio.median > 1 if ratio.certain else None] += 1
