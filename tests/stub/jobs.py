@@ -62,6 +62,7 @@ def between_gpus(kernel: str, problem: str, mode: str = Mode.VERIFY, plugin: str
     from stub.rehearsed import REHEARSED
 
     discover((plugin,) if plugin else ())
+    control.launches_take(20_000_000)
     timing.time = VirtualTime()
     return _job(kernel, problem, Mode(mode)) | {"complaints": REHEARSED.complaints, "ran": len(REHEARSED.ran)}
 
