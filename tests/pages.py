@@ -69,9 +69,15 @@ REPLACED = {
     "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
     "kernelmark run train-conv --processes 2 --name training": "kernelmark run small.toml --processes 2 --spread 0",
     "kernelmark run resnet50 --select auto": "kernelmark run --help",
+    "kernelmark run shapes.toml --processes 4 --spread 0 --max-time 0.02": "kernelmark run small.toml --processes 2 "
+    "--spread 0",
 }
 #: Problems that take seconds, with smaller ones of the same kind.
-SMALLER = {"transpose/m2048n26752/f32/out": "transpose/m640n960/f32/out"}
+SMALLER = {
+    "transpose/m2048n26752/f32/out": "transpose/m640n960/f32/out",
+    "aggregate/w4n14198784/f32/ef": "aggregate/w2n9001/f32/ef",
+    "aggregate/w4n1048576/f32/ef": "aggregate/w2n1031/f32/ef",
+}
 #: Options that a command is run with besides, unless it has them, by how it begins.
 BESIDES = {
     "kernelmark run ": ("--mode hot", "--max-time 0.01", "--no-ceilings", FEW),
