@@ -13,7 +13,7 @@
 // (kernels/conv/implicit.py). The images that a tile touches have less than 2^31 elements.
 // Limit: FFMA issue, less what copying word by word takes of it: wider copies cannot transpose a panel that is read
 // along the reduction, and neighbouring pixels of a plane are not aligned. Of the instructions of a step on sm_90a, 82
-// % are FFMA with tiles of 128 x 128, 85 to 90 % with 128 x 256. Few channels or pixels leave part of a tile empty; a short
+// % are FFMA with tiles of 128 x 128, 87 to 90 % with 128 x 256. Few channels or pixels leave part of a tile empty; a short
 // reduction (the first layer of a network) ends before the pipeline has filled.
 #include "conv/implicit_feed.cuh"
 #include "conv/sum.cuh"
@@ -24,6 +24,10 @@
 template <int SUMS, int THREADS, bool CROWDED>
 constexpr int IMPLICIT_BLOCKS_PER_SM = SUMS > 64 ? 1 : THREADS > 128 || CROWDED ? 2 : 3;
 
+// Floats after each row of a panel: where a warp copies several rows of it word by word, they lie in different banks.
+template <bool ALONG, int W, int THREADS_A_ROW>
+constexpr int IMPLICIT_PAD = ALONG || W > 1 || THREADS_A_ROW >= 32 || THREADS_A_ROW < PAD ? PAD : THREADS_A_ROW;
+
 template <Direction direction, Layout layout, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int W,
           bool MASKED>
 struct ImplicitLoop {
@@ -31,8 +35,8 @@ struct ImplicitLoop {
   using Tile = Fragment<BM, BN, BK, WM, WN, TM, TN>;
   static constexpr bool A_ALONG = Map::GATHERED_ROWS ? Map::GATHERED_ALONG : Map::PLAIN_ALONG;
   static constexpr bool B_ALONG = Map::GATHERED_ROWS ? Map::PLAIN_ALONG : Map::GATHERED_ALONG;
-  using PanelA = PaddedPanel<float, BK, BM, A_ALONG ? Op::T : Op::N>;
-  using PanelB = PaddedPanel<float, BK, BN, B_ALONG ? Op::T : Op::N>;
+  using PanelA = PaddedPanel<float, BK, BM, A_ALONG ? Op::T : Op::N, IMPLICIT_PAD<A_ALONG, W, Tile::THREADS / BK>>;
+  using PanelB = PaddedPanel<float, BK, BN, B_ALONG ? Op::T : Op::N, IMPLICIT_PAD<B_ALONG, W, Tile::THREADS / BK>>;
   using Fed = Feeds<Map, PanelA, PanelB, A_ALONG ? 1 : W, B_ALONG ? 1 : W, Tile::THREADS, MASKED>;
   static constexpr bool AHEAD = IMPLICIT_BLOCKS_PER_SM<TM * TN, Tile::THREADS, false> != 2;  // else no register is free
 
@@ -43,11 +47,12 @@ struct ImplicitLoop {
 
   // Adds the products of all panels from k0 to k_end to the tile.
   __device__ __forceinline__ void accumulate(Tile &tile) {
-    unsigned left = k_end - k0;
-    pipelined<PanelA, PanelB, BK, STAGES, AHEAD>(tile, smem, (left + BK - 1) / BK, [&](float *slot) {
-      a.copy(slot, 0, left);
-      b.copy(slot + PanelA::ELEMENTS, 0, left);
-      left -= min(left, unsigned(BK));
+    int left = k_end - k0;
+    pipelined<PanelA, PanelB, BK, STAGES, AHEAD>(tile, smem, (k_end - k0 + BK - 1) / BK, [&](float *slot) {
+      a.copy(slot, left);
+      b.copy(slot + PanelA::ELEMENTS, left);
+      Fed::advance(a, b);
+      left -= BK;
     });
   }
 };

@@ -2,11 +2,13 @@
 //
 // In each step a thread is at one place along the reduction, and copies packs of W neighbours from there. Its place
 // advances in digits, and its pointer by the distances that belong to the digits and their carries, once per step and
-// without a division; what depends on the row or column stays in registers. Zeros are written by copying 0 bytes.
+// without a division; what depends on the row or column stays in registers. Zeros are written by copying 0 bytes. In a
+// filter's gradient both operands' packs lie at one place, a pixel, and one walk serves both.
 //
-// Whether a gathered element lies inside the image: where the reduction runs over at most 32 taps (MASKED), each of a
-// thread's pixels has a bit for each tap, and a pack costs one instruction to test and one to address. Otherwise, and
-// in a filter's gradient, rows and columns are added and compared.
+// Whether a gathered element lies inside the image: where the taps are few and near (MASKED), a pack costs one
+// instruction to test and one to address. Where the reduction runs over taps, each of a thread's pixels has a bit for
+// each tap; in a filter's gradient, each of its taps has a bit for its row and one for its column, and each step's pixel
+// those of all rows and columns from which a tap would lie outside. Otherwise rows and columns are added and compared.
 #pragma once
 #include "conv/lowering_dgrad.cuh"
 #include "conv/lowering_fprop.cuh"
@@ -16,24 +18,42 @@
 // A coordinate so far away that it lies outside every image, whatever is added to it.
 constexpr int FAR = 1 << 29;
 
-// A thread's place along the reduction, which advances by BK, and the distances in memory that belong to that.
+// Which digits a step has carried over.
+struct Carries {
+  bool fast, mid;
+};
+
+// A thread's place along the reduction, which advances by BK.
 template <unsigned BK>
 struct ReductionWalk {
   Radix radix;
   Digits digits, pace;
+
+  __device__ __forceinline__ ReductionWalk(const Radix &sizes, unsigned first)
+      : radix(sizes), digits(sizes.split(first)), pace(sizes.split(BK)) {}
+
+  __device__ __forceinline__ Carries advance() {
+    digits = {digits.fast + pace.fast, digits.mid + pace.mid, digits.slow + pace.slow};
+    const bool fast = digits.fast >= radix.fast;
+    digits.mid += fast ? 1 : 0;
+    if (fast) digits.fast -= radix.fast;
+    const bool mid = digits.mid >= radix.mid;
+    if (mid) digits.mid -= radix.mid, ++digits.slow;
+    return {fast, mid};
+  }
+};
+
+// How far in memory a pointer moves that follows a walk.
+struct Distances {
   int step, carry, borrow;  // of a step, of a carry into the second digit, of a carry into the third
 
-  __device__ __forceinline__ ReductionWalk(const Radix &sizes, const Slopes &slopes, unsigned first)
-      : radix(sizes), digits(sizes.split(first)), pace(sizes.split(BK)), step(int(slopes.at(pace))),
-        carry(slopes.mid - int(sizes.fast) * slopes.fast), borrow(slopes.slow - int(sizes.mid) * slopes.mid) {}
+  template <unsigned BK>
+  __device__ __forceinline__ Distances(const ReductionWalk<BK> &walk, const Slopes &slopes)
+      : step(int(slopes.at(walk.pace))), carry(slopes.mid - int(walk.radix.fast) * slopes.fast),
+        borrow(slopes.slow - int(walk.radix.mid) * slopes.mid) {}
 
-  // Advances the digits; returns how far the pointer moves.
-  __device__ __forceinline__ int advance() {
-    int distance = step;
-    digits = {digits.fast + pace.fast, digits.mid + pace.mid, digits.slow + pace.slow};
-    if (digits.fast >= radix.fast) digits.fast -= radix.fast, ++digits.mid, distance += carry;
-    if (digits.mid >= radix.mid) digits.mid -= radix.mid, ++digits.slow, distance += borrow;
-    return distance;
+  __device__ __forceinline__ int after(const Carries &carries) const {
+    return step + (carries.fast ? carry : 0) + (carries.mid ? borrow : 0);
   }
 };
 
@@ -57,18 +77,18 @@ template <class Map, class Panel, unsigned W, unsigned THREADS, bool MASKED>
 struct GatheredFeed {
   using Mine = FeedShare<Panel, W, THREADS>;
   using T = typename Panel::T;
-  static_assert(!(MASKED && Map::GRADIENT), "the taps are along the reduction");
   const Map &map;
   const T *from;
   ReductionWalk<Mine::DEPTH> walk;
-  int offset[Mine::PACKS];
+  Distances distances;
+  unsigned offset[Mine::PACKS];
   Spot spot[Mine::PACKS];
   unsigned mask[Mine::PACKS];
 
   // Begins at element k0 of the reduction and element w0 across it. Offsets are relative to the first pixel's image.
   __device__ __forceinline__ GatheredFeed(const Map &map_, const T *source, unsigned k0, unsigned w0)
       : map(map_), from(source + map.image.base()),
-        walk(map.reduction_radix(), map.reduction_slopes(), k0 + Mine::depth()) {
+        walk(map.reduction_radix(), k0 + Mine::depth()), distances(walk, map.reduction_slopes()) {
     const Radix radix = map.gathered_radix();
     const unsigned first = Map::GRADIENT ? 0 : w0 / (radix.fast * radix.mid);
     from += map.reduction_slopes().at(walk.digits) + static_cast<long long>(first) * map.image.image();
@@ -77,28 +97,67 @@ struct GatheredFeed {
       const unsigned w = w0 + Mine::across() + Mine::ahead(i);
       Digits at = radix.split(w);
       if constexpr (!Map::GRADIENT) at.slow -= first;
-      offset[i] = int(map.gathered_slopes().at(at));
+      offset[i] = unsigned(map.gathered_slopes().at(at));
       spot[i] = map.gathered_spot(at);
-      if (w >= map.gathered()) spot[i].y = FAR;
-      if constexpr (MASKED) mask[i] = taps_inside(spot[i]);
+      const bool there = w < map.gathered();
+      if constexpr (MASKED && Map::GRADIENT) {
+        mask[i] = there ? 1u << spot[i].y | FIRST_COLUMN << spot[i].x : ALWAYS;
+      } else {
+        if (!there) spot[i].y = FAR;
+        if constexpr (MASKED) mask[i] = taps_inside(spot[i]);
+      }
     }
   }
 
-  __device__ __forceinline__ void copy(T *panel, unsigned k0, unsigned k_end) {
-    const bool within = k0 + Mine::depth() < k_end;
-    const unsigned bit = within ? 1u << (tap() % 32) : 0;
-    Spot here = map.reduction_spot(walk.digits);
-    if (!within) here.y = FAR;
+  // remaining: elements of the reduction from this panel's first on; below 1 past its end.
+  __device__ __forceinline__ void copy(T *panel, int remaining) const {
+    const bool within = int(Mine::depth()) < remaining;
+    unsigned bits = 0;
+    Spot here{};
+    if constexpr (MASKED) {
+      bits = bits_here(within);
+    } else {
+      here = map.reduction_spot(walk.digits);
+      if (!within) here.y = FAR;
+    }
     copy_panel<Panel, Mine>(panel, [&](unsigned i) {
-      const bool inside = MASKED ? (mask[i] & bit) != 0
-                                 : unsigned(here.y + spot[i].y) < map.image.height &&
-                                       unsigned(here.x + spot[i].x) < map.image.width;
-      return Origin<T>{from + offset[i], inside ? unsigned(W * sizeof(T)) : 0};
+      return Origin<T>{from + offset[i], inside(i, bits, here) ? unsigned(W * sizeof(T)) : 0};
     });
-    from += walk.advance();
+  }
+
+  __device__ __forceinline__ Carries advance() {
+    const Carries carries = walk.advance();
+    from += distances.after(carries);
+    return carries;
   }
 
  private:
+  // In a filter's gradient: the bits of rows of taps begin at bit 0, those of columns at 16; bit 15 is always outside.
+  static constexpr unsigned FIRST_COLUMN = 1u << 16, ALWAYS = 1u << 15;
+
+  // Of the 32 places from here on, those that are not among an image's `size`; here is at most size.
+  static __device__ __forceinline__ unsigned places_outside(int here, unsigned size) {
+    return ~__funnelshift_lc(0, ~0u, max(-here, 0)) | __funnelshift_lc(0, ~0u, size - here);
+  }
+  // The tap here; in a filter's gradient, the rows and columns of taps that lie outside from here.
+  __device__ __forceinline__ unsigned bits_here(bool within) const {
+    if constexpr (Map::GRADIENT) {
+      const Spot here = map.reduction_spot(walk.digits);
+      const unsigned rows = places_outside(here.y, map.image.height) | (within ? ALWAYS : 2 * ALWAYS - 1);
+      return __byte_perm(rows, places_outside(here.x, map.image.width), 0x5410);
+    } else {
+      return within ? 1u << (tap() % 32) : 0;
+    }
+  }
+  // Whether pack i lies inside the image.
+  __device__ __forceinline__ bool inside(unsigned i, unsigned bits, const Spot &here) const {
+    if constexpr (MASKED) {
+      return ((mask[i] & bits) != 0) != Map::GRADIENT;
+    } else {
+      return unsigned(here.y + spot[i].y) < map.image.height && unsigned(here.x + spot[i].x) < map.image.width;
+    }
+  }
+
   __device__ __forceinline__ unsigned tap() const {
     return map.image.tap_y(walk.digits) * map.image.wide.taps + map.image.tap_x(walk.digits);
   }
@@ -117,7 +176,7 @@ struct GatheredFeed {
   }
 };
 
-// The operand that is not gathered.
+// The operand that is not gathered. In a filter's gradient it follows the walk of the other one.
 template <class Map, class Panel, unsigned W, unsigned THREADS>
 struct PlainFeed {
   using Mine = FeedShare<Panel, W, THREADS>;
@@ -126,9 +185,10 @@ struct PlainFeed {
   const T *from;
   unsigned left;  // elements across the reduction, from this thread's first on
   ReductionWalk<Mine::DEPTH> walk;
+  Distances distances;
 
   __device__ __forceinline__ PlainFeed(const Map &map_, const T *source, unsigned k0, unsigned w0)
-      : map(map_), walk(map.reduction_radix(), map.plain_slopes(), k0 + Mine::depth()) {
+      : map(map_), walk(map.reduction_radix(), k0 + Mine::depth()), distances(walk, map.plain_slopes()) {
     const unsigned w = w0 + Mine::across();
     from = source + map.plain_base() + size_t(w) * map.plain_step();
     if constexpr (Map::PLAIN_EVEN) {
@@ -139,13 +199,21 @@ struct PlainFeed {
     left = w < map.plain ? map.plain - w : 0;
   }
 
-  __device__ __forceinline__ void copy(T *panel, unsigned k0, unsigned k_end) {
-    const bool within = k0 + Mine::depth() < k_end;
+  __device__ __forceinline__ void copy(T *panel, int remaining) const {
+    const bool within = int(Mine::depth()) < remaining;
     copy_panel<Panel, Mine>(panel, [&](unsigned i) {
       const T *pack = from + size_t(Mine::ahead(i)) * map.plain_step();
       return Origin<T>{pack, within && Mine::ahead(i) < left ? unsigned(W * sizeof(T)) : 0};
     });
-    from += Map::PLAIN_EVEN ? int(Mine::DEPTH) * map.plain_slopes().fast : walk.advance();
+  }
+
+  // gathered: what the other operand's walk has carried. Rows of y adjoin.
+  __device__ __forceinline__ void advance(const Carries &gathered) {
+    if constexpr (Map::PLAIN_EVEN) {
+      from += int(Mine::DEPTH) * map.plain_slopes().fast;
+    } else {
+      from += distances.after(Map::GRADIENT ? Carries{false, gathered.mid} : walk.advance());
+    }
   }
 };
 
@@ -155,9 +223,14 @@ template <class Map, class PanelA, class PanelB, unsigned WA, unsigned WB, unsig
 struct Feeds {
   using A = PlainFeed<Map, PanelA, WA, THREADS>;
   using B = GatheredFeed<Map, PanelB, WB, THREADS, MASKED>;
+  static_assert(!Map::GRADIENT || (PanelA::ALONG_K == PanelB::ALONG_K && A::Mine::DOWN == B::Mine::DOWN),
+                "one walk serves both");
+  static __device__ __forceinline__ void advance(A &plain, B &gathered) { plain.advance(gathered.advance()); }
 };
 template <class Map, class PanelA, class PanelB, unsigned WA, unsigned WB, unsigned THREADS, bool MASKED>
 struct Feeds<Map, PanelA, PanelB, WA, WB, THREADS, MASKED, true> {
   using A = GatheredFeed<Map, PanelA, WA, THREADS, MASKED>;
   using B = PlainFeed<Map, PanelB, WB, THREADS>;
+  static_assert(!Map::GRADIENT, "a filter's gradient gathers columns");
+  static __device__ __forceinline__ void advance(A &gathered, B &plain) { plain.advance(gathered.advance()); }
 };

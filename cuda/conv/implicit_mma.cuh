@@ -24,11 +24,12 @@ struct ImplicitMma {
 
   // Adds the product to the sums.
   __device__ __forceinline__ void accumulate(Pipeline &pipeline) {
-    unsigned k = k0;
+    int left = k_end - k0;
     pipeline.accumulate((k_end - k0 + BK - 1) / BK, [&](T *slot) {
-      a.copy(slot, k, k_end);
-      b.copy(slot + PanelA::ELEMENTS, k, k_end);
-      k += BK;
+      a.copy(slot, left);
+      b.copy(slot + PanelA::ELEMENTS, left);
+      Fed::advance(a, b);
+      left -= BK;
     });
   }
 };

@@ -56,3 +56,13 @@ def test_atomics_lose_no_update_between_blocks() -> None:
     want = [total, -total, -31, 31, 0, 0xFF, 3, 77, *[1] * 32]
     assert out["cells"].tolist() == want
     assert out["wrapped"].tolist() == [32 % 10, (-32) % 10]
+
+
+def test_funnel_shifts_move_at_most_32_bits() -> None:
+    low, high = np.random.default_rng(2).integers(0, 2**32, (2, 64), np.uint64)
+    buffers = {"low": read(low.astype(np.uint32)), "high": read(high.astype(np.uint32)), "out": written(128, np.uint32)}
+    out = intrinsic("warp.cu", Launch("funnel_shifts", 1, 64, ("low", "high", "out")), buffers)["out"].reshape(2, 64)
+    by = np.minimum(np.arange(64, dtype=np.uint64) - np.uint64(1), 32).astype(np.uint64)
+    both = high << np.uint64(32) | low
+    assert np.array_equal(out[0], (both << by >> np.uint64(32)).astype(np.uint32))
+    assert np.array_equal(out[1], (both >> by).astype(np.uint32))

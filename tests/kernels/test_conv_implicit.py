@@ -81,6 +81,23 @@ def test_a_pixel_has_bits_for_at_most_32_taps() -> None:
         assert entry.endswith(f", {masked}>")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "masked"),
+    [
+        ("h16w16k4r15s15", True),
+        ("h16w20k4r16s3", False),
+        ("h16w20k4r3s16", False),
+        ("h40w40k4r3s3pad99-0x40-0", True),
+        ("h4w4k4r1s3pad0-1", True),
+        ("h4w4k4r1s3pad0-2", False),
+    ],
+)
+def test_taps_of_a_filters_gradient_have_bits_where_they_are_near(sizes: str, masked: bool) -> None:
+    one = case("implicit", f"conv/n1c4{sizes}/f32/nchw/wgrad")
+    (entry, _), *_ = one.kernel.calls(one.problem, one.tile)
+    assert entry.endswith(f", {str(masked).lower()}>")
+
+
 @pytest.mark.parametrize("name", TENSOR_CORES)
 def test_channels_that_fill_no_16_bytes_are_refused_by_tensor_cores(name: str) -> None:
     dtype, least = CUDA[name].domain["dtype"][0], 8 if name == MMA else 4
@@ -103,6 +120,22 @@ def test_what_no_grid_and_no_int_can_cover_is_refused() -> None:
 def test_filters_of_32_taps_and_of_more_are_right(layout: str, direction: str) -> None:
     prove(IMPLICIT, f"conv/n1c3h9w17k5r4s8pad2/f32/{layout}/{direction}")
     prove(IMPLICIT, f"conv/n1c3h9w17k5r3s11pad0x5/f32/{layout}/{direction}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        "n2c3h9w17k5r8s4pad50-3x7-2stride3x2/dil2x1",
+        "n1c2h15w16k3r15s4pad14x0/dil1x4",
+        "n1c2h15w16k3r16s3pad1",
+        "n1c2h4w5k3r1s2pad0-3x1-5",
+    ],
+)
+def test_gradients_of_filters_with_near_and_far_taps_are_right(sizes: str, layout: str) -> None:
+    shape, *rest = sizes.split("/")
+    prove("implicit", "/".join(["conv", shape, "f32", layout, "wgrad", *rest]))
 
 
 @pytest.mark.long

@@ -51,6 +51,13 @@ def test_transposition_out_of_place_takes_the_least_sectors_and_wavefronts(count
         assert total.active_lanes == 32 * total.warp_instructions
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("direction", ["fprop", "dgrad", "wgrad"])
+def test_products_of_small_convolutions_have_no_bank_conflicts(counted, direction):
+    total = counted("conv/cuda.implicit", f"conv/n1c16h14w14k32r3s3pad1/f32/nchw/{direction}").total
+    assert total.wavefronts <= 1.02 * total.least_wavefronts
+
+
 def test_naive_transposition_stores_a_sector_for_each_element(counted):
     found = counted("transpose/cuda.naive", "transpose/m128n256/f32/out")
     assert found.total.bytes_read == found.traffic_bytes / 2

@@ -16,6 +16,7 @@ WIDEST = 256  # rows or columns of a tile
 DEEPEST = 32  # elements of the reduction in a step
 NARROWEST = 32  # rows or columns of a tile
 MASK_BITS = 32
+FARTHEST = 15  # pixels from a filter's first tap along an axis: as cuda/conv/implicit_feed.cuh holds a gradient's taps
 
 
 class Product(NamedTuple):
@@ -52,8 +53,16 @@ def taps(p: ConvProblem) -> int:
 
 
 def masked(p: ConvProblem) -> bool:
-    """Whether a pixel has a bit for each tap that the reduction runs over."""
-    return p.direction != "wgrad" and taps(p) <= MASK_BITS
+    """Whether bits are enough to test if a tap lies inside: one a tap, in a filter's gradient one a row and column."""
+    if p.direction != "wgrad":
+        return taps(p) <= MASK_BITS
+    high = near(p.h, p.p, p.r, p.stride_h, p.dilation_h, p.pad_h.before)
+    return high and near(p.w, p.q, p.s, p.stride_w, p.dilation_w, p.pad_w.before)
+
+
+def near(size: int, outputs: int, taps: int, stride: int, dilation: int, pad: int) -> bool:
+    """Whether an axis has its taps close together, and its first one never past the image."""
+    return (taps - 1) * dilation < FARTHEST and (outputs - 1) * stride - pad <= size
 
 
 def gathered_rows(p: ConvProblem) -> bool:

@@ -9,8 +9,8 @@ from kernels._cuda import beyond_block, multiprocessors
 from kernels.conv.implicit._product import blocks, call, gathered_rows, masked, most_blocks, product, slices, supports
 from kernels.conv.problem import ConvProblem
 from kernels.gemm import tensorcore
-from kernels.gemm._tiles import PIPELINE, SLICES, unlike_fragments, unshared, warps
-from kernels.gemm.ladder import MIDDLE, SMALL, WIDE, stages_bytes
+from kernels.gemm._tiles import PAD, PIPELINE, SLICES, unlike_fragments, unshared, warps
+from kernels.gemm.ladder import MIDDLE, SMALL, WIDE
 
 #: Tiles of the FP32 kernel. Each fills SMS multiprocessors with BLOCKS_PER_SM blocks, in slices of the reduction of at
 #: least DEPTH where it has too few tiles. LOW and NARROW are for 64 channels, as rows or as columns.
@@ -113,6 +113,13 @@ def packed(p: ConvProblem) -> tuple[int, int]:
     return 4 if copied else 1, 1 if stored % 4 else 4
 
 
+def stages_bytes(t: Tile, w: int) -> int:
+    """Shared memory of the FP32 kernel: STAGES panels, whose rows are padded as in cuda/conv/implicit.cu, or more."""
+    threads_a_row = warps(t) // t.BK
+    pad = threads_a_row if w == 1 and PAD < threads_a_row < 32 else PAD
+    return int(4 * t.STAGES * t.BK * (t.BM + t.BN + 2 * pad))
+
+
 @cuda_kernel(
     "conv",
     source="conv/implicit.cu",
@@ -128,7 +135,7 @@ def packed(p: ConvProblem) -> tuple[int, int]:
 def implicit(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Implicit GEMM in FP32, panels gathered several steps ahead."""
     w, v = packed(p)
-    return call(p, t, filled(FFMA, p, W=w, V=v), stages_bytes(t))
+    return call(p, t, filled(FFMA, p, W=w, V=v), stages_bytes(t, w))
 
 
 def whole_chunks(p: ConvProblem) -> str | None:

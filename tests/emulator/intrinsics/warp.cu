@@ -41,3 +41,10 @@ extern "C" __global__ void atomics(int *cells, unsigned *wrapped) {
   atomicInc(&wrapped[0], 9u);
   atomicDec(&wrapped[1], 9u);
 }
+
+// The 64 bits of high and low, shifted by at most 32.
+extern "C" __global__ void funnel_shifts(const unsigned *low, const unsigned *high, unsigned *out) {
+  const unsigned lane = threadIdx.x, by = lane - 1;  // of the first lane: far more than 32
+  out[lane] = __funnelshift_lc(low[lane], high[lane], by);
+  out[64 + lane] = __funnelshift_rc(low[lane], high[lane], by);
+}

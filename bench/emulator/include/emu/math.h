@@ -39,6 +39,12 @@ EMU_INLINE unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift)
   shift &= 31;
   return shift ? low >> shift | high << (32 - shift) : low;
 }
+EMU_INLINE unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned shift) {
+  return shift < 32 ? __funnelshift_l(low, high, shift) : low;
+}
+EMU_INLINE unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shift) {
+  return shift < 32 ? __funnelshift_r(low, high, shift) : high;
+}
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   unsigned permuted = 0;
   for (int byte = 0; byte < 4; ++byte) {
