@@ -13,12 +13,13 @@ from kernels.gemm.problem import GemmProblem
 
 SIXTEEN: dict[str, Any] = HALF | {"min_arch": 80}
 TF32: dict[str, Any] = F32 | {"min_arch": 80, "numerics": "tf32"}
-#: WIDE is for products whose tiles fill a device, a block a multiprocessor; SMALL for the others.
+#: WIDE is for products whose tiles fill a device, a block a multiprocessor; MIDDLE for those of half as many, such as
+#: the founding one; SMALL for the others.
 WIDE = {"BM": 128, "BN": 256, "BK": 32, "WM": 64, "WN": 64, "STAGES": 4}
+MIDDLE = WIDE | {"BN": 128, "WN": 32}
 SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32, "STAGES": 4}
 #: The same of FP32 elements, half as deep. Splitting them takes registers, so that a warp's tile is half as wide.
-WIDE_F32, SMALL_F32 = WIDE | {"BK": 16}, SMALL | {"BK": 16}
-SPLIT_F32 = WIDE_F32 | {"BN": 128, "WN": 32}
+WIDE_F32, MIDDLE_F32, SMALL_F32 = (tile | {"BK": 16} for tile in (WIDE, MIDDLE, SMALL))
 ROW_BYTES = 128  # of a panel that is not along k, at the least: a key needs eight places
 #: Spaces of the kernels by mma.sync, of 16-bit and of FP32 elements.
 SPACE = {
@@ -35,16 +36,17 @@ WMMA = "gemm_wmma<{ctype}, {TC}, {T}, {BK}, Op::{op_a}, Op::{op_b}>"
 MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, Op::{op_a}, Op::{op_b}>"
 
 
-def by_size(wide: dict[str, int], small: dict[str, int]) -> Prefer:
-    """Prefer `small` for what leaves `wide` half of a device."""
+def by_size(*tiles: dict[str, int]) -> Prefer:
+    """Prefer the first of some tiles, the largest first, whose blocks occupy half of a device, or else the last."""
 
     def unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-        blocks, half = math.prod(grid(p, Tile(**wide))), device.multiprocessors // 2
-        if vars(t) == small and blocks >= half:
-            return f"{blocks} larger tiles occupy half of the multiprocessors, expected less than {half}"
+        half, wanted = device.multiprocessors // 2, vars(t)
+        for larger in tiles[: tiles.index(wanted)] if wanted in tiles else ():
+            if (blocks := math.prod(grid(p, Tile(**larger)))) >= half:
+                return f"{blocks} larger tiles occupy half of the multiprocessors, expected less than {half}"
         return None
 
-    return Prefer((small, wide), unless)
+    return Prefer(tiles[::-1], unless)
 
 
 def fits_mma(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
@@ -130,7 +132,7 @@ _MMA: dict[str, Any] = {"entry": MMA, "supports": within_grid("m", 64), "valid":
     "gemm",
     source="gemm/mma.cu",
     tunables=SPACE,
-    prefer=by_size(WIDE, SMALL),
+    prefer=by_size(WIDE, MIDDLE, SMALL),
     **_MMA | SIXTEEN,
 )
 def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -142,7 +144,7 @@ def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     "gemm",
     source="gemm/mma_tf32.cu",
     tunables=SPACE_F32,
-    prefer=by_size(WIDE_F32, SMALL_F32),
+    prefer=by_size(WIDE_F32, MIDDLE_F32, SMALL_F32),
     **_MMA | TF32,
 )
 def mma_tf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
@@ -154,7 +156,7 @@ def mma_tf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     "gemm",
     source="gemm/mma_3xtf32.cu",
     tunables=SPACE_F32,
-    prefer=by_size(SPLIT_F32, SMALL_F32),
+    prefer=by_size(MIDDLE_F32, SMALL_F32),
     **_MMA | TF32 | {"numerics": "3xtf32", "executed": lambda p, t: 3 * p.flop},
 )
 def mma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:

@@ -10,6 +10,7 @@ from bench.emulator.build import program
 from bench.emulator.sweep import Case
 from bench.emulator.worker import Buffer, Launch, run
 from bench.plan.kernel import CudaKernel
+from bench.plan.limits import H100
 from emulated import host_compiler, wrong_in_emulator
 from kernel_rig import CUDA, LAYOUTS, REGISTRY
 from kernel_rig import cases as cases_of
@@ -57,6 +58,16 @@ def test_tiles_are_small_only_where_larger_ones_would_leave_half_of_a_device_idl
         for size in (1, 1000, 4096)
     }
     assert [tile and tile.BM for tile in chosen.values()] == [64, 64, 128]
+
+
+@pytest.mark.parametrize("name", PIPELINED)
+def test_founding_product_has_tiles_for_nearly_all_multiprocessors_of_an_h100(name: str) -> None:
+    one = kernel(name)
+    problem = REGISTRY.problem(f"gemm/m1024n2048k26752/{storage(name)}/NT")
+    tile = one.tile_for(problem, H100)
+    assert tile is not None
+    assert (tile.BM, tile.BN) == (128, 128)
+    assert one.plan(problem, tile, H100)[0].grid == (16, 8, 1)
 
 
 @pytest.mark.parametrize("name", PIPELINED)
