@@ -93,8 +93,7 @@ def test_a_pixel_has_bits_for_at_most_32_taps() -> None:
     ],
 )
 def test_taps_of_a_filters_gradient_have_bits_where_they_are_near(sizes: str, masked: bool) -> None:
-    one = case("implicit", f"conv/n1c4{sizes}/f32/nchw/wgrad")
-    (entry, _), *_ = one.kernel.calls(one.problem, one.tile)
+    (entry, _), *_ = chosen(IMPLICIT, f"conv/n1c4{sizes}/f32/nchw/wgrad").calls
     assert entry.endswith(f", {str(masked).lower()}>")
 
 
@@ -135,7 +134,7 @@ def test_filters_of_32_taps_and_of_more_are_right(layout: str, direction: str) -
 )
 def test_gradients_of_filters_with_near_and_far_taps_are_right(sizes: str, layout: str) -> None:
     shape, *rest = sizes.split("/")
-    prove("implicit", "/".join(["conv", shape, "f32", layout, "wgrad", *rest]))
+    prove(IMPLICIT, "/".join(["conv", shape, "f32", layout, "wgrad", *rest]))
 
 
 @pytest.mark.long
