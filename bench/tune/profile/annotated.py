@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from bench.emulator.build import CUDA
 from bench.plan.errors import UsageError
-from bench.report.export import require_file, write_text
+from bench.plan.files import require_file
+from bench.report.export import write_text
 from bench.report.layout import table
 from bench.report.page import TEMPLATES
 from bench.tune.profile.bound import render
@@ -99,7 +100,7 @@ def _page(found: Profile) -> str:
         functions=[described(function) for function in machine.sass.functions] if machine else [],
         tables=[Markup(drawn) for drawn in _tables(machine)] if machine else [],
         no_machine=found.no_machine,
-        columns=[column.header for column in LINES[_COUNTS]],
+        columns=[column.header for column in LINES][_COUNTS],
         sources=sources(counts.lines),
         css=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
     )
