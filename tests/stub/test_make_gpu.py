@@ -13,11 +13,11 @@ from bench.plan.status import AGAINST
 from gpu_reports import STUB_DEADLINE_S, Report, begin_on_stub, end, unreadable
 from scripts import script
 
-#: The status that each fault gives to a kernel that it strikes, and what the reason has.
+#: The status that each fault gives to a kernel that it strikes, and what the reason has. The longest comes first.
 FAULTS = {
+    "hang": ("timeout", "took more than"),
     "illegal": ("crashed", "CUDA_ERROR_ILLEGAL_ADDRESS"),
     "crash": ("crashed", "SIGSEGV"),
-    "hang": ("timeout", "took more than"),
     "clock": ("failed", "of the host's clock"),
     "oom": ("oom", "CUDA_ERROR_OUT_OF_MEMORY"),
 }
