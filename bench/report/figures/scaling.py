@@ -1,4 +1,4 @@
-"""Data parallelism on paper: the speedup over the number of workers, by strategy of aggregation."""
+"""Data parallelism on paper: the share of a linear speedup over the number of workers, by strategy of aggregation."""
 
 from contextlib import suppress
 from functools import partial
@@ -64,22 +64,28 @@ def _figure(found: Scaling, section: Section, marks: dict[str, Look]) -> Figure:
 
 def _draw(section: Section, marks: dict[str, Look]) -> "Drawing":
     figure, axes = panel(62)
-    axes.set(xlabel="workers", ylabel="speedup", xscale="log", yscale="log")
+    axes.set(xlabel="workers", ylabel="speedup, % of linear", xscale="log")
     labels = []
     for kernel in dict.fromkeys(point.kernel for point in section.points):
         own = sorted((p for p in section.points if p.kernel == kernel), key=lambda point: point.workers)
         _line(axes, own, marks[kernel], [_noisy(section, point) for point in own])
-        labels.append(Label(own[-1].workers, own[-1].speedup.median, short(kernel), marks[kernel]))
-    workers = sorted({point.workers for point in section.points})
-    axes.plot(workers, workers, color=GREY, linestyle="--", linewidth=0.8, zorder=0)
+        last = own[-1]
+        labels.append(Label(last.workers, _share(last.speedup.median, last.workers), short(kernel), marks[kernel]))
+    axes.axhline(100, color=GREY, linestyle="--", linewidth=0.8, zorder=0)
     for stated, _ in compared(section.points):
         if stated.low is not None and stated.high is not None:
-            axes.plot([stated.workers] * 2, [0.97 * stated.low, 1.03 * stated.high], color=INK, linewidth=2.2, zorder=3)
-    ticks(axes.xaxis, workers)
-    ticks(axes.yaxis, [n for n in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if _is_shown(axes, n)])
+            ends = [_share(stated.low, stated.workers) - 1, _share(stated.high, stated.workers) + 1]
+            axes.plot([stated.workers] * 2, ends, color=INK, linewidth=2.2, zorder=3)
+    axes.set_ylim(bottom=0)
+    ticks(axes.xaxis, sorted({point.workers for point in section.points}))
     axes.grid(axis="y")
     label_right(axes, labels)
     return figure
+
+
+def _share(speedup: float, workers: int) -> float:
+    """Return a speedup in per cent of the number of workers."""
+    return 100 * speedup / workers
 
 
 def _noisy(section: Section, point: Point) -> bool:
@@ -88,13 +94,8 @@ def _noisy(section: Section, point: Point) -> bool:
 
 
 def _line(axes: "Axes", points: list[Point], look: Look, noisy: list[bool]) -> None:
-    xs, ys = [p.workers for p in points], [p.speedup.median for p in points]
-    ends = [[p.speedup.low, p.speedup.high] for p in points]
-    lower, upper = ([abs(y - (end[side] or y)) for y, end in zip(ys, ends, strict=True)] for side in range(2))
+    xs, ys = [p.workers for p in points], [_share(p.speedup.median, p.workers) for p in points]
+    ends = [[_share(end or p.speedup.median, p.workers) for end in (p.speedup.low, p.speedup.high)] for p in points]
+    lower, upper = ([abs(y - end[side]) for y, end in zip(ys, ends, strict=True)] for side in range(2))
     axes.errorbar(xs, ys, yerr=[lower, upper], color=look.colour, elinewidth=0.6)
     mark_points(axes, xs, ys, look, noisy)
-
-
-def _is_shown(axes: "Axes", value: float) -> bool:
-    low, high = axes.get_ylim()
-    return low <= value <= high
