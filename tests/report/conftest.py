@@ -1,4 +1,4 @@
-"""Runs as LaTeX, and pdflatex."""
+"""A run to add rows to, runs as LaTeX, and pdflatex."""
 
 import io
 import os
@@ -11,6 +11,14 @@ from bench.record.result import Result
 from bench.record.store import Run
 from bench.report.latex import write_latex
 from latex_tables import DOCUMENT, EVERY, IDENTITY, KIND
+from report_rows import begin
+
+
+@pytest.fixture
+def begun(store):
+    """A store with a run that has no rows yet."""
+    begin(store)
+    return store
 
 
 @pytest.fixture

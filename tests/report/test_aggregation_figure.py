@@ -7,7 +7,7 @@ from bench.report.figures import draw
 from bench.report.figures.aggregation import aggregations
 from bench.report.figures.scaling import scaling_of_run
 from bench.report.run_data import RunData
-from report_rows import begin, put
+from report_rows import put
 
 LSTM, RESNET = "aggregate/w4n1048576/f32/ef", "aggregate/w4n25502912/f32/ef"
 TIMES = {"cpu.host_serial": 4.0, "cpu.host_parallel": 2.0, "cpu.tree": 3.0, "cpu.onebit": 5.0}
@@ -27,11 +27,10 @@ def summed(store, problem, times=TIMES, **values):
         put(store, problem, f"aggregate/{kernel}", ms * 1e-3, **found)
 
 
-def test_each_network_has_its_winner_and_by_how_much(store, registry, tmp_path: Path):
-    begin(store)
-    summed(store, LSTM)
-    summed(store, RESNET, {**TIMES, "cpu.onebit": 1.0})
-    kind = aggregations(RunData(store, "r1"), registry)
+def test_each_network_has_its_winner_and_by_how_much(begun, registry, tmp_path: Path):
+    summed(begun, LSTM)
+    summed(begun, RESNET, {**TIMES, "cpu.onebit": 1.0})
+    kind = aggregations(RunData(begun, "r1"), registry)
     (figure,) = kind.figures
     assert figure.title == "Aggregation: the gradients of 4 workers"
     assert "LSTM: cpu.host_parallel 2x" in figure.caption
@@ -40,28 +39,25 @@ def test_each_network_has_its_winner_and_by_how_much(store, registry, tmp_path: 
     assert (tmp_path / f"{drawn.name}.svg").exists()
 
 
-def test_one_network_or_no_baseline_makes_no_figure(store, registry):
-    begin(store)
-    summed(store, LSTM)
-    summed(store, RESNET, {"cpu.tree": 1.0, "cpu.ring": 1.0})
-    kind = aggregations(RunData(store, "r1"), registry)
+def test_one_network_or_no_baseline_makes_no_figure(begun, registry):
+    summed(begun, LSTM)
+    summed(begun, RESNET, {"cpu.tree": 1.0, "cpu.ring": 1.0})
+    kind = aggregations(RunData(begun, "r1"), registry)
     assert (kind.figures, kind.omitted[:31]) == ([], "fewer than two gradients were s")
 
 
-def test_a_run_of_layers_and_gradients_shows_what_parallelism_gains_and_keeps_all_its_rows(store, registry):
-    begin(store)
+def test_a_run_of_layers_and_gradients_shows_what_parallelism_gains_and_keeps_all_its_rows(begun, registry):
     for layer, part in (("gemm/m1n2000k500/f32/NT", "forward"), ("gemm/m2000n500k1/f32/TN", "backward")):
-        store.add_layer("r1", Layer("net", layer, part, 1))
-        put(store, layer, "gemm/numpy.matmul", device_name="Some CPU")
-    summed(store, LSTM)
-    data = RunData(store, "r1")
+        begun.add_layer("r1", Layer("net", layer, part, 1))
+        put(begun, layer, "gemm/numpy.matmul", device_name="Some CPU")
+    summed(begun, LSTM)
+    data = RunData(begun, "r1")
     (figure,) = scaling_of_run(data, registry).figures
     assert figure.title == "Data parallelism, computed: net"
-    assert len(list(store.results("r1"))) == 2 + len(TIMES)
+    assert len(list(begun.results("r1"))) == 2 + len(TIMES)
 
 
-def test_a_run_without_gradients_has_no_figure_of_data_parallelism(store, registry):
-    begin(store)
-    put(store, "gemm/m1n2000k500/f32/NT", "gemm/numpy.matmul")
-    kind = scaling_of_run(RunData(store, "r1"), registry)
+def test_a_run_without_gradients_has_no_figure_of_data_parallelism(begun, registry):
+    put(begun, "gemm/m1n2000k500/f32/NT", "gemm/numpy.matmul")
+    kind = scaling_of_run(RunData(begun, "r1"), registry)
     assert (kind.figures, kind.omitted[:26]) == ([], "the run has no network's l")

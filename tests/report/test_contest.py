@@ -30,16 +30,15 @@ def add(store, kernel, job, factor=1.0, problem=NT, rounds=ROUNDS, **values):
 
 
 @pytest.fixture
-def drifted(store):
+def drifted(begun):
     """`run --threads 1,2` of two kernels that are equal, on a machine that is 10 % slower during the second job.
 
     `tnn` has one thread alone, so it is measured in the first job and stands beside `matmul` in both.
     """
-    begin(store)
-    add(store, "gemm/numpy.matmul", "first", threads=1)
-    add(store, "gemm/openblas.tnn", "first", threads=1)
-    add(store, "gemm/numpy.matmul", "second", 1.1, threads=2)
-    return store
+    add(begun, "gemm/numpy.matmul", "first", threads=1)
+    add(begun, "gemm/openblas.tnn", "first", threads=1)
+    add(begun, "gemm/numpy.matmul", "second", 1.1, threads=2)
+    return begun
 
 
 def test_drift_between_jobs_is_no_lead_and_within_a_job_the_ratio_is_exact(drifted):
@@ -71,15 +70,14 @@ def test_crossover_says_which_lead_was_not_measured_in_turn(drifted, registry, t
     assert [row["ratio_in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]
 
 
-def test_crossover_sets_a_kernel_against_itself_on_the_sibling(store, registry, tmp_path):
+def test_crossover_sets_a_kernel_against_itself_on_the_sibling(begun, registry, tmp_path):
     layouts = SUITE.replace('"NT"', '["NT", "NN"]')
     (tmp_path / "mine.toml").write_text(f'{layouts}together = ["layout"]\n')
     suite = load_suite(tmp_path / "mine.toml", registry)
-    begin(store)
     for problem, factor in ((NT, 1.0), (NN, 0.5)):
-        add(store, "gemm/numpy.matmul", "first", factor, problem)
-    add(store, "gemm/openblas.tnn", "first")
-    lines = render(suite, standings(suite, store, "r1")).splitlines()
+        add(begun, "gemm/numpy.matmul", "first", factor, problem)
+    add(begun, "gemm/openblas.tnn", "first")
+    lines = render(suite, standings(suite, begun, "r1")).splitlines()
     table = lines[lines.index("") + 1 :][:4]
     assert table[0].split() == ["kernel", "sibling", "against", "sibling's", "speed"]
     assert table[2].split() == ["numpy.matmul", NN, NT, "2x", "[2,", "2]"]
@@ -98,11 +96,10 @@ def test_the_page_advises_nothing_by_drift(drifted):
     assert ["not measured in turn" in answer.evidence[2] for answer in answers] == [True, False]
 
 
-def test_what_is_faster_beyond_its_interval_is_advised_with_the_remark(store):
-    begin(store)
-    add(store, "gemm/numpy.matmul", "first", 3.0, threads=2)
-    add(store, "gemm/openblas.tnn", "second", threads=1)
-    (answer,) = founding.answers(RunData(store, "r1"))
+def test_what_is_faster_beyond_its_interval_is_advised_with_the_remark(begun):
+    add(begun, "gemm/numpy.matmul", "first", 3.0, threads=2)
+    add(begun, "gemm/openblas.tnn", "second", threads=1)
+    (answer,) = founding.answers(RunData(begun, "r1"))
     assert "Transpose B out of place first: it is 3x as fast as OP_T, 3x [" in answer.words
     assert answer.words.endswith("], not measured in turn.")
 
@@ -118,15 +115,14 @@ def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
 
 
 @pytest.mark.parametrize("in_turn", [True, False])
-def test_siblings_are_free_of_drift_within_a_job_and_left_open_between_jobs(store, registry, in_turn):
+def test_siblings_are_free_of_drift_within_a_job_and_left_open_between_jobs(begun, registry, in_turn):
     """NN takes 2 % less than NT, while the machine drifts by half; between two jobs the second is 10 % slower."""
-    begin(store)
     for kernel in ("gemm/numpy.matmul", "gemm/openblas.tnn", "gemm/scipy.sgemm"):
-        add(store, kernel, "first")
+        add(begun, kernel, "first")
     for kernel in ("gemm/numpy.matmul", "gemm/scipy.sgemm"):
-        add(store, kernel, "first" if in_turn else "second", 0.98 if in_turn else 1.078, NN)
-    (page,) = founding.answers(RunData(store, "r1"))
-    (claim,) = claims_rows(store, ["r1"], registry, only=("op-t-slower",))
+        add(begun, kernel, "first" if in_turn else "second", 0.98 if in_turn else 1.078, NN)
+    (page,) = founding.answers(RunData(begun, "r1"))
+    (claim,) = claims_rows(begun, ["r1"], registry, only=("op-t-slower",))
     if in_turn:
         assert page.words.startswith("OP_T is 2 % slower than OP_N here, 0.98x [0.98, 0.98]. ")
         assert (claim.verdict, claim.findings[0].in_turn, claim.notes) == ("confirmed", True, ())
@@ -144,27 +140,24 @@ def test_siblings_are_free_of_drift_within_a_job_and_left_open_between_jobs(stor
         ({"job": "a", "run_id": "r1"}, {"job": "a", "run_id": "r2"}),
     ],
 )
-def test_rows_of_no_known_job_of_two_jobs_and_of_two_runs_are_not_paired(store, one, other):
-    begin(store)
-    begin(store, "r2")
-    rows = [add(store, f"gemm/some.k{i}", **values) for i, values in enumerate((one, other))]
-    ratio = faster(store, *rows)
+def test_rows_of_no_known_job_of_two_jobs_and_of_two_runs_are_not_paired(begun, one, other):
+    begin(begun, "r2")
+    rows = [add(begun, f"gemm/some.k{i}", **values) for i, values in enumerate((one, other))]
+    ratio = faster(begun, *rows)
     assert not ratio.in_turn
     assert ratio.low < 1 < ratio.high
 
 
-def test_too_few_rounds_of_one_job_have_no_interval_and_were_measured_in_turn(store):
-    begin(store)
-    rows = [add(store, f"gemm/some.k{i}", "a", 1.0 + i, rounds=[1.0] * 5) for i in range(2)]
-    assert faster(store, *rows) == Ratio(2.0, None, None, in_turn=True)
+def test_too_few_rounds_of_one_job_have_no_interval_and_were_measured_in_turn(begun):
+    rows = [add(begun, f"gemm/some.k{i}", "a", 1.0 + i, rounds=[1.0] * 5) for i in range(2)]
+    assert faster(begun, *rows) == Ratio(2.0, None, None, in_turn=True)
 
 
-def test_processes_are_paired_one_by_one(store):
+def test_processes_are_paired_one_by_one(begun):
     # The second process is slow as a whole, and took fewer rounds with one kernel than with the other.
-    begin(store)
-    fast = add(store, "gemm/some.k0", "a", 1.0, rounds=[1.0] * 12 + [10.0] * 16, parts=[Part(12, 1e-3), Part(16, 1e-2)])
-    slow = add(store, "gemm/some.k1", "a", 2.0, rounds=[1.0] * 12 + [10.0] * 12, parts=[Part(12, 2e-3), Part(12, 2e-2)])
-    assert faster(store, fast, slow)[:3] == pytest.approx((2.0, 2.0, 2.0))
+    fast = add(begun, "gemm/some.k0", "a", 1.0, rounds=[1.0] * 12 + [10.0] * 16, parts=[Part(12, 1e-3), Part(16, 1e-2)])
+    slow = add(begun, "gemm/some.k1", "a", 2.0, rounds=[1.0] * 12 + [10.0] * 12, parts=[Part(12, 2e-3), Part(12, 2e-2)])
+    assert faster(begun, fast, slow)[:3] == pytest.approx((2.0, 2.0, 2.0))
 
 
 @pytest.mark.parametrize(
@@ -194,34 +187,30 @@ def settings(rows):
     return {setting.threads: [r.kernel for r in own] for setting, own in by_setting(rows).items()}
 
 
-def test_a_kernel_of_one_thread_stands_beside_the_threaded_ones_and_no_kernel_twice(store):
-    begin(store)
-    rows = [put(store, NT, "gemm/some.threaded", threads=threads) for threads in (1, 2)]
-    rows.append(put(store, NT, "gemm/some.single", threads=1))
+def test_a_kernel_of_one_thread_stands_beside_the_threaded_ones_and_no_kernel_twice(begun):
+    rows = [put(begun, NT, "gemm/some.threaded", threads=threads) for threads in (1, 2)]
+    rows.append(put(begun, NT, "gemm/some.single", threads=1))
     both = ["gemm/some.threaded", "gemm/some.single"]
     assert settings(rows) == {1: both, 2: both}
     assert settings(rows[2:]) == {1: ["gemm/some.single"]}
 
 
-def test_a_threaded_kernel_stands_only_where_it_was_measured(store):
-    begin(store)
+def test_a_threaded_kernel_stands_only_where_it_was_measured(begun):
     counts = {"gemm/some.two": (1, 2), "gemm/some.four": (1, 4)}
-    rows = [put(store, NT, kernel, threads=threads) for kernel, found in counts.items() for threads in found]
+    rows = [put(begun, NT, kernel, threads=threads) for kernel, found in counts.items() for threads in found]
     assert settings(rows) == {1: ["gemm/some.two", "gemm/some.four"], 2: ["gemm/some.two"], 4: ["gemm/some.four"]}
 
 
-def test_what_failed_on_one_thread_hides_no_contest_there(store):
-    begin(store)
-    rows = [put(store, NT, "gemm/some.two", threads=threads) for threads in (1, 2)]
-    rows.append(put(store, NT, "gemm/some.broken_on_one", threads=2))
+def test_what_failed_on_one_thread_hides_no_contest_there(begun):
+    rows = [put(begun, NT, "gemm/some.two", threads=threads) for threads in (1, 2)]
+    rows.append(put(begun, NT, "gemm/some.broken_on_one", threads=2))
     assert settings(rows) == {1: ["gemm/some.two"], 2: ["gemm/some.two", "gemm/some.broken_on_one"]}
 
 
-def test_mode_precision_device_and_instruction_set_are_settings_of_their_own(store):
-    begin(store)
+def test_mode_precision_device_and_instruction_set_are_settings_of_their_own(begun):
     kinds = ({}, {"mode": "hot"}, {"numerics": "tf32"}, {"isa": "sse"}, {"device": "cuda", "device_name": "GPU"})
-    rows = [put(store, NT, f"gemm/some.k{i}", threads=1, **kind) for i, kind in enumerate(kinds)]
-    assert [c.setting.title for c in contests(rows, store)] == [
+    rows = [put(begun, NT, f"gemm/some.k{i}", threads=1, **kind) for i, kind in enumerate(kinds)]
+    assert [c.setting.title for c in contests(rows, begun)] == [
         "Some CPU, 1 thread, cold, fp32",
         "Some CPU, 1 thread, hot, fp32",
         "Some CPU, 1 thread, cold, tf32",
@@ -230,18 +219,16 @@ def test_mode_precision_device_and_instruction_set_are_settings_of_their_own(sto
     ]
 
 
-def test_a_kernel_on_column_major_buffers_computes_another_product_and_contends_for_it(store):
-    begin(store)
-    rows = [put(store, NT, f"gemm/some.{name}", threads=1) for name in ("sgemm", "sgemm_colmajor", "other")]
-    assert [(c.setting.order, {r.kernel for r in c.ranked}) for c in contests(rows, store)] == [
+def test_a_kernel_on_column_major_buffers_computes_another_product_and_contends_for_it(begun):
+    rows = [put(begun, NT, f"gemm/some.{name}", threads=1) for name in ("sgemm", "sgemm_colmajor", "other")]
+    assert [(c.setting.order, {r.kernel for r in c.ranked}) for c in contests(rows, begun)] == [
         ("", {"gemm/some.sgemm", "gemm/some.other"}),
         ("column-major", {"gemm/some.sgemm_colmajor"}),
     ]
 
 
-def test_a_kernel_on_column_major_buffers_wins_nothing_in_a_report_beside_others(store):
-    begin(store)
-    put(store, NT, "gemm/some.sgemm_colmajor", threads=1)
-    assert [c.fastest.kernel for c in RunData(store, "r1").contests] == ["gemm/some.sgemm_colmajor"]
-    put(store, NT, "gemm/some.sgemm", threads=1)
-    assert [c.fastest.kernel for c in RunData(store, "r1").contests] == ["gemm/some.sgemm"]
+def test_a_kernel_on_column_major_buffers_wins_nothing_in_a_report_beside_others(begun):
+    put(begun, NT, "gemm/some.sgemm_colmajor", threads=1)
+    assert [c.fastest.kernel for c in RunData(begun, "r1").contests] == ["gemm/some.sgemm_colmajor"]
+    put(begun, NT, "gemm/some.sgemm", threads=1)
+    assert [c.fastest.kernel for c in RunData(begun, "r1").contests] == ["gemm/some.sgemm"]

@@ -3,7 +3,7 @@
 import pytest
 
 from bench.report.contest import faster
-from report_rows import begin, put
+from report_rows import put
 
 PROBLEM = "gemm/m64n64k64/f32/NT"
 
@@ -23,13 +23,12 @@ def add(store, kernel, job, **values):
         ({"device": "cuda", "device_name": "a"}, {"device_name": "b"}, "not measured in turn"),
     ],
 )
-def test_a_ratio_between_jobs_of_two_machines_is_labelled_so(store, own, other, remark):
-    begin(store)
-    first, second = add(store, "gemm/some.a", "first", **own), add(store, "gemm/some.b", "second", **other)
-    ratio = faster(store, first, second)
+def test_a_ratio_between_jobs_of_two_machines_is_labelled_so(begun, own, other, remark):
+    first, second = add(begun, "gemm/some.a", "first", **own), add(begun, "gemm/some.b", "second", **other)
+    ratio = faster(begun, first, second)
     assert ratio.remarks[0] == remark
     assert (ratio.low, ratio.high) == pytest.approx(
         (second.time_s_ci95_low / first.time_s_ci95_high, second.time_s_ci95_high / first.time_s_ci95_low)
     )
     assert ratio.scaled(2.0).over(ratio.plus(1.0)).apart == remark
-    assert faster(store, first, add(store, "gemm/some.c", "first", **own)).apart == ""
+    assert faster(begun, first, add(begun, "gemm/some.c", "first", **own)).apart == ""

@@ -8,7 +8,7 @@ import pytest
 from bench.report.figures import draw, kinds, style
 from bench.report.figures.plan import file_name, kind
 from bench.report.run_data import RunData
-from report_rows import begin, ceilings, fail, put, varied
+from report_rows import ceilings, fail, put, varied
 
 pytest.importorskip("matplotlib")
 
@@ -42,24 +42,21 @@ def test_a_run_with_everything_has_every_kind_of_figure(store):
     ]
 
 
-def test_what_cannot_be_drawn_says_why_in_one_line(store):
-    begin(store)
-    for found in planned(store).values():
+def test_what_cannot_be_drawn_says_why_in_one_line(begun):
+    for found in planned(begun).values():
         assert found.figures == []
         assert found.omitted
         assert "\n" not in found.omitted
 
 
-def test_failures_are_in_no_figure(store):
-    begin(store)
-    fail(store, "gemm/m8n8k8/f32/NN", "gemm/some.bad")
-    assert names(store) == []
+def test_failures_are_in_no_figure(begun):
+    fail(begun, "gemm/m8n8k8/f32/NN", "gemm/some.bad")
+    assert names(begun) == []
 
 
-def test_one_row_is_enough_for_its_samples(store):
-    begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    assert names(store) == ["samples-gemm-cpu-t2-cold-fp32"]
+def test_one_row_is_enough_for_its_samples(begun):
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    assert names(begun) == ["samples-gemm-cpu-t2-cold-fp32"]
 
 
 @pytest.fixture(scope="module")
@@ -142,16 +139,15 @@ def test_nothing_sticks_out_of_a_figure(laid_out):
         assert box.y1 < height + 0.01, name
 
 
-def test_labels_in_the_margin_do_not_overlap(store):
+def test_labels_in_the_margin_do_not_overlap(begun):
     from matplotlib import rc_context
 
-    begin(store)
-    ceilings(store)
+    ceilings(begun)
     for n in (16, 64, 256):
         for i in range(8):
             median = n**3 * 1e-10 * (1 + i / 1000)
-            put(store, f"gemm/m{n}n{n}k{n}/f32/NN", f"gemm/some.k{i}", median, gflop_per_s=n**3 * 2e-9 / median)
-    found = planned(store)
+            put(begun, f"gemm/m{n}n{n}k{n}/f32/NN", f"gemm/some.k{i}", median, gflop_per_s=n**3 * 2e-9 / median)
+    found = planned(begun)
     with rc_context(style.RC):
         for figure in (*found["Rate over size"].figures, *found["Roofline"].figures):
             drawing = figure.draw()
@@ -196,22 +192,20 @@ def test_file_names_are_tame():
     assert file_name("rate", "conv/f32", "n'1", "") == "rate-conv-f32-n-1"
 
 
-def test_a_ceiling_that_does_not_hold_draws_no_roof(store):
-    begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    ceilings(store)
-    assert planned(store)["Roofline"].figures
-    for ceiling, _ in store.ceilings("r1"):
-        store.doubt_ceiling("r1", ceiling, "surpassed")
-    assert not planned(store)["Roofline"].figures
+def test_a_ceiling_that_does_not_hold_draws_no_roof(begun):
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    ceilings(begun)
+    assert planned(begun)["Roofline"].figures
+    for ceiling, _ in begun.ceilings("r1"):
+        begun.doubt_ceiling("r1", ceiling, "surpassed")
+    assert not planned(begun)["Roofline"].figures
 
 
-def test_each_operation_has_a_roofline_of_its_own(store):
-    begin(store)
-    ceilings(store)
+def test_each_operation_has_a_roofline_of_its_own(begun):
+    ceilings(begun)
     for op, rest in (("gemm", "m8n8k8/f32/NN"), ("conv", "n1c8h16w16k8r1s1/f32/nchw/fprop")):
-        put(store, f"{op}/{rest}", f"{op}/some.k")
-    assert len(planned(store)["Roofline"].figures) == 2
+        put(begun, f"{op}/{rest}", f"{op}/some.k")
+    assert len(planned(begun)["Roofline"].figures) == 2
 
 
 def test_an_svg_follows_the_readers_colour_scheme(every, tmp_path):

@@ -20,51 +20,46 @@ def numbers(store):
     return [(number.value, number.label) for number in headline.numbers(RunData(store, "r1"))]
 
 
-def test_the_founding_question_has_the_speed_of_op_t_of_the_transposition_and_the_rate(store):
-    begin(store)
+def test_the_founding_question_has_the_speed_of_op_t_of_the_transposition_and_the_rate(begun):
     dims = {"m": 1024, "n": 2048, "k": 26752}
-    product(store, NT, dims, matmul=1e-3, tnn=2e-3)
-    product(store, NN, dims, matmul=1e-3)
-    assert numbers(store) == [
+    product(begun, NT, dims, matmul=1e-3, tnn=2e-3)
+    product(begun, NN, dims, matmul=1e-3)
+    assert numbers(begun) == [
         ("1.00x", "speed of OP_T over OP_N"),
         ("0.5x", "speed with B transposed out of place first, over OP_T"),
         ("1.00 GFLOP/s", "OP_T by some.matmul"),
     ]
 
 
-def test_one_problem_has_the_fastest_its_lead_and_its_rate(store):
-    begin(store)
-    product(store, "gemm/m8n8k8/f32/NT", a=1e-3, b=2e-3)
-    assert numbers(store) == [
+def test_one_problem_has_the_fastest_its_lead_and_its_rate(begun):
+    product(begun, "gemm/m8n8k8/f32/NT", a=1e-3, b=2e-3)
+    assert numbers(begun) == [
         ("1.00 ms", "fastest: some.a"),
         ("2x", "its speed over some.b"),
         ("1.00 GFLOP/s", "its rate"),
     ]
 
 
-def test_one_operation_has_its_winner_how_sure_and_by_how_much(store):
-    begin(store)
+def test_one_operation_has_its_winner_how_sure_and_by_how_much(begun):
     for n, other in ((1, 2e-3), (2, 3e-3), (3, 1e-3)):
-        product(store, f"copy/m{n}n8/f32", a=1e-3, b=other)
-    assert numbers(store) == [
+        product(begun, f"copy/m{n}n8/f32", a=1e-3, b=other)
+    assert numbers(begun) == [
         ("3 of 3", "problems won by some.a"),
         ("2 of 3", "winners are certain"),
         ("2x", "median lead of the winner over the next"),
     ]
 
 
-def test_several_operations_have_how_sure_by_how_much_and_the_best_of_the_roofline(store):
-    begin(store)
-    product(store, "copy/m1n8/f32", a=1e-3, b=2e-3)
-    product(store, "transpose/m1n8/f32/out", a=1e-3, b=2e-3)
-    put(store, "fft/b1h8w8/f32/r2c", "fft/some.k", roofline_pct=87.0)
-    assert numbers(store)[2] == ("87.0 %", "of the roofline at best")
-    assert len(numbers(store)) == 3
+def test_several_operations_have_how_sure_by_how_much_and_the_best_of_the_roofline(begun):
+    product(begun, "copy/m1n8/f32", a=1e-3, b=2e-3)
+    product(begun, "transpose/m1n8/f32/out", a=1e-3, b=2e-3)
+    put(begun, "fft/b1h8w8/f32/r2c", "fft/some.k", roofline_pct=87.0)
+    assert numbers(begun)[2] == ("87.0 %", "of the roofline at best")
+    assert len(numbers(begun)) == 3
 
 
-def test_a_run_without_times_has_no_numbers(store):
-    begin(store)
-    assert numbers(store) == []
+def test_a_run_without_times_has_no_numbers(begun):
+    assert numbers(begun) == []
 
 
 @pytest.mark.parametrize(

@@ -2,24 +2,23 @@
 
 from bench.report.contest import contests
 from bench.report.leads import know_leads
-from report_rows import begin, put
+from report_rows import put
 
 NT, NN = "gemm/m8n9k7/f32/NT", "gemm/m8n9k7/f32/NN"
 
 
-def test_leads_that_are_formed_at_once_are_those_that_are_asked_for(store):
-    begin(store)
+def test_leads_that_are_formed_at_once_are_those_that_are_asked_for(begun):
     rows = [
-        put(store, NT, "gemm/some.one", 2e-3, job="first", threads=1),
-        put(store, NT, "gemm/some.two", 1e-3, job="first", threads=1),  # faster, and recorded later
-        put(store, NT, "gemm/some.two", 4e-3, job="second", threads=2),  # against `one` of another job
-        put(store, NN, "gemm/some.two", 1e-3, job="first", threads=1),
-        put(store, NN, "gemm/some.one", 2e-3, job="first", threads=1),
-        put(store, "gemm/m1n1k1/f32/NN", "gemm/some.one", threads=1),  # alone
+        put(begun, NT, "gemm/some.one", 2e-3, job="first", threads=1),
+        put(begun, NT, "gemm/some.two", 1e-3, job="first", threads=1),  # faster, and recorded later
+        put(begun, NT, "gemm/some.two", 4e-3, job="second", threads=2),  # against `one` of another job
+        put(begun, NN, "gemm/some.two", 1e-3, job="first", threads=1),
+        put(begun, NN, "gemm/some.one", 2e-3, job="first", threads=1),
+        put(begun, "gemm/m1n1k1/f32/NN", "gemm/some.one", threads=1),  # alone
     ]
-    asked = [c.lead for c in contests(rows, store)]
-    found = contests(rows, store)
-    know_leads(found, store, "r1")
-    store.close()  # nothing is asked for any more
+    asked = [c.lead for c in contests(rows, begun)]
+    found = contests(rows, begun)
+    know_leads(found, begun, "r1")
+    begun.close()  # nothing is asked for any more
     assert [c.lead for c in found] == asked
     assert [lead and lead.in_turn for lead in asked] == [True, False, True, None]

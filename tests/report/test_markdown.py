@@ -7,7 +7,7 @@ import pytest
 from bench.report.export import WRITERS
 from bench.report.layout import Column, paragraph, table
 from bench.report.markdown import in_markdown
-from report_rows import begin, fail, put
+from report_rows import fail, put
 
 EVIL = "<script>alert(1)</script> [click](http://evil.example) | ![x](//a.b) \x1b[31m\n| a | b |"
 
@@ -37,14 +37,13 @@ def test_a_table_and_a_paragraph_have_no_markup_of_their_texts():
     assert "http:" not in drawn
 
 
-def test_an_export_has_no_markup_of_the_names_in_it(store):
-    begin(store)
+def test_an_export_has_no_markup_of_the_names_in_it(begun):
     for size in (8, 9):
-        put(store, f"gemm/m{size}n8k8/f32/{EVIL}", f"gemm/some.{EVIL}", suite=EVIL, baseline=f"gemm/some.{EVIL}")
-        put(store, f"gemm/m{size}n8k8/f32/{EVIL}", "gemm/some.base", suite=EVIL)
-        fail(store, f"gemm/m{size}n8k8/f32/{EVIL}", "gemm/some.bad", reason=EVIL)
+        put(begun, f"gemm/m{size}n8k8/f32/{EVIL}", f"gemm/some.{EVIL}", suite=EVIL, baseline=f"gemm/some.{EVIL}")
+        put(begun, f"gemm/m{size}n8k8/f32/{EVIL}", "gemm/some.base", suite=EVIL)
+        fail(begun, f"gemm/m{size}n8k8/f32/{EVIL}", "gemm/some.bad", reason=EVIL)
     out = io.StringIO()
-    WRITERS["markdown"](store, "r1", out)
+    WRITERS["markdown"](begun, "r1", out)
     text = out.getvalue()
     assert "alert" in text
     assert not set("<\x1b") & set(text)

@@ -27,18 +27,16 @@ def test_machine_versions_seed_mode_and_limits_are_named(store):
         assert words in text
 
 
-def test_modes_that_did_not_occur_are_not_explained(store):
-    begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base", mode="hot")
-    assert "In hot mode" in said(store)
-    assert "In cold mode" not in said(store)
+def test_modes_that_did_not_occur_are_not_explained(begun):
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base", mode="hot")
+    assert "In hot mode" in said(begun)
+    assert "In cold mode" not in said(begun)
 
 
-def test_several_processes_are_told_with_what_their_intervals_hold_for(store):
-    begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base", processes=5)
-    assert "in 5 fresh processes" in said(store)
-    assert "hold for the next process too" in said(store)
+def test_several_processes_are_told_with_what_their_intervals_hold_for(begun):
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base", processes=5)
+    assert "in 5 fresh processes" in said(begun)
+    assert "hold for the next process too" in said(begun)
 
 
 def test_a_suite_with_its_own_limit_is_not_said_to_have_another(store):
@@ -52,24 +50,22 @@ def test_changes_that_were_not_committed_are_admitted(store):
     assert "(commit c0ffee123456, with changes that are not committed)" in said(store)
 
 
-def test_disturbed_and_repeated_samples_are_counted(store):
-    begin(store)
+def test_disturbed_and_repeated_samples_are_counted(begun):
     put(
-        store,
+        begun,
         "gemm/m8n8k8/f32/NN",
         "gemm/some.base",
         disturbed="others took 0.3 CPUs during 40 % of the sampling",
         repeated=4,
     )
-    assert "NOISY: 1 of 1 case was disturbed (others took 0.3 CPUs)." in said(store)
-    assert "4 samples taken under such load were taken again" in said(store)
+    assert "NOISY: 1 of 1 case was disturbed (others took 0.3 CPUs)." in said(begun)
+    assert "4 samples taken under such load were taken again" in said(begun)
 
 
-def test_an_empty_run_and_one_of_failures_alone_are_said_to_be_that(store):
-    begin(store)
-    assert said(store).endswith("The run recorded no case.")
-    fail(store, "gemm/m8n8k8/f32/NN", "gemm/some.bad")
-    assert said(store).endswith("Of the cases 1 was wrong.")
+def test_an_empty_run_and_one_of_failures_alone_are_said_to_be_that(begun):
+    assert said(begun).endswith("The run recorded no case.")
+    fail(begun, "gemm/m8n8k8/f32/NN", "gemm/some.bad")
+    assert said(begun).endswith("Of the cases 1 was wrong.")
 
 
 def test_a_run_that_recorded_nothing_of_itself_claims_nothing(store):

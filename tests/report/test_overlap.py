@@ -3,22 +3,21 @@
 import pytest
 
 from bench.report.overlap import overlap_table, overlaps
-from report_rows import begin, put
+from report_rows import put
 
 ON_HOST, ON_GPU, WITHIN = (f"transfer/n1000/f32/{way}/work64" for way in ("h2h", "h2d", "d2d"))
 ROUNDS = (1.0, 1.1, 0.9, 1.0) * 6
 
 
 @pytest.fixture
-def add(store):
+def add(begun):
     """Records a row of rounds that the machine slowed and sped up alike: `add(kernel, seconds, ...)`."""
-    begin(store)
 
     def record(kernel, seconds, problem=ON_HOST, work=64, job="one", taken=ROUNDS, **values):
         dims = {"n": 1000, "direction": problem.split("/")[3], "node": "", "work": work}
         taken = [seconds * factor for factor in taken]
         provider = kernel.partition(".")[0]
-        put(store, problem, f"transfer/{kernel}", dims=dims, taken=taken, job=job, provider=provider, **values)
+        put(begun, problem, f"transfer/{kernel}", dims=dims, taken=taken, job=job, provider=provider, **values)
 
     return record
 

@@ -34,10 +34,9 @@ def test_many_different_numbers_become_floats_and_unknowns_nan():
     assert floats[300] != floats[300]
 
 
-def test_samples_are_carried_to_a_65535th_of_their_range(store):
-    begin(store)
-    row = put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    found, samples = page_data(RunData(store, "r1")), store.samples("r1", row.case)
+def test_samples_are_carried_to_a_65535th_of_their_range(begun):
+    row = put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    found, samples = page_data(RunData(begun, "r1")), begun.samples("r1", row.case)
     (low,), (high,) = (decoded(found[end]["floats"], "f") for end in ("low", "high"))
     back = [low + code / 65535 * (high - low) for code in decoded(found["samples"], "H")]
     assert back == pytest.approx(samples, rel=1e-6)
@@ -61,22 +60,21 @@ def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none
     assert page_data(RunData(store, "r2"))["options"] is None
 
 
-def test_quantiles_of_many_rows_at_once_are_those_of_each_row(store, monkeypatch):
+def test_quantiles_of_many_rows_at_once_are_those_of_each_row(begun, monkeypatch):
     from bench.report import page_data as module
 
-    begin(store)
     for i, count in enumerate((40, 7, 40, 1)):
         put(
-            store,
+            begun,
             f"gemm/m{i}n8k8/f32/NN",
             "gemm/some.base",
             taken=[1e-3 * (1 + (j * 7 % 11) / 50) for j in range(count)],
         )
-    fail(store, "gemm/m9n9k9/f32/NN", "gemm/some.bad")
-    put(store, "gemm/m10n8k8/f32/NN", "gemm/some.base")
+    fail(begun, "gemm/m9n9k9/f32/NN", "gemm/some.bad")
+    put(begun, "gemm/m10n8k8/f32/NN", "gemm/some.base")
     monkeypatch.setattr(module, "MOST_ROWS", 1)
     monkeypatch.setattr(module, "_AT_ONCE", 4)
-    data = RunData(store, "r1")
+    data = RunData(begun, "r1")
     found = page_data(data)
     lengths, low, high = found["lengths"], decoded(found["low"]["floats"], "f"), decoded(found["high"]["floats"], "f")
     assert [lengths["values"][code] for code in decoded(lengths["codes"], "B")] == [7, 7, 7, 7, 0, 7]

@@ -1,18 +1,17 @@
 """Figures of a page as PDF: only where they are wanted, and never those of an earlier report."""
 
 from bench.report.page import write_report
-from report_rows import begin, put
+from report_rows import put
 
 
-def test_a_page_without_pdfs_links_to_none_and_leaves_none_of_an_earlier_report(store, tmp_path) -> None:
-    begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.other", speedup=2.0)
+def test_a_page_without_pdfs_links_to_none_and_leaves_none_of_an_earlier_report(begun, tmp_path) -> None:
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.other", speedup=2.0)
     figures = tmp_path / "figures"
-    page = write_report(store, "r1", tmp_path)
+    page = write_report(begun, "r1", tmp_path)
     assert list(figures.glob("*.pdf"))
     assert ">PDF</a>" in page.read_text()
-    page = write_report(store, "r1", tmp_path, pdf=False)
+    page = write_report(begun, "r1", tmp_path, pdf=False)
     assert list(figures.glob("*.svg"))
     assert not list(figures.glob("*.pdf"))
     assert ">PDF</a>" not in page.read_text()

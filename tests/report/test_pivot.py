@@ -3,15 +3,14 @@
 import pytest
 
 from bench.report.pivot import MOST_PROBLEMS, all_pivots, labelled, markdown
-from report_rows import begin, fail, put
+from report_rows import fail, put
 
 DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
 
 
 @pytest.fixture
-def pivots_of(store):
-    begin(store)
-    return lambda: list(all_pivots(store, "r1"))
+def pivots_of(begun):
+    return lambda: list(all_pivots(begun, "r1"))
 
 
 def test_problems_are_named_by_what_they_do_not_share():

@@ -78,10 +78,9 @@ def test_a_report_with_figures_reads_from_the_answer_to_the_files(store, publish
     assert [name for pair in shown for name in pair if name and not (folder / name).exists()] == []
 
 
-def test_a_noisy_run_is_refused_in_one_line_unless_asked_for_and_then_begins_with_that(store, published, complaint):
-    begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b", disturbed=DISTURBED)
-    found = noise(store, {"mine": "r1"})
+def test_a_noisy_run_is_refused_in_one_line_unless_asked_for_and_then_begins_with_that(begun, published, complaint):
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.b", disturbed=DISTURBED)
+    found = noise(begun, {"mine": "r1"})
     text = complaint(lambda: refuse_noise(found, anyway=False))
     assert text.startswith("publish: NOISY: 1 of 1 case was disturbed (others took 0.98 CPUs)")
     assert "--noisy-anyway" in text
@@ -92,10 +91,9 @@ def test_a_noisy_run_is_refused_in_one_line_unless_asked_for_and_then_begins_wit
     )
 
 
-def test_a_quiet_run_is_not_refused(store):
-    begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b")
-    refuse_noise(noise(store, {"mine": "r1"}), anyway=False)
+def test_a_quiet_run_is_not_refused(begun):
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.b")
+    refuse_noise(noise(begun, {"mine": "r1"}), anyway=False)
 
 
 def whole(folder):
@@ -148,12 +146,11 @@ def test_the_index_answers_for_each_machine_and_prices_its_networks(store, publi
     ("energies", "joules"),
     [((0.5, 0.5), 3.0), ((0.5, None), None), ((None, None), None)],
 )
-def test_energy_is_shown_only_where_it_was_measured_of_every_layer(store, published, energies, joules):
-    begin(store)
+def test_energy_is_shown_only_where_it_was_measured_of_every_layer(begun, published, energies, joules):
     layers = (("forward", "gemm/m8n8k8/f32/NT"), ("backward", "gemm/m8n8k8/f32/NN"))
     for (part, problem), energy in zip(layers, energies, strict=True):
-        put(store, problem, "gemm/a.b", taken=[2e-3] * 20, energy_j=energy)
-        store.add_layer("r1", Layer("net", problem, part, 3))
+        put(begun, problem, "gemm/a.b", taken=[2e-3] * 20, energy_j=energy)
+        begun.add_layer("r1", Layer("net", problem, part, 3))
     folder = published(price=PRICE)
     found = json.loads((folder / "environment.json").read_text())["report"]["networks"]
     assert found[1]["joules"] == (joules and pytest.approx(joules))
@@ -168,9 +165,8 @@ def test_a_network_with_a_noisy_layer_is_marked_in_the_index(store, published):
     assert not any("~6.00 ms" in line for line in lines)
 
 
-def test_the_index_shows_the_latest_report_first_and_passes_over_what_is_no_report(store, published, tmp_path):
-    begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b")
+def test_the_index_shows_the_latest_report_first_and_passes_over_what_is_no_report(begun, published, tmp_path):
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.b")
     later = published(date="2026-02-01").rename(tmp_path / "reports" / "later")
     published()
     (later.parent / "local").mkdir()
