@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -22,7 +23,23 @@ from bench.record.store import Store
 #: The width of tables in tests, in characters.
 WIDE = "250"
 Finished = subprocess.CompletedProcess[str]
+
 gc.disable()  # until all tests are collected: nothing of what is imported and made for them is garbage
+
+
+class Called(NamedTuple):
+    """What a command printed, and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def refusal(self) -> str:
+        """The one line with which it exits 2, having printed nothing."""
+        assert (self.status, self.out) == (2, ""), self.err
+        (line,) = self.err.splitlines()
+        return line
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -141,6 +158,28 @@ def refused(kernelmark: Callable[..., Finished]) -> Callable[..., str]:
         return line
 
     return run
+
+
+@pytest.fixture
+def called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Called]:
+    """Call a command in this test's folder, in this process: most of a process's time goes into imports."""
+    from bench.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+    def call(*words: str) -> Called:
+        monkeypatch.setattr(sys, "argv", ["kernelmark", *words])
+        status: object = 0
+        try:
+            main()
+        except SystemExit as left:
+            status = left.code
+        return Called(int(str(status or 0)), *capsys.readouterr())
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -1,41 +1,10 @@
-"""Commands in this process, on a store with made-up runs."""
-
-import sys
-from collections.abc import Callable
-from typing import NamedTuple
+"""A store with made-up runs, for commands."""
 
 import pytest
 
-from bench.cli import main
 from compared_runs import LOOSE, STEADY, add, begin
 
 DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
-
-
-class Called(NamedTuple):
-    """What a command printed, and its exit status."""
-
-    status: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def called(tmp_path, monkeypatch, capsys) -> Callable[..., Called]:
-    """Call a command in this test's folder, in this process: most of a process's time goes into imports."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
-    def call(*words: str) -> Called:
-        monkeypatch.setattr(sys, "argv", ["kernelmark", *words])
-        status: object = 0
-        try:
-            main()
-        except SystemExit as left:
-            status = left.code
-        return Called(int(str(status or 0)), *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture

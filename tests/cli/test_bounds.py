@@ -27,18 +27,13 @@ TAKING = [
 @pytest.mark.parametrize("words", TAKING, ids=[" ".join(words[::2]) for words in TAKING])
 def test_a_number_that_is_not_finite_is_refused_in_one_line(called, words):
     for number in NUMBERS:
-        done = called(*words[:-1], f"{words[-1]}={number}")
-        (line,) = done.err.splitlines()
-        assert (done.status, done.out) == (2, "")
-        assert f"'{words[-1]}': is {number!r}, expected " in line
+        assert f"'{words[-1]}': is {number!r}, expected " in called(*words[:-1], f"{words[-1]}={number}").refusal
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_watch_refuses_a_time_that_is_not_finite(called, tmp_path, number):
     (tmp_path / "a.cu").write_text("")
-    done = called("watch", "a.cu", "copy/m4n4/f32", f"--max-time={number}")
-    (line,) = done.err.splitlines()
-    assert done.status == 2
+    line = called("watch", "a.cu", "copy/m4n4/f32", f"--max-time={number}").refusal
     assert f"'--max-time': is {number!r}, expected a number above 0" in line
 
 
@@ -91,9 +86,7 @@ def exported(called, two_runs):
 )
 def test_what_is_no_file_is_refused_before_it_is_opened(called, tmp_path, kind, words):
     name = no_file(tmp_path, kind)
-    done = called(*(word.format(name) for word in words))
-    (line,) = done.err.splitlines()
-    assert (done.status, done.out) == (2, "")
+    line = called(*(word.format(name) for word in words)).refusal
     assert name in line
     assert any(word in line for word in KINDS[kind])
 

@@ -177,9 +177,7 @@ def damaged_page(path):
 )
 def test_a_damaged_store_is_not_written_to(called, path, words):
     content = damaged_page(path)
-    done = called(*words, "--db", str(path))
-    (line,) = done.err.splitlines()
-    assert done.status == 2
+    line = called(*words, "--db", str(path)).refusal
     assert "is damaged, so nothing is written to it: " in line or "cannot be read: " in line
     assert path.read_bytes() == content
 

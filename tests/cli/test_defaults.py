@@ -69,7 +69,4 @@ def test_the_nearest_file_counts_alone_and_a_project_without_our_table_is_none(t
 )
 def test_what_no_option_takes_is_refused_in_one_line_with_file_and_key(called, tmp_path, text, found):
     (tmp_path / "kernelmark.toml").write_text(text)
-    done = called("list")
-    (line,) = done.err.splitlines()
-    assert (done.status, done.out) == (2, "")
-    assert f"{tmp_path}/{found}" in line
+    assert f"{tmp_path}/{found}" in called("list").refusal

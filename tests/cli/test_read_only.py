@@ -68,9 +68,7 @@ def test_a_store_on_a_read_only_disk_cannot_be_written_to(called, two_runs, read
         (("run", "copy/m4n4/f32"), ": cannot be written: "),
         (("runs", "--delete", "base"), ".lock: cannot be opened: Read-only file system"),
     ):
-        done = called(*words, "--db", db)
-        (line,) = done.err.splitlines()
-        assert done.status == 2
+        line = called(*words, "--db", db).refusal
         assert line.startswith(f"kernelmark: {db}")
         assert found in line
 
