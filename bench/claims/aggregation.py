@@ -3,13 +3,12 @@
 What is added to the time of a row, and which part of it one worker has, is the model of docs/scaling.md.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.claims.catalog import Comparison
 from bench.claims.evidence import Evidence
-from bench.claims.findings import Compare, Finding, against
+from bench.claims.findings import Compare, Finding, against, by_problem, fastest
 from bench.plan.globs import matches
 from bench.record.result import Result
 from bench.report.contest import Ratio, parallel, time_of
@@ -26,7 +25,7 @@ def linked(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Ite
 
     The interval holds both times', also where they were measured in turn: what the link adds is not measured.
     """
-    for problem, own in _by_problem(rows).items():
+    for problem, own in by_problem(rows).items():
         w, n = _sizes(evidence, problem)
         known = [r for r in own if strategy_name(r.kernel) in STRATEGIES]
         sides = [[r for r in known if matches(r.kernel, globs)] for globs in (asked.one, asked.other)]
@@ -54,9 +53,8 @@ def network_scaling(asked: Comparison, evidence: Evidence, rows: Sequence[Result
 def _speedup(asked: Comparison, evidence: Evidence, rows: Sequence[Result], name: str) -> tuple[Ratio, str] | None:
     """Return the speedup of a network, and the kernel that adds its gradients; None where rows are missing."""
     layers = [layer for layer in evidence.layers if layer.suite == name]
-    by_problem = _by_problem(r for r in evidence.rows if r.op != OP and r.device == "cpu")
-    fastest = {problem: min(own, key=lambda r: r.time_s_median or 0.0) for problem, own in by_problem.items()}
-    batch = total((layer.entry.count, fastest.get(layer.entry.problem.id)) for layer in layers)
+    others = by_problem(r for r in evidence.rows if r.op != OP and r.device == "cpu")
+    batch = total((layer.entry.count, fastest(others.get(layer.entry.problem.id, ()))) for layer in layers)
     n = weights((entry.count, entry.problem) for entry in (layer.entry for layer in layers) if entry.part == "forward")
     added = [r for r in rows if r.op == OP and r.device == "cpu" and _sizes(evidence, r.problem)[1] == n]
     if batch is None or not added:
@@ -77,13 +75,6 @@ def _seconds(asked: Comparison, r: Result, workers: int, w: int, n: int) -> Rati
 
 def _median(found: tuple[Ratio, Result]) -> float:
     return found[0].median
-
-
-def _by_problem(rows: Iterable[Result]) -> dict[str, list[Result]]:
-    found: dict[str, list[Result]] = defaultdict(list)
-    for r in rows:
-        found[r.problem].append(r)
-    return found
 
 
 def _sizes(evidence: Evidence, problem: str) -> tuple[int, int]:

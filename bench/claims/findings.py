@@ -57,7 +57,8 @@ def fastest(rows: Iterable[Result]) -> Result | None:
     return min(rows, key=lambda r: r.time_s_median or 0.0, default=None)
 
 
-def _by_problem(rows: Iterable[Result]) -> dict[str, list[Result]]:
+def by_problem(rows: Iterable[Result]) -> dict[str, list[Result]]:
+    """Return the rows of each problem, by its id."""
     found: dict[str, list[Result]] = defaultdict(list)
     for r in rows:
         found[r.problem].append(r)
@@ -82,7 +83,7 @@ def kernels(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> It
     """Compare the fastest of some kernels with the fastest of others, problem by problem."""
     settings = by_setting(rows)
     for setting, found in settings.items():
-        for problem, own in _by_problem(found).items():
+        for problem, own in by_problem(found).items():
             one, other = _kernels(own, asked.one), _kernels(own, asked.other)
             if one and other:
                 where = _said(label(asked, evidence.problems[problem]), setting, len(settings) > 1)
@@ -180,12 +181,12 @@ def batch_steps(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -
 
 def batches(asked: Comparison, evidence: Evidence, rows: Sequence[Result]) -> Iterator[Finding]:
     """Yield the images a second at the largest batch over those at the smallest, layer by layer, the same kernel."""
-    by_problem, seen = _by_problem(rows), set()
+    by_id, seen = by_problem(rows), set()
     least, most = min(evidence.experiment.batches), max(evidence.experiment.batches)
     at = {(layer.base, layer.batch): layer.entry.problem.id for layer in evidence.layers}
     for base in dict.fromkeys(layer.base for layer in evidence.layers):
-        large = {_who(r): r for r in by_problem.get(at[base, most], [])}
-        for small in by_problem.get(at[base, least], []):
+        large = {_who(r): r for r in by_id.get(at[base, most], [])}
+        for small in by_id.get(at[base, least], []):
             if (r := large.get(_who(small))) and (key := (base, *_who(small))) not in seen:
                 seen.add(key)
                 ratio = evidence.faster(r, small).scaled(most / least)

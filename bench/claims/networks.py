@@ -1,10 +1,7 @@
 """Seconds a batch of the networks whose layers an experiment holds, at each of its batches."""
 
-from collections import defaultdict
-
 from bench.claims.evidence import Evidence
-from bench.claims.findings import fastest
-from bench.record.result import Result
+from bench.claims.findings import by_problem, fastest
 from bench.report.networks import Sum, total
 
 PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")}
@@ -27,8 +24,5 @@ def seconds_a_batch(evidence: Evidence) -> list[str]:
 def _total(evidence: Evidence, device: str, parts: tuple[str, ...], batch: int) -> Sum | None:
     """Return the sum of the fastest times of all layers."""
     entries = [layer.entry for layer in evidence.layers if layer.batch == batch and layer.entry.part in parts]
-    own: dict[str, list[Result]] = defaultdict(list)
-    for r in evidence.rows:
-        if r.device_name == device:
-            own[r.problem].append(r)
-    return total((entry.count, fastest(own[entry.problem.id])) for entry in entries)
+    own = by_problem(r for r in evidence.rows if r.device_name == device)
+    return total((entry.count, fastest(own.get(entry.problem.id, ()))) for entry in entries)
