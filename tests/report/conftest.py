@@ -1,7 +1,6 @@
-"""A run to add rows to, runs as LaTeX, and pdflatex."""
+"""A run to add rows to, runs as LaTeX, pdflatex, and a browser."""
 
 import io
-import os
 import shutil
 import subprocess
 
@@ -10,7 +9,9 @@ import pytest
 from bench.record.result import Result
 from bench.record.store import Run
 from bench.report.latex import write_latex
+from browser import browser_missing, chromium
 from latex_tables import DOCUMENT, EVERY, IDENTITY, KIND
+from missing import needed
 from report_rows import begin
 
 
@@ -44,9 +45,8 @@ def compiled(tmp_path):
     """The log of a compiled page with the table on it. Without pdflatex the call skips the test, in CI it fails it."""
 
     def of(table):
-        if shutil.which("pdflatex") is None:
-            reason = "pdflatex is not there; apt-get install texlive-latex-base texlive-latex-recommended"
-            pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+        missing = "pdflatex is not there; apt-get install texlive-latex-base texlive-latex-recommended"
+        needed(None if shutil.which("pdflatex") else missing)
         (tmp_path / "table.tex").write_text(table)
         (tmp_path / "page.tex").write_text(DOCUMENT)
         words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
@@ -56,3 +56,11 @@ def compiled(tmp_path):
         return done.stdout
 
     return of
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium. Without one the test is skipped, in CI it fails."""
+    needed(browser_missing())
+    with chromium() as driver:
+        yield driver

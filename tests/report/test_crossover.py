@@ -7,11 +7,11 @@ import pytest
 
 from bench.plan.suites import load_suite
 from bench.plan.sweep import Sweep
-from bench.record.result import Result
 from bench.record.store import Run
 from bench.report import contest
 from bench.report.crossover import COLUMNS, render, write_csv
 from bench.report.standings import changes, fft_speedup, find_run, listed, standings
+from stored import result
 
 SUITE = """
 [[sweep]]
@@ -43,12 +43,10 @@ def measured(store):
     def put(kernel, r, samples, **values):
         problem = f"conv/n1c8h16w16k8r{r}s{r}/f32/nchw/fprop"
         numerics = "fft" if "fft" in kernel else "fp32"
-        identity = {"run_id": "r1", "suite": "mine", "op": "conv", "problem": problem, "kernel": kernel}
-        device = {"provider": "a", "device": "cpu", "device_name": "d", "mode": "cold", "threads": 2}
-        kind = {"dtype": "f32", "numerics": numerics, "layout": "nchw", "status": "ok", "reason": ""}
-        median = sorted(samples)[len(samples) // 2]
-        device |= {"time_s_median": median, "job": f"{problem} {values.get('threads')} {values.get('isa')}"}
-        store.add(Result(**{**identity, **device, **kind, **values}), {}, samples, None)
+        own = {"suite": "mine", "op": "conv", "problem": problem, "kernel": kernel, "device_name": "d", "threads": 2}
+        own |= {"numerics": numerics, "layout": "nchw", "time_s_median": sorted(samples)[len(samples) // 2]}
+        own["job"] = f"{problem} {values.get('threads')} {values.get('isa')}"
+        store.add(result(**{**own, **values}), {}, samples, None)
 
     return put
 

@@ -2,16 +2,9 @@
 
 from bench.report import findings
 from bench.report.run_data import RunData
-from report_rows import fail, put
+from report_rows import fail, in_turn, put
 
 NT = "gemm/m4n6k8/f32/NT"
-
-
-def put_times(store, problem, **times):
-    """Rows that were sampled in turn, with times that vary by a hundredth."""
-    for kernel, median in times.items():
-        taken = [median * (1 + 0.01 * (i % 3 - 1)) for i in range(12)]
-        put(store, problem, f"{problem.partition('/')[0]}/some.{kernel}", median, {}, taken)
 
 
 def verdict(store):
@@ -26,19 +19,19 @@ def test_founding_problems_are_answered(begun):
 
 
 def test_the_verdict_on_one_problem_names_the_fastest_and_its_lead(begun):
-    put_times(begun, NT, base=1.25e-3, fast=1e-3)
+    in_turn(begun, NT, base=1.25e-3, fast=1e-3)
     assert verdict(begun) == "Fastest: some.fast, 25 % faster than some.base: 1.25x [1.25, 1.25]."
 
 
 def test_a_tie_for_the_first_place_is_called_one(begun):
-    put_times(begun, NT, base=1e-3, same=1e-3)
+    in_turn(begun, NT, base=1e-3, same=1e-3)
     assert verdict(begun).endswith(" (the interval includes 1).")
     assert ", in a tie with some." in verdict(begun)
 
 
 def test_the_verdict_on_an_operation_counts_wins_and_those_that_are_certain(begun):
     for n, other in ((1, 2e-3), (2, 2e-3), (3, 1e-3)):
-        put_times(begun, f"copy/m{n}n8/f32", a=1e-3, b=other)
+        in_turn(begun, f"copy/m{n}n8/f32", a=1e-3, b=other)
     assert verdict(begun) == (
         "Fastest: some.a, on 3 of 3 problems. The winner is certain on 2 of 3 problems; the median lead over the next "
         "is 2x."
@@ -46,9 +39,9 @@ def test_the_verdict_on_an_operation_counts_wins_and_those_that_are_certain(begu
 
 
 def test_the_verdict_on_several_operations_names_the_fastest_of_each(begun):
-    put_times(begun, "copy/m1n8/f32", a=1e-3, b=2e-3)
+    in_turn(begun, "copy/m1n8/f32", a=1e-3, b=2e-3)
     for n, times in ((1, (1e-3, 2e-3)), (2, (2e-3, 1e-3))):
-        put_times(begun, f"transpose/m{n}n8/f32/out", a=times[0], b=times[1])
+        in_turn(begun, f"transpose/m{n}n8/f32/out", a=times[0], b=times[1])
     assert verdict(begun).startswith(
         "Fastest: some.a for copy (1 of 1), no single kernel for transpose (at most 1 of 2). "
     )
@@ -56,7 +49,7 @@ def test_the_verdict_on_several_operations_names_the_fastest_of_each(begun):
 
 def test_operations_beyond_the_first_four_are_counted(begun):
     for op in ("a", "b", "c", "d", "e", "f"):
-        put_times(begun, f"{op}/m1n8/f32", one=1e-3, two=2e-3)
+        in_turn(begun, f"{op}/m1n8/f32", one=1e-3, two=2e-3)
     assert "; 2 more operations below. " in verdict(begun)
 
 

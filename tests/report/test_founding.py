@@ -4,17 +4,14 @@ import pytest
 
 from bench.report import founding
 from bench.report.run_data import RunData
-from report_rows import put
+from report_rows import in_turn, put
 
 NT, NN = ("gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN")
 DIMS = {"m": 1024, "n": 2048, "k": 26752}
 
 
 def product(store, problem=NT, **times):
-    """Rows of a product by these kernels, each with the samples of its time, which vary by a hundredth."""
-    for kernel, median in times.items():
-        taken = [median * (1 + 0.01 * (i % 3 - 1)) for i in range(12)]
-        put(store, problem, f"gemm/some.{kernel}", median, DIMS, taken, baseline="gemm/some.matmul", job="one")
+    in_turn(store, problem, DIMS, "gemm/some.matmul", **times)
 
 
 def answer(store):

@@ -4,16 +4,9 @@ import pytest
 
 from bench.report import headline
 from bench.report.run_data import RunData
-from report_rows import begin, put
+from report_rows import begin, in_turn, put
 
 NT, NN = "gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN"
-
-
-def product(store, problem, dims=None, **times):
-    """Rows that were sampled in turn, with times that vary by a hundredth."""
-    for kernel, median in times.items():
-        taken = [median * (1 + 0.01 * (i % 3 - 1)) for i in range(12)]
-        put(store, problem, f"{problem.partition('/')[0]}/some.{kernel}", median, dims, taken, job="one")
 
 
 def numbers(store):
@@ -22,8 +15,8 @@ def numbers(store):
 
 def test_the_founding_question_has_the_speed_of_op_t_of_the_transposition_and_the_rate(begun):
     dims = {"m": 1024, "n": 2048, "k": 26752}
-    product(begun, NT, dims, matmul=1e-3, tnn=2e-3)
-    product(begun, NN, dims, matmul=1e-3)
+    in_turn(begun, NT, dims, matmul=1e-3, tnn=2e-3)
+    in_turn(begun, NN, dims, matmul=1e-3)
     assert numbers(begun) == [
         ("1.00x", "speed of OP_T over OP_N"),
         ("0.5x", "speed with B transposed out of place first, over OP_T"),
@@ -32,7 +25,7 @@ def test_the_founding_question_has_the_speed_of_op_t_of_the_transposition_and_th
 
 
 def test_one_problem_has_the_fastest_its_lead_and_its_rate(begun):
-    product(begun, "gemm/m8n8k8/f32/NT", a=1e-3, b=2e-3)
+    in_turn(begun, "gemm/m8n8k8/f32/NT", a=1e-3, b=2e-3)
     assert numbers(begun) == [
         ("1.00 ms", "fastest: some.a"),
         ("2x", "its speed over some.b"),
@@ -42,7 +35,7 @@ def test_one_problem_has_the_fastest_its_lead_and_its_rate(begun):
 
 def test_one_operation_has_its_winner_how_sure_and_by_how_much(begun):
     for n, other in ((1, 2e-3), (2, 3e-3), (3, 1e-3)):
-        product(begun, f"copy/m{n}n8/f32", a=1e-3, b=other)
+        in_turn(begun, f"copy/m{n}n8/f32", a=1e-3, b=other)
     assert numbers(begun) == [
         ("3 of 3", "problems won by some.a"),
         ("2 of 3", "winners are certain"),
@@ -51,8 +44,8 @@ def test_one_operation_has_its_winner_how_sure_and_by_how_much(begun):
 
 
 def test_several_operations_have_how_sure_by_how_much_and_the_best_of_the_roofline(begun):
-    product(begun, "copy/m1n8/f32", a=1e-3, b=2e-3)
-    product(begun, "transpose/m1n8/f32/out", a=1e-3, b=2e-3)
+    in_turn(begun, "copy/m1n8/f32", a=1e-3, b=2e-3)
+    in_turn(begun, "transpose/m1n8/f32/out", a=1e-3, b=2e-3)
     put(begun, "fft/b1h8w8/f32/r2c", "fft/some.k", roofline_pct=87.0)
     assert numbers(begun)[2] == ("87.0 %", "of the roofline at best")
     assert len(numbers(begun)) == 3

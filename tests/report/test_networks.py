@@ -2,21 +2,18 @@
 
 import pytest
 
-from bench.record.result import Result
 from bench.record.store import Layer
 from bench.report.networks import network_table
+from stored import result
 
 CONV, BACK, DENSE = "conv/a/f32/nchw/fprop", "conv/a/f32/nchw/wgrad", "gemm/b/f32/NT"
 LAYERS = [Layer("net", CONV, "forward", 2), Layer("net", DENSE, "forward", 1), Layer("net", BACK, "backward", 3)]
 
 
 def row(kernel, problem, time_s, **values):
-    op = kernel.partition("/")[0]
-    identity = {"run_id": "r", "suite": "s", "op": op, "problem": problem, "kernel": kernel, "provider": "a"}
-    device = {"device": "cpu", "device_name": "d", "mode": "cold", "threads": 2}
-    kind = {"dtype": "f32", "numerics": "fp32", "layout": "", "status": "ok", "reason": ""}
+    own = {"op": kernel.partition("/")[0], "kernel": kernel, "problem": problem, "device_name": "d", "threads": 2}
     ends = {"time_s_ci95_low": 0.9 * time_s, "time_s_ci95_high": 1.2 * time_s} if time_s else {}
-    return Result(**{**identity, **device, **kind, "time_s_median": time_s, **ends, **values})
+    return result(**{**own, "time_s_median": time_s, **ends, **values})
 
 
 ROWS = [

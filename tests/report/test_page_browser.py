@@ -1,30 +1,17 @@
 """The page in a browser: it filters, sorts, opens rows, by mouse and by keyboard, on a desk and on a phone."""
 
-import os
-
 import pytest
 
 from bench.record.store import Store
 from bench.report import page_data
 from bench.report.page import write_report
-from browser import browser_missing, chromium
 from report_page import Page, contrast
 from report_rows import begin, fail, many, put, varied
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
-if missing := browser_missing():
-    if os.environ.get("CI"):
-        raise RuntimeError(missing)
-    pytest.skip(missing, allow_module_level=True)
 
 EVIL = "<img src=x onerror=\"document.title='broken'\"></script>"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as driver:
-        yield driver
 
 
 @pytest.fixture(scope="module")

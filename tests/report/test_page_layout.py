@@ -1,21 +1,14 @@
 """The page as it is laid out in a browser: what stands on the first screen, whole words, and legible text."""
 
-import os
-
 import pytest
 
 from bench.record.store import Store
 from bench.report.page import write_report
-from browser import browser_missing, chromium
 from report_page import Page
 from report_rows import begin, ceilings, fail, put
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
-if missing := browser_missing():
-    if os.environ.get("CI"):
-        raise RuntimeError(missing)
-    pytest.skip(missing, allow_module_level=True)
 
 DISTURBED = "others took 0.98 CPUs during 100 % of the sampling"
 TITLE = "The founding question: C = A x B^T, A 1024x26752, B 2048x26752, and the transposition it turns on"
@@ -105,12 +98,6 @@ def address(tmp_path_factory):
     founding(store)
     yield write_report(store, "r1", folder / "out").as_uri()
     store.close()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as driver:
-        yield driver
 
 
 @pytest.fixture

@@ -3,19 +3,17 @@
 import pytest
 
 from bench.measure.ceiling import Ceiling
-from bench.record.result import Result
 from bench.record.store import Run
 from bench.report import pages
 from bench.report.pages import run_end, run_page
+from stored import result
 
 CEILING = Ceiling("cpu", 1, "fp32", "fma/n1/f32", "fma/a.b", "d", 1e9, 0.9e9, 1.1e9, 1.1e9, "2026")
 
 
 def row(m, **values):
-    identity = {"run_id": "r", "suite": "s", "op": "copy", "problem": f"copy/m{m}n1/f32", "kernel": "copy/a.b"}
-    device = {"provider": "a", "device": "cpu", "device_name": "d", "mode": "cold", "threads": 1}
-    kind = {"dtype": "f32", "numerics": "exact", "layout": "", "status": "ok", "reason": ""}
-    return Result(**{**identity, **device, **kind, "time_s_median": 1e-3, "interval": "within-process", **values})
+    identity = {"run_id": "r", "op": "copy", "problem": f"copy/m{m}n1/f32", "kernel": "copy/a.b"}
+    return result(**{**identity, "time_s_median": 1e-3, "interval": "within-process", **values})
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from bench.record.store import Run
 from bench.report import parquet
 from bench.report.export import write_csv
 from bench.report.parquet import unit, write_parquet, write_parquet_file
+from missing import needed
 
 IDENTITY = {"run_id": "r", "suite": "s", "provider": "a", "device": "cpu", "device_name": "d", "mode": "cold"}
 KIND = {"dtype": "f32", "numerics": "fp32", "threads": 1, "layout": ""}
@@ -46,9 +46,7 @@ PLAIN = {
 @pytest.fixture
 def arrow():
     """Reads what was written. Without pyarrow a skip, in CI an error."""
-    if find_spec("pyarrow") is None:
-        reason = "pyarrow is not installed; pip install 'kernelmark[export]'"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    needed(None if find_spec("pyarrow") else "pyarrow is not installed; pip install 'kernelmark[export]'")
     return import_module("pyarrow.parquet")
 
 

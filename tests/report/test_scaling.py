@@ -34,6 +34,13 @@ def network(store, run_id="r1", name="net", without=()):
             put(store, problem, "gemm/a.b", run_id=run_id, **exactly(0.9 * half, half, 1.2 * half))
 
 
+@pytest.fixture
+def known(store):
+    """A store with a run of the network."""
+    network(store)
+    return store
+
+
 def addition(store, kernel, w, median, n=WEIGHTS, run_id="r1", words="", **values):
     """An aggregation whose interval ends a tenth below and above its median."""
     ends = exactly(0.9 * median, median, 1.1 * median)
@@ -52,10 +59,9 @@ def points(store, registry, workers=(4,), **more):
     return {(point.kernel.partition(".")[2], point.workers): point for point in section.points}
 
 
-def test_the_formula_is_that_of_the_page_and_the_interval_has_the_worst_of_both_rows(store, registry):
-    network(store)
-    addition(store, "cpu.host_serial", 4, 0.03)
-    (point,) = points(store, registry).values()
+def test_the_formula_is_that_of_the_page_and_the_interval_has_the_worst_of_both_rows(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.03)
+    (point,) = points(known, registry).values()
     assert point.speedup.median == pytest.approx(4 / (1 + (0.03 + 0.02) / 0.1))
     assert point.speedup.low == pytest.approx(4 / (1 + (0.033 + 0.02) / 0.09))
     assert point.speedup.high == pytest.approx(4 / (1 + (0.027 + 0.02) / 0.12))
@@ -71,11 +77,10 @@ def test_an_interval_that_a_row_lacks_is_none_of_the_model():
     assert parallel(2, Ratio(1.0), Ratio(1.0, 0.9, 1.1))[:3] == (1.0, None, None)
 
 
-def test_stripes_are_added_by_all_workers_and_compressed_ones_take_less_of_the_link(store, registry):
-    network(store)
+def test_stripes_are_added_by_all_workers_and_compressed_ones_take_less_of_the_link(known, registry):
     for kernel in ("ring", "int8", "onebit", "bf16", "tree"):
-        addition(store, f"cpu.{kernel}", 4, 0.04)
-    made = {name: (p.aggregation.median, p.link_s) for (name, _), p in points(store, registry).items()}
+        addition(known, f"cpu.{kernel}", 4, 0.04)
+    made = {name: (p.aggregation.median, p.link_s) for (name, _), p in points(known, registry).items()}
     ring = 0.01 * 2 * 3 / 4
     assert made == {
         "ring": pytest.approx((0.01, ring)),
@@ -86,61 +91,55 @@ def test_stripes_are_added_by_all_workers_and_compressed_ones_take_less_of_the_l
     }
 
 
-def test_one_worker_has_nothing_to_add_and_nothing_to_send(store, registry):
-    network(store)
+def test_one_worker_has_nothing_to_add_and_nothing_to_send(known, registry):
     for kernel in STRATEGIES:
-        addition(store, f"cpu.{kernel}", 4, 0.03)
-    assert {p.speedup.median for p in points(store, registry, (1,)).values()} == {1.0}
+        addition(known, f"cpu.{kernel}", 4, 0.03)
+    assert {p.speedup.median for p in points(known, registry, (1,)).values()} == {1.0}
 
 
-def test_a_row_of_other_sizes_is_scaled_by_what_it_moves_and_shown_with_the_factor(store, registry):
-    network(store)
-    addition(store, "cpu.host_serial", 2, 0.001, n=10)
-    addition(store, "cpu.host_serial", 8, 0.03, n=WEIGHTS // 2)
-    (point,) = points(store, registry, (16,)).values()
+def test_a_row_of_other_sizes_is_scaled_by_what_it_moves_and_shown_with_the_factor(known, registry):
+    addition(known, "cpu.host_serial", 2, 0.001, n=10)
+    addition(known, "cpu.host_serial", 8, 0.03, n=WEIGHTS // 2)
+    (point,) = points(known, registry, (16,)).values()
     assert point.scaled == pytest.approx(17 / 9 * 2)
     assert point.aggregation.median == pytest.approx(0.03 * 17 / 9 * 2)
 
 
-def test_the_factor_stands_beside_the_row(store, registry, monkeypatch):
+def test_the_factor_stands_beside_the_row(known, registry, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    network(store)
-    addition(store, "cpu.host_serial", 8, 0.03)
-    text = render(found(store, registry, (8, 16)))
+    addition(known, "cpu.host_serial", 8, 0.03)
+    text = render(found(known, registry, (8, 16)))
     assert "w8n2000000/f32, times 1.89" in text
     assert "w8n2000000/f32\n" in text
 
 
-def test_the_row_of_the_nearest_number_of_workers_is_taken_and_one_with_the_update_before_one_without(store, registry):
-    network(store)
-    addition(store, "cpu.host_serial", 4, 0.01)
-    addition(store, "cpu.host_serial", 4, 0.02, words="/update")
-    addition(store, "cpu.host_serial", 8, 0.03)
-    taken = {workers: p.row.problem for (_, workers), p in points(store, registry, (2, 4, 7)).items()}
+def test_the_row_of_the_nearest_number_of_workers_is_taken_and_one_with_the_update_before_one_without(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.01)
+    addition(known, "cpu.host_serial", 4, 0.02, words="/update")
+    addition(known, "cpu.host_serial", 8, 0.03)
+    taken = {workers: p.row.problem for (_, workers), p in points(known, registry, (2, 4, 7)).items()}
     assert [taken[w].split("/", 1)[1] for w in (2, 4, 7)] == [f"w4n{WEIGHTS}/f32/update"] * 2 + [f"w8n{WEIGHTS}/f32"]
 
 
-def test_additions_are_taken_from_the_same_device_threads_and_mode(store, registry):
-    network(store)
-    addition(store, "cpu.host_serial", 4, 0.01, threads=1)
-    addition(store, "cpu.host_parallel", 4, 0.01, threads=1)
-    addition(store, "cpu.host_parallel", 4, 0.02, threads=2)
-    addition(store, "cpu.tree", 4, 0.01, threads=8)
-    addition(store, "cpu.ring", 4, 0.01, mode="hot")
-    addition(store, "cuda.device", 4, 0.01, device="cuda", device_name="Some GPU")
-    assert {name: p.row.threads for (name, _), p in points(store, registry).items()} == {
+def test_additions_are_taken_from_the_same_device_threads_and_mode(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.01, threads=1)
+    addition(known, "cpu.host_parallel", 4, 0.01, threads=1)
+    addition(known, "cpu.host_parallel", 4, 0.02, threads=2)
+    addition(known, "cpu.tree", 4, 0.01, threads=8)
+    addition(known, "cpu.ring", 4, 0.01, mode="hot")
+    addition(known, "cuda.device", 4, 0.01, device="cuda", device_name="Some GPU")
+    assert {name: p.row.threads for (name, _), p in points(known, registry).items()} == {
         "host_serial": 1,
         "host_parallel": 2,
     }
 
 
-def test_rows_without_a_time_and_strategies_without_a_model_are_left_out(store, registry):
-    network(store)
-    addition(store, "cpu.host_serial", 4, 0.01)
-    addition(store, "mine.gossip", 4, 0.01)
-    addition(store, "p2p.ring", 4, 0.01)  # what its GPUs send each other is in its time
-    fail(store, f"aggregate/w4n{WEIGHTS}/f32", "aggregate/cpu.ring", dims={"w": 4, "n": WEIGHTS})
-    assert list(points(store, registry)) == [("host_serial", 4)]
+def test_rows_without_a_time_and_strategies_without_a_model_are_left_out(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.01)
+    addition(known, "mine.gossip", 4, 0.01)
+    addition(known, "p2p.ring", 4, 0.01)  # what its GPUs send each other is in its time
+    fail(known, f"aggregate/w4n{WEIGHTS}/f32", "aggregate/cpu.ring", dims={"w": 4, "n": WEIGHTS})
+    assert list(points(known, registry)) == [("host_serial", 4)]
 
 
 def test_the_latest_runs_that_have_the_rows_are_taken_and_named(store, registry):
@@ -163,29 +162,26 @@ def test_missing_layers_are_one_line_with_the_command_that_measures_them(store, 
     )
 
 
-def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(store, registry):
-    network(store)
-    addition(store, "cpu.host_serial", 4, 0.01, mode="hot")
+def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.01, mode="hot")
     with pytest.raises(UsageError) as refused:
-        found(store, registry, (1, 4, 96))
+        found(known, registry, (1, 4, 96))
     assert str(refused.value) == (
-        f"net: no run in {store.path} has a time of an aggregation as its layers were measured "
+        f"net: no run in {known.path} has a time of an aggregation as its layers were measured "
         f"(Some CPU, 2 threads, cold, fp32); `kernelmark run aggregate/w2n{WEIGHTS}/f32/update "
         f"aggregate/w4n{WEIGHTS}/f32/update aggregate/w8n{WEIGHTS}/f32/update` measures them"
     )
 
 
-def test_a_network_that_no_run_has_is_one_line_with_those_that_there_are(store, registry):
-    network(store)
+def test_a_network_that_no_run_has_is_one_line_with_those_that_there_are(known, registry):
     with pytest.raises(UsageError, match=r"^nett: no run in .* has layers of it, but of net; `kernelmark run alexnet`"):
-        found(store, registry, name="nett")
+        found(known, registry, name="nett")
 
 
-def test_what_the_texts_state_stands_beside_the_same_strategy_and_number_of_workers(store, registry):
-    network(store)
+def test_what_the_texts_state_stands_beside_the_same_strategy_and_number_of_workers(known, registry):
     for kernel in ("host_serial", "host_parallel", "onebit", "ring", "int8"):
-        addition(store, f"cpu.{kernel}", 4, 0.01)
-    (section,) = found(store, registry, (4, 96)).sections
+        addition(known, f"cpu.{kernel}", 4, 0.01)
+    (section,) = found(known, registry, (4, 96)).sections
     beside = {(s.what, s.words, p.kernel.partition(".")[2], p.workers) for s, p in compared(section.points)}
     assert beside == {
         ("CNTK on 4 GPUs", "3.6-3.8x", "onebit", 4),
@@ -198,42 +194,38 @@ def test_what_the_texts_state_stands_beside_the_same_strategy_and_number_of_work
 
 
 @pytest.mark.parametrize("columns", ["80", "100", "200"])
-def test_every_speedup_is_shown_at_every_width(store, registry, monkeypatch, columns):
+def test_every_speedup_is_shown_at_every_width(known, registry, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
-    network(store)
     for kernel in ("host_serial", "onebit"):
-        addition(store, f"cpu.{kernel}", 4, 0.01)
-    made = found(store, registry, (1, 2, 4, 8, 16, 96))
+        addition(known, f"cpu.{kernel}", 4, 0.01)
+    made = found(known, registry, (1, 2, 4, 8, 16, 96))
     text = render(made)
     assert max(map(len, text.splitlines())) <= int(columns)
     assert all(str(point.speedup) in text for point in made.sections[0].points)
     assert "Computed, not measured" in " ".join(text.split())
 
 
-def test_a_noisy_row_is_reported(store, registry):
-    network(store)
-    addition(store, "cpu.host_serial", 4, 0.01, disturbed="others took 0.98 CPUs during 60 % of the sampling")
-    assert "NOISY: 1 of 4 cases" in render(found(store, registry))
+def test_a_noisy_row_is_reported(known, registry):
+    addition(known, "cpu.host_serial", 4, 0.01, disturbed="others took 0.98 CPUs during 60 % of the sampling")
+    assert "NOISY: 1 of 4 cases" in render(found(known, registry))
 
 
-def test_points_of_noisy_rows_are_hollow(store, registry):
+def test_points_of_noisy_rows_are_hollow(known, registry):
     pytest.importorskip("matplotlib")
-    network(store)
-    addition(store, "cpu.host_serial", 4, 0.01)
-    addition(store, "cpu.onebit", 4, 0.01, disturbed="others took 0.98 CPUs during 60 % of the sampling")
-    (figure,) = scaling_figures(found(store, registry, (1, 2, 4))).figures
+    addition(known, "cpu.host_serial", 4, 0.01)
+    addition(known, "cpu.onebit", 4, 0.01, disturbed="others took 0.98 CPUs during 60 % of the sampling")
+    (figure,) = scaling_figures(found(known, registry, (1, 2, 4))).figures
     assert figure.caption.endswith(" Hollow: from rows measured under noise.")
     (axes,) = figure.draw().axes
     hollow = [line for line in axes.lines if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
     assert [list(line.get_xdata()) for line in hollow] == [[1, 2, 4]]
 
 
-def test_the_figure_has_a_line_a_strategy_and_states_that_it_is_computed(store, registry, tmp_path):
-    network(store)
-    addition(store, "cpu.host_serial", 4, 0.01)
-    kind = scaling_figures(found(store, registry, (1, 2, 4)))
+def test_the_figure_has_a_line_a_strategy_and_states_that_it_is_computed(known, registry, tmp_path):
+    addition(known, "cpu.host_serial", 4, 0.01)
+    kind = scaling_figures(found(known, registry, (1, 2, 4)))
     (drawn,) = draw([kind], tmp_path, pdf=False)
     assert drawn.svg.startswith("<?xml")
     assert "not measured" in drawn.caption
     assert "noise" not in drawn.caption
-    assert scaling_figures(found(store.__class__(store.path), registry, (4,))).figures == []
+    assert scaling_figures(found(known.__class__(known.path), registry, (4,))).figures == []

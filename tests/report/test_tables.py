@@ -6,7 +6,6 @@ import pytest
 from bench.measure.ceiling import Ceiling
 from bench.plan.status import Status
 from bench.record.reader import KernelTotal
-from bench.record.result import Result
 from bench.report.tables import (
     ceiling_table,
     run_table,
@@ -14,18 +13,12 @@ from bench.report.tables import (
     summary,
     totals_table,
 )
-
-
-def result(kernel="gemm/a.b", **values):
-    identity = {"run_id": "r", "suite": "s", "op": "gemm", "problem": "gemm/m8n8k8/f32/NT", "kernel": kernel}
-    device = {"provider": "a", "device": "cpu", "device_name": "d", "mode": "cold", "threads": 1}
-    kind = {"dtype": "f32", "numerics": "fp32", "layout": "NT", "status": "ok", "reason": ""}
-    return Result(**{**identity, **device, **kind, **values})
+from stored import result
 
 
 def timed(kernel, median=1e-3, **values):
     rates = {"time_s_median": median, "gflop_per_s": 12.34, "samples": 7, "stopped_by": "ci"}
-    return result(kernel, **{**rates, **values})
+    return result(kernel=kernel, **{**rates, **values})
 
 
 def lines(*results, style="simple"):
@@ -75,7 +68,7 @@ def test_the_baseline_is_named_in_the_title_and_marked_in_its_row():
 
 @pytest.mark.parametrize("status", sorted(set(Status) - {Status.OK}))
 def test_what_is_not_ok_is_named_with_its_reason_below_the_table(status):
-    table = lines(timed("gemm/a.b"), result("gemm/a.bad", status=status, reason="because"))
+    table = lines(timed("gemm/a.b"), result(kernel="gemm/a.bad", status=status, reason="because"))
     assert table[-1] == f"  {status}: gemm/a.bad: because"
 
 
