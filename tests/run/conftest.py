@@ -15,6 +15,7 @@ from bench.plan.suites import find_suite
 from bench.run.job import run_job
 from bench.run.pool import Workers
 from bench.run.session import Session, run_suites
+from ceiling_lab import Lab
 from processes import wait_for
 from small_runs import FAULTS, PROBLEMS, SUITE
 from workers_rig import FAKE, QUICK, SMALL, Measure, Start
@@ -45,16 +46,24 @@ def full_after(store, monkeypatch):
 
 @pytest.fixture
 def measured(registry, store):
-    """The rows of a run of these kernels on these problems, and its session."""
+    """The rows of a run of these kernels on these problems, its session, and whether it went to its end.
 
-    def of(*problems, kernels=(), notify=lambda result: None, **plan):
+    execute: what measures a job. resume: the id of the run to go on with, if any.
+    """
+
+    def of(*problems, kernels=(), notify=lambda result: None, execute=in_process, resume=None, **plan):
         plan = Plan(**{"devices": ("cpu",), "kernels": kernels, "max_time_s": 0.005, "ceilings": False, **plan})
         suites = [find_suite(problem, registry) for problem in problems]
-        session = Session(store, suites, plan, in_process)
+        session = Session(store, suites, plan, execute, resume)
         done = run_suites(session, suites, registry, plan, notify)
         return [row for row, _ in store.results(session.run_id)], session, done
 
     return of
+
+
+@pytest.fixture
+def lab(monkeypatch, registry):
+    return Lab(monkeypatch, registry)
 
 
 @pytest.fixture

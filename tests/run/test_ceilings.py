@@ -4,18 +4,10 @@ import msgspec
 import pytest
 
 from bench.measure.measurement import Measurement
-from bench.plan.case import Budget, Job, Plan
+from bench.plan.case import Budget, Job
 from bench.plan.modes import Mode
-from bench.plan.suites import find_suite
-from bench.run.pool import Workers
-from bench.run.session import Session, run_suites
-from ceiling_lab import GEMM, JOB, Lab, timed
+from ceiling_lab import GEMM, JOB, timed
 from kernelmark import kernel
-
-
-@pytest.fixture
-def lab(monkeypatch, registry):
-    return Lab(monkeypatch, registry)
 
 
 def test_a_kernel_beyond_the_ceiling_on_two_siblings_is_mistrusted_on_both_and_does_not_refute_the_ceiling(lab):
@@ -97,13 +89,9 @@ def test_a_microbenchmark_that_is_not_right_gives_no_ceiling(lab):
     assert lab.kept == []
 
 
-def test_a_real_run_keeps_its_ceilings_and_places_its_rows(registry, store):
-    suites = [find_suite("gemm/m96n96k96/f32/NT", registry)]
-    plan = Plan(("cpu",), ("gemm/numpy.matmul",), mode=Mode.HOT, max_time_s=0.05)
-    with Workers() as workers:
-        session = Session(store, suites, plan, workers.run)
-        run_suites(session, suites, registry, plan, lambda result: None)
-    ((result, _),) = store.results(session.run_id)
+def test_a_real_run_keeps_its_ceilings_and_places_its_rows(measured, workers, store):
+    plan = {"kernels": ("gemm/numpy.matmul",), "mode": Mode.HOT, "max_time_s": 0.05, "ceilings": True}
+    (result,), session, _ = measured("gemm/m96n96k96/f32/NT", execute=workers.run, **plan)
     assert {found.kind for found, _ in store.ceilings(session.run_id)} == {"fp32", "memory"}
     if result.roofline_pct is not None:  # empty where another program slowed the ceilings down
         assert 0 < result.roofline_pct <= 102
@@ -112,13 +100,8 @@ def test_a_real_run_keeps_its_ceilings_and_places_its_rows(registry, store):
         assert result.roofline_pct == pytest.approx(100 * share)
 
 
-def test_without_ceilings_nothing_else_is_measured(registry, store):
-    suites = [find_suite("copy/m9n9/f32", registry)]
-    plan = Plan(("cpu",), ("copy/numpy.copyto",), max_time_s=0.005, ceilings=False)
-    with Workers() as workers:
-        session = Session(store, suites, plan, workers.run)
-        run_suites(session, suites, registry, plan, lambda result: None)
-    ((result, _),) = store.results(session.run_id)
+def test_without_ceilings_nothing_else_is_measured(measured, workers, store):
+    (result,), session, _ = measured("copy/m9n9/f32", kernels=("copy/numpy.copyto",), execute=workers.run)
     assert (result.status, result.roofline_pct, store.ceilings(session.run_id)) == ("ok", None, [])
 
 

@@ -4,12 +4,7 @@ import msgspec
 import pytest
 
 from bench.measure.disturbance import disturbances
-from ceiling_lab import JOB, Lab, timed
-
-
-@pytest.fixture
-def lab(monkeypatch, registry):
-    return Lab(monkeypatch, registry)
+from ceiling_lab import JOB, timed
 
 
 def later(lab, **rates):

@@ -6,14 +6,12 @@ import msgspec
 import pytest
 
 from bench.measure import memory
-from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey
+from bench.plan.case import Budget, Entrant, Job, WorkerKey
 from bench.plan.errors import UsageError
 from bench.plan.modes import Mode
-from bench.plan.suites import load_suite
 from bench.report.contest import faster
 from bench.run.job import run_job
 from bench.run.pool import Workers
-from bench.run.session import Session, run_suites
 from copying import copy, declare, nothing
 from small_runs import FAULTS
 
@@ -38,22 +36,20 @@ def in_worker(*kernels):
 
 
 @pytest.fixture
-def session(registry, store, tmp_path):
+def session(measured, tmp_path):
     """Measures the suite of two siblings in this process: `session(run to take up)` gives the jobs that were run."""
-    (tmp_path / "s.toml").write_text(SUITE)
-    suite = load_suite(tmp_path / "s.toml", registry)
+    suite = tmp_path / "s.toml"
+    suite.write_text(SUITE)
 
-    def of(*kernels, resume=None, **plan):
-        plan = Plan(devices=("cpu",), kernels=kernels, max_time_s=0.005, ceilings=False, **plan)
+    def of(*kernels, **plan):
         asked = []
 
         def execute(job, key):
             asked.append(job)
             return run_job(job)
 
-        opened = Session(store, [suite], plan, execute, resume)
-        run_suites(opened, [suite], registry, plan, lambda result: None)
-        return asked, [row for row, _ in store.results(opened.run_id)]
+        rows, *_ = measured(str(suite), kernels=kernels, execute=execute, **plan)
+        return asked, rows
 
     return of
 

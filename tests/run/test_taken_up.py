@@ -1,34 +1,26 @@
 """Runs that are taken up again in the same process: what is left of them, and what they may not differ in."""
 
-from types import SimpleNamespace
-
 import pytest
 
-from bench.plan.case import Plan
 from bench.plan.errors import UsageError
 from bench.plan.modes import Mode
-from bench.plan.suites import find_suite
 from bench.run.job import run_job
 from bench.run.resume import plan_of
-from bench.run.session import Session, run_suites
 from copying import SMALL, copy, declare, nothing
 
 
 @pytest.fixture
-def taken_up(registry, store):
-    """A session that goes on with a run, and the jobs that it asks for."""
+def taken_up(measured):
+    """The jobs that a session asks for which goes on with a run, and the session."""
 
-    def of(session, *problems, kernels=(), **plan):
-        plan = Plan(**{"devices": ("cpu",), "kernels": kernels, "max_time_s": 0.005, "ceilings": False, **plan})
-        suites = [find_suite(problem, registry) for problem in problems]
+    def of(run_id, *problems, **plan):
         asked = []
 
         def execute(job, key):
             asked.append(job.kernels)
             return run_job(job)
 
-        session = Session(store, suites, plan, execute, session.run_id)
-        run_suites(session, suites, registry, plan, lambda result: None)
+        _, session, _ = measured(*problems, execute=execute, resume=run_id, **plan)
         return asked, session
 
     return of
@@ -47,7 +39,7 @@ def test_a_run_that_was_left_between_two_rows_of_a_job_measures_the_rest_beside_
     run_id = store.find_run(None)["run_id"]
     before = {row.kernel: row for row, _ in store.results(run_id)}
     assert list(before) == ["copy/numpy.copyto", "copy/mine.first"]
-    asked, session = taken_up(SimpleNamespace(run_id=run_id), SMALL, kernels=kernels)
+    asked, session = taken_up(run_id, SMALL, kernels=kernels)
     assert asked == [("copy/numpy.copyto", "copy/mine.second")]
     after = {row.kernel: row for row, _ in store.results(run_id)}
     assert {name: after.pop(name) for name in before} == before
@@ -59,7 +51,7 @@ def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had(measured, taken_
     declare("bad", nothing)
     declare("good", copy)
     _, before, _ = measured(SMALL, kernels=("copy/mine.*",))
-    asked, session = taken_up(before, SMALL, kernels=("copy/mine.*",))
+    asked, session = taken_up(before.run_id, SMALL, kernels=("copy/mine.*",))
     assert asked == []
     assert session.run_id == before.run_id
     assert (session.tally, session.against) == ({"wrong": 1, "ok": 1}, 1)
@@ -76,7 +68,7 @@ def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had(measured, taken_
 )
 def test_a_run_that_would_go_on_otherwise_is_refused(measured, taken_up, complaint, plan, found):
     _, before, _ = measured(SMALL, kernels=("copy/numpy.copyto",))
-    assert found in complaint(lambda: taken_up(before, SMALL, kernels=("copy/numpy.copyto",), **plan))
+    assert found in complaint(lambda: taken_up(before.run_id, SMALL, kernels=("copy/numpy.copyto",), **plan))
 
 
 def test_a_run_that_does_not_say_its_suites_cannot_be_taken_up_by_its_id_alone(measured, store, complaint):
