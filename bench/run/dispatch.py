@@ -8,9 +8,9 @@ import select
 import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,7 +34,7 @@ from bench.run.worker import Inbox, send
 TICK_S, CLOSE_S = 0.25, 20.0
 
 
-class Broker:
+class Broker(AbstractContextManager["Broker", None]):
     """The broker's process, asked in turn and answering in any order."""
 
     def __init__(self, config: str, gpus: Sequence[str]) -> None:
@@ -52,10 +52,7 @@ class Broker:
         os.close(orders)
         os.close(replies)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._orders)
         self._kept.ended(CLOSE_S)
         self._kept.end()

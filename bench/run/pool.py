@@ -1,8 +1,7 @@
 """Jobs in processes of their own: a kernel that takes its process along costs one row, and the others run again."""
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractContextManager
 
 from bench.measure.measurement import Measurement
 from bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey
@@ -24,17 +23,14 @@ KILLS = 3
 Execute = Callable[[Job, WorkerKey], list[Measurement]]
 
 
-class Workers:
+class Workers(AbstractContextManager["Workers", None]):
     """The workers of a run, made when a job of their key comes; `progress` gets notice of what they do."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress or Progress()
         self._waiting: dict[WorkerKey, Worker] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

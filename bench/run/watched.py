@@ -12,8 +12,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from bench.measure.timing import now
 from bench.plan.text import plain
@@ -53,17 +54,14 @@ def answers(
                     break
 
 
-class _Child:
+class _Child(AbstractContextManager["_Child", None]):
     def __init__(self, module: str, questions: Sequence[str]) -> None:
         self._buffer, self._words, self._shown = b"", "", 0
         self._kept = Kept(
             "bench.run.watched", [module, *questions], {}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._kept.end()
         if self._kept.stdout:
             self._kept.stdout.close()

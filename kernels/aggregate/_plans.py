@@ -133,7 +133,3 @@ def compressed(problem: AggregateProblem, name: str) -> Plan:
 def _most(problem: AggregateProblem) -> int:
     """Return the elements of the largest bucket."""
     return min(BUCKET, problem.n)
-
-
-def _numbers(problem: AggregateProblem) -> str:
-    return f"f{problem.dtype[1:]}"

@@ -1,6 +1,11 @@
-"""Bytes that the strategies send, the sum's way to every worker included, as if each worker had its own memory."""
+"""Bytes that the strategies send, the sum's way to every worker included, as if each worker had its own memory.
+
+What strategies declare alike that send fewer stands here too.
+"""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from kernelmark import DTYPES
 from kernels.aggregate._formats import FORMATS
@@ -25,3 +30,24 @@ def in_bf16(problem: AggregateProblem) -> int:
 def in_format(name: str) -> Callable[[AggregateProblem], int]:
     """Return how many bytes the same takes in a compressed format: stripes end where blocks do."""
     return lambda problem: 2 * (problem.w - 1) * FORMATS[name].nbytes(problem.n)
+
+
+def _fits_block(name: str, problem: AggregateProblem) -> str | None:
+    """Return why a gradient is too short for the blocks of a format, or None."""
+    block = FORMATS[name].block
+    return None if problem.n >= block else f"n is {problem.n}, expected at least {block}, a block of {name}"
+
+
+def compressing(name: str) -> dict[str, Any]:
+    """Return what a strategy that sends a compressed format declares.
+
+    It has no path without /ef: what it does not send would be lost, so its sum would be wrong by about as much as 1 bit
+    or 8 can be, and nothing sharp could be asked of it.
+    """
+    return {
+        "numerics": name,
+        "dtypes": ("f32",),
+        "feedbacks": ("ef",),
+        "supports": partial(_fits_block, name),
+        "wire": in_format(name),
+    }

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from kernelmark import Launch, kernel
 from kernels.aggregate import _plans, _wire
-from kernels.aggregate._formats import FORMATS
 from kernels.aggregate._steps import Plan
 from kernels.aggregate._threads import on_threads
 from kernels.aggregate.problem import AggregateOperands, AggregateProblem
@@ -17,27 +16,6 @@ CPU: dict[str, Any] = {**SHARED, "provider": "cpu"}
 THREADED: dict[str, Any] = {**CPU, "threaded": True}
 #: What a strategy that sends BF16 takes: gradients of FP32, whose loss it does not keep.
 BF16: dict[str, Any] = {"numerics": "bf16", "dtypes": ("f32",), "steps": ("sum",), "feedbacks": ("plain",)}
-
-
-def fits_block(name: str, problem: AggregateProblem) -> str | None:
-    """Return why a gradient is too short for the blocks of a format, or None."""
-    block = FORMATS[name].block
-    return None if problem.n >= block else f"n is {problem.n}, expected at least {block}, a block of {name}"
-
-
-def compressing(name: str) -> dict[str, Any]:
-    """Return what a strategy that sends a compressed format declares.
-
-    It has no path without /ef: what it does not send would be lost, so its sum would be wrong by about as much as 1 bit
-    or 8 can be, and nothing sharp could be asked of it.
-    """
-    return {
-        "numerics": name,
-        "dtypes": ("f32",),
-        "feedbacks": ("ef",),
-        "supports": partial(fits_block, name),
-        "wire": _wire.in_format(name),
-    }
 
 
 class Exchange(NamedTuple):
@@ -70,14 +48,14 @@ EXCHANGES = (
         partial(_plans.compressed, name="onebit"),
         "CNTK's: a bit an element and two means a block, with error feedback; owners send their sums so too.",
         "A bit an element and two means a block between processes, with error feedback.",
-        compressing("onebit"),
+        _wire.compressing("onebit"),
     ),
     Exchange(
         "int8",
         partial(_plans.compressed, name="int8"),
         "Dettmers': a byte an element and a scale a block, with error feedback; owners send their sums so too.",
         "A byte an element and a scale a block between processes, with error feedback.",
-        compressing("int8"),
+        _wire.compressing("int8"),
     ),
 )
 

@@ -109,23 +109,14 @@ def _spilt(name: str, t: Tile, limits: DeviceLimits) -> str | None:
 
 def _quantised(name: str, code: str) -> dict[str, Any]:
     """Return the declaration of a compressed strategy. name: of its format and its source. code: its C++ class."""
-    form = FORMATS[name]
-    kept = 2 * form.block // WARP
-
-    def supports(p: AggregateProblem) -> str | None:
-        return None if p.n >= form.block else f"n is {p.n}, expected at least one block of {form.block} elements"
-
+    kept = 2 * FORMATS[name].block // WARP
     return {
+        **_wire.compressing(name),
         "source": f"aggregate/{name}.cu",
         "entry": f"aggregate_encode<{code}, {{V}}, {{THREADS}}>",
-        "dtypes": ("f32",),
-        "feedbacks": ("ef",),
-        "numerics": name,
-        "supports": supports,
         "tunables": _PACKS,
         "valid": lambda p, t, limits: _ragged(p, t) or _spilt(name, t, limits) or beyond_block(t.THREADS, kept),
         "prefer": _preferred(128),
-        "wire": _wire.in_format(name),
     }
 
 

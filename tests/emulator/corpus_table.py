@@ -44,7 +44,7 @@ def findings(name: str, bug: int) -> list[Report | str]:
     """Reports and wrong results of a file with this bug, under all orders; a wrong result is the word `wrong`."""
     setup = SETUPS[name]()
     source = CORPUS / f"{name}.cu"
-    worker = program(source, [setup.entry], defines=[f"BUG={bug}"])
+    worker = program(source, [setup.launch.entry], defines=[f"BUG={bug}"])
     found: list[Report | str] = []
     outcomes = run(worker, setup.buffers, [setup.launch], constants=setup.constants, limit_s=LIMIT_S)
     for outcome in outcomes:
@@ -56,6 +56,6 @@ def findings(name: str, bug: int) -> list[Report | str]:
 
 def _right(setup: Setup, outputs: dict[str, np.ndarray]) -> bool:
     return all(
-        np.allclose(outputs[name].reshape(want.shape), want, rtol=0, atol=error)
-        for name, (want, error) in setup.want.items()
+        np.allclose(outputs[name].reshape(want.shape), want, rtol=0, atol=setup.error)
+        for name, want in setup.want.items()
     )

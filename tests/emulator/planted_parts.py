@@ -14,22 +14,24 @@ F32 = np.float32
 
 @dataclass(frozen=True)
 class Setup:
-    """Launches of one kernel, and the right result: each output with the error it may have."""
+    """A launch, and the right result: each output, and the error that it may have."""
 
-    entry: str
-    buffers: Mapping[str, Buffer]
     launch: Launch
-    want: Mapping[str, tuple[Array, float]]
+    buffers: Mapping[str, Buffer]
+    want: Mapping[str, Array]
+    error: float = 0.0
     constants: Mapping[str, Array] = field(default_factory=dict)
+
+
+def setup(launch: Launch, inputs: Mapping[str, Array], want: Mapping[str, Array], **others: Buffer) -> Setup:
+    """Set a launch up; what is wanted is an output of floats, unless it is among the others."""
+    read = {name: Buffer("in", array.ravel()) for name, array in inputs.items()}
+    return Setup(launch, {**read, **{name: output(array.size) for name, array in want.items()}, **others}, want)
 
 
 def given(*shape: int) -> Array:
     """Small multiples of 1/4: sums of a few hundred products are exact in float."""
     return (np.random.default_rng(7).integers(-8, 9, shape) / 4).astype(F32)
-
-
-def operand(array: Array) -> Buffer:
-    return Buffer("in", array.ravel())
 
 
 def tensor(name: str, rows: int, cols: int, box: tuple[int, int], itemsize: int = 4, swizzle: int = 0) -> TensorMap:
