@@ -167,15 +167,8 @@ def _precompiled(counts: bool) -> Path:
     def fill(folder: Path) -> None:
         header = HERE / "include" / "emulator.h"
         (folder / header.name).write_text(f'#include "{header}"\n')  # for a compiler that refuses what is precompiled
-        command = [
-            compiler(),
-            *_kernel_flags(counts),
-            "-x",
-            "c++-header",
-            str(header),
-            "-o",
-            str(folder / f"{header.name}.gch"),
-        ]
+        target = folder / f"{header.name}.gch"
+        command = [compiler(), *_kernel_flags(counts), "-x", "c++-header", str(header), "-o", str(target)]
         _run(command, f"{header.name} does not compile")
 
     return _folder(f"header-{_digest([_toolchain(), _PLACE, *_extra_flags(counts)], [])}", fill)

@@ -18,6 +18,7 @@ from bench.emulator.report import lines_of
 from bench.emulator.sweep import Case, entries, launches
 from bench.emulator.worker import Buffer, Launch, Outcome, WorkerError, run
 from bench.measure.cpu import cpu_count
+from bench.measure.tensormap import extents
 from bench.plan.dtypes import DTYPES, bits_dtype
 from bench.plan.kernel import Scratch
 from bench.plan.operation import Operand
@@ -79,7 +80,7 @@ class Sampled:
 
     @property
     def blocks(self) -> int:
-        return math.prod(grid_of(self.launch))
+        return math.prod(extents(self.launch.grid))
 
     @property
     def run_blocks(self) -> int:
@@ -153,7 +154,7 @@ def sample(launch: Launch) -> dict[int, int]:
     Along each axis the first one, the middle one and the last one: corners, edges and inside. Where the grid has one
     axis, clusters between the first and the last, spread evenly. Blocks that wait for each other are all run.
     """
-    x, y, z = grid_of(launch)
+    x, y, z = extents(launch.grid)
     sizes = (x // launch.cluster, y, z)
     if launch.cooperative or math.prod(sizes) <= WHOLE:
         return {}
@@ -177,13 +178,6 @@ def _spread(count: int) -> dict[int, int]:
     golden = (math.sqrt(5) - 1) / 2
     chosen = [1 + int(count * (golden * (i + 1) % 1)) for i in range(BETWEEN)]
     return {cluster: count // BETWEEN + (i < count % BETWEEN) for i, cluster in enumerate(chosen)}
-
-
-def grid_of(launch: Launch) -> tuple[int, int, int]:
-    """Return the blocks of a launch along x, y and z."""
-    grid = (launch.grid,) if isinstance(launch.grid, int) else launch.grid
-    x, y, z = (*grid, 1, 1)[:3]
-    return x, y, z
 
 
 def _empty(operand: Operand) -> Buffer:
@@ -237,7 +231,7 @@ def _merged(
 
 def described(sampled: Sampled) -> Iterator[str]:
     """Yield the name of each cluster that ran and how many it stands for, as `(0, 1, 0) for 30`."""
-    x, y, _ = grid_of(sampled.launch)
+    x, y, _ = extents(sampled.launch.grid)
     across = x // sampled.launch.cluster
     for number, weight in sampled.clusters.items():
         place = (number % across * sampled.launch.cluster, number // across % y, number // across // y)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bench.emulator.report import RawReport, Report, locate, parse
+from bench.measure.tensormap import extents
 
 Array = np.ndarray[Any, Any]
 Role = Literal["in", "out", "inout", "scratch"]
@@ -131,22 +132,14 @@ def _job(
         size = buffer.data.itemsize
         row = buffer.row or (buffer.data.size if buffer.role != "scratch" else 0)
         granule = min(size, 4).bit_length() - 1
-        yield _line(
-            "buffer",
-            name,
-            buffer.role,
-            buffer.data.nbytes,
-            row * size,
-            (row + buffer.pad) * size,
-            granule,
-            len(buffer.places),
-        )
+        lengths = (buffer.data.nbytes, row * size, (row + buffer.pad) * size, granule, len(buffer.places))
+        yield _line("buffer", name, buffer.role, *lengths)
         yield buffer.data.tobytes() + np.array(buffer.places, np.uint64).tobytes()
     for symbol, value in constants.items():
         yield _line("constant", symbol, value.nbytes) + value.tobytes()
     names = list(buffers)
     for launch in launches:
-        sizes = (*_three(launch.grid), *_three(launch.block), launch.shared_bytes, int(launch.cooperative))
+        sizes = (*extents(launch.grid), *extents(launch.block), launch.shared_bytes, int(launch.cooperative))
         yield _line("launch", *sizes, launch.cluster, int(launch.last), launch.entry)
         for arg in launch.args:
             yield _argument(arg, names)
@@ -158,11 +151,6 @@ def _job(
 
 def _line(*words: object) -> bytes:
     return (" ".join(map(str, words)) + "\n").encode()
-
-
-def _three(size: int | tuple[int, ...]) -> tuple[int, ...]:
-    sizes = (size,) if isinstance(size, int) else size
-    return (*sizes, 1, 1)[:3]
 
 
 def _argument(arg: Any, names: list[str]) -> bytes:

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from bench.emulator.counts import SECTOR, Footprint, Sampled, Tallies, grid_of
+from bench.emulator.counts import SECTOR, Footprint, Sampled, Tallies
+from bench.measure.tensormap import extents
 from bench.plan.limits import DeviceLimits
 
 Array = np.ndarray[Any, Any]
@@ -77,7 +78,7 @@ def _blocks(sampled: Sampled, own: Mapping[int, Footprint]) -> Iterator[Touched]
 
 
 def _shifted(sampled: Sampled, own: Mapping[int, Footprint]) -> Iterator[Touched]:
-    x, y, z = grid_of(sampled.launch)
+    x, y, z = extents(sampled.launch.grid)
     cluster = sampled.launch.cluster
 
     def place(block: int) -> Place:
