@@ -10,13 +10,11 @@ import msgspec
 from bench.measure.host import Host, digests
 from bench.plan.case import Plan, case_count, jobs
 from bench.plan.discovery import discover
-from bench.plan.modes import Mode
 from bench.plan.suites import load_suite
 from bench.record.store import Store
 from bench.run.dispatch import Broker, Dispatch
 from bench.run.progress import Progress
 from bench.run.session import Session
-from merging import FAKE, KERNELS
 
 GPUS = ("GPU-one", "GPU-two")
 #: Parsl's threads: nothing has to start.
@@ -57,11 +55,6 @@ def config_file(folder: Path, text: str = THREADS, **values: Any) -> str:
     path = folder / "executor.py"
     path.write_text(text.format(run_dir=str(folder / "runinfo"), **values))
     return str(path)
-
-
-def asked(suite: Path, plugins: Sequence[str] = (FAKE,), **fields: Any) -> Plan:
-    own = {"devices": ("fake",), "kernels": KERNELS, "mode": Mode.HOT, "ceilings": False}
-    return Plan(**{**own, "plugins": tuple(plugins), "suites": (str(suite),), **fields})
 
 
 def dispatch(

@@ -39,12 +39,15 @@ def suite_file(folder: Path, sizes: Sequence[int] = range(1, 13), name: str = "s
     return path
 
 
-def measure(db: Path, suite: Path, shard: str = "", name: str = "", most: int | None = None, **asked: Any) -> str:
+def asked(suite: Path, plugins: Sequence[str] = (FAKE,), **fields: Any) -> Plan:
+    """The plan of a run of a suite on the fake device."""
+    own = {"devices": ("fake",), "kernels": KERNELS, "mode": Mode.HOT, "ceilings": False}
+    return Plan(**{**own, "plugins": tuple(plugins), "suites": (str(suite),), **fields})
+
+
+def measure(db: Path, suite: Path, shard: str = "", name: str = "", most: int | None = None, **fields: Any) -> str:
     """Measure a suite, or a shard of it, on the fake device; return the id of the run. most: jobs, then it is left."""
-    plan = Plan(
-        **{"devices": ("fake",), "plugins": (FAKE,), "kernels": KERNELS, "mode": Mode.HOT, "ceilings": False, **asked}
-    )
-    plan = Plan(**{**{field: getattr(plan, field) for field in plan.__struct_fields__}, "suites": (str(suite),)})
+    plan = asked(suite, **fields)
     registry = discover(plan.plugins)
     suites = [load_suite(suite, registry)]
     planned = list(jobs(suites, registry, plan))

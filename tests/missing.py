@@ -1,4 +1,4 @@
-"""What a test needs and a machine may lack."""
+"""What tests need and a machine may lack."""
 
 import os
 
@@ -6,8 +6,8 @@ import pytest
 
 
 def needed(missing: str | None) -> None:
-    """Skip the test where something is missing, with the reason; in CI, where all is to be there, it fails."""
+    """Skip a test, or a module, where something is missing, with the reason; in CI, where all is to be there, fail."""
     if missing and os.environ.get("CI"):
         pytest.fail(f"{missing} (an error, since CI is set)")
     if missing:
-        pytest.skip(missing)
+        pytest.skip(missing, allow_module_level=True)

@@ -48,7 +48,8 @@ RUN = """
 import sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-from dispatching import asked, dispatch
+from dispatching import dispatch
+from merging import asked
 suite, db, config, kernels, *plugins = sys.argv[1:]
 resume = None
 if Path(db).exists():

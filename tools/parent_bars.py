@@ -27,7 +27,8 @@ import sys, time
 sys.path[:0] = [{tests!r}, {tools!r}]
 from pathlib import Path
 from parent_bars import Canned
-from dispatching import asked, dispatch
+from dispatching import dispatch
+from merging import asked
 suite, db, plugin = sys.argv[1:]
 broker = Canned()
 began = time.process_time()

@@ -11,8 +11,8 @@ from bench.record.store import Store
 from bench.run import station
 from bench.run.station import measure as measured_by_station
 from bench.run.task import Answer, Found, Task
-from dispatching import GPUS, asked, dispatch
-from merging import measure, rows, suite_file
+from dispatching import GPUS, dispatch
+from merging import asked, measure, rows, suite_file
 
 #: What a station adds to a row.
 PLACES = {"host", "device_uuid"}

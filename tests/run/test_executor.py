@@ -1,20 +1,18 @@
 """Runs by Parsl's executors: what is refused, and what its processes do to a run."""
 
-import os
 import re
 from unittest.mock import MagicMock
 
 import pytest
 
 from bench.measure.machine import module_missing
-from dispatching import LOCAL, asked, config_file, dispatch
-from merging import measure, rows, suite_file
+from dispatching import LOCAL, config_file, dispatch
+from merging import asked, measure, rows, suite_file
+from missing import needed
 from pages import DOCS, save_files
 
 if reason := module_missing("parsl"):
-    if os.environ.get("CI"):
-        raise RuntimeError(reason)
-    pytest.skip(reason, allow_module_level=True)
+    needed(reason)
 
 from parsl.providers.kubernetes import kube
 
