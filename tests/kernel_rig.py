@@ -24,6 +24,15 @@ REGISTRY = discover()
 CUDA = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
 LAYOUTS = ("NN", "NT", "TN", "TT")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
+#: Convolutions with more than one block, panel, strip or item of everything that a CPU's kernels cut into them; none
+#: divides evenly.
+RAGGED = (
+    "n2c70h23w29k67r3s3pad1",
+    "n1c97h40w37k41r3s3pad2-1x0-1",
+    "n3c5h31w33k9r5s7pad2x3stride2x1",
+    "n1c401h9w11k35r1s1",
+    "n1c33h1w700k34r1s3pad0x1",
+)
 
 
 def chosen(kernel: str, problem: str) -> Case:
@@ -61,6 +70,14 @@ def verified(problem: str, *kernels: str, threads: int = 2) -> list[Measurement]
     return run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
 
 
+def drawn(text: str) -> tuple[Any, dict[str, Any]]:
+    """The problem, and values for its operands by their names."""
+    problem = REGISTRY.problem(text)
+    draw = Draw(problem, 7)
+    draw.redraw()
+    return problem, draw.views("C")
+
+
 class SetUp(NamedTuple):
     """A launch, and what it was set up on."""
 
@@ -76,7 +93,7 @@ def set_up(problem: str, kernel: str, threads: int = 2) -> SetUp:
     operands, draw = OperandSet(parsed, device, found.host_memory), Draw(parsed, 0)
     draw.redraw()
     operands.load(draw)
-    scratch = Scratch(device)
+    scratch = Scratch(device, found.host_memory)
     launch = found.launch(parsed, Operands(operands, found.order, device, threads, scratch))
     return SetUp(launch, operands, draw, scratch)
 

@@ -11,20 +11,12 @@ pytest.importorskip("numba")
 from bench.measure.machine import unavailable
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
-from kernel_rig import DIRECTIONS, allocated_by, compiled_by, set_up, verified
+from kernel_rig import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, verified
 
 DRAWN = 210
 ENOUGH = 25  # sets that each kernel has to take in each direction and layout that it declares
 LAYOUTS = ("nchw", "nhwc")
 OURS = ("conv/cpu.im2col", "conv/numba.direct", "conv/cpu.winograd", "conv/cpu.winograd4")
-#: More than one block, panel, strip or item of everything that is cut into them; none divides evenly.
-RAGGED = (
-    "n2c70h23w29k67r3s3pad1",
-    "n1c97h40w37k41r3s3pad2-1x0-1",
-    "n3c5h31w33k9r5s7pad2x3stride2x1",
-    "n1c401h9w11k35r1s1",
-    "n1c33h1w700k34r1s3pad0x1",
-)
 
 
 def drawn() -> list[tuple[str, str]]:

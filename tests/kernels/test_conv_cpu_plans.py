@@ -7,18 +7,15 @@ import numpy as np
 import pytest
 
 from bench.plan.discovery import discover
+from kernel_rig import RAGGED
 from kernels._host import split
 from kernels.conv._shape import Shape, shape
 from kernels.conv.columns import _plan
 from kernels.conv.direct._phases import phases
 
-#: More than one block, strip or item of everything that is cut into them, none of which divides evenly; and less.
+#: And less than one block, strip or item of what is cut into them.
 SIZES = (
-    "n2c70h23w29k67r3s3pad1",
-    "n1c97h40w37k41r3s3pad2-1x0-1",
-    "n3c5h31w33k9r5s7pad2x3stride2x1",
-    "n1c401h9w11k35r1s1",
-    "n1c33h1w700k34r1s3pad0x1",
+    *RAGGED,
     "n1c1h1w1k1r1s1",
     "n2c6h7w5k9r3s2pad1stride2|/g3",
     "n1c8h12w3k8r4s1pad2|/dil2x1/g8",

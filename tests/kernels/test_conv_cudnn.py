@@ -59,14 +59,20 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def standin(library: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ctypes.CDLL]:
-    monkeypatch.setattr(_cudnn, "library_path", lambda: library)
+def nothing_kept() -> Iterator[None]:
+    """What is kept of a library is of the one that a test has."""
     caches = (_cudnn.cudnn, _cudnn.handle, declared._descriptors)
     for cache in caches:
         cache.cache_clear()
-    yield ctypes.CDLL(library)
+    yield
     for cache in caches:
         cache.cache_clear()
+
+
+@pytest.fixture
+def standin(library: str, nothing_kept: None, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
+    monkeypatch.setattr(_cudnn, "library_path", lambda: library)
+    return ctypes.CDLL(library)
 
 
 def told(standin: ctypes.CDLL, name: str) -> int:
@@ -155,9 +161,8 @@ def test_no_status_of_a_run_is_lost(number: int, error: type[Exception], text: s
     run()
 
 
-def test_a_missing_library_gives_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_gives_the_install_command(nothing_kept: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_cudnn, "library_path", lambda: "libcudnn_is_not_here.so.9")
-    _cudnn.cudnn.cache_clear()
     with pytest.raises(Unsupported, match=r"^found no libcudnn.so.9; pip install nvidia-cudnn-cu13$"):
         _cudnn.cudnn()
 
@@ -178,10 +183,7 @@ def test_declared_operations_are_no_more_than_those_of_direct_convolution_with_l
     assert REGISTRY.kernels["conv/cudnn.winograd"].executed(small) == small.flop * 16 // 36
 
 
-def test_the_real_library_takes_the_descriptors_and_finds_the_output_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    caches = (_cudnn.cudnn, declared._descriptors)
-    for cache in caches:
-        cache.cache_clear()
+def test_the_real_library_takes_the_descriptors_and_finds_the_output_as_large(nothing_kept: None) -> None:
     try:
         api = _cudnn.cudnn()
     except Unsupported as missing:
@@ -197,8 +199,6 @@ def test_the_real_library_takes_the_descriptors_and_finds_the_output_as_large(mo
         assert [part.value for part in size] == [problem.n, problem.k, problem.p, problem.q], problem.id
         assert _stored(api, described.x) == _strides(problem, "x")
         assert _stored(api, described.y) == _strides(problem, "y")
-    for cache in caches:
-        cache.cache_clear()
 
 
 def _stored(api: Any, tensor: Any) -> tuple[int, ...]:

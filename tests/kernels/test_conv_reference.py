@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.measure.draw import Draw
 from bench.plan.discovery import discover
 from bench.plan.dtypes import NUMERICS
+from kernel_rig import drawn
 from kernels.conv import _reference
 from kernels.conv._winograd import F2, F4, growth
 from kernels.conv.problem import ConvProblem
@@ -28,13 +28,6 @@ SMALL = [
 def small(text: str, direction: str) -> tuple[ConvProblem, dict[str, np.ndarray]]:
     sizes, _, words = text.partition("|")
     return drawn(f"conv/{sizes}/{direction}{words}")
-
-
-def drawn(text: str) -> tuple[ConvProblem, dict[str, np.ndarray]]:
-    problem = discover().problem(text)
-    draw = Draw(problem, 7)
-    draw.redraw()
-    return problem, draw.views("C")
 
 
 def output(problem: ConvProblem, values: np.ndarray) -> dict[str, np.ndarray]:

@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 
-from bench.measure.draw import Draw
 from bench.plan.discovery import discover
 from bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
+from kernel_rig import drawn
 from kernels.gemm import _reference
 from kernels.gemm import problem as gemm
-
-
-def _inputs(text: str) -> tuple[gemm.GemmProblem, dict[str, np.ndarray]]:
-    problem = discover().problem(text)
-    draw = Draw(problem, 7)
-    draw.redraw()
-    return problem, draw.views("C")
 
 
 def _truth(problem: gemm.GemmProblem, x: dict[str, np.ndarray]) -> np.ndarray:
@@ -30,7 +23,7 @@ def _truth(problem: gemm.GemmProblem, x: dict[str, np.ndarray]) -> np.ndarray:
     "options", ["", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2", "/beta1/batch2"]
 )
 def test_reference_is_the_definition(layout: str, options: str) -> None:
-    problem, x = _inputs(f"gemm/m31n33k17/f64/{layout}{options}")
+    problem, x = drawn(f"gemm/m31n33k17/f64/{layout}{options}")
     reference = problem.reference(x, np.random.default_rng(0))
     assert np.allclose(reference.values.reshape(_truth(problem, x).shape), _truth(problem, x), atol=1e-12)
 
@@ -38,7 +31,7 @@ def test_reference_is_the_definition(layout: str, options: str) -> None:
 @pytest.mark.parametrize("options", ["", "/beta1", "/alpha3", "/batch2"])
 def test_sampled_check_accepts_the_truth(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
-    problem, x = _inputs(f"gemm/m131n97k203/f32/NT{options}")
+    problem, x = drawn(f"gemm/m131n97k203/f32/NT{options}")
     reference = problem.reference(x, np.random.default_rng(0))
     right = _truth(problem, x).astype(np.float32)
     assert problem.check({"c": right}, reference, "fp32").reason is None
@@ -49,7 +42,7 @@ def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(
     error: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
-    problem, x = _inputs("gemm/m531n497k203/f32/NT")
+    problem, x = drawn("gemm/m531n497k203/f32/NT")
     reference = problem.reference(x, np.random.default_rng(0))
     wrong = _truth(problem, x).astype(np.float32)
     row = next(i for i in range(531) if i not in reference.rows)
@@ -60,7 +53,7 @@ def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(
 
 @pytest.mark.parametrize("k", [1, 31, 1024, 26752])
 def test_a_dropped_product_exceeds_the_tolerance_and_sequential_rounding_does_not(k: int) -> None:
-    problem, x = _inputs(f"gemm/m64n64k{k}/f32/NT")
+    problem, x = drawn(f"gemm/m64n64k{k}/f32/NT")
     reference = problem.reference(x, np.random.default_rng(0))
     sequential = np.zeros((64, 64), np.float32)
     for p in range(k):
@@ -76,7 +69,7 @@ def test_a_dropped_product_exceeds_the_tolerance_and_sequential_rounding_does_no
 )
 @pytest.mark.parametrize("k", [16, 1000])
 def test_truncated_operands_pass_as_what_they_are_and_not_as_fp32(dtype: str, numerics: str, bits: int, k: int) -> None:
-    problem, x = _inputs(f"gemm/m128n128k{k}/{dtype}/NT")
+    problem, x = drawn(f"gemm/m128n128k{k}/{dtype}/NT")
     mask = np.uint32((0xFFFFFFFF << (23 - bits)) & 0xFFFFFFFF)
     a, b = ((x[name].copy().view(np.uint32) & mask).view(np.float32).astype(float) for name in "ab")
     reference = problem.reference(x, np.random.default_rng(0))
@@ -87,7 +80,7 @@ def test_truncated_operands_pass_as_what_they_are_and_not_as_fp32(dtype: str, nu
 
 @pytest.mark.parametrize("numerics", ["f16", "tf32"])
 def test_sums_truncated_as_tensor_cores_do_pass_as_theirs_and_not_as_fp32(numerics: str) -> None:
-    problem, x = _inputs("gemm/m48n48k26752/f16.f32/NT")
+    problem, x = drawn("gemm/m48n48k26752/f16.f32/NT")
     a, b = (x[name].astype(np.float64) for name in "ab")
     sums = np.zeros((48, 48), np.float32)
     for p in range(0, 26752, 4):
@@ -109,7 +102,7 @@ def test_operands_stored_no_more_precisely_than_the_arithmetic_are_not_rounded_a
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_half_precision_storage_passes_when_rounded_once(dtype: str) -> None:
-    problem, x = _inputs(f"gemm/m64n64k500/{dtype}/NN")
+    problem, x = drawn(f"gemm/m64n64k500/{dtype}/NN")
     reference = problem.reference(x, np.random.default_rng(0))
     rounded = _truth(problem, x).astype(numpy_dtype(dtype))
     assert problem.check({"c": rounded}, reference, "fp32").reason is None
@@ -140,7 +133,7 @@ def test_an_accumulated_output_is_read_and_written() -> None:
 
 @pytest.mark.parametrize("shape", ["m900n1100k1300", "m128n128k40000"])
 def test_a_right_product_in_float64_passes_the_checksum_and_one_wrong_element_does_not(shape: str) -> None:
-    problem, x = _inputs(f"gemm/{shape}/f64/NN")
+    problem, x = drawn(f"gemm/{shape}/f64/NN")
     reference = problem.reference(x, np.random.default_rng(0))
     assert reference.sums
     right = x["a"] @ x["b"]
