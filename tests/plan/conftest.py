@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from bench.plan.kernel import Kernel
 from bench.plan.suites import Suite, load_suite
+from kernelmark import kernel
 
 
 @pytest.fixture
@@ -15,5 +17,16 @@ def load(registry, tmp_path) -> Callable[[str], Suite]:
     def of(text: str) -> Suite:
         path.write_text(text)
         return load_suite(path, registry)
+
+    return of
+
+
+@pytest.fixture
+def own(registry) -> Callable[..., Kernel]:
+    """Return a function that declares a kernel `gemm/own.<name>`, which does nothing, and returns it."""
+
+    def of(name: str, **options: object) -> Kernel:
+        kernel("gemm", provider="own", device="cpu", name=name, **options)(lambda problem, x: lambda: None)
+        return registry.kernels[f"gemm/own.{name}"]
 
     return of

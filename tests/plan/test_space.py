@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from bench.plan import space as spaces
-from bench.plan.registry import kernel
 from bench.plan.space import Space
 
 PROBLEM = "gemm/m8n8k8/f32/NN"
@@ -20,13 +19,8 @@ def valid(p, t, device):
 
 
 @pytest.fixture
-def space(registry):
-    @kernel("gemm", provider="own", device="cpu", tunables=VALUES, valid=valid)
-    def coupled(problem, x):
-        """Coupled."""
-        return lambda: None
-
-    return Space(registry.kernels["gemm/own.coupled"], registry.problem(PROBLEM))
+def space(own, registry):
+    return Space(own("coupled", tunables=VALUES, valid=valid), registry.problem(PROBLEM))
 
 
 def as_tuple(tile):
@@ -87,18 +81,6 @@ def test_a_kernel_without_tunables_has_one_tile(registry):
     assert (one.size, one.count().valid, list(one.valid())) == (1, 1, [SimpleNamespace()])
 
 
-def giant(registry, valid):
-    """A kernel with 10^9 tiles."""
-    tunables = {name: tuple(range(10)) for name in "ABCDEFGHI"}
-
-    @kernel("gemm", provider="own", device="cpu", tunables=tunables, valid=valid)
-    def giant(problem, x):
-        """Giant."""
-        return lambda: None
-
-    return registry.kernels["gemm/own.giant"]
-
-
 @pytest.mark.parametrize(
     "valid",
     [
@@ -107,11 +89,12 @@ def giant(registry, valid):
         lambda p, t, d: f"{t.I} is not the sum" if sum(vars(t).values()) % 10 != t.I else None,
     ],
 )
-def test_a_space_of_a_thousand_million_tiles_takes_little_memory_for_any_question(registry, valid):
-    huge, problem = giant(registry, valid), registry.problem(PROBLEM)
+def test_a_space_of_a_thousand_million_tiles_takes_little_memory_for_any_question(own, registry, valid):
+    giant = own("giant", tunables={name: tuple(range(10)) for name in "ABCDEFGHI"}, valid=valid)
+    problem = registry.problem(PROBLEM)
     tracemalloc.start()
-    space = Space(huge, problem)
-    assert huge.refuses(problem) is None
+    space = Space(giant, problem)
+    assert giant.refuses(problem) is None
     assert space.size == 10**9
     assert space.count().valid > 0
     drawn = space.sample(20, seed=1)

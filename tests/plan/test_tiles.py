@@ -9,7 +9,7 @@ from bench.plan.chosen import contenders
 from bench.plan.errors import UsageError
 from bench.plan.kernel import KernelCall, Prefer
 from bench.plan.limits import TYPICAL
-from bench.plan.registry import cuda_kernel, kernel
+from bench.plan.registry import cuda_kernel
 from bench.plan.suites import Suite
 from bench.plan.sweep import Entry
 from bench.plan.tiles import Refused, parse_tile, walk
@@ -18,7 +18,7 @@ PROBLEM = "gemm/m64n48k8/f32/NN"
 
 
 @pytest.fixture
-def tuned(registry):
+def tuned(own):
     """A kernel whose tiles are refused for several reasons, and preferred in an order that is not the space's."""
 
     def valid(p, t, device):
@@ -26,10 +26,8 @@ def tuned(registry):
             return f"WM = {t.WM} does not divide BM = {t.BM}"
         return f"{t.BK} is deeper than {p.k}" if p.k < t.BK else None
 
-    @kernel(
-        "gemm",
-        provider="own",
-        device="cpu",
+    return own(
+        "tuned",
         tunables={"BM": (16, 32, 64), "WM": (8, 16, 32, 64), "BK": (4, 8, 16)},
         valid=valid,
         prefer=Prefer(
@@ -38,11 +36,6 @@ def tuned(registry):
         ),
         executed=lambda p, t: p.flop * t.BK,
     )
-    def tuned(problem, x):
-        """Own."""
-        return lambda: None
-
-    return registry.kernels["gemm/own.tuned"]
 
 
 def tile(**values):
@@ -126,13 +119,9 @@ def test_a_value_that_follows_from_the_device_may_be_any_number(registry):
 
 
 @pytest.mark.parametrize("preferred", [{"A": 1}, {"A": 1, "B": 3}, {"A": 1, "B": 2, "C": 3}])
-def test_a_preferred_tile_outside_of_the_space_is_refused_when_it_is_declared(registry, preferred):
+def test_a_preferred_tile_outside_of_the_space_is_refused_when_it_is_declared(own, preferred):
     with pytest.raises(UsageError, match=r"a preferred tile is \{'A'.*, expected one of the values of each tunable"):
-
-        @kernel("gemm", provider="own", device="cpu", tunables={"A": (1, 2), "B": (1, 2)}, prefer=Prefer((preferred,)))
-        def odd(problem, x):
-            """Odd."""
-            return lambda: None
+        own("odd", tunables={"A": (1, 2), "B": (1, 2)}, prefer=Prefer((preferred,)))
 
 
 def ids(registry, globs, listed=()):
