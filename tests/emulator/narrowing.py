@@ -55,7 +55,7 @@ def _fate(file: str, mutant: Mutant) -> Fate:
     for source in sources:
         folder = source_folder(included(source) | {file: mutant.text})
         try:
-            found = [*map(str, unaccepted(findings(source, _names(source), folder)))]
+            found = [*map(str, unaccepted(findings(source, names_of(source), folder)))]
         except ValueError as refused:
             return Fate(file, mutant, str(refused), compiles=False)
         if found:
@@ -73,5 +73,6 @@ def _fate(file: str, mutant: Mutant) -> Fate:
 
 
 @cache
-def _names(source: str) -> tuple[str, ...]:
+def names_of(source: str) -> tuple[str, ...]:
+    """Return the entries that all cases of a source need."""
     return instances(case for kernel in kernels_by_source(discover())[source] for case in all_cases()[kernel.id])

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from bench.emulator.worker import Buffer, Launch
-from emulator.planted_parts import F32, Setup, given, output, setup, tensor, zeros
+from emulator.fixtures import written
+from emulator.planted_parts import F32, Setup, given, setup, tensor, zeros
 
 
 def sgemm_tiled() -> Setup:
@@ -53,7 +54,7 @@ def signs() -> Setup:
     bits[:, :cols] = x >= 0
     words = (bits.reshape(rows, 4, 32) << np.arange(32, dtype=np.uint32)).sum(2).astype(np.uint32)
     launch = Launch("signs", rows, 64, ("x", "bits", cols))
-    return setup(launch, {"x": x}, {"bits": words}, bits=output(rows * 4, np.uint32))
+    return setup(launch, {"x": x}, {"bits": words}, bits=written(rows * 4, np.uint32))
 
 
 def histogram() -> Setup:
@@ -173,7 +174,7 @@ def cluster_multicast() -> Setup:
 def named_barriers() -> Setup:
     x = np.random.default_rng(3).integers(-99, 99, 128).astype(np.int32)
     want = x.reshape(2, 64)[:, ::-1].ravel() + np.arange(3)[:, None]
-    return setup(Launch("reverse", 1, 128, ("x", "y")), {"x": x}, {"y": want}, y=output(384, np.int32))
+    return setup(Launch("reverse", 1, 128, ("x", "y")), {"x": x}, {"y": want}, y=written(384, np.int32))
 
 
 def cluster_gemm() -> Setup:

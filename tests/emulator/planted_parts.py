@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bench.emulator.worker import Buffer, Launch, TensorMap
+from emulator.fixtures import read, written
 
 Array = np.ndarray[Any, Any]
 F32 = np.float32
@@ -25,8 +26,8 @@ class Setup:
 
 def setup(launch: Launch, inputs: Mapping[str, Array], want: Mapping[str, Array], **others: Buffer) -> Setup:
     """Set a launch up; what is wanted is an output of floats, unless it is among the others."""
-    read = {name: Buffer("in", array.ravel()) for name, array in inputs.items()}
-    return Setup(launch, {**read, **{name: output(array.size) for name, array in want.items()}, **others}, want)
+    buffers = {name: read(array) for name, array in inputs.items()}
+    return Setup(launch, {**buffers, **{name: written(array.size) for name, array in want.items()}, **others}, want)
 
 
 def given(*shape: int) -> Array:
@@ -36,10 +37,6 @@ def given(*shape: int) -> Array:
 
 def tensor(name: str, rows: int, cols: int, box: tuple[int, int], itemsize: int = 4, swizzle: int = 0) -> TensorMap:
     return TensorMap(name, (cols, rows, 1), (cols * itemsize, rows * cols * itemsize), box, itemsize, swizzle)
-
-
-def output(count: int, dtype: Any = F32) -> Buffer:
-    return Buffer("out", np.frombuffer(b"\xff" * (count * np.dtype(dtype).itemsize), dtype).copy())
 
 
 def zeros(count: int, dtype: Any = F32) -> Buffer:

@@ -1,7 +1,5 @@
 """No offset into memory is computed in 32 bits: what clang-tidy finds in the kernels, and in kernels made wrong."""
 
-import functools
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,9 +8,11 @@ from _pytest.mark import ParameterSet
 from bench.emulator.build import CUDA, source_folder
 from bench.plan.discovery import discover
 from emulator import offsets, short
-from emulator.offsets import ACCEPTED, Finding, findings, instances, unaccepted
+from emulator.narrowing import names_of
+from emulator.offsets import ACCEPTED, Finding, findings, unaccepted
 from emulator.overflows import STATIC, Overflow
-from emulator.proof import all_cases, kernels_by_source
+from emulator.proof import kernels_by_source
+from missing import needed
 
 KERNEL = """__global__ void f(float *x, unsigned m, unsigned ld) {
   const unsigned row = blockIdx.x * blockDim.x + threadIdx.x;
@@ -40,13 +40,7 @@ RIGHT = (
 def clang_tidy() -> None:
     """Skip where clang-tidy is missing, which is an error in CI."""
     if offsets.clang_tidy() is None:
-        reason = "offsets are checked by clang-tidy, which is not on PATH; install it with: pip install -e '.[test]'"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
-
-
-@functools.cache
-def _names(source: str) -> tuple[str, ...]:
-    return instances(case for kernel in kernels_by_source(discover())[source] for case in all_cases()[kernel.id])
+        needed("offsets are checked by clang-tidy, which is not on PATH; install it with: pip install -e '.[test]'")
 
 
 def _sources() -> Iterator[ParameterSet]:
@@ -58,7 +52,7 @@ def _sources() -> Iterator[ParameterSet]:
 
 @pytest.mark.parametrize("source", list(_sources()))
 def test_no_offset_of_a_kernel_is_a_product_of_32_bits(source: str) -> None:
-    found = unaccepted(findings(source, _names(source)))
+    found = unaccepted(findings(source, names_of(source)))
     assert not found, "\n" + "\n".join(map(str, found))
 
 
@@ -75,7 +69,7 @@ def test_accepted_product_stands_in_its_file(file: str, part: str) -> None:
     ],
 )
 def test_planted_overflow_is_found_in_its_file(planted: Overflow) -> None:
-    found = unaccepted(findings(planted.compiled, _names(planted.compiled), planted.folder()))
+    found = unaccepted(findings(planted.compiled, names_of(planted.compiled), planted.folder()))
     assert planted.file in [finding.file for finding in found]
 
 
