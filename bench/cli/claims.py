@@ -1,6 +1,7 @@
 """The command `claims`: verdicts on the founding claims, from a run or from what this machine measured."""
 
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -44,8 +45,7 @@ def claims(
     chosen, paid, registry = catalog.claims(wanted), prices.load_prices(prices_path), discover()
     if csv_path is not None:
         check_writable(csv_path)
-    store = Store(db or default_store(), create=run_id is None)
-    try:
+    with closing(Store(db or default_store(), create=run_id is None)) as store:
         if run_id is None:
             found = measure_missing(store, chosen, registry, lambda line: click.echo(paragraph(line), err=True))
         else:
@@ -53,8 +53,6 @@ def claims(
         if prices_path is not None:
             prices.check_known(paid, prices_path, store, found.run_ids)
         answers = claims_rows(store, found.run_ids, registry, paid, wanted, here=run_id is None)
-    finally:
-        store.close()
     if as_json:
         views.write_json(answers, sys.stdout)
     else:

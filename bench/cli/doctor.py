@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,12 +110,9 @@ def _ceilings(path: Path) -> list[Finding]:
     """Report whether the ceilings that the latest run was held against hold themselves."""
     if not path.is_file():
         return []
-    store = Store(path, create=False)
-    try:
+    with closing(Store(path, create=False)) as store:
         runs = store.run_ids()
         measured = store.ceilings(runs[-1]) if runs else []
-    finally:
-        store.close()
     findings = [
         Finding("ceilings", False, f"run {runs[-1]}: {c.device} {c.kind}, {count(c.threads, 'thread')}: {doubt}")
         for c, doubt in measured

@@ -1,5 +1,6 @@
 """The command `merge`: the stores of shards become one."""
 
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -22,12 +23,9 @@ def merge(files: tuple[Path, ...], db: Path | None) -> None:
 
     target = db or default_store()
     found = merge_files(target, files)
-    store = Store(target, create=False)
-    try:
+    with closing(Store(target, create=False)) as store:
         for line in merged_lines(store, found, _problems):
             click.echo(line)
-    finally:
-        store.close()
 
 
 def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str]]:

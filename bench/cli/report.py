@@ -1,5 +1,6 @@
 """`kernelmark report`."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,11 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
     from bench.record.store import Store, default_store
     from bench.report.runs import summary_of
 
-    store = Store(db or default_store(), create=False)
-    try:
+    with closing(Store(db or default_store(), create=False)) as store:
         found, registry = store.find_run(run_id)["run_id"], discover(plugins)
         run = summary_of(store, found)
         click.echo("\n".join(filter(None, (run.title, run.partial))))
         click.echo(write_folder(store, found, out, registry))
-    finally:
-        store.close()
 
 
 def write_folder(store: Any, run_id: str, out: Path, registry: Any, pdf: bool = True) -> Path:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
@@ -169,8 +170,7 @@ def _measure(
     from bench.run.resume import plan_of
 
     check_asked(suites, resume, name)
-    store = Store(db or default_store(), create=resume is None)
-    try:
+    with closing(Store(db or default_store(), create=resume is None)) as store:
         known = None if suites or resume is None else plan_of(store, resume)
         if wanted.csv is not None:
             check_writable(wanted.csv)
@@ -181,8 +181,6 @@ def _measure(
             done = _run_here(store, asked)
         (print_run if resume else print_end)(store, done.session.run_id)
         noisy = _write(store, done.session.run_id, done.registry, wanted)
-    finally:
-        store.close()
     _exit(done.session, done.planned, done.finished, noisy)
 
 

@@ -1,7 +1,7 @@
 """The command `runs`: which runs a store holds, and removing some."""
 
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
@@ -52,15 +52,12 @@ def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db
 
     if delete and prune:
         raise UsageError("--delete and --prune: each chooses the runs to remove; take one")
-    store = Store(db or default_store(), create=False)
-    try:
+    with closing(Store(db or default_store(), create=False)) as store:
         found = summaries(store)
         if delete or prune:
             named = {store.find_run(text)["run_id"] for text in delete}
             found = [run for run in found if run.run_id in named or run.started_at < (prune or "")]
             _remove(store, [run.run_id for run in found])
-    finally:
-        store.close()
     if json_to is not None:
         _write(found, json_to)
         return

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -73,14 +73,9 @@ class RunData:
         """Return where the run was measured as HTML, if on several hosts or GPUs; their names are hashes."""
         return list(places(self._store, self.run_id, "html", identify=self._store.identifies))
 
-    @contextmanager
-    def opened(self) -> Iterator[Store]:
+    def opened(self) -> AbstractContextManager[Store]:
         """Open the run's store once more, for what selects rows in it."""
-        store = Store(self._store.path, create=False)
-        try:
-            yield store
-        finally:
-            store.close()
+        return closing(Store(self._store.path, create=False))
 
     def faster(self, one: Result, other: Result) -> Ratio:
         """Return how many times faster `one` is than `other`."""

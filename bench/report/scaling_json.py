@@ -1,9 +1,11 @@
 """The model of scaling as JSON for other programs."""
 
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
+from bench.report.contest import Ratio
+from bench.report.networks import Sum
 from bench.report.scaling import Point, Scaling, Section
 from bench.report.scaling_view import compared
 
@@ -80,28 +82,24 @@ def write_json(found: Scaling, out: IO[str]) -> None:
 
 
 def _point(section: Section, point: Point) -> ScalingPoint:
-    seconds = section.batch.seconds
     names = ("device", "device_name", "threads", "mode", "precision")
     return ScalingPoint(
         kernel=point.kernel,
         workers=point.workers,
         **{name: getattr(section.setting, name) for name in names},
-        compute_s=seconds.median,
-        compute_s_low=seconds.low,
-        compute_s_high=seconds.high,
+        **_with_ends("compute_s", section.batch.seconds),
         aggregation_problem=point.row.problem,
         scaled=point.scaled,
-        aggregation_s=point.aggregation.median,
-        aggregation_s_low=point.aggregation.low,
-        aggregation_s_high=point.aggregation.high,
+        **_with_ends("aggregation_s", point.aggregation),
         link_s=point.link_s,
-        speedup=point.speedup.median,
-        speedup_low=point.speedup.low,
-        speedup_high=point.speedup.high,
-        hidden=point.hidden.median,
-        hidden_low=point.hidden.low,
-        hidden_high=point.hidden.high,
+        **_with_ends("speedup", point.speedup),
+        **_with_ends("hidden", point.hidden),
     )
+
+
+def _with_ends(name: str, number: Ratio | Sum) -> dict[str, Any]:
+    """Return a number and the ends of its interval under the names of their fields."""
+    return {name: number.median, f"{name}_low": number.low, f"{name}_high": number.high}
 
 
 def _stated(section: Section) -> list[StatedPoint]:
@@ -113,9 +111,7 @@ def _stated(section: Section) -> list[StatedPoint]:
             high=stated.high,
             source=stated.source,
             kernel=point.kernel,
-            speedup=point.speedup.median,
-            speedup_low=point.speedup.low,
-            speedup_high=point.speedup.high,
+            **_with_ends("speedup", point.speedup),
         )
         for stated, point in compared(section.points)
     ]

@@ -5,7 +5,7 @@ import json
 import shlex
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -66,8 +66,7 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
         with only_utf8():
             str(path).encode()
     files = [(path, _digest(path), read(path, find)) for path in paths]
-    store = Batch(db)
-    try:
+    with closing(Batch(db)) as store:
         known = _digests(store)
         imported = [
             _add(store, path, digest, source, known, new_run_id)
@@ -75,8 +74,6 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
             for source in sources
         ]
         store.commit()
-    finally:
-        store.close()
     return imported
 
 
