@@ -19,6 +19,7 @@ from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported, UsageError
 from bench.plan.registry import Registry
 from bench.record.store import Store
+from complaints import refusal
 
 #: The width of tables in tests, in characters.
 WIDE = "250"
@@ -33,6 +34,12 @@ class Called(NamedTuple):
     status: int
     out: str
     err: str
+
+    @property
+    def printed(self) -> str:
+        """What it prints, having ended well and without a word on standard error."""
+        assert (self.status, self.err) == (0, "")
+        return self.out
 
     @property
     def refusal(self) -> str:
@@ -150,14 +157,7 @@ def kernelmark(tmp_path: Path, kernelmark_in: Callable[..., Finished]) -> Callab
 @pytest.fixture
 def refused(kernelmark: Callable[..., Finished]) -> Callable[..., str]:
     """The one line on standard error with which the console script exits 2."""
-
-    def run(*words: str, **variables: str) -> str:
-        done = kernelmark(*words, **variables)
-        assert done.returncode == 2, done.stderr
-        (line,) = done.stderr.splitlines()
-        return line
-
-    return run
+    return lambda *words, **variables: refusal(kernelmark(*words, **variables))
 
 
 @pytest.fixture

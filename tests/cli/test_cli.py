@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from complaints import complaints
+from complaints import complaints, refusal
+from documents_read import strict
 
 NT = "gemm/m8n8k8/f32/NT"
 QUICK = ("--mode", "hot", "--max-time", "0.02")
@@ -124,10 +125,7 @@ def test_papers_get_their_tables(again, style, found):
 
 
 def test_json_is_strict_even_where_a_kernel_wrote_infinity(again):
-    def refuse(constant):
-        raise ValueError(f"{constant} is no JSON")
-
-    found = json.loads(again("export", "--format", "json").stdout, parse_constant=refuse)
+    found = strict(again("export", "--format", "json").stdout)
     assert [len(r["samples_s"]) for r in found["results"]] == [r["samples"] for r in found["results"]]
     assert next(r for r in found["results"] if r["kernel"] == "gemm/mine.infinite")["reason"].startswith(
         "c[0, 0] is inf"
@@ -236,8 +234,8 @@ def test_bad_usage_is_one_line_on_standard_error(refused, tmp_path, words, found
 @pytest.mark.parametrize("words", [("show", "r9"), ("export", "r9"), ("export", "r9", "-o", "rows.csv")])
 def test_an_unknown_run_is_one_line_with_the_latest_ids(ran, again, words):
     done = again(*words)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
+    assert done.stdout == ""
+    line = refusal(done)
     assert line.startswith("kernelmark: run 'r9': is not a run of ")
     assert line.endswith(ran[1].stdout.split()[1])
 

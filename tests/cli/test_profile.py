@@ -3,13 +3,12 @@
 import json
 from dataclasses import replace
 
-import msgspec
 import pytest
 
-from bench.cli.documents import DOCUMENTS
 from bench.emulator.build import missing_tool
 from bench.plan.errors import Unsupported
 from bench.tune.profile import sass
+from documents_read import valid
 
 PRODUCT = "gemm/m256n512k64/f32/NN"
 
@@ -17,13 +16,10 @@ PRODUCT = "gemm/m256n512k64/f32/NN"
 @pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
 def test_page_and_json_hold_the_counts(called):
     words = ("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out")
-    page = called(*words)
-    assert (page.status, page.err) == (0, "")
-    assert "all of 6 blocks ran" in page.out
-    done = called(*words, "--json")
-    assert (done.status, done.err) == (0, "")
-    msgspec.json.decode(done.out, type=DOCUMENTS["profile"][1], strict=True)
-    assert json.loads(done.out)["counts"]["launches"][0]["blocks"] == 6
+    printed = called(*words).printed
+    assert "all of 6 blocks ran" in printed
+    found = valid(called(*words, "--json").printed, "profile")
+    assert found["counts"]["launches"][0]["blocks"] == 6
 
 
 @pytest.mark.parametrize(
@@ -62,10 +58,9 @@ def test_without_a_compiler_the_complaint_names_the_package(called, monkeypatch)
 @pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
 def test_machine_code_and_bound_follow_the_counts(called):
     words = ("profile", "gemm/cuda.tiled", "gemm/m64n64k640/f32/NN", "--on", "h200")
-    page = called(*words)
-    assert (page.status, page.err) == (0, "")
-    assert "The counts agree with the machine code over" in page.out
-    assert "least time on H200 SXM" in page.out
+    printed = called(*words).printed
+    assert "The counts agree with the machine code over" in printed
+    assert "least time on H200 SXM" in printed
     machine = json.loads(called(*words, "--json").out)["machine"]
     assert machine["bound"]["device"] == "H200 SXM"
     assert machine["sass"]["functions"][0]["loop"]["mix"]["FFMA"] > 0
@@ -77,6 +72,5 @@ def test_without_nvdisasm_the_counts_stand_alone(called, monkeypatch):
         raise Unsupported("no nvdisasm")
 
     monkeypatch.setattr(sass, "disassembler", gone)
-    page = called("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out")
-    assert (page.status, page.err) == (0, "")
-    assert "No machine code: no nvdisasm" in page.out
+    printed = called("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out").printed
+    assert "No machine code: no nvdisasm" in printed

@@ -16,10 +16,9 @@ PARTIAL = "partial: 2 of 3 cases; `kernelmark run --resume 20260201-new` goes on
 
 
 def test_runs_are_listed_newest_first_with_name_cases_and_noise(called, two_runs):
-    done = called("runs", "--db", two_runs)
-    assert (done.status, done.err) == (0, "")
-    assert [line.split()[0] for line in done.out.splitlines()[2:]] == ["20260201-new", "20260101-old"]
-    new, old = (" ".join(line.split()) for line in done.out.splitlines()[2:])
+    printed = called("runs", "--db", two_runs).printed
+    assert [line.split()[0] for line in printed.splitlines()[2:]] == ["20260201-new", "20260101-old"]
+    new, old = (" ".join(line.split()) for line in printed.splitlines()[2:])
     assert new == "20260201-new s 2026-02-01 10:00 2 of 3 1 of 1 d"
     assert old == "20260101-old base s 2026-01-01 10:00 2 of 2 1 of 2 d"
 
@@ -42,10 +41,9 @@ def test_of_many_suites_two_are_listed(called, store):
     ],
 )
 def test_what_is_removed_is_printed_and_leaves_no_row_behind(called, two_runs, words, left):
-    done = called("runs", *words, "--db", two_runs)
-    assert (done.status, done.err) == (0, "")
+    printed = called("runs", *words, "--db", two_runs).printed
     number = 2 - len(left)
-    assert done.out.splitlines()[-1] == f"removed {number} run{'s' * (number != 1)} with {2 * number} rows"
+    assert printed.splitlines()[-1] == f"removed {number} run{'s' * (number != 1)} with {2 * number} rows"
     assert [run["run_id"] for run in json.loads(called("runs", "--json", "--db", two_runs).out)] == left
     with sqlite3.connect(two_runs) as db:
         assert {run_id for (run_id,) in db.execute("SELECT run_id FROM result")} == set(left)

@@ -2,22 +2,16 @@
 
 import json
 
-import msgspec
 import pytest
 
 from bench.cli.documents import DOCUMENTS, schema
 from bench.measure.cpu import cpu_name
 from bench.tune.select.model import Model
+from documents_read import valid
 from pages import DOCS
 from planted import FIRST, SECOND, bordered, plant, shapes
 
 PROBLEM = "gemm/m500n70k256/f32/NT"
-
-
-def valid(text, name):
-    """The document, if it has the form of its schema."""
-    msgspec.json.decode(text, type=DOCUMENTS[name][1], strict=True)
-    return json.loads(text)
 
 
 @pytest.fixture
@@ -38,14 +32,7 @@ def trained(called, store):
 @pytest.fixture
 def refusal(trained):
     """The one line with which a training is refused."""
-
-    def of(*words, **runs):
-        done = trained(*words, **runs)
-        assert (done.status, done.out) == (2, "")
-        (line,) = done.err.splitlines()
-        return line
-
-    return of
+    return lambda *words, **runs: trained(*words, **runs).refusal
 
 
 def test_a_training_prints_what_was_held_out_and_keeps_a_selector_that_answers(trained, called):

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 import pandas as pd
 import pytest
@@ -11,6 +10,7 @@ from bench.record.result import Result
 from bench.record.store import Run
 from bench.report.export import WRITERS
 from bench.report.pivot import MOST_PROBLEMS
+from documents_read import strict
 
 #: The contract of DESIGN.md, word for word, and the columns that were added since.
 CONTRACT = (
@@ -31,6 +31,25 @@ MOVE = {"op": "transpose", "problem": "transpose/m8n9/f32/in", "layout": ""}
 MEDIAN = 1 / 3 * 1e-3
 
 
+def exported(store, style):
+    out = io.StringIO(newline="")
+    WRITERS[style](store, "r", out)
+    return out.getvalue()
+
+
+def add(store, m, **values):
+    """A row of a product of m rows."""
+    own = {**IDENTITY, **KIND, **GEMM, "problem": f"gemm/m{m}n1k1/f32/NT", "status": "ok", "reason": ""}
+    store.add(Result(**own, kernel="gemm/a.b", time_s_median=1e-3, **values), {}, [], None)
+
+
+@pytest.fixture
+def empty(store):
+    """A store with a run that has no rows yet."""
+    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
+    return store
+
+
 @pytest.fixture
 def written(store):
     store.begin(Run("r", {"cpu": "some"}, "2026", ("s",), "kernelmark run s", {"blas": []}, "c0ffee", {"seed": 0}))
@@ -40,13 +59,7 @@ def written(store):
     bad = Result(**IDENTITY, **KIND, **MOVE, status="wrong", reason=REASON, kernel="transpose/a.bad")
     store.add(fast, {"m": 8, "n": 9, "k": 7, "beta": 0.0}, [MEDIAN, 4e-4], None)
     store.add(bad, {"m": 8, "n": 9, "place": "in"}, [], None)
-
-    def of(style):
-        out = io.StringIO()
-        WRITERS[style](store, "r", out)
-        return out.getvalue()
-
-    return of
+    return lambda style: exported(store, style)
 
 
 def test_csv_begins_with_the_contracts_columns_and_ends_with_the_dimensions(written):
@@ -72,13 +85,6 @@ def test_csv_loads_in_pandas_with_numbers_as_numbers(written):
 
 def test_csv_keeps_every_digit_of_a_time(written):
     assert float(next(csv.DictReader(io.StringIO(written("csv"))))["time_s_median"]) == MEDIAN
-
-
-def strict(text):
-    def refuse(constant):
-        raise ValueError(f"{constant} is no JSON")
-
-    return json.loads(text, parse_constant=refuse)
 
 
 def test_json_holds_the_run_and_its_rows_with_their_samples(written):
@@ -117,34 +123,25 @@ def test_markdown_holds_the_table_and_the_failures(written):
 
 
 @pytest.mark.parametrize("style", ["csv", "json", "markdown", "latex"])
-def test_a_run_without_rows_can_be_exported(store, style):
-    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
-    out = io.StringIO()
-    WRITERS[style](store, "r", out)
-    assert out.getvalue().endswith("\n")
+def test_a_run_without_rows_can_be_exported(empty, style):
+    assert exported(empty, style).endswith("\n")
 
 
 @pytest.mark.parametrize(("problems", "pivots"), [(2, 1), (1, 0), (MOST_PROBLEMS + 1, 0)])
-def test_markdown_begins_with_problems_x_kernels_where_these_are_a_few(store, problems, pivots):
-    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
+def test_markdown_begins_with_problems_x_kernels_where_these_are_a_few(empty, problems, pivots):
     for m in range(1, problems + 1):
-        values = {**IDENTITY, **KIND, **GEMM, "problem": f"gemm/m{m}n1k1/f32/NT", "status": "ok", "reason": ""}
-        store.add(Result(**values, kernel="gemm/a.b", time_s_median=1e-3), {}, [], None)
-    out = io.StringIO()
-    WRITERS["markdown"](store, "r", out)
-    assert out.getvalue().count("**gemm, n1k1 f32 NT**") == pivots
-    assert out.getvalue().startswith("**gemm" if pivots else "gemm/m1n1k1/f32/NT")
+        add(empty, m)
+    text = exported(empty, "markdown")
+    assert text.count("**gemm, n1k1 f32 NT**") == pivots
+    assert text.startswith("**gemm" if pivots else "gemm/m1n1k1/f32/NT")
 
 
-def test_markdown_notes_once_that_intervals_are_within_one_process(store):
-    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
+def test_markdown_notes_once_that_intervals_are_within_one_process(empty):
     for m, scope in ((1, "within-process"), (2, "within-process"), (3, "between-processes")):
-        values = {**IDENTITY, **KIND, **GEMM, "problem": f"gemm/m{m}n1k1/f32/NT", "status": "ok", "reason": ""}
-        store.add(Result(**values, kernel="gemm/a.b", time_s_median=1e-3, interval=scope), {}, [], None)
-    out = io.StringIO()
-    WRITERS["markdown"](store, "r", out)
-    assert out.getvalue().count("one process cannot show") == 1
-    assert out.getvalue().splitlines()[-1].startswith("one process cannot")
+        add(empty, m, interval=scope)
+    text = exported(empty, "markdown")
+    assert text.count("one process cannot show") == 1
+    assert text.splitlines()[-1].startswith("one process cannot")
 
 
 FORMULAS = {"a": "=cmd|'/c calc'!A0", "b": "+1+1", "c": "-2+3", "d": "@SUM(A1)", "e": "\t=1", "f": "\r=1", "=g": "x"}
@@ -155,9 +152,7 @@ def of_formulas(store, style):
     store.begin(Run("r", {}, "2026", ("s",), "", {}, "", {}))
     row = Result(**IDENTITY, **KIND, **GEMM, kernel="gemm/a.b", status="ok", reason="", time_s_median=1.0)
     store.add(row, FORMULAS | NUMBERS, [], None)
-    out = io.StringIO(newline="")
-    WRITERS[style](store, "r", out)
-    (found,) = csv.DictReader(io.StringIO(out.getvalue(), newline=""))
+    (found,) = csv.DictReader(io.StringIO(exported(store, style), newline=""))
     return {name: found[name] for name in found if name not in CONTRACT.split(",")}
 
 
