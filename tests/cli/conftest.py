@@ -3,8 +3,7 @@
 import pytest
 
 from compared_runs import LOOSE, STEADY, add, begin
-
-DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
+from report_rows import DISTURBED
 
 
 @pytest.fixture

@@ -32,24 +32,19 @@ def test_transpositions_that_cost_are_advised_against_with_their_cost(begun):
     assert answer(begun).words.endswith("Don't transpose first: it costs 5 % out of place and 300 % in place.")
 
 
-def test_op_t_that_ties_with_op_n_is_not_slower(begun):
-    product(begun, matmul=1e-3, tnn=2e-3)
-    product(begun, NN, matmul=1e-3)
-    assert answer(begun).words == (
-        "OP_T is not slower here: 1.00x [1, 1] (tie). Don't transpose first: it costs 100 % out of place."
-    )
-
-
-def test_op_t_that_is_slower_than_op_n_is_called_so(begun):
-    product(begun, matmul=1.25e-3, tnn=2e-3)
-    product(begun, NN, matmul=1e-3)
-    assert answer(begun).words.startswith("OP_T is 25 % slower than OP_N here, 0.8x [0.8, 0.8].")
-
-
-def test_op_t_that_is_faster_than_op_n_is_not_slower(begun):
-    product(begun, matmul=1e-3, tnn=2e-3)
-    product(begun, NN, matmul=1.5e-3)
-    assert answer(begun).words.startswith("OP_T is not slower here: it is 50 % faster than OP_N, 1.5x [1.5, 1.5].")
+@pytest.mark.parametrize(
+    ("op_t", "op_n", "words"),
+    [
+        (1e-3, 1e-3, "OP_T is not slower here: 1.00x [1, 1] (tie)."),
+        (1.25e-3, 1e-3, "OP_T is 25 % slower than OP_N here, 0.8x [0.8, 0.8]."),
+        (1e-3, 1.5e-3, "OP_T is not slower here: it is 50 % faster than OP_N, 1.5x [1.5, 1.5]."),
+    ],
+    ids=["tie", "slower", "faster"],
+)
+def test_op_t_is_called_slower_than_op_n_only_where_it_certainly_is(begun, op_t, op_n, words):
+    product(begun, matmul=op_t, tnn=2 * op_t)
+    product(begun, NN, matmul=op_n)
+    assert answer(begun).words == f"{words} Don't transpose first: it costs 100 % out of place."
 
 
 def test_a_tie_with_a_wide_interval_leaves_the_question_open(begun):

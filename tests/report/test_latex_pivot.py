@@ -2,8 +2,7 @@
 
 from bench.report.latex import FLOAT_LINES
 from latex_tables import TIME, sound
-
-DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
+from report_rows import DISTURBED
 
 
 def times(problems, kernels, **values):

@@ -3,7 +3,7 @@
 import pytest
 
 from bench.report.overlap import overlap_table, overlaps
-from report_rows import put
+from report_rows import DISTURBED, put
 
 ON_HOST, ON_GPU, WITHIN = (f"transfer/n1000/f32/{way}/work64" for way in ("h2h", "h2d", "d2d"))
 ROUNDS = (1.0, 1.1, 0.9, 1.0) * 6
@@ -22,35 +22,37 @@ def add(begun):
     return record
 
 
+@pytest.fixture
+def three(add):
+    """Records an overlapped transfer and both that it is set against."""
+
+    def record(arrived=8.0, staged=8.5, **values):
+        for name, seconds in (("serial", 10.0), ("arrived", arrived), ("staged", staged)):
+            add(f"numba.{name}", seconds, **values)
+
+    return record
+
+
 def found(store):
     return {each.row.kernel.partition("/")[2]: each.share for each in overlaps(store, store.results("r1"))}
 
 
-def test_the_overlap_is_what_is_saved_over_the_shorter_of_transfer_and_work(store, add):
-    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 8.0), ("numba.staged", 8.5)):
-        add(kernel, seconds)
+def test_the_overlap_is_what_is_saved_over_the_shorter_of_transfer_and_work(store, three):
+    three()
     (share,) = found(store).values()
     assert share.median == pytest.approx(0.75)
     assert share.low == pytest.approx(0.75), "what slows a round slows all three"
     assert share.high == pytest.approx(0.75)
 
 
-def test_few_rounds_are_taken_one_by_one(store, add):
-    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 8.0), ("numba.staged", 8.5)):
-        add(kernel, seconds, taken=ROUNDS[:7])
-    assert found(store)["numba.staged"].median == pytest.approx(0.75)
-
-
-def test_work_may_be_the_shorter(store, add):
-    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 2.0), ("numba.staged", 9.0)):
-        add(kernel, seconds)
-    assert found(store)["numba.staged"].median == pytest.approx(0.5)
-
-
-def test_both_at_once_may_take_longer_than_one_after_the_other(store, add):
-    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 8.0), ("numba.staged", 12.0)):
-        add(kernel, seconds)
-    assert found(store)["numba.staged"].median == pytest.approx(-1.0)
+@pytest.mark.parametrize(
+    ("arrived", "staged", "taken", "share"),
+    [(8.0, 8.5, ROUNDS[:7], 0.75), (2.0, 9.0, ROUNDS, 0.5), (8.0, 12.0, ROUNDS, -1.0)],
+    ids=["few rounds are taken one by one", "work may be the shorter", "both at once may take longer"],
+)
+def test_the_share_holds_for_any_rounds_and_whichever_is_the_shorter(store, three, arrived, staged, taken, share):
+    three(arrived, staged, taken=taken)
+    assert found(store)["numba.staged"].median == pytest.approx(share)
 
 
 def test_on_a_gpu_the_work_alone_is_that_of_the_transfer_within_it(store, add):
@@ -69,18 +71,15 @@ def test_rows_that_were_not_measured_in_turn_have_no_overlap(store, add, apart):
     assert overlap_table(store, store.results("r1")).startswith("no overlap: ")
 
 
-def test_a_round_in_which_the_transfer_took_no_time_leaves_the_end_open(store, add):
-    add("numba.serial", 10.0)
-    add("numba.arrived", 10.0)
-    add("numba.staged", 9.0)
+def test_a_round_in_which_the_transfer_took_no_time_leaves_the_end_open(store, three):
+    three(10.0, 9.0)
     table = overlap_table(store, store.results("r1"))
     assert "inf" in table
     assert "[" not in table.splitlines()[-1]
 
 
-def test_the_table_names_all_three_times(store, add):
-    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 8.0), ("numba.staged", 8.5)):
-        add(kernel, seconds)
+def test_the_table_names_all_three_times(store, three):
+    three()
     row = overlap_table(store, store.results("r1")).splitlines()[-1].split("  ")
     assert [cell.strip() for cell in row if cell.strip()] == [
         *(ON_HOST, "numba.staged", "0.75 [0.75, 0.75]", "8.50 s", "10.0 s", "8.00 s"),
@@ -88,11 +87,10 @@ def test_the_table_names_all_three_times(store, add):
 
 
 @pytest.mark.parametrize("columns", ["80", "100", "200"])
-def test_no_line_is_wider_than_the_terminal(store, add, monkeypatch, columns):
+def test_no_line_is_wider_than_the_terminal(store, three, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     none = overlap_table(store, store.results("r1"))
-    for kernel, seconds in (("numba.serial", 10.0), ("numba.arrived", 8.0), ("numba.staged", 8.5)):
-        add(kernel, seconds, disturbed="others took 0.98 CPUs during 60 % of the sampling")
+    three(disturbed=DISTURBED)
     some = overlap_table(store, store.results("r1"))
     assert [line for line in f"{none}\n{some}".splitlines() if len(line) > int(columns)] == []
     assert "NOISY" in some

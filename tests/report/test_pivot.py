@@ -3,9 +3,7 @@
 import pytest
 
 from bench.report.pivot import MOST_PROBLEMS, all_pivots, labelled, markdown
-from report_rows import fail, put
-
-DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
+from report_rows import DISTURBED, fail, put
 
 
 @pytest.fixture

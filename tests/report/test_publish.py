@@ -13,12 +13,10 @@ from bench.report.anonymity import mask
 from bench.report.publish import CLAIMS, FIGURES, FILES, README, Report, folder_name, noise, refuse_noise, write
 from bench.report.publish_index import write_index
 from bench.report.publish_readme import Price, Publication
-from report_rows import begin, fail, put
+from report_rows import DISTURBED, begin, fail, put
 
-DISTURBED = "others took 0.98 CPUs during 60 % of the sampling"
 UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
 JUDGED = 'id,verdict,words,said,ratio\na,refuted,"op_T, they claim",0.9x,0.9\nb,depends,c,,\n'
-NOTICE = "> **NOISY: 1 of 1 case was disturbed (others took 0.98 CPUs).** It is published anyway."
 PRICE = Price(0.5, "USD", "0.5 USD an hour")
 
 
@@ -36,9 +34,7 @@ def published(store, tmp_path, monkeypatch):
             monkeypatch.setattr(Report, "draw", lambda *_: [])
         folder = tmp_path / "reports" / folder_name("Some CPU, 2 CPUs", "2026-01-31")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / CLAIMS).write_text(
-            'id,verdict,words,said,ratio\na,refuted,"op_T, they claim",0.9x,0.9\nb,depends,c,,\n'
-        )
+        (folder / CLAIMS).write_text(JUDGED)
         write(folder, Report(store, about(**values)), None)
         return folder
 

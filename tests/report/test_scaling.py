@@ -10,7 +10,7 @@ from bench.report.figures.scaling import scaling_figures
 from bench.report.scaling import Asked, computed
 from bench.report.scaling_view import compared, render
 from bench.report.strategies import STRATEGIES
-from report_rows import begin, fail, put
+from report_rows import DISTURBED, begin, fail, put
 
 FORWARD, TN, NN = "gemm/m1n2000k500/f32/NT", "gemm/m2000n500k1/f32/TN", "gemm/m1n500k2000/f32/NN"
 #: Weights of the network below, in which the layer occurs twice.
@@ -206,14 +206,14 @@ def test_every_speedup_is_shown_at_every_width(known, registry, monkeypatch, col
 
 
 def test_a_noisy_row_is_reported(known, registry):
-    addition(known, "cpu.host_serial", 4, 0.01, disturbed="others took 0.98 CPUs during 60 % of the sampling")
+    addition(known, "cpu.host_serial", 4, 0.01, disturbed=DISTURBED)
     assert "NOISY: 1 of 4 cases" in render(found(known, registry))
 
 
 def test_points_of_noisy_rows_are_hollow(known, registry):
     pytest.importorskip("matplotlib")
     addition(known, "cpu.host_serial", 4, 0.01)
-    addition(known, "cpu.onebit", 4, 0.01, disturbed="others took 0.98 CPUs during 60 % of the sampling")
+    addition(known, "cpu.onebit", 4, 0.01, disturbed=DISTURBED)
     (figure,) = scaling_figures(found(known, registry, (1, 2, 4))).figures
     assert figure.caption.endswith(" Hollow: from rows measured under noise.")
     (axes,) = figure.draw().axes

@@ -6,7 +6,7 @@ from bench.plan.suites import find_suite
 from bench.record.store import Layer
 from bench.report.networks import parameters
 from bench.report.step import STATED, shares, step_table
-from report_rows import begin, put
+from report_rows import DISTURBED, begin, put
 
 FORWARD, BACKWARD = "gemm/m1n2000k500/f32/NT", "gemm/m2000n500k1/f32/TN"
 #: Of a network that has the layer twice.
@@ -103,7 +103,7 @@ def test_the_texts_figure_and_the_layers_both_stand(store, registry, network):
 @pytest.mark.parametrize("columns", ["80", "100", "200"])
 def test_no_line_is_wider_than_the_terminal(store, registry, network, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
-    network(name="a-network-with-a-long-name", disturbed="others took 0.98 CPUs during 60 % of the sampling")
+    network(name="a-network-with-a-long-name", disturbed=DISTURBED)
     none = step_table(store, registry, "r1")
     moved(store, "numpy.copyto", WEIGHTS, 0.02)
     some = step_table(store, registry, "r1")
