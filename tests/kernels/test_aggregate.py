@@ -9,23 +9,19 @@ import pytest
 from bench.measure.devices import get_device
 from bench.measure.measurement import Measurement
 from bench.measure.operands import Operands, OperandSet, Scratch
-from bench.plan.case import Budget, Job
-from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
-from bench.plan.modes import Mode
-from bench.run.job import run_job
+from kernel_rig import REGISTRY
+from kernel_rig import verified as rows_of
 from kernels.aggregate import _plans, _steps
 from kernels.aggregate._formats import FORMATS
 
-REGISTRY = discover()
 EXACT = ("host_serial", "host_parallel", "local", "tree", "ring")
 COMPRESSED = ("onebit", "int8")
 
 
 def verified(problem: str, *names: str, threads: int = 2) -> dict[str, Measurement]:
     """Return what the kernels are found to be on a problem, by name."""
-    kernels = tuple(f"aggregate/cpu.{name}" for name in names)
-    rows = run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
+    rows = rows_of(problem, *(f"aggregate/cpu.{name}" for name in names), threads=threads)
     return {row.kernel.rpartition(".")[2]: row for row in rows}
 
 
@@ -141,11 +137,8 @@ class OnGpu(np.ndarray[Any, Any]):
 @pytest.mark.parametrize("name", ["host_serial", "host_parallel"])
 @pytest.mark.parametrize("words", ["", "/ef", "/update", "/update/ef"])
 def test_sums_on_the_host_of_a_gpus_gradients_are_right_and_leave_residuals(name: str, words: str) -> None:
-    kernel, problem, rng = (
-        REGISTRY.kernels[f"aggregate/cuda.{name}"],
-        REGISTRY.problem(f"aggregate/w3n1031/f32{words}"),
-        np.random.default_rng(0),
-    )
+    kernel, rng = REGISTRY.kernels[f"aggregate/cuda.{name}"], np.random.default_rng(0)
+    problem = REGISTRY.problem(f"aggregate/w3n1031/f32{words}")
     arrays = {o.name: rng.uniform(-1, 1, o.shape).astype("f4").view(OnGpu) for o in problem.operands()}
     drawn, chosen = {key: np.array(array) for key, array in arrays.items()}, {}
     methods = {"chose": chosen.update, "host_scratch": lambda shape, dtype: np.empty(shape, dtype.replace("32", "4"))}

@@ -17,27 +17,10 @@ from small_runs import query
 from workers_rig import Start
 
 PROBLEM = "aggregate/w2n2000000/f32"
-KERNELS = (
-    "aggregate/cpu.host_serial",
-    "aggregate/process.parallel",
-    "aggregate/process.ring",
-    "aggregate/process.tree",
-)
-OPTIONS = [word for name in KERNELS for word in ("--kernels", name)]
-WORDS = (
-    "run",
-    PROBLEM,
-    *OPTIONS,
-    "--mode",
-    "hot",
-    "--max-time",
-    "1",
-    "--no-ceilings",
-    "--threads",
-    "2",
-    "--db",
-    "r.db",
-)
+KERNELS = ("aggregate/cpu.host_serial", *(f"aggregate/process.{name}" for name in ("parallel", "ring", "tree")))
+SELECTED = [word for name in KERNELS for word in ("--kernels", name)]
+LIMITS = ("--mode", "hot", "--max-time", "1", "--no-ceilings", "--threads", "2")
+WORDS = ("run", PROBLEM, *SELECTED, *LIMITS, "--db", "r.db")
 #: What waits for its orders in a socket has given way once for each call: this many show that phases are under way.
 CALLS = 20
 pytestmark = [

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.emulator import missing_tool
 from bench.emulator.build import CompileError
+from emulated import host_compiler
 from stub.pycuda_build import is_built, pycuda_folder
 
 BUILDS = "python -m pytest --all tests/stub/test_pycuda.py"
@@ -14,8 +14,13 @@ BUILDS = "python -m pytest --all tests/stub/test_pycuda.py"
 
 @pytest.fixture(scope="session")
 def tools(cuda_compiler: str) -> None:
-    if reason := missing_tool():
-        pytest.skip(reason)
+    host_compiler()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that a module's process on the stub driver runs in."""
+    return tmp_path_factory.mktemp("stub")
 
 
 @pytest.fixture(scope="session")

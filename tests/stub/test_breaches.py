@@ -51,14 +51,14 @@ ALLOWED = [
 
 
 @pytest.fixture(scope="module")
-def runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(tools: None, folder: Path) -> dict[str, Run]:
     names = (
         *(name for name, *_ in BREACHES),
         *(name for name, _ in ALLOWED),
         "refusals:more_shared_memory_than_there_is",
     )
     calls = {name: (f"stub.{name}",) for name in names}
-    return on_stub(calls, tmp_path_factory.mktemp("stub"), KM_STUB_PATIENCE_MS="0")
+    return on_stub(calls, folder, KM_STUB_PATIENCE_MS="0")
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), BREACHES)

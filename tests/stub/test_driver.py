@@ -1,5 +1,7 @@
 """The real cuda-core and cuda-bindings start on the stub driver, whose clock gives each launch a known length."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,9 @@ NAMES = ("properties", "export_table", "copies", "spans", "lengths_by_kernel", "
 
 
 @pytest.fixture(scope="module")
-def runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(tools: None, folder: Path) -> dict[str, Run]:
     calls = {name: (f"stub.programs:{name}",) for name in NAMES}
-    return on_stub({"missing": ("bench.measure.cuda:cuda_missing",), **calls}, tmp_path_factory.mktemp("stub"))
+    return on_stub({"missing": ("bench.measure.cuda:cuda_missing",), **calls}, folder)
 
 
 def test_only_the_process_that_asks_for_the_stub_sees_it(runs: dict[str, Run]) -> None:

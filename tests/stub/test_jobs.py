@@ -27,11 +27,6 @@ WAYS = ("cuda-core", "graph")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("stub")
-
-
-@pytest.fixture(scope="module")
 def runs(tools: None, folder: Path) -> dict[str, Run]:
     verified = {name: ("stub.jobs:verified", *case[:2]) for name, case in VERIFIED.items()}
     timed = {mode: ("stub.jobs:timed", *PLAIN, mode) for mode in MODES}

@@ -50,11 +50,6 @@ BREACHES: list[tuple[str, Any, str]] = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("stub")
-
-
-@pytest.fixture(scope="module")
 def runs(pycuda: Path, folder: Path) -> dict[str, Run]:
     verified = {name: ("stub.jobs:verified", *case[:2], "pycuda") for name, case in VERIFIED.items()}
     refused = {name: ("stub.jobs:verified", *case, "pycuda") for name, case in REFUSED.items()}

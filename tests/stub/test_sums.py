@@ -1,5 +1,7 @@
 """Sums on the host of gradients on a GPU, on the stub driver: they cross to locked memory and back."""
 
+from pathlib import Path
+
 import pytest
 
 from stub.library import Run, on_stub
@@ -11,11 +13,11 @@ NBYTES = 4 * 1031 * 4
 
 
 @pytest.fixture(scope="module")
-def runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(tools: None, folder: Path) -> dict[str, Run]:
     calls = {f"{kernel} {problem}": ("stub.jobs:summed", kernel, problem) for kernel in KERNELS for problem in PROBLEMS}
     calls["enough"] = ("stub.jobs:summed_in", 4 * NBYTES, *SUM)
     calls["little"] = ("stub.jobs:summed_in", 4 * NBYTES - 4, *SUM)
-    return on_stub(calls, tmp_path_factory.mktemp("stub"))
+    return on_stub(calls, folder)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)

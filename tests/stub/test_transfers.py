@@ -1,5 +1,7 @@
 """Transfers between host and GPU on the stub driver: every kind of host memory, and streams that events join."""
 
+from pathlib import Path
+
 import pytest
 
 from stub.library import Run, on_stub
@@ -34,7 +36,7 @@ HAND_WRITTEN = {
 
 
 @pytest.fixture(scope="module")
-def runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(tools: None, folder: Path) -> dict[str, Run]:
     calls = {name: ("stub.jobs:transferred", *case) for name, case in VERIFIED.items()}
     calls |= {name: ("stub.jobs:verified", *case) for name, case in HAND_WRITTEN.items()}
     calls |= {
@@ -45,7 +47,7 @@ def runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run
         "much": ("stub.jobs:locked", "pinned", 12_000),
         "managed much": ("stub.jobs:locked", "managed", 12_000),
     }
-    return on_stub(calls, tmp_path_factory.mktemp("stub"))
+    return on_stub(calls, folder)
 
 
 @pytest.mark.parametrize("name", [*VERIFIED, *HAND_WRITTEN])
