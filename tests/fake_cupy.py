@@ -10,6 +10,16 @@ from typing import Any
 import numpy as np
 
 
+class Device(SimpleNamespace):
+    """The only GPU, which is current inside `with` and outside."""
+
+    def __enter__(self) -> "Device":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
 class Stream:
     """A stream with a number, by which work is recorded."""
 
@@ -66,7 +76,7 @@ class FakeCupy(ModuleType):
         self._count = 0
         properties = {"name": b"a fake", "l2CacheSize": 4096}
         runtime = SimpleNamespace(getDeviceProperties=lambda device: properties, CUDARuntimeError=RuntimeError)
-        device = SimpleNamespace(use=lambda: None, synchronize=lambda: None, id=0, pci_bus_id="0000:00:00.0")
+        device = Device(use=lambda: None, synchronize=lambda: None, id=0, pci_bus_id="0000:00:00.0")
         self.cuda = SimpleNamespace(
             Device=lambda *number: device,
             Stream=self.stream_type(),

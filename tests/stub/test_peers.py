@@ -17,7 +17,12 @@ CALLS = {
     **{f"nccl {name}": (SUM[0], f"aggregate/nccl.{name}", SUM[2]) for name in ("allreduce", "reduce")},
     "nccl two": (SUM[0], "aggregate/nccl.allreduce", "aggregate/w2n33/f64/ef"),
     "peer": (SUM[0], "transfer/cuda.peer", "transfer/n1031/bf16/p2p"),
-    "peer hot": (SUM[0], "transfer/cuda.peer", "transfer/n1031/f32/p2p", "hot"),
+}
+LONG = {
+    **{f"{name} {p}": (SUM[0], f"aggregate/{name}", f"aggregate/{p}") for name in STRATEGIES for p in PROBLEMS},
+    "two": (SUM[0], "aggregate/p2p.tree", "aggregate/w2n33/f64/ef"),
+    "graph": (SUM[0], "aggregate/p2p.tree", SUM[2], "graph"),
+    "cold": (SUM[0], "aggregate/p2p.stripes", SUM[2], "cold"),
 }
 LONG = {
     **{f"{name} {p}": (SUM[0], f"aggregate/{name}", f"aggregate/{p}") for name in STRATEGIES for p in PROBLEMS},
@@ -33,6 +38,7 @@ from kernels._host import in_turn
 from kernels.aggregate.peers import P2P, device
 
 MINE = {**P2P, "provider": "mine"}
+STREAMS = []
 
 
 @kernel("aggregate", **MINE)
@@ -50,8 +56,8 @@ def hurries(problem, x):
     import cupy
 
     with cupy.cuda.Device(1):
-        beside = cupy.cuda.Stream(non_blocking=True)
-    return in_turn(device(problem, x), between(0, x.s, 1, x.g[1], beside))
+        STREAMS.append(cupy.cuda.Stream(non_blocking=True))
+    return in_turn(device(problem, x), between(0, x.s, 1, x.g[1], STREAMS[-1]))
 """
 REFUSED = {
     "too few": (*SUM[:2], "aggregate/w5n70/f32"),
