@@ -243,7 +243,7 @@ def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iter
 def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> str | None:
     """The id that the others are set against, if it is among the contenders."""
     op = entry.problem.op
-    words = (word.rstrip("0123456789") for word in reversed(entry.problem.words()))
+    words = (word.rstrip("0123456789") for word in reversed(entry.problem.id.split("/")[3:]))
     others = (name for word in words for name in OTHER_BASELINES.get(op, {}).get(word, ()))
     names = [own[op]] if op in own else [*others, BASELINES.get(op)]
     contending = {kernel.id for kernel in kernels}
