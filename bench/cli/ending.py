@@ -1,6 +1,7 @@
 """How the command ends where something goes wrong: one line on standard error, and the exit status that fits."""
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -84,6 +85,7 @@ def _failed(error: BaseException) -> int:
 
 def _ended(work: Callable[[], object]) -> int:
     _stand_in_for_closed()
+    _print_everything()
     try:
         return _done(work)
     except (UsageError, Unsupported) as error:
@@ -122,6 +124,13 @@ def _stand_in_for_closed() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(getattr(sys, name), "closed", True):  # None has no such thing
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 # for as long as the process lives
+
+
+def _print_everything() -> None:
+    """Print UTF-8 in any locale, as files hold it, and bytes of a path that are none with a backslash."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def interrupt_again(found: Any) -> None:

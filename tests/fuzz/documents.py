@@ -155,7 +155,8 @@ def defaults(draw: Any) -> Document:
         texts = values_of(option).map(lambda word: word.text)
         value = draw(st.one_of(st.just(True) if option.is_flag else texts, texts, JUNK, st.integers(-1, 5)))
         place = table.setdefault(name, {}) if name else table
-        place[option.opts[-1].lstrip("-")] = value
+        if isinstance(place, dict):  # `select` is an option too, and a text by now
+            place[option.opts[-1].lstrip("-")] = value
     wrong = draw(st.sampled_from([{}, {}, {}, {"nothing": 1}, {"run": {"nothing": 1}}, {"nothing": {}}, {"name": "x"}]))
     return Document(File(_tables({**table, **wrong})), refused=bool(wrong))
 
