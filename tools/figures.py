@@ -21,7 +21,7 @@ from bench.report.format import count
 from bench.report.method import software
 from bench.report.noise import noise_of
 from bench.report.run_data import RunData
-from bench.tune.select.figure import regret_figure
+from bench.tune.select.figure import choice_figures, regret_figure
 from bench.tune.select.train import train
 from took import COMMAND
 
@@ -30,16 +30,22 @@ FOLDER = "figures"
 MOST_BYTES = 60_000
 #: The runs that together have the data for every kind of figure. The first is that of the tutorial, with its file.
 QUESTION = "question.toml"
-#: The run that a selector is trained on, and its suite: a shape for each product of small powers of two.
-SHAPES = "shapes.toml --processes 4 --spread 0 --max-time 0.02"
+#: The run that a selector is trained on, and its suite: channels x image sides for each of three filters.
+SHAPES = "shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/cpu.*"
 SHAPES_FILE = """\
 [[sweep]]
-op = "gemm"
+op = "conv"
 dtype = "f32"
-layout = "NT"
-m = {pow2 = [5, 8]}
-n = {pow2 = [5, 8]}
-k = {pow2 = [5, 8]}
+direction = "fprop"
+n = 1
+k = 32
+c = {pow2 = [3, 7]}
+axes = ["r", "s", "pad", "h", "w"]
+points = [
+    [1, 1, 0, 7, 7], [1, 1, 0, 14, 14], [1, 1, 0, 28, 28], [1, 1, 0, 56, 56],
+    [3, 3, 1, 7, 7], [3, 3, 1, 14, 14], [3, 3, 1, 28, 28], [3, 3, 1, 56, 56],
+    [7, 7, 3, 7, 7], [7, 7, 3, 14, 14], [7, 7, 3, 28, 28], [7, 7, 3, 56, 56],
+]
 """
 RUNS = (
     QUESTION,
@@ -126,7 +132,7 @@ def _drawn(store: Store) -> list[Shown]:
     shown: dict[str, Shown] = {}
     for words, run in _known(store.path).items():
         data = RunData(store, run)
-        for kind in [*kinds(data, discover()), *([_regret(store, data.run_id)] if words == SHAPES else [])]:
+        for kind in [*kinds(data, discover()), *(_selector(store, data.run_id) if words == SHAPES else [])]:
             name = file_name(kind.title if shown else QUESTION.removesuffix(".toml"))
             if kind.title not in shown and (caption := _first(kind, target / f"{name}.svg")):
                 shown[kind.title] = Shown(kind.title, name, caption, words, _origin(data))
@@ -143,11 +149,12 @@ def _origin(data: RunData) -> str:
     return f"Measured on {where}, with {software(data.run)}." + (f" {sentence}." if sentence else "")
 
 
-def _regret(store: Store, run: str) -> Kind:
-    """Return the figure that `select --train --figures` draws of a run."""
+def _selector(store: Store, run: str) -> list[Kind]:
+    """Return the figures that `select --train --figures` draws of a run."""
+    registry = discover()
     with store.snapshot():
-        found = train(store, discover(), [run], [])
-    return regret_figure(found.model, found.lost)
+        found = train(store, registry, [run], [])
+    return [regret_figure(found.model, found.lost), choice_figures(found.model, registry)]
 
 
 def _first(kind: Kind, path: Path) -> str:
@@ -182,7 +189,9 @@ def _commands(words: str) -> Iterator[str]:
         yield f"`{words.split()[0]}`:\n\n```toml\n{SHAPES_FILE}```\n"
     quoted = re.sub(r"\S*\*\S*", r"'\g<0>'", words)
     yield f"    kernelmark run {quoted}"
-    yield "    kernelmark select --train --figures out" if words == SHAPES else "    kernelmark report --out out/report"
+    if words == SHAPES:
+        yield "    kernelmark select --train --figures out"
+    yield "    kernelmark report --out out/report"
 
 
 if __name__ == "__main__":

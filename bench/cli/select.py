@@ -29,7 +29,7 @@ from bench.plan.errors import UsageError
     "--figures",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="With --train: also draw the regret to this folder, as SVG and PDF.",
+    help="With --train: also draw regret and choices to this folder, as SVG and PDF.",
 )
 @select_options
 @json_option
@@ -69,7 +69,7 @@ def select(
     else:
         click.echo(trained(found.model))
     if figures is not None:
-        click.echo("\n" + _draw(found, figures), err=style is not None)
+        click.echo("\n" + _draw(found, registry, figures), err=style is not None)
 
 
 def _check(
@@ -153,15 +153,16 @@ def _write_json(out: IO[str], model: Any, found: Any) -> None:
     out.write(document(model, found))
 
 
-def _draw(found: Any, folder: Path) -> str:
-    """Write the figure, and return where it is. Raises UsageError."""
+def _draw(found: Any, registry: Any, folder: Path) -> str:
+    """Write the figures, and return where they are. Raises UsageError."""
     from bench.report.export import writing
     from bench.report.figures import draw
-    from bench.tune.select.figure import regret_figure
+    from bench.tune.select.figure import choice_figures, regret_figure
 
     with writing(folder, "; --figures DIR names another"):
         folder.mkdir(parents=True, exist_ok=True)
-        drawn = draw([regret_figure(found.model, found.lost)], folder)
+        kinds = [regret_figure(found.model, found.lost), choice_figures(found.model, registry)]
+        drawn = draw(kinds, folder)
         return "\n".join(str(folder / f"{figure.name}.svg") for figure in drawn)
 
 

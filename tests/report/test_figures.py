@@ -13,8 +13,8 @@ from report_rows import ceilings, fail, put, varied
 pytest.importorskip("matplotlib")
 
 
-#: Which take a run of their own: tests/report/test_aggregation_figure.py.
-OF_AGGREGATION = ["Aggregation of gradients", "Data parallelism"]
+#: Which take a run of their own: tests/report/test_winners.py, tests/report/test_aggregation_figure.py.
+OF_OTHERS = ["Which algorithm where", "Aggregation of gradients", "Data parallelism"]
 
 
 def planned(store, registry=None):
@@ -28,7 +28,7 @@ def names(store):
 def test_a_run_with_everything_has_every_kind_of_figure(store):
     varied(store)
     found = planned(store)
-    assert [title for title, each in found.items() if not each.figures] == OF_AGGREGATION
+    assert [title for title, each in found.items() if not each.figures] == OF_OTHERS
     assert list(found) == [
         "Speedup",
         "Problems x kernels",
@@ -37,7 +37,7 @@ def test_a_run_with_everything_has_every_kind_of_figure(store):
         "Layouts x kernels",
         "Thread scaling",
         "Crossover of convolution algorithms",
-        *OF_AGGREGATION,
+        *OF_OTHERS,
         "Distribution of samples",
     ]
 
@@ -76,7 +76,7 @@ def drawn(every, tmp_path_factory):
     folders = [tmp_path_factory.mktemp("drawn") for _ in range(2)]
     found = list(draw(kinds(RunData(every, "r1")), folders[0]))
     again = [each._replace(figures=each.figures[:1]) for each in kinds(RunData(every, "r1"))]
-    assert len(list(draw(again, folders[1]))) == len(again) - len(OF_AGGREGATION)
+    assert len(list(draw(again, folders[1]))) == len(again) - len(OF_OTHERS)
     return found, folders
 
 

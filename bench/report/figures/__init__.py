@@ -19,6 +19,7 @@ from bench.report.figures import (
     style,
     threads,
     tunables,
+    winners,
 )
 from bench.report.figures.plan import Kind
 from bench.report.run_data import RunData
@@ -46,6 +47,7 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
         layouts.layout_maps(data),
         threads.thread_scaling(data, looks),
         crossover.crossover_maps(data, registry),
+        winners.winner_maps(data, looks),
         aggregation.aggregations(data, registry),
         scaling.scaling_of_run(data, registry),
         samples.distributions(data, looks),

@@ -1,11 +1,18 @@
-"""Regret as a figure: how much slower than the oracle each way to choose is, over the share of the shapes."""
+"""Figures of a selector: what each way to choose costs over the share of the shapes, and what it chooses where."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from math import sqrt
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
+from bench.plan.dtypes import Array
+from bench.plan.errors import UsageError
+from bench.plan.registry import Registry
+from bench.report.figures import winners
 from bench.report.figures.plan import Figure, Kind, file_name, kind
 from bench.report.figures.style import (
     COLOURS,
@@ -15,17 +22,20 @@ from bench.report.figures.style import (
     Label,
     Look,
     label_right,
+    looks,
     panel,
     ratio_ticks,
     ticks,
 )
+from bench.report.figures.winners import Panel, Spot, is_map, most_places
+from bench.tune.select.answer import choice
 from bench.tune.select.model import Model
 from bench.tune.select.regret import Lost
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-TITLE = "Regret of a selector"
+TITLE, CHOSEN_TITLE = "Regret of a selector", "Choice of a selector"
 
 
 def regret_figure(model: Model, lost: Sequence[Lost]) -> Kind:
@@ -56,3 +66,47 @@ def _draw(lost: Sequence[Lost]) -> "Drawing":
     axes.grid(axis="y")
     label_right(axes, labels)
     return figure
+
+
+def choice_figures(model: Model, registry: Registry) -> Kind:
+    """Return a figure of the choice for each direction and storage of convolutions, over the measured winners."""
+    tails: dict[str, dict[tuple[int, int], list[tuple[Any, str]]]] = defaultdict(lambda: defaultdict(list))
+    for measured in model.measured if model.op == "conv" else ():
+        problem: Any = registry.problem(measured.problem)
+        tails[problem.id.split("/", 2)[2]][problem.r, problem.s].append((problem, measured.fastest))
+    figures = []
+    for tail, filters in tails.items():
+        panels = most_places(_panel(model, registry, own) for _, own in sorted(filters.items()))
+        figures += [_choice_figure(model, tail, panels)] if is_map(panels) else []
+    return kind(CHOSEN_TITLE, figures, winners.LACKING, winners.MOST)
+
+
+def _panel(model: Model, registry: Registry, measured: Sequence[tuple[Any, str]]) -> Panel:
+    """Return the panel of one filter; the selector is asked for problems like that with the median of k."""
+    like = sorted((problem for problem, _ in measured), key=lambda p: (p.k, p.id))[len(measured) // 2]
+    spots = [Spot(problem.c, sqrt(problem.h * problem.w), fastest) for problem, fastest in measured]
+    return Panel(f"{like.r}x{like.s} (n = {like.n}, k = {like.k})", spots, partial(_chosen, model, registry, like))
+
+
+def _chosen(model: Model, registry: Registry, like: Any, channels: Array, sides: Array) -> list[str]:
+    """Return the choice for each pair of channels and side; "" where there is no such problem, or none takes it."""
+    found = []
+    for c, side in zip(channels.astype(int).tolist(), sides.astype(int).tolist(), strict=True):
+        try:
+            problem = msgspec.structs.replace(like, c=c, h=side, w=side)
+            found.append(choice(model, problem, registry)[1])
+        except (ValueError, UsageError):  # the filter is larger than the image, for one
+            found.append("")
+    return found
+
+
+def _choice_figure(model: Model, tail: str, panels: list[Panel]) -> Figure:
+    firsts = {model.kernels[node.order[0]] for node in model.leaves}
+    return Figure(
+        file_name("choice", tail, model.device, f"t{model.threads}", model.mode, model.precision),
+        f"{CHOSEN_TITLE}: convolution, {tail}",
+        f"{model.subject}. Tint: the kernel that the selector chooses, for the batch n and the filters k above the "
+        "panel. Each mark is a problem of the training and shows its fastest kernel by the mean over processes; marks "
+        "that stand side by side differ in n or k.",
+        partial(winners.draw, panels, looks(firsts | {measured.fastest for measured in model.measured})),
+    )

@@ -1,0 +1,182 @@
+"""Map of convolution algorithms: which was the fastest, by channels and side of the image, a panel for each filter."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from math import sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.plan.dtypes import Array
+from bench.report.contest import Contest
+from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
+from bench.report.figures.style import GREY, INK, MM, WIDTH, Look, mark_points, ticks
+from bench.report.format import count, short
+from bench.report.noise import is_noisy
+from bench.report.run_data import RunData
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+TITLE = "Which algorithm where"
+#: Fewer different pairs of channels and side than these are no map.
+LEAST_PLACES, MOST_PANELS, MOST = 8, 4, 3
+LACKING = f"fewer than {LEAST_PLACES} pairs of channels and image side have times of two convolutions"
+#: Steps of a selector's choice along each axis of a panel, and how far apart problems of one place are drawn.
+STEPS, APART = 32, 1.13
+
+
+class Spot(NamedTuple):
+    """A measured problem, as (channels, side of the image). certain: its kernel is certainly faster than the next."""
+
+    channels: int
+    side: float
+    kernel: str
+    certain: bool = True
+    noisy: bool = False
+
+
+class Panel(NamedTuple):
+    """The problems of one filter. chosen: what a selector chooses for arrays of channels and of sides, or ""."""
+
+    title: str
+    spots: list[Spot]
+    chosen: Callable[[Array, Array], list[str]] | None = None
+
+    @property
+    def places(self) -> int:
+        """Return how many different pairs of channels and side the panel has."""
+        return len({(spot.channels, spot.side) for spot in self.spots})
+
+
+def winner_maps(data: RunData, looks: dict[str, Look]) -> Kind:
+    """Return a figure for each direction, storage and setting with convolutions of many shapes."""
+    found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
+    for c in data.contests:
+        if c.op == "conv" and len(c.ranked) > 1:
+            found[c.problem.split("/", 2)[2], c.setting].append(c)
+    maps = [(contests, _panels(data, contests)) for contests in found.values()]
+    figures = [_figure(contests[0], panels, looks) for contests, panels in maps if is_map(panels)]
+    return kind(TITLE, figures, LACKING, MOST)
+
+
+def is_map(panels: Iterable[Panel]) -> bool:
+    """Whether the panels show enough places to see a border."""
+    return sum(panel.places for panel in panels) >= LEAST_PLACES
+
+
+def most_places(panels: Iterable[Panel]) -> list[Panel]:
+    """Return the panels with the most places, in the order in which they came."""
+    every = list(panels)
+    kept = sorted(range(len(every)), key=lambda i: -every[i].places)[:MOST_PANELS]
+    return [every[i] for i in sorted(kept)]
+
+
+def _panels(data: RunData, contests: Sequence[Contest]) -> list[Panel]:
+    filters: dict[tuple[int, int], list[Spot]] = defaultdict(list)
+    for c in contests:
+        dims, lead = data.dims_of[c.problem], c.lead
+        certain = lead is not None and lead.side == "faster"
+        spot = Spot(dims["c"], sqrt(dims["h"] * dims["w"]), c.fastest.kernel, certain, is_noisy(c.fastest))
+        filters[dims["r"], dims["s"]].append(spot)
+    return most_places(Panel(f"{r}x{s}", filters[r, s]) for r, s in sorted(filters))
+
+
+def _figure(first: Contest, panels: list[Panel], looks: dict[str, Look]) -> Figure:
+    storage = first.problem.split("/", 2)[2]
+    spots = [spot for panel in panels for spot in panel.spots]
+    wins = Counter(spot.kernel for spot in spots if spot.certain)
+    won = ", ".join(f"{short(kernel)} {often}" for kernel, often in wins.most_common())
+    return Figure(
+        file_name("winners", storage, *of_setting(first.setting)),
+        f"{TITLE}: convolution, {storage}",
+        f"{first.setting.title}. Each mark is a problem and shows its fastest kernel, a panel for each filter. Certain "
+        f"wins: {won or 'none'}, of {count(len(spots), 'problem')}. Grey: a tie with the next; hollow: measured under "
+        "noise.",
+        partial(draw, panels, looks),
+    )
+
+
+def draw(panels: Sequence[Panel], looks: dict[str, Look]) -> "Drawing":
+    """Draw the panels, two a row, and name below them the kernels that they show."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    across = min(2, len(panels))
+    rows = -(-len(panels) // across)
+    figure = Figure(figsize=(WIDTH, (14 + 42 * rows) * MM))
+    every = figure.subplots(rows, across, squeeze=False, sharex=True, sharey=True).ravel()
+    shown: list[str] = []
+    for i, (axes, panel) in enumerate(zip(every, panels, strict=False)):
+        shown += _borders(axes, panel, looks) if panel.chosen else []
+        shown += _spots(axes, panel, looks)
+        axes.set_title(panel.title)
+        if i % across == 0:
+            axes.set_ylabel("side of the image")
+        if i + across >= len(panels):
+            axes.set_xlabel("channels")
+            axes.tick_params(labelbottom=True)
+    for axes in every[len(panels) :]:
+        axes.set_axis_off()
+    _scale(every[0], panels)
+    marks = [
+        Line2D([], [], linestyle="", marker=looks[kernel].marker, color=looks[kernel].colour, label=short(kernel))
+        for kernel in sorted(set(shown))
+    ]
+    figure.legend(handles=marks, loc="outside lower center", ncols=2, handletextpad=0.2)
+    return figure
+
+
+def _scale(axes: "Axes", panels: Sequence[Panel]) -> None:
+    """Scale the axes that all panels share, with a tick for each power of two of channels."""
+    channels = [spot.channels for panel in panels for spot in panel.spots]
+    sides = [spot.side for panel in panels for spot in panel.spots]
+    axes.set(xscale="log", yscale="log", xlim=_around(channels), ylim=_around(sides))
+    ticks(axes.xaxis, _powers(*axes.get_xlim()))
+    ticks(axes.yaxis, _powers(*axes.get_ylim()))
+
+
+def _around(values: Sequence[float]) -> tuple[float, float]:
+    return min(values) / 1.3, max(values) * 1.3
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Return powers of two, every one, or every second where there is no room for all."""
+    inside = [2.0**e for e in range(13) if low <= 2**e <= high]
+    return inside[:: 1 + len(inside) // 6]
+
+
+def _spots(axes: "Axes", panel: Panel, looks: dict[str, Look]) -> list[str]:
+    """Draw the problems, those of one place side by side, and return their kernels."""
+    marks: dict[tuple[str, bool], list[tuple[float, float, bool]]] = defaultdict(list)
+    together: dict[tuple[float, float], list[Spot]] = defaultdict(list)
+    for spot in panel.spots:
+        together[spot.channels, spot.side].append(spot)
+    for own in together.values():
+        for i, spot in enumerate(own):
+            x = spot.channels * APART ** (i - (len(own) - 1) / 2)
+            marks[spot.kernel, spot.certain].append((x, spot.side, spot.noisy))
+    for (kernel, certain), points in marks.items():
+        look = looks[kernel] if certain else looks[kernel]._replace(colour=GREY)
+        xs, ys, noisy = zip(*points, strict=True)
+        mark_points(axes, xs, ys, look, noisy)
+    return [kernel for kernel, _ in marks]
+
+
+def _borders(axes: "Axes", panel: Panel, looks: dict[str, Look]) -> list[str]:
+    """Tint the regions of a selector's choice with a line around each, and return the kernels that it chooses."""
+    import numpy as np
+
+    assert panel.chosen is not None, "asked for a selector's choice where there is one"
+    low, high = _around([spot.channels for spot in panel.spots])
+    channels = np.unique(np.geomspace(max(low, 1), high, STEPS).round())
+    sides = np.unique(np.geomspace(*_around([spot.side for spot in panel.spots]), STEPS).round())
+    x, y = np.meshgrid(channels, sides)
+    chosen = np.array(panel.chosen(x.ravel(), y.ravel())).reshape(x.shape)
+    kernels = sorted(set(chosen.ravel().tolist()) - {""})
+    for kernel in kernels:
+        inside = (chosen == kernel).astype(float)
+        axes.contourf(x, y, inside, levels=[0.5, 1.5], colors=[looks[kernel].colour], alpha=0.15)
+        if len(kernels) > 1:
+            axes.contour(x, y, inside, levels=[0.5], colors=[INK], linewidths=0.5)
+    return kernels
