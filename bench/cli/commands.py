@@ -30,6 +30,7 @@ from bench.cli import (
 from bench.cli.defaults import default_map
 from bench.cli.ending import Commands, interrupt_again, on_interrupt, status_of
 from bench.plan.errors import UsageError
+from bench.run.family import adopt, end_rest
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -67,7 +68,8 @@ for module in (
 
 
 def call(interruptible: bool) -> int:
-    """Do what the words of the command line ask for, and return the exit status."""
+    """Do what the words of the command line ask for, end what a plug-in left running, and return the exit status."""
+    adopt()
     sys.unraisablehook = interrupt_again
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # nothing is left then that an interrupt could end
 
@@ -76,7 +78,10 @@ def call(interruptible: bool) -> int:
             signal.signal(signal.SIGINT, on_interrupt)
         cli.main(standalone_mode=False, default_map=_defaults())
 
-    return status_of(work)
+    try:
+        return status_of(work)
+    finally:
+        end_rest()
 
 
 def _defaults() -> dict[str, dict[str, Any]]:

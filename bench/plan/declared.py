@@ -7,6 +7,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from functools import cache
+from inspect import getattr_static
 from types import NoneType, UnionType
 from typing import Any, TypeVar
 
@@ -32,6 +33,8 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*", re.ASCII)
 _EXPECTED_NAME = "letters, digits, _, + and -"
 #: What an operation has to define: the base class only describes what each is for.
 _METHODS = ("operands", "reference", "check", "flop")
+#: What follows from the fields of an operation.
+_DERIVED = ("make", "axes", "required")
 _WORDS = {str: "a string", bool: "True or False", int: "a whole number", NoneType: "None", Any: "anything"}
 
 
@@ -115,6 +118,8 @@ def check_operation(name: object, cls: object, options: set[str]) -> None:
     problem_class = typing.cast(type[Problem], cls)
     config = problem_class.__struct_config__
     _require(config.frozen, subject, "frozen", config.frozen, "True: class Mine(Problem, frozen=True, kw_only=True)")
+    own = [name for name in _DERIVED if getattr_static(problem_class, name) is not getattr_static(Problem, name)]
+    _require(not own, subject, "a definition of its own", ", ".join(own), "none: they follow from the fields")
     axes = _axes(problem_class, subject)
     for key in ("sizes", "suffixes"):
         named = getattr(problem_class, key)
@@ -165,6 +170,7 @@ def require_figures(problem: Problem, name: str) -> None:
     try:
         dims = problem.dims()
         figures = {each: getattr(problem, each) for each in ("footprint_bytes", "flop", "traffic_bytes")}
+        bus_bytes = problem.bus_bytes
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
         raise UsageError(f"{name}: its size, work or traffic cannot be had: {found}") from None
@@ -174,6 +180,8 @@ def require_figures(problem: Problem, name: str) -> None:
     for figure, value in figures.items():
         if type(value) is not int or value < 0:
             raise UsageError(f"{name}: {figure} is {shown(value)}, expected a property that is a number from 0")
+    if not _fits(bus_bytes, float | None):
+        raise UsageError(f"{name}: bus_bytes is {shown(bus_bytes)}, expected a property that is a number or None")
 
 
 def _fits(value: object, hint: Any) -> bool:

@@ -144,9 +144,10 @@ def _put_back() -> Iterator[None]:
 
 
 def of_plugin(error: BaseException) -> str | None:
-    """Return a complaint about the plug-in in whose code an error was raised after its import, or None."""
+    """Return a complaint about the plug-in in whose code an error or its cause was raised after its import, or None."""
     files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
-    return next((f"plugin {_where(error, path)}" for path in _loaded if str(path) in files), None)
+    found = next((f"plugin {_where(error, path)}" for path in _loaded if str(path) in files), None)
+    return found or (of_plugin(error.__cause__) if error.__cause__ else None)
 
 
 def _where(error: BaseException, path: Path | None = None) -> str:

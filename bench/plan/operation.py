@@ -91,6 +91,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
             values |= {"dtype": dtype, **cls.parse_words(words)}
         except ValueError as error:
             raise UsageError(f"{subject}: {error}") from None
+        except TypeError as error:
+            raise UsageError(f"{cls.op}: parse_words is expected to return a dict of fields: {error}") from None
         return cls.make(values, subject)
 
     @classmethod
@@ -109,9 +111,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         if missing := [name for name in cls.required() if name not in values]:
             raise UsageError(f"{subject}: {missing[0]} is missing; {cls.op} needs {', '.join(cls.axes())}")
         try:
-            return msgspec.convert(values, cls)
+            found = msgspec.convert(values, cls)
         except ValueError as error:
             raise UsageError(f"{subject}: {error}") from None
+        if not isinstance(found.id, str):
+            raise UsageError(f"{cls.op}: the id of its problems is a {type(found.id).__name__}, expected a string")
+        return found
 
     @classmethod
     @cache

@@ -29,12 +29,20 @@ class Prefer(NamedTuple):
 
 def values_on(device: DeviceLimits, values: tuple[Tunable, ...]) -> tuple[int, ...]:
     """Return the values that a tunable has on the device, each once."""
-    return tuple(dict.fromkeys(value(device) if callable(value) else value for value in values))
+    return tuple(dict.fromkeys(_on(device, value) for value in values))
 
 
 def tile_on(device: DeviceLimits, values: Mapping[str, Tunable]) -> Tile:
     """Return the tile that these values are on the device."""
-    return Tile(**{name: value(device) if callable(value) else value for name, value in values.items()})
+    return Tile(**{name: _on(device, value) for name, value in values.items()})
+
+
+def _on(device: DeviceLimits, value: Tunable) -> int:
+    """Return a value, or what follows for it on the device. Raises UsageError where that is no whole number."""
+    found = value(device) if callable(value) else value
+    if not isinstance(found, int):
+        raise UsageError(f"a tunable that follows from the device is of {type(found).__name__}, expected an int")
+    return found
 
 
 def tile_text(values: Mapping[str, int]) -> str:

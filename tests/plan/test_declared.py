@@ -125,6 +125,14 @@ class Modular(Whole, frozen=True, kw_only=True):
     module: int = 1
 
 
+class Axed(Whole, frozen=True, kw_only=True):
+    """An operation that says itself what its axes are."""
+
+    @classmethod
+    def axes(cls):
+        return {}
+
+
 class Bare(Problem, frozen=True, kw_only=True):
     """An operation without a method."""
 
@@ -147,6 +155,7 @@ BAD_OPERATIONS = {
     "no_size": ("mine", with_sizes(), "sizes is ()", "one axis or more"),
     "a_key_of_suites": ("mine", Counted, "an axis is 'count'", "another name"),
     "an_option_of_kernels": ("mine", Modular, "an axis is 'module'", "another name"),
+    "axes_of_its_own": ("mine", Axed, "a definition of its own is 'axes'", "they follow from the fields"),
     "a_missing_method": ("mine", Bare, "operands is missing", "operands, reference, check, flop"),
 }
 

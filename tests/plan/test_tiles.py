@@ -118,6 +118,11 @@ def test_a_value_that_follows_from_the_device_may_be_any_number(registry):
     assert found.with_tile({"SMS": 17}).tile_for(registry.problem(PROBLEM)) == tile(SMS=17)
 
 
+def test_a_value_that_follows_from_the_device_and_is_no_number_is_refused(own):
+    with pytest.raises(UsageError, match="a tunable that follows from the device is of list, expected an int"):
+        own("odd", tunables={"A": (lambda device: [],)}).values()
+
+
 @pytest.mark.parametrize("preferred", [{"A": 1}, {"A": 1, "B": 3}, {"A": 1, "B": 2, "C": 3}])
 def test_a_preferred_tile_outside_of_the_space_is_refused_when_it_is_declared(own, preferred):
     with pytest.raises(UsageError, match=r"a preferred tile is \{'A'.*, expected one of the values of each tunable"):

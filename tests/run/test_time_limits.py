@@ -127,6 +127,10 @@ def test_a_problem_whose_figures_cannot_be_had_is_refused(
     monkeypatch.setattr(registry.operations["stall"], "flop", lambda problem: 8)
     line = complaint(lambda: jobs_asked(suites_asked(plan, registry), registry, plan))
     assert re.fullmatch(r"stall/m8/f32: flop is <bound method .*, expected a property that is a number from 0", line)
+    monkeypatch.setattr(registry.operations["stall"], "flop", property(lambda problem: 8))
+    monkeypatch.setattr(registry.operations["stall"], "bus_bytes", "x", raising=False)
+    line = complaint(lambda: jobs_asked(suites_asked(plan, registry), registry, plan))
+    assert line == "stall/m8/f32: bus_bytes is 'x', expected a property that is a number or None"
     monkeypatch.setattr(registry.operations["stall"], "dims", lambda problem: 3)
     line = complaint(lambda: jobs_asked(suites_asked(plan, registry), registry, plan))
     expected = "a dict of numbers and strings by the names of columns"
