@@ -9,6 +9,7 @@ from bench.plan.errors import UsageError
 from bench.report.figures import kinds
 from bench.report.publish import FILES, Report
 from bench.report.run_data import RunData
+from bench.tune.select.figure import CHOSEN_TITLE
 from bench.tune.select.figure import TITLE as REGRET
 from pages import DOCS, ROOT
 from report_rows import begin, put
@@ -76,7 +77,7 @@ def test_figures_on_the_page_are_those_in_its_folder_and_small():
 
 def test_the_page_of_figures_has_every_kind(store):
     begin(store)
-    titles = {kind.title for kind in kinds(RunData(store, "r1"))} | {REGRET}
+    titles = {kind.title for kind in kinds(RunData(store, "r1"))} | {REGRET, CHOSEN_TITLE}
     assert set(re.findall(r"^## (.+)$", (DOCS / "figures.md").read_text(), re.MULTILINE)) == titles
 
 
