@@ -12,10 +12,13 @@ from bench.measure.machine import unavailable
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from kernel_rig import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, verified
+from kernels.conv.direct import _pixels
 
 DRAWN = 210
 ENOUGH = 25  # sets that each kernel has to take in each direction and layout that it declares
 LAYOUTS = ("nchw", "nhwc")
+#: One pixel, fewer than a vector has lanes, some more; one image and several; groups; filters in several items.
+POINTWISE = ("n1c5h1w1k3r1s1", "n2c37h5w7k41r1s1", "n3c6h3w11k9r1s1|/g3", "n1c70h7w9k300r1s1")
 OURS = ("conv/cpu.im2col", "conv/numba.direct", "conv/cpu.winograd", "conv/cpu.winograd4")
 
 
@@ -92,6 +95,18 @@ def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes: str
     for layout, threads in product(LAYOUTS, (1, 3)):
         for measured in verified(f"conv/{sizes}/f32/{layout}/{direction}", *OURS, threads=threads):
             assert measured.status in ("ok", "unsupported"), f"{layout} {measured.kernel}: {measured.reason}"
+
+
+@pytest.mark.parametrize("rule", [_pixels.is_product, lambda g: False], ids=["pixels", "channels"])
+@pytest.mark.parametrize("direction", DIRECTIONS[:2])
+def test_a_product_of_matrices_is_right_with_lanes_of_pixels_and_of_channels(direction: str, rule, monkeypatch) -> None:
+    taken = []
+    monkeypatch.setattr(_pixels, "is_better", lambda g, width: taken.append(rule(g)) or taken[-1])
+    for sizes, layout, threads in product(POINTWISE, LAYOUTS, (1, 3)):
+        sizes, _, words = sizes.partition("|")
+        (measured,) = verified(f"conv/{sizes}/f32/{layout}/{direction}{words}", "conv/numba.direct", threads=threads)
+        assert measured.status == "ok", f"{sizes}{words} {layout}: {measured.reason}"
+    assert set(taken) == {rule is _pixels.is_product}
 
 
 @pytest.mark.parametrize(

@@ -9,20 +9,29 @@ from kernels._host import in_bands, in_turn
 from kernels._numba import bind
 from kernels.conv._shape import shape
 from kernels.conv.direct import _loops as loops
+from kernels.conv.direct import _pixels
 from kernels.conv.direct._phases import image_gradient
 from kernels.conv.direct._plan import Border, Plan, filter_gradient, forward
 from kernels.conv.direct._tile import ROWS, WIDTH
 from kernels.conv.problem import ConvOperands, ConvProblem
 
-#: Which operand is b, v and the output.
-_ROLES = {"fprop": ("x", "w", "y"), "dgrad": ("y", "w", "x"), "wgrad": ("x", "y", "w")}
-_PLANS = {"fprop": forward, "dgrad": image_gradient, "wgrad": filter_gradient}
+#: The plan of each direction, and which operand is b, v and the output.
+_PLANS = {
+    "fprop": (forward, ("x", "w", "y")),
+    "dgrad": (image_gradient, ("y", "w", "x")),
+    "wgrad": (filter_gradient, ("x", "y", "w")),
+}
+#: Those of a product of matrices whose lanes are pixels.
+_OF_PIXELS = {"fprop": (_pixels.forward, ("w", "x", "y")), "dgrad": (_pixels.image_gradient, ("w", "y", "x"))}
 
 
 def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
     """The launches in turn, each on all threads."""
-    plan = _PLANS[problem.direction](shape(problem), WIDTH, x.threads, x.tile.AT_ONCE)
-    b, v, out = (getattr(x, name).reshape(-1) for name in _ROLES[problem.direction])
+    g = shape(problem)
+    plans = _OF_PIXELS if problem.direction in _OF_PIXELS and _pixels.is_better(g, WIDTH) else _PLANS
+    tables, roles = plans[problem.direction]
+    plan = tables(g, WIDTH, x.threads, x.tile.AT_ONCE)
+    b, v, out = (getattr(x, name).reshape(-1) for name in roles)
     surrounded = b
     launches = []
     if not plan.border.empty:

@@ -1,0 +1,96 @@
+"""The tables of direct convolution where it is a product of matrices: 1x1, at every pixel, without padding.
+
+| | rows | steps | lanes | b | v |
+| --- | --- | --- | --- | --- | --- |
+| fprop | filters | channels | pixels of y | w | x |
+| dgrad | channels | filters | pixels of x | w | y |
+
+The filters are read as they lie, so that a layer of few pixels does not spend its time on packing them.
+"""
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels._host import split
+from kernels.conv._shape import Shape
+from kernels.conv.direct._plan import Border, Item, Plan, line, panels
+
+MOST_PANELS = 4
+
+
+class _Images(NamedTuple):
+    """The channels of a group of one side, and its strides along images, channels and pixels."""
+
+    channels: int
+    image: int
+    channel: int
+    pixel: int
+
+
+def is_product(g: Shape) -> bool:
+    """Whether each pixel of y follows from one of x, in the same order."""
+    return g.r == g.s == g.stride_h == g.stride_w == 1 and (g.p, g.q) == (g.h, g.w)
+
+
+def is_better(g: Shape, width: int) -> bool:
+    """Whether lanes of pixels take less time than lanes of channels, which are packed anew in each call.
+
+    On two CPUs with AVX-512, packing an element of w took as long as multiplying it with a panel of pixels, and with
+    more than four panels either way was as fast as the other, or lanes of channels were faster.
+    """
+    products = g.n * len(panels(g.p * g.q, width))
+    return is_product(g) and products <= MOST_PANELS and products * width < g.n * g.p * g.q + width
+
+
+def forward(g: Shape, width: int, threads: int, most: int) -> Plan:
+    """The output y."""
+    return _plan(g, _x(g), _y(g), (g.c, 1), width, (threads, most))
+
+
+def image_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
+    """The images' gradient."""
+    return _plan(g, _y(g), _x(g), (1, g.c), width, (threads, most))
+
+
+def _x(g: Shape) -> _Images:
+    return _Images(g.c, g.x_n, g.x_c, g.x_w)
+
+
+def _y(g: Shape) -> _Images:
+    return _Images(g.k, g.y_n, g.y_k, g.y_pixel)
+
+
+def _plan(
+    g: Shape, source: _Images, target: _Images, filters: tuple[int, int], width: int, cut: tuple[int, int]
+) -> Plan:
+    """filters: strides of w along the target's channels and the source's; cut: threads, and rows of an item at most."""
+    (threads, most), lanes, size = cut, panels(g.p * g.q, width), source.channels * width
+    rows = split(target.channels, most, g.n * g.groups * len(lanes), threads)
+    bases: list[tuple[int, int]] = []
+    items: list[Item] = []
+    for n, group in product(range(g.n), range(g.groups)):
+        first, out = (n * side.image + group * side.channels * side.channel for side in (source, target))
+        items += [
+            Item(
+                *(*r, 0, source.channels),
+                b=group * g.k * g.c,
+                v=(len(bases) + e) * size,
+                out=out + pixel * target.pixel,
+                lanes=count,
+            )
+            for r in rows
+            for e, (pixel, count) in enumerate(lanes)
+        ]
+        bases += [(first + pixel * source.pixel, count) for pixel, count in lanes]
+    return Plan(
+        border=Border(g.k, 1, 1, 0, 0, 0, 0, g.channels_last),
+        rows=line(target.channels, filters[0]),
+        steps=line(source.channels, filters[1]),
+        places=line(source.channels, source.channel),
+        targets=line(target.channels, target.channel),
+        bases=np.array(bases),
+        items=np.array(items),
+        lanes=(source.pixel, target.pixel),
+    )
