@@ -17,6 +17,7 @@ from bench.plan.discovery import discover
 from bench.record.store import Store
 from bench.report.figures import draw, kinds
 from bench.report.figures.plan import Kind, file_name
+from bench.report.figures.winners import TITLE as MAP
 from bench.report.format import count
 from bench.report.method import software
 from bench.report.noise import noise_of
@@ -178,15 +179,16 @@ def slim(svg: str) -> str:
 
 def _section(shown: Shown) -> str:
     lines = [f"## {shown.title}", "", f"![{shown.title}]({FOLDER}/{shown.name}.svg)", "", shown.caption, ""]
-    return "\n".join([*lines, *_commands(shown.words), "", shown.origin, ""])
+    return "\n".join([*lines, *_commands(shown.words, shown.title), "", shown.origin, ""])
 
 
-def _commands(words: str) -> Iterator[str]:
+def _commands(words: str, title: str) -> Iterator[str]:
     if words == QUESTION:
         yield "The [tutorial](tutorial.md) makes it, in its sections 3 and 7."
         return
     if words == SHAPES:
-        yield f"`{words.split()[0]}`:\n\n```toml\n{SHAPES_FILE}```\n"
+        file = f"`{words.split()[0]}`"
+        yield f"{file} is that of the [map](#{file_name(MAP)}):\n" if title != MAP else f"{file}:\n\n```toml\n{SHAPES_FILE}```\n"
     quoted = re.sub(r"\S*\*\S*", r"'\g<0>'", words)
     yield f"    kernelmark run {quoted}"
     if words == SHAPES:

@@ -7,7 +7,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.plan.dtypes import Array
-from bench.report.contest import Contest
+from bench.report.contest import Setting
 from bench.report.figures.plan import Figure, Kind, file_name, kind, of_setting
 from bench.report.figures.style import GREY, INK, MM, WIDTH, Look, mark_points, ticks
 from bench.report.format import count, short
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 TITLE = "Which algorithm where"
 #: Fewer different pairs of channels and side than these are no map.
 LEAST_PLACES, MOST_PANELS, MOST = 8, 4, 3
+#: A size beyond this is none of a convolution, but may stand in a damaged store.
+MOST_SIZE = 2**31
 LACKING = f"fewer than {LEAST_PLACES} pairs of channels and image side have times of two convolutions"
 #: Steps of a selector's choice along each axis of a panel, and how far apart problems of one place are drawn.
 STEPS, APART = 32, 1.13
@@ -51,12 +53,17 @@ class Panel(NamedTuple):
 
 def winner_maps(data: RunData, looks: dict[str, Look]) -> Kind:
     """Return a figure for each direction, storage and setting with convolutions of many shapes."""
-    found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
-    for c in data.contests:
-        if c.op == "conv" and len(c.ranked) > 1:
-            found[c.problem.split("/", 2)[2], c.setting].append(c)
-    maps = [(contests, _panels(data, contests)) for contests in found.values()]
-    figures = [_figure(contests[0], panels, looks) for contests, panels in maps if is_map(panels)]
+    found: dict[tuple[str, Setting], dict[tuple[int, ...], list[Spot]]] = defaultdict(lambda: defaultdict(list))
+    for c, lead in data.leads:
+        sizes = [data.dims_of[c.problem].get(name) for name in ("c", "h", "w", "r", "s")]
+        if c.op == "conv" and all(isinstance(size, int) and 0 < size <= MOST_SIZE for size in sizes):
+            channels, h, w, *taps = sizes
+            spot = Spot(channels, sqrt(h * w), c.fastest.kernel, lead.side == "faster", is_noisy(c.fastest))
+            found["/".join(c.problem.split("/")[2:]), c.setting][tuple(taps)].append(spot)
+    figures = []
+    for (storage, setting), filters in found.items():
+        panels = most_places(Panel(f"{r}x{s}", filters[r, s]) for r, s in sorted(filters))
+        figures += [_figure(storage, setting, panels, looks)] if is_map(panels) else []
     return kind(TITLE, figures, LACKING, MOST)
 
 
@@ -72,25 +79,14 @@ def most_places(panels: Iterable[Panel]) -> list[Panel]:
     return [every[i] for i in sorted(kept)]
 
 
-def _panels(data: RunData, contests: Sequence[Contest]) -> list[Panel]:
-    filters: dict[tuple[int, int], list[Spot]] = defaultdict(list)
-    for c in contests:
-        dims, lead = data.dims_of[c.problem], c.lead
-        certain = lead is not None and lead.side == "faster"
-        spot = Spot(dims["c"], sqrt(dims["h"] * dims["w"]), c.fastest.kernel, certain, is_noisy(c.fastest))
-        filters[dims["r"], dims["s"]].append(spot)
-    return most_places(Panel(f"{r}x{s}", filters[r, s]) for r, s in sorted(filters))
-
-
-def _figure(first: Contest, panels: list[Panel], looks: dict[str, Look]) -> Figure:
-    storage = first.problem.split("/", 2)[2]
+def _figure(storage: str, setting: Setting, panels: list[Panel], looks: dict[str, Look]) -> Figure:
     spots = [spot for panel in panels for spot in panel.spots]
     wins = Counter(spot.kernel for spot in spots if spot.certain)
     won = ", ".join(f"{short(kernel)} {often}" for kernel, often in wins.most_common())
     return Figure(
-        file_name("winners", storage, *of_setting(first.setting)),
+        file_name("winners", storage, *of_setting(setting)),
         f"{TITLE}: convolution, {storage}",
-        f"{first.setting.title}. Each mark is a problem and shows its fastest kernel, a panel for each filter. Certain "
+        f"{setting.title}. Each mark is a problem and shows its fastest kernel, a panel for each filter. Certain "
         f"wins: {won or 'none'}, of {count(len(spots), 'problem')}. Grey: a tie with the next; hollow: measured under "
         "noise.",
         partial(draw, panels, looks),
@@ -142,7 +138,7 @@ def _around(values: Sequence[float]) -> tuple[float, float]:
 
 def _powers(low: float, high: float) -> list[float]:
     """Return powers of two, every one, or every second where there is no room for all."""
-    inside = [2.0**e for e in range(13) if low <= 2**e <= high]
+    inside = [2.0**e for e in range(32) if low <= 2**e <= high]
     return inside[:: 1 + len(inside) // 6]
 
 

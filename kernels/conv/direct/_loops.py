@@ -1,7 +1,8 @@
 """Direct convolution as sums over tables: offsets tell what an output adds up, and no columns are formed.
 
 All three directions are out[row, lane] = sum over t of b[rows[row] + steps[t]] v[t, lane], where `b` is an image
-between zeros, and `v` the other operand in panels of WIDTH lanes (`_plan.py` has a table of which is which).
+between zeros or the filters, and `v` the other operand in panels of WIDTH lanes (`_plan.py` and `_pixels.py` have
+tables of which is which).
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
