@@ -69,8 +69,8 @@ REPLACED = {
     "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
     "kernelmark run train-conv --processes 2 --name training": "kernelmark run small.toml --processes 2 --spread 0",
     "kernelmark run resnet50 --select auto": "kernelmark run --help",
-    "kernelmark run shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels 'conv/cpu.*'": "kernelmark run "
-    "small.toml --processes 2 --spread 0",
+    "kernelmark run shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/numba.direct "
+    "--kernels conv/pyfftw.tiled": "kernelmark run small.toml --processes 2 --spread 0",
 }
 #: Problems that take seconds, with smaller ones of the same kind.
 SMALLER = {

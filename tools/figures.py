@@ -32,7 +32,7 @@ MOST_BYTES = 60_000
 #: The runs that together have the data for every kind of figure. The first is that of the tutorial, with its file.
 QUESTION = "question.toml"
 #: The run that a selector is trained on, and its suite: channels x image sides for each of three filters.
-SHAPES = "shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/cpu.*"
+SHAPES = "shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/numba.direct --kernels conv/pyfftw.tiled"
 SHAPES_FILE = """\
 [[sweep]]
 op = "conv"
@@ -43,9 +43,9 @@ k = 32
 c = {pow2 = [3, 7]}
 axes = ["r", "s", "pad", "h", "w"]
 points = [
-    [1, 1, 0, 7, 7], [1, 1, 0, 14, 14], [1, 1, 0, 28, 28], [1, 1, 0, 56, 56],
-    [3, 3, 1, 7, 7], [3, 3, 1, 14, 14], [3, 3, 1, 28, 28], [3, 3, 1, 56, 56],
-    [7, 7, 3, 7, 7], [7, 7, 3, 14, 14], [7, 7, 3, 28, 28], [7, 7, 3, 56, 56],
+    [5, 5, 2, 7, 7], [5, 5, 2, 14, 14], [5, 5, 2, 28, 28], [5, 5, 2, 56, 56],
+    [9, 9, 4, 7, 7], [9, 9, 4, 14, 14], [9, 9, 4, 28, 28], [9, 9, 4, 56, 56],
+    [15, 15, 7, 7, 7], [15, 15, 7, 14, 14], [15, 15, 7, 28, 28], [15, 15, 7, 56, 56],
 ]
 """
 RUNS = (
@@ -187,8 +187,8 @@ def _commands(words: str, title: str) -> Iterator[str]:
         yield "The [tutorial](tutorial.md) makes it, in its sections 3 and 7."
         return
     if words == SHAPES:
-        file = f"`{words.split()[0]}`"
-        yield f"{file} is that of the [map](#{file_name(MAP)}):\n" if title != MAP else f"{file}:\n\n```toml\n{SHAPES_FILE}```\n"
+        again, whole = f" is that of the [map](#{file_name(MAP)}):\n", f":\n\n```toml\n{SHAPES_FILE}```\n"
+        yield f"`{words.split()[0]}`{whole if title == MAP else again}"
     quoted = re.sub(r"\S*\*\S*", r"'\g<0>'", words)
     yield f"    kernelmark run {quoted}"
     if words == SHAPES:

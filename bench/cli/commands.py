@@ -30,7 +30,7 @@ from bench.cli import (
 from bench.cli.defaults import default_map
 from bench.cli.ending import Commands, interrupt_again, on_interrupt, status_of
 from bench.plan.errors import UsageError
-from bench.run.family import adopt, end_rest
+from bench.run.family import adopt, end_rest, known
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -70,18 +70,19 @@ for module in (
 def call(interruptible: bool) -> int:
     """Do what the words of the command line ask for, end what a plug-in left running, and return the exit status."""
     adopt()
+    others = known()
     sys.unraisablehook = interrupt_again
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # nothing is left then that an interrupt could end
 
     def work() -> None:
         if interruptible:
             signal.signal(signal.SIGINT, on_interrupt)
-        cli.main(standalone_mode=False, default_map=_defaults())
+        try:
+            cli.main(standalone_mode=False, default_map=_defaults())
+        finally:
+            end_rest(others)
 
-    try:
-        return status_of(work)
-    finally:
-        end_rest()
+    return status_of(work)
 
 
 def _defaults() -> dict[str, dict[str, Any]]:

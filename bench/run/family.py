@@ -105,15 +105,33 @@ def end_all(child: int) -> None:
         select.select([], [], [], _PAUSE_S)
 
 
-def end_rest() -> None:
-    """Kill the processes that foreign code has left below this one; a resource tracker ends with this one."""
+def known() -> set[int]:
+    """Return the processes that are below this one already, as those of a shell that has become this process."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return set()
+    return {member.pid for member in below(os.getpid())}
+
+
+def end_rest(spared: set[int]) -> None:
+    """Kill the processes that foreign code has left below this one; a resource tracker ends with this one.
+
+    spared: processes that are left alone, with what is below them.
+    """
     for _ in range(_PASSES):
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
-        left = [member.pid for member in below(os.getpid()) if not _tracks(member.pid)]
+        others = set(spared)
+        left = []
+        for member in below(os.getpid()):
+            if member.pid in others or member.parent in others or _tracks(member.pid):
+                others.add(member.pid)
+            else:
+                left.append(member.pid)
         if not left:
             return
         for pid in left:

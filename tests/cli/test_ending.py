@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.plan.text import MOST, one_line
+from processes import at_work_in, command
 
 MAIN = "from bench.cli import main; main()"
 #: The command, with a part of it that fails as no part should.
@@ -207,3 +208,22 @@ main()
 def test_an_interrupt_of_what_ends_an_interrupted_command_costs_no_traceback(tmp_path, second) -> None:
     done = called(TWICE.format(second), "list", folder=tmp_path, stdout=subprocess.PIPE)
     assert (done.returncode, done.stderr.strip()) == (130, "")
+
+
+#: A plug-in with a process in a session of its own, which closes what a reader would wait for.
+LEAVES = "import os, time\nif os.fork() == 0:\n    os.setsid(), os.closerange(0, 3), time.sleep(60)\n"
+
+
+def test_what_a_plugin_left_running_is_ended_and_a_shells_own_process_is_not(tmp_path) -> None:
+    (tmp_path / "leaves.py").write_text(LEAVES)
+    code = "import os, subprocess\nquiet = {'stdout': -3, 'stderr': -3}\n"
+    code += "print(subprocess.Popen(['sleep', '60'], **quiet).pid, flush=True)\n"
+    code += f"os.execl('{sys.executable}', '{sys.executable}', '-c', '{MAIN}', 'list', '--plugin', 'leaves.py')"
+    done = called(code, folder=tmp_path, stdout=subprocess.PIPE)
+    own = int(done.stdout.split()[0])
+    try:
+        assert done.returncode == 0, done.stderr
+        assert command(own).startswith("sleep")
+        assert at_work_in(tmp_path) == [command(own)]
+    finally:
+        os.kill(own, 9)

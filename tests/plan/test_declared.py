@@ -126,7 +126,7 @@ class Modular(Whole, frozen=True, kw_only=True):
 
 
 class Axed(Whole, frozen=True, kw_only=True):
-    """An operation that says itself what its axes are."""
+    """An operation that defines its axes anew."""
 
     @classmethod
     def axes(cls):

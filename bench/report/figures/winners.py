@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 TITLE = "Which algorithm where"
 #: Fewer different pairs of channels and side than these are no map.
 LEAST_PLACES, MOST_PANELS, MOST = 8, 4, 3
+AXES = ("c", "h", "w", "r", "s")
 #: A size beyond this is none of a convolution, but may stand in a damaged store.
 MOST_SIZE = 2**31
 LACKING = f"fewer than {LEAST_PLACES} pairs of channels and image side have times of two convolutions"
@@ -55,8 +56,9 @@ def winner_maps(data: RunData, looks: dict[str, Look]) -> Kind:
     """Return a figure for each direction, storage and setting with convolutions of many shapes."""
     found: dict[tuple[str, Setting], dict[tuple[int, ...], list[Spot]]] = defaultdict(lambda: defaultdict(list))
     for c, lead in data.leads:
-        sizes = [data.dims_of[c.problem].get(name) for name in ("c", "h", "w", "r", "s")]
-        if c.op == "conv" and all(isinstance(size, int) and 0 < size <= MOST_SIZE for size in sizes):
+        dims = [data.dims_of[c.problem].get(name) for name in AXES]
+        sizes = [size for size in dims if isinstance(size, int) and 0 < size <= MOST_SIZE]
+        if c.op == "conv" and len(sizes) == len(AXES):
             channels, h, w, *taps = sizes
             spot = Spot(channels, sqrt(h * w), c.fastest.kernel, lead.side == "faster", is_noisy(c.fastest))
             found["/".join(c.problem.split("/")[2:]), c.setting][tuple(taps)].append(spot)
