@@ -11,6 +11,7 @@ from kernel_rig import RAGGED
 from kernels._host import split
 from kernels.conv._shape import Shape, shape
 from kernels.conv.columns import _plan
+from kernels.conv.direct import _pixels
 from kernels.conv.direct._phases import phases
 
 #: And less than one block, strip or item of what is cut into them.
@@ -59,6 +60,24 @@ def test_items_of_columns_cover_each_output_once() -> None:
         assert (y == 1).all()
         assert (x == 1).all()
         assert (w == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ("n1c512h7w7k2048r1s1", True),
+        ("n1c512h1w1k64r1s1", True),
+        ("n1c512h14w14k64r1s1", False),
+        ("n8c512h7w7k2048r1s1", False),
+        ("n2c512h4w4k64r1s1", False),
+        ("n1c512h7w7k64r1s1stride2", False),
+        ("n1c512h7w7k64r1s1pad1", False),
+        ("n1c512h7w7k64r3s3pad1", False),
+    ],
+)
+def test_lanes_are_pixels_where_few_of_them_fill_their_panels(sizes: str, expected: bool) -> None:
+    g = shape(discover().problem(f"conv/{sizes}/f32/nchw/fprop"))  # type: ignore[arg-type]
+    assert _pixels.is_better(g, 32) == expected
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])

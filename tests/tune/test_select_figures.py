@@ -1,7 +1,9 @@
 """The figure of a selector's choice: what is tinted is what it answers, over the winners that it was made from."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -55,6 +57,18 @@ def test_a_selector_of_products_has_no_map(store, registry):
     plant(store, {FIRST: at(), SECOND: at(2)})
     found = choice_figures(train(store, registry, ["planted"], []).model, registry)
     assert (found.figures, found.omitted[:13]) == ([], "fewer than 8 ")
+
+
+def test_a_kernel_that_stands_in_for_one_that_refuses_has_a_look(store, registry):
+    convolutions(store)
+    model = train(store, registry, ["conv"], []).model
+    leaf = msgspec.structs.replace(model.leaves[0], order=[model.kernels.index(name) for name in (IM2COL, DIRECT)])
+    measured = [msgspec.structs.replace(one, fastest=IM2COL) for one in model.measured]
+    alone = msgspec.structs.replace(model, tree=[leaf], measured=measured)
+    registry.kernels[IM2COL] = replace(registry.kernels[IM2COL], supports=lambda problem: "refused")
+    figure = choice_figures(alone, registry).figures[0]
+    _, looks = figure.draw.args
+    assert set(panels_of(figure)["3x3"].chosen(np.array([8.0]), np.array([9.0]))) == {DIRECT} <= looks.keys()
 
 
 @pytest.mark.long

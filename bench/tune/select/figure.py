@@ -101,12 +101,11 @@ def _chosen(model: Model, registry: Registry, like: Any, channels: Array, sides:
 
 
 def _choice_figure(model: Model, tail: str, panels: list[Panel]) -> Figure:
-    firsts = {model.kernels[node.order[0]] for node in model.leaves}
     return Figure(
         file_name("choice", tail, model.device, f"t{model.threads}", model.mode, model.precision),
         f"{CHOSEN_TITLE}: convolution, {tail}",
         f"{model.subject}. Tint: the kernel that the selector chooses, for the batch n and the filters k above the "
         "panel. Each mark is a problem of the training and shows its fastest kernel by the mean over processes; marks "
         "that stand side by side differ in n or k.",
-        partial(winners.draw, panels, looks(firsts | {measured.fastest for measured in model.measured})),
+        partial(winners.draw, panels, looks(model.kernels)),
     )
