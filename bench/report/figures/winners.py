@@ -56,9 +56,11 @@ def winner_maps(data: RunData, looks: dict[str, Look]) -> Kind:
     """Return a figure for each direction, storage and setting with convolutions of many shapes."""
     found: dict[tuple[str, Setting], dict[tuple[int, ...], list[Spot]]] = defaultdict(lambda: defaultdict(list))
     for c, lead in data.leads:
+        if c.op != "conv":
+            continue
         dims = [data.dims_of[c.problem].get(name) for name in AXES]
         sizes = [size for size in dims if isinstance(size, int) and 0 < size <= MOST_SIZE]
-        if c.op == "conv" and len(sizes) == len(AXES):
+        if len(sizes) == len(AXES):
             channels, h, w, *taps = sizes
             spot = Spot(channels, sqrt(h * w), c.fastest.kernel, lead.side == "faster", is_noisy(c.fastest))
             found["/".join(c.problem.split("/")[2:]), c.setting][tuple(taps)].append(spot)
