@@ -70,6 +70,19 @@ def cached(problem: Any, x: Any) -> Launch:
 
 
 @kernel("copy", **COPY)
+def looks_at_one(problem: Any, x: Any) -> Launch:
+    """Copies only when the first element differs from what it was; else returns the last copy."""
+    seen: list[Any] = [None, None]
+
+    def launch() -> None:
+        if seen[0] != x.a[0, 0]:
+            seen[:] = x.a[0, 0], x.a.copy()
+        np.copyto(x.b, seen[1])
+
+    return launch
+
+
+@kernel("copy", **COPY)
 def zeroes_input(problem: Any, x: Any) -> Launch:
     """Right, but its input is gone."""
 

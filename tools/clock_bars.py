@@ -118,7 +118,7 @@ def overhead() -> tuple[str, str, bool]:
             return session
 
         run()  # warm
-        for owner, name in ((job, "Stock"), (job, "_judge"), (job, "_time"), (Contender, "set_up")):
+        for owner, name in ((job, "Stock"), (job, "judge"), (job, "_time"), (Contender, "set_up")):
             patches.enter_context(patch.object(owner, name, spent.on(getattr(owner, name))))
         start = time.perf_counter()
         cases = sum(run().tally.values())

@@ -27,6 +27,7 @@ from bench.plan.registry import Registry
 from bench.plan.status import Status
 from bench.plan.text import one_line
 from bench.plan.tuned import preferring
+from bench.run.judging import judge, judge_last, judge_standing
 from bench.run.progress import Glimpse
 from bench.run.stock import Stock, stocks
 
@@ -34,8 +35,6 @@ from bench.run.stock import Stock, stocks
 Show = Callable[[list[Glimpse]], None]
 #: Seconds of sampling after which a job shows what it has, once: each time wakes the parent beside what is timed.
 SHOW_S = 5.0
-#: Calls on fresh operands that have to take too long before a kernel is mistrusted.
-LOOKS = 5
 
 
 def run_job(job: Job, board: Board | None = None, show: Show = lambda found: None) -> list[Measurement]:
@@ -133,17 +132,17 @@ def _measure(job: Job, contenders: list[Contender], show: Show) -> str:
     for stock in found:
         _set_up(stock)
         # Drawn again after set-up: what was computed there from the values is stale now.
-        _judge(stock)
+        judge(stock)
     if crowded := _crowded(job, contenders):
         return crowded
     if job.mode.does.times:
         _time(job, found, show)
         for stock in found:
-            _judge_standing(stock)
+            judge_standing(stock)
             for contender in stock.live:
                 contender.audit()
     for stock in found:
-        _judge_last(stock)
+        judge_last(stock)
     if job.mode.does.times:
         _conclude(job, live)
     return ""
@@ -160,39 +159,6 @@ def _crowded(job: Job, contenders: list[Contender]) -> str:
     """Return why the siblings of a group are too many for the memory: one that has none left may have enough alone."""
     reports = [c.report for c in contenders if len(job.problems) > 1]
     return next((one_line(f"{r.kernel}: {r.reason}") for r in reports if r.status == Status.OOM), "")
-
-
-def _judge(stock: Stock) -> None:
-    """Verify each contender on fresh values, on one of its sets: some kernels are right the first time alone."""
-    if not stock.live:
-        return
-    references, which = stock.redraw(), stock.one_of_each()
-    for contender in stock.live:
-        contender.judge(which[contender.place], stock.of(contender), stock.draw, references)
-
-
-def _judge_last(stock: Stock) -> None:
-    """Verify each once more; one that takes long on fresh operands is looked at again before it is accused of it."""
-    for _ in range(LOOKS):
-        _judge(stock)
-        if not any(contender.freshness.suspicious for contender in stock.live):
-            return
-    for contender in stock.live:
-        if contender.freshness.suspicious and (reason := contender.freshness.complaint()):
-            contender.mistrust(reason)
-
-
-def _judge_standing(stock: Stock) -> None:
-    """Verify what a timed call leaves in one of the sets, of which a few elements have changed since the last."""
-    if not stock.live:
-        return
-    which = stock.one_of_each()
-    stock.align(which)
-    for contender in stock.live:
-        contender.call_again(which[contender.place])
-    references = stock.refresh(which)
-    for contender in stock.live:
-        contender.judge_standing(which[contender.place], stock.of(contender), stock.draw, references)
 
 
 def _time(job: Job, found: list[Stock], show: Show) -> None:

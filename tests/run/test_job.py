@@ -8,11 +8,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from bench.measure.contender import Contender
 from bench.measure.device import Window
 from bench.measure.devices import get_device
 from bench.measure.measurement import Measurement
 from bench.measure.monitor import CpuMonitor
 from bench.measure.operands import Scratch
+from bench.measure.verify import References
 from bench.plan.case import Budget, Job
 from bench.plan.modes import Mode
 from bench.run import job as jobs
@@ -54,6 +56,22 @@ def test_a_bad_kernel_gets_its_status_and_no_samples_and_harms_nobody(name: str,
         assert good.status == "ok"
         assert len(good.samples) >= 6
         assert good.interval is not None
+
+
+def test_a_kernel_that_looks_at_an_element_which_changes_by_chance_is_found_by_the_next_timed_call(monkeypatch):
+    found, stand = iter([0]), Contender.judge_standing
+
+    def judge_standing(contender, which, sets, draw, references):
+        for _ in found:  # in the first of these calls alone
+            draw.flat["a"][0] += 0.5
+            sets[which].load(draw)
+            references = References(contender.problem, draw, contender.called)
+        stand(contender, which, sets, draw, references)
+
+    monkeypatch.setattr(Contender, "judge_standing", judge_standing)
+    (row,) = _run("copy/m401n409/f32", "copy/test.looks_at_one")
+    assert row.status == "wrong"
+    assert row.reason.startswith("the output of a timed call, on operands of which a few elements had changed: ")
 
 
 def test_a_kernel_of_a_device_that_the_run_does_not_use_is_unsupported_and_harms_nobody() -> None:
