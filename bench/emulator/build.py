@@ -27,7 +27,7 @@ _RUNTIME_FLAGS = ("-std=c++20", "-O3", "-fno-pie", "-Wall", "-Wextra")
 # distribution would turn the kernel's loops into memset, and the scalar replacement of aggregates a load of a __half2
 # into two, which hides its misalignment. DWARF 4 is what every addr2line reads.
 _KERNEL_FLAGS = (
-    *("-std=c++20", "-O1", "-gdwarf-4", "-fno-pie", "-ffp-contract=off", "-ftls-model=local-exec"),
+    *("-std=c++20", "-O1", "-gdwarf-4", "-g1", "-fno-pie", "-ffp-contract=off", "-ftls-model=local-exec"),
     *("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0", "-fno-tree-loop-distribute-patterns"),
     *("-fno-tree-sra", "-fno-ipa-sra"),
     *("-fno-extern-tls-init", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused"),

@@ -60,8 +60,8 @@ class TensorMap:
 class Launch:
     """One launch. An argument is a buffer's name, an int (C `int`), a float (C `float`), a NumPy scalar or a TensorMap.
 
-    cluster: blocks along the grid's x that make a cluster. last: run the last block or cluster alone. sample: run these
-    clusters alone; in a program that counts, each stands for as many as its value.
+    cluster: blocks along the grid's x that make a cluster. sample: run these clusters alone; in a program that counts,
+    each stands for as many as its value.
     """
 
     entry: str
@@ -71,7 +71,6 @@ class Launch:
     shared_bytes: int = 0
     cooperative: bool = False
     cluster: int = 1
-    last: bool = False
     sample: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -140,7 +139,7 @@ def _job(
     names = list(buffers)
     for launch in launches:
         sizes = (*extents(launch.grid), *extents(launch.block), launch.shared_bytes, int(launch.cooperative))
-        yield _line("launch", *sizes, launch.cluster, int(launch.last), launch.entry)
+        yield _line("launch", *sizes, launch.cluster, launch.entry)
         for arg in launch.args:
             yield _argument(arg, names)
         for cluster, weight in launch.sample.items():

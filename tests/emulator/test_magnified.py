@@ -26,6 +26,8 @@ FACTOR = 800
 KERNELS = (
     ("conv/cuda.direct", "conv/n16c8h9w9k8r2s2/f32/nchw/fprop"),
     ("conv/cuda.direct", "conv/n16c8h9w9k8r2s2/f32/nhwc/wgrad"),
+    ("conv/cuda.depthwise", "conv/n16c8h9w9k8r2s2/f32/nchw/wgrad/g8"),
+    ("conv/cuda.depthwise", "conv/n16c8h9w9k8r2s2/f32/nhwc/wgrad/g8"),
     ("conv/cuda.im2col", "conv/n16c8h9w9k8r2s2/f32/nchw/wgrad"),
     ("conv/cuda.im2col", "conv/n16c8h9w9k8r2s2/f32/nhwc/fprop"),
     ("conv/cuda.implicit", "conv/n16c8h9w9k8r2s2/f32/nchw/fprop"),
@@ -86,7 +88,7 @@ def test_convolution_of_large_images_is_right(kernel: str, problem: str) -> None
     [
         (0, Overflow("conv/geometry.cuh", "((size_t(a) * channels + b)", "((a * channels + b)", "conv/direct.cu")),
         (
-            4,
+            6,
             Overflow(
                 "conv/implicit_feed.cuh",
                 "static_cast<long long>(first) * map.image.image()",

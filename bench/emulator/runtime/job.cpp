@@ -56,7 +56,7 @@ Argument read_argument(std::istream &words, std::istream &in) {
 PlannedLaunch read_launch(std::istream &words) {
   PlannedLaunch launch{};
   words >> launch.grid.x >> launch.grid.y >> launch.grid.z >> launch.block.x >> launch.block.y >> launch.block.z;
-  words >> launch.shared_bytes >> launch.cooperative >> launch.cluster >> launch.last >> std::ws;
+  words >> launch.shared_bytes >> launch.cooperative >> launch.cluster >> std::ws;
   std::getline(words, launch.entry);
   return launch;
 }

@@ -46,7 +46,6 @@ struct PlannedLaunch {
   size_t shared_bytes;
   bool cooperative;
   unsigned cluster;
-  bool last;  // run the last block or cluster and no other
   std::vector<Argument> arguments;
   std::map<uint32_t, uint32_t> sample;  // as in Launch
 };

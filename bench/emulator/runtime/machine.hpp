@@ -97,7 +97,6 @@ struct Launch {
   size_t shared_bytes = 0;
   bool cooperative = false;
   unsigned cluster = 1;
-  bool last = false;
   Order order = Order::forward;
   uint64_t seed = 0;
   // The clusters that run, each with the number of those that it stands for; all where it is empty.

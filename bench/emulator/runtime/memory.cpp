@@ -28,7 +28,7 @@ Shadow map_cells(size_t count) {
 }  // namespace
 
 void Region::forget(bool initialised) {
-  if (!shadow) shadow = places.size() > 1 ? map_cells(cells()) : Shadow(new Cell[cells()]);
+  if (!shadow) shadow = piece * places.size() < size() ? map_cells(cells()) : Shadow(new Cell[cells()]);
   Cell fresh;
   fresh.initialised = initialised ? 0xff : 0;
   for (const size_t at : places) std::fill(&cell(begin + at), &cell(begin + at + piece - 1) + 1, fresh);

@@ -66,10 +66,11 @@ void Scheduler::arrange(std::vector<uint32_t> &numbers) {
 // The blocks of a cluster, which are neighbours along x, stay together.
 std::vector<uint32_t> Scheduler::block_order() {
   const uint32_t size = launch_.cluster;
-  std::vector<uint32_t> clusters(size_t(launch_.grid.x) * launch_.grid.y * launch_.grid.z / size), order;
-  std::iota(clusters.begin(), clusters.end(), 0);
-  if (launch_.last) clusters.erase(clusters.begin(), clusters.end() - 1);
-  if (!launch_.sample.empty()) clusters.clear();
+  std::vector<uint32_t> clusters, order;
+  if (launch_.sample.empty()) {
+    clusters.resize(size_t(launch_.grid.x) * launch_.grid.y * launch_.grid.z / size);
+    std::iota(clusters.begin(), clusters.end(), 0);
+  }
   for (const auto &[cluster, weight] : launch_.sample) clusters.push_back(cluster);
   arrange(clusters);
   for (uint32_t cluster : clusters) {

@@ -157,7 +157,7 @@ void run_launch(Job &job, PlannedLaunch &plan, const Run &run, const Image &imag
   for (size_t i = 0; i < plan.arguments.size(); ++i) arguments[i] = value_of(job, plan.arguments[i], plan.entry);
   map_shared(job, image, entry, plan.shared_bytes);
   machine.launch = {&entry, arguments, plan.grid, plan.block, plan.shared_bytes, plan.cooperative, plan.cluster,
-                    plan.last, run.order, run.seed, plan.sample};
+                    run.order, run.seed, plan.sample};
   machine.threads_per_block = plan.block.x * plan.block.y * plan.block.z;
   Scheduler(machine.launch).run();
   EMU_COUNTING(machine.counter.end_launch();)

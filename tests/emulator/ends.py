@@ -1,0 +1,119 @@
+"""Problems of more than 2^32 elements, of which the blocks at the end run alone, and only what these touch exists."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from bench.emulator.build import CUDA, program
+from bench.emulator.report import unwaived
+from bench.emulator.sweep import Case, entries, launches
+from bench.emulator.worker import Array, Buffer, Launch, run
+from bench.plan.discovery import discover
+from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
+from bench.plan.kernel import CudaKernel, Scratch
+from bench.plan.limits import H100
+from bench.plan.operation import Operand
+from bench.plan.tiles import tile_on
+from emulated import program_entries
+
+Choose = Callable[[list[Launch]], list[Launch]]
+
+
+def last(launch: Launch, blocks: int = 1) -> Launch:
+    """Return the launch of its last blocks alone."""
+    return numbered(launch, *range(prod(_grid(launch)) - blocks, prod(_grid(launch))))
+
+
+def ends(launch: Launch, rows: int = 1, blocks: int = 1) -> Launch:
+    """Return the launch of the last blocks of each row, of which there are `rows` along x, wherever along y and z."""
+    x, y, z = _grid(launch)
+    found = product(range(y * z), range(rows), range(blocks))
+    return numbered(launch, *(yz * x + (row + 1) * x // rows - 1 - block for yz, row, block in found))
+
+
+def numbered(launch: Launch, *blocks: int) -> Launch:
+    """Return the launch of these blocks alone."""
+    return replace(launch, sample=dict.fromkeys(blocks, 1))
+
+
+def _grid(launch: Launch) -> tuple[int, int, int]:
+    x, y, z = (*((launch.grid,) if isinstance(launch.grid, int) else launch.grid), 1, 1)[:3]
+    return x, y, z
+
+
+def last_block(planned: list[Launch]) -> list[Launch]:
+    """Choose all blocks of the launches that prepare something, and the last block of the last launch."""
+    return [*planned[:-1], last(planned[-1])]
+
+
+@dataclass(frozen=True)
+class End:
+    """What the chosen blocks compute of a problem with the sizes `whole`: the problem `part`.
+
+    The operands of `part` lie at the end of the whole's along every axis. rows: of buffers of scratch too large to
+    exist, the number of equal rows and the bytes at the end of each that do.
+    """
+
+    kernel: str
+    part: str
+    whole: Mapping[str, int]
+    tile: Mapping[str, int] = field(default_factory=dict)
+    choose: Choose = last_block
+    rows: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return f"{self.kernel} {self.part}"
+
+    def faults(self, cuda: Path = CUDA) -> list[str]:
+        """Return the reports, and what is wrong with the outputs."""
+        kernel, part = discover().kernels[self.kernel], discover().problem(self.part)
+        assert isinstance(kernel, CudaKernel)
+        whole = msgspec.structs.replace(part, **self.whole)
+        assert not kernel.refuses(whole)
+        assert max(operand.elements for operand in whole.operands()) > 2**32
+        tile = tile_on(H100, self.tile) if self.tile else kernel.tile_for(whole, H100)
+        assert tile is not None
+        case = Case(kernel, whole, tile)
+        rng = np.random.default_rng(1)
+        values = {o.name: _values(o, rng) for o in part.operands()}
+        reference = part.reference({o.name: values[o.name] for o in part.operands() if o.role != "out"}, rng)
+        buffers = {o.name: _at_the_end(o, values[o.name]) for o in whole.operands()}
+        planned = self.choose(list(launches(case, buffers, self._scratch)))
+        names = program_entries([case]) if cuda == CUDA else entries([case])
+        worker = program(cuda / kernel.source, names, include=cuda)
+        (outcome,) = run(worker, buffers, planned, orders=("forward",), limit_s=60)
+        outputs = {o.name: outcome.outputs[o.name].reshape(o.shape) for o in part.operands() if o.role != "in"}
+        wrong = part.check(outputs, reference, kernel.numerics_for(part)).reason
+        return [*map(str, unwaived(outcome.reports)), *filter(None, [wrong])]
+
+    def _scratch(self, wanted: Scratch) -> Buffer:
+        rows, nbytes = self.rows.get(wanted.name, (1, wanted.nbytes))
+        places = tuple((row + 1) * wanted.nbytes // rows - nbytes for row in range(rows))
+        return Buffer("scratch", np.full(rows * nbytes, 0xFF, np.uint8), places=places)
+
+
+def _values(operand: Operand, rng: np.random.Generator) -> Array:
+    if operand.role == "out":
+        return np.full(operand.shape, DTYPES[operand.dtype].poison, bits_dtype(operand.dtype)).view(
+            numpy_dtype(operand.dtype)
+        )
+    return rng.uniform(-1, 1, operand.shape).astype(numpy_dtype(operand.dtype))
+
+
+def _at_the_end(operand: Operand, values: Array) -> Buffer:
+    """Return a buffer of the operand's size, of which the last elements along each axis exist."""
+    axis = max(
+        (i for i, (size, of) in enumerate(zip(values.shape, operand.shape, strict=True)) if size != of), default=0
+    )
+    outer, piece = values.shape[:axis], prod(values.shape[axis:])
+    first = np.subtract(operand.shape[:axis], outer).reshape(-1, *[1] * axis)
+    at = np.ravel_multi_index(tuple(np.indices(outer) + first), operand.shape[:axis]) if axis else np.zeros(1, int)
+    row = prod(operand.shape[axis:])
+    begins = (at.ravel().astype(object) * row + row - piece) * values.itemsize
+    return Buffer(operand.role, values.ravel(), values.size, 0, tuple(map(int, begins)))

@@ -1,0 +1,76 @@
+"""Passes of C2R over matrices of more than 2^32 elements, of which the last row or the last stripe of columns exists.
+
+What each pass moves is computed from the formulas at the top of cuda/transpose/c2r.cu.
+"""
+
+from math import gcd
+
+import numpy as np
+import pytest
+
+from bench.emulator.build import CUDA, program
+from bench.emulator.report import unwaived
+from bench.emulator.sweep import Case, launches
+from bench.emulator.worker import Array, Buffer, run
+from bench.plan.discovery import discover
+from bench.plan.kernel import CudaKernel
+from bench.plan.limits import H100
+from bench.plan.tiles import tile_on
+from emulated import program_entries
+from emulator.ends import last
+
+W = 8  # columns of a stripe
+
+
+def _moved(sides: tuple[int, int], back: bool, entry: str, values: Array, places: Array) -> Array:
+    """Return what the last block of one pass makes of the elements at these places, in elements, which alone exist."""
+    rows, cols = sides
+    assert rows * cols > 2**32
+    m, n = (cols, rows) if back else (rows, cols)
+    kernel, problem = discover().kernels["transpose/cuda.c2r"], discover().problem(f"transpose/m{m}n{n}/f16/in")
+    assert isinstance(kernel, CudaKernel)
+    case = Case(kernel, problem, tile_on(H100, {"SCRATCH": 0, "W": W}))
+    planned = launches(case, {}, lambda wanted: Buffer("scratch", np.empty(0)))
+    (launch,) = (last(launch) for launch in planned if launch.entry.startswith(entry))
+    at = tuple((places.astype(np.int64) * values.itemsize).tolist())
+    buffers = {"a": Buffer("inout", values.ravel(), values.size, 0, at)}
+    worker = program(CUDA / kernel.source, program_entries([case]), include=CUDA)
+    (outcome,) = run(worker, buffers, [launch], orders=("forward",))
+    assert not [str(report) for report in unwaived(outcome.reports)]
+    return outcome.outputs["a"].reshape(values.shape)
+
+
+def _drawn(*shape: int) -> Array:
+    return np.random.default_rng(1).integers(0, 2**16, shape, np.uint16)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("sides", [(40000, 110000), (40000, 110080)], ids=["short runs", "long runs"])
+def test_the_last_row_is_permuted(sides: tuple[int, int], back: bool) -> None:
+    rows, cols = sides
+    i, j, b, row = rows - 1, np.arange(cols), cols // gcd(*sides), _drawn(cols)
+    goes_to = ((i + j // b) % rows + j * rows) % cols
+    wanted = np.empty_like(row)
+    if back:
+        wanted = row[goes_to]
+    else:
+        wanted[goes_to] = row
+    assert np.array_equal(_moved(sides, back, "c2r_rows<", row, np.array([i * cols])), wanted)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("step", ["ROTATE", "PERMUTE"])
+def test_the_last_stripe_is_permuted(step: str, back: bool) -> None:
+    rows, cols = sides = (14400, 300000)
+    a, b = (side // gcd(*sides) for side in sides)
+    i, j, stripe = np.arange(rows)[:, None], np.arange(cols - W, cols), _drawn(rows, W)
+    comes_from = (i + j // b if step == "ROTATE" else i * cols + j - i // a) % rows
+    wanted = np.empty_like(stripe)
+    if back:
+        np.put_along_axis(wanted, comes_from, stripe, 0)
+    else:
+        wanted = np.take_along_axis(stripe, comes_from, 0)
+    entry = f"c2r_columns<bits::f16, {W}, Step::{step}"
+    assert np.array_equal(_moved(sides, back, entry, stripe, i.ravel() * cols + cols - W), wanted)
