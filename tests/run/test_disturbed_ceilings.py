@@ -49,6 +49,22 @@ def test_a_ceiling_with_a_wide_interval_is_taken_twice_and_marks_the_rows_on_it(
     assert row.disturbed.startswith("the fp32 ceiling was disturbed: its interval is 20 % wide")
 
 
+def test_a_second_look_is_longer_and_the_one_with_a_narrow_interval_counts_even_if_it_is_slower(lab):
+    answer, looks = lab.answer, []
+
+    def settling(job, key):
+        if job.problems[0].startswith("fma"):
+            looks.append(job.budget.max_time_s)
+            lab.rates["fma"], lab.width = [(1e11, 0.2), (9.5e10, 0.05)][len(looks) - 1]
+        return answer(job, key)
+
+    lab.answer = settling
+    (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
+    assert looks == [pytest.approx(0.3), pytest.approx(1.2)]
+    assert (row.disturbed, lab.doubts) == ("", [])
+    assert row.roofline.roofline_pct == pytest.approx(100 * 5 / 9.5)
+
+
 def test_a_ceiling_of_fp32_below_that_of_fp64_is_taken_twice(lab, registry):
     job = msgspec.structs.replace(JOB, problems=("gemm/m1024n1024k1024/f64/NN",))
     row = timed("gemm/numpy.matmul", 2**31 / 5e10, job.problems[0])

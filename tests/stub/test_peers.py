@@ -24,12 +24,6 @@ LONG = {
     "graph": (SUM[0], "aggregate/p2p.tree", SUM[2], "graph"),
     "cold": (SUM[0], "aggregate/p2p.stripes", SUM[2], "cold"),
 }
-LONG = {
-    **{f"{name} {p}": (SUM[0], f"aggregate/{name}", f"aggregate/{p}") for name in STRATEGIES for p in PROBLEMS},
-    "two": (SUM[0], "aggregate/p2p.tree", "aggregate/w2n33/f64/ef"),
-    "graph": (SUM[0], "aggregate/p2p.tree", SUM[2], "graph"),
-    "cold": (SUM[0], "aggregate/p2p.stripes", SUM[2], "cold"),
-}
 #: Kernels whose sums are not right, or that write where they must not.
 CHEATS = """
 from kernelmark import kernel
