@@ -19,13 +19,15 @@ from bench.run.pool import Execute
 
 #: Clocks and neighbours drift: an older ceiling is measured again.
 MAX_AGE_S = 60.0
-#: Seconds for each kernel, and how many times that at a second look: the intervals of memory are wide by themselves.
-BUDGET_S, AGAIN = 0.3, 4
+#: Seconds for each kernel, of which there are at most as many as LONGER cases have; many rows stand on one ceiling. The
+#: intervals of memory are wide by themselves, so that a second look is AGAIN times as long.
+BUDGET_S, LONGER, AGAIN = 0.3, 3, 4
 #: The operations whose kernels set the ceilings.
 MICROBENCHMARKS = ("fma", "copy", "transfer")
 
 
-#: A ceiling this far below the run's best, or with an interval this wide, is a sign of other load: it is taken again.
+#: A ceiling certainly this far below the run's best, or with an interval this wide, is a sign of other load: it is taken
+#: again.
 LOW, WIDE = 0.9, 0.1
 
 
@@ -158,8 +160,9 @@ class Ceilings:
 
     def _looks_disturbed(self, found: Ceiling) -> str:
         """Return why other load seems to have lowered a ceiling; nothing if it does not."""
-        if found.rate < LOW * (best := self._best[found.need].rate):
-            return f"{100 * (1 - found.rate / best):.0f} % below the best of this run"
+        best = self._best[found.need]
+        if found.high < LOW * best.low:  # a best whose interval is wide may be a moment's luck
+            return f"{100 * (1 - found.rate / best.rate):.0f} % below the best of this run"
         if found.high - found.low > WIDE * found.rate:
             return f"its interval is {100 * (found.high - found.low) / found.rate:.0f} % wide"
         if found.kind == "fp32":
@@ -180,5 +183,5 @@ class Ceilings:
             and (need.moves or need.kind == kernel.numerics_for(problem))
             and (need.kind != "link" or kernel.id in LINKS)
         )
-        budget = Budget(times * min(BUDGET_S, job.budget.max_time_s))
+        budget = Budget(times * min(BUDGET_S, LONGER * job.budget.max_time_s))
         return Job((need.problem,), kernels, Mode.HOT, (), job.seed, budget, need.threads)
