@@ -19,15 +19,12 @@ from bench.run.pool import Execute
 
 #: Clocks and neighbours drift: an older ceiling is measured again.
 MAX_AGE_S = 60.0
-#: Seconds for each kernel, of which there are at most as many as LONGER cases have; many rows stand on one ceiling. The
-#: intervals of memory are wide by themselves, so that a second look is AGAIN times as long.
+#: Seconds for each kernel, at most LONGER times what a case has, since many rows stand on one ceiling; a second look is
+#: AGAIN times as long, since the intervals of memory are wide by themselves.
 BUDGET_S, LONGER, AGAIN = 0.3, 3, 4
 #: The operations whose kernels set the ceilings.
 MICROBENCHMARKS = ("fma", "copy", "transfer")
-
-
-#: A ceiling certainly this far below the run's best, or with an interval this wide, is a sign of other load: it is taken
-#: again.
+#: A ceiling is taken again if it is certainly this far below the run's best, or if its interval is this wide.
 LOW, WIDE = 0.9, 0.1
 
 
