@@ -82,8 +82,8 @@ def test_only_threads_that_worked_count(monkeypatch):
     assert working.count is None
 
 
-def _measure(problem: str, kernel: str, threads: int):
-    job = Job((problem,), (kernel,), Mode.HOT, (), 0, Budget(0.02), threads)
+def _measure(problem: str, kernel: str, threads: int, max_time_s: float = 0.02):
+    job = Job((problem,), (kernel,), Mode.HOT, (), 0, Budget(max_time_s), threads)
     with Workers() as workers:
         (row,) = workers.run(job, WorkerKey("cpu", threads))
     assert row.status == "ok", row.reason
@@ -97,9 +97,10 @@ def test_a_worker_keeps_to_as_many_cpus_as_it_has_threads_and_its_row_says_which
     one = _measure("gemm/m256n256k256/f32/NN", "gemm/numpy.matmul", 1)
     assert one.affinity == listed(spread(usable, 1))
     assert one.threads_used == 1
-    more = _measure("gemm/m512n512k512/f32/NN", "gemm/numpy.matmul", len(usable))
-    assert more.affinity == listed(usable)
-    assert 1 < more.threads_used <= len(usable)
+    # On a busy machine the second thread may get no CPU in a few milliseconds of warming up.
+    more = [_measure("gemm/m512n512k512/f32/NN", "gemm/numpy.matmul", len(usable), 0.4) for _ in range(3)]
+    assert {row.affinity for row in more} == {listed(usable)}
+    assert 1 < max(row.threads_used for row in more) <= len(usable)
 
 
 @linux
