@@ -19,9 +19,8 @@ from bench.run.pool import Execute
 
 #: Clocks and neighbours drift: an older ceiling is measured again.
 MAX_AGE_S = 60.0
-#: Seconds for each kernel, at most LONGER times what a case has, since many rows stand on one ceiling; a second look is
-#: AGAIN times as long, since the intervals of memory are wide by themselves.
-BUDGET_S, LONGER, AGAIN = 0.3, 3, 4
+#: Seconds for each kernel, and how many times that at a second look: the intervals of memory are wide by themselves.
+BUDGET_S, AGAIN = 0.3, 4
 #: The operations whose kernels set the ceilings.
 MICROBENCHMARKS = ("fma", "copy", "transfer")
 #: A ceiling is taken again if it is certainly this far below the run's best, or if its interval is this wide.
@@ -180,5 +179,5 @@ class Ceilings:
             and (need.moves or need.kind == kernel.numerics_for(problem))
             and (need.kind != "link" or kernel.id in LINKS)
         )
-        budget = Budget(times * min(BUDGET_S, LONGER * job.budget.max_time_s))
+        budget = Budget(times * min(BUDGET_S, job.budget.max_time_s))
         return Job((need.problem,), kernels, Mode.HOT, (), job.seed, budget, need.threads)
