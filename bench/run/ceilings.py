@@ -23,7 +23,9 @@ MAX_AGE_S = 60.0
 BUDGET_S, AGAIN = 0.3, 4
 #: The operations whose kernels set the ceilings.
 MICROBENCHMARKS = ("fma", "copy", "transfer")
-#: A ceiling is taken again if it is certainly this far below the run's best, or if its interval is this wide.
+
+
+#: A ceiling this far below the run's best, or with an interval this wide, is a sign of other load: it is taken again.
 LOW, WIDE = 0.9, 0.1
 
 
@@ -156,9 +158,8 @@ class Ceilings:
 
     def _looks_disturbed(self, found: Ceiling) -> str:
         """Return why other load seems to have lowered a ceiling; nothing if it does not."""
-        best = self._best[found.need]
-        if found.high < LOW * best.low:  # a best whose interval is wide may be a moment's luck
-            return f"{100 * (1 - found.rate / best.rate):.0f} % below the best of this run"
+        if found.rate < LOW * (best := self._best[found.need].rate):
+            return f"{100 * (1 - found.rate / best):.0f} % below the best of this run"
         if found.high - found.low > WIDE * found.rate:
             return f"its interval is {100 * (found.high - found.low) / found.rate:.0f} % wide"
         if found.kind == "fp32":

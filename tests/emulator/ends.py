@@ -13,8 +13,9 @@ from bench.emulator.build import CUDA, program
 from bench.emulator.report import unwaived
 from bench.emulator.sweep import Case, entries, launches
 from bench.emulator.worker import Array, Buffer, Launch, run
+from bench.measure.draw import poison
 from bench.plan.discovery import discover
-from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
+from bench.plan.dtypes import numpy_dtype
 from bench.plan.kernel import CudaKernel, Scratch
 from bench.plan.limits import H100
 from bench.plan.operation import Operand
@@ -99,11 +100,10 @@ class End:
 
 
 def _values(operand: Operand, rng: np.random.Generator) -> Array:
+    values: Array = rng.uniform(-1, 1, operand.shape).astype(numpy_dtype(operand.dtype))
     if operand.role == "out":
-        return np.full(operand.shape, DTYPES[operand.dtype].poison, bits_dtype(operand.dtype)).view(
-            numpy_dtype(operand.dtype)
-        )
-    return rng.uniform(-1, 1, operand.shape).astype(numpy_dtype(operand.dtype))
+        poison(values, operand.dtype)
+    return values
 
 
 def _at_the_end(operand: Operand, values: Array) -> Buffer:

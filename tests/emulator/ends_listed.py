@@ -58,12 +58,13 @@ ENDS = (
     ),
     End("transpose/cuda.tiled_inplace", "transpose/m64n64/f32/in", {"m": 65600, "n": 65600}, choose=_corner),
     End("transpose/cuda.vectorised_inplace", "transpose/m128n128/f32/in", {"m": 65664, "n": 65664}, choose=_corner),
-    End("copy/cuda.vectorised", "copy/m1n8192/f32", {"m": 2**19 + 1}, {"THREADS": 256, "LOADS": 8, "BLOCKS": 2**20}),
+    # More than 2^32 vectors of 16 bytes.
+    End("copy/cuda.vectorised", "copy/m1n16384/f64", {"m": 2**19 + 1}, {"THREADS": 512, "LOADS": 16, "BLOCKS": 2**20}),
     End(
         "transfer/cuda.arrived",
-        "transfer/n4096/f32/d2d/work2",
-        {"n": 2**32 + 4096},
-        {"THREADS": 256, "LOADS": 4, "BLOCKS": 2**21},
+        "transfer/n8192/f64/d2d/work2",
+        {"n": 2**33 + 8192},
+        {"THREADS": 512, "LOADS": 8, "BLOCKS": 2**21},
     ),
     End("fft/cuda.small", "fft/b16h8w8/f32/c2c", {"b": 2**26 + 16}),
     End("fft/cuda.small", "fft/b32h8w8/f32/r2c", {"b": 2**26 + 32}),
@@ -107,35 +108,27 @@ ENDS = (
     End("conv/cuda.implicit", "conv/n2c8h8w8k64r2s2/f32/nhwc/dgrad", {"n": 1_400_000}),
     End("conv/cuda.implicit_mma", "conv/n1c8h8w8k64r2s2/f16/nhwc/dgrad", {"n": 1_400_000}),
     End("conv/cuda.implicit_tf32", "conv/n1c8h8w8k64r2s2/f32/nhwc/dgrad", {"n": 1_400_000}),
-    End(
-        "conv/cuda.im2col",
-        "conv/n1c8h9w9k4096r2s2/f32/nchw/dgrad",
-        {"n": 16390},
-        SMALL | {"SLICE": 8, "KIB": 1},
-        choose=lambda planned: planned[-2:],
-    ),
-    End(
-        "conv/cuda.im2col",
-        "conv/n1c8h9w9k4096r2s2/f32/nhwc/dgrad",
-        {"n": 16390},
-        SMALL | {"SLICE": 8, "KIB": 1},
-        choose=lambda planned: planned[-2:],
+    *(
+        End(
+            "conv/cuda.im2col",
+            f"conv/n1c8h9w9k4096r2s2/f32/{layout}/dgrad",
+            {"n": 16390},
+            SMALL | {"SLICE": 8, "KIB": 1},
+            choose=lambda planned: planned[-2:],
+        )
+        for layout in ("nchw", "nhwc")
     ),
     End("conv/cuda.winograd", "conv/n1c64h16w8k32r3s3pad1/f32/nchw/fprop", {"n": 524_300}),
     End("conv/cuda.winograd", "conv/n1c32h16w8k64r3s3pad1/f32/nhwc/dgrad", {"n": 524_300}),
-    End(
-        "conv/cuda.winograd4",
-        "conv/n4c256h16w8k4r3s3pad1/f32/nchw/fprop",
-        {"n": 131_080},
-        SMALL | {"KIB": 64},
-        choose=lambda planned: [planned[0], *planned[-3:]],
-    ),
-    End(
-        "conv/cuda.winograd4",
-        "conv/n4c4h16w8k256r3s3pad1/f32/nhwc/dgrad",
-        {"n": 131_080},
-        SMALL | {"KIB": 64},
-        choose=lambda planned: [planned[0], *planned[-3:]],
+    *(
+        End(
+            "conv/cuda.winograd4",
+            part,
+            {"n": 131_080},
+            SMALL | {"KIB": 64},
+            choose=lambda planned: [planned[0], *planned[-3:]],
+        )
+        for part in ("conv/n4c256h16w8k4r3s3pad1/f32/nchw/fprop", "conv/n4c4h16w8k256r3s3pad1/f32/nhwc/dgrad")
     ),
     End(
         "conv/cuda.fft_tiled",

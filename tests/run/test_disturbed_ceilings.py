@@ -65,16 +65,6 @@ def test_a_second_look_is_longer_and_the_one_with_a_narrow_interval_counts_even_
     assert row.roofline.roofline_pct == pytest.approx(100 * 5 / 9.5)
 
 
-def test_a_ceiling_is_not_low_beside_a_best_that_was_uncertain(lab):
-    lab.width = 0.36
-    lab.apply(numpy_matmul=2**31 / 5e10)
-    lab.doubts.clear()
-    lab.width = 0.04
-    assert later(lab, fma=8e10).disturbed == ""
-    assert lab.doubts == []
-    assert later(lab, fma=6e10).disturbed == "the fp32 ceiling was disturbed: 40 % below the best of this run"
-
-
 def test_a_ceiling_of_fp32_below_that_of_fp64_is_taken_twice(lab, registry):
     job = msgspec.structs.replace(JOB, problems=("gemm/m1024n1024k1024/f64/NN",))
     row = timed("gemm/numpy.matmul", 2**31 / 5e10, job.problems[0])
