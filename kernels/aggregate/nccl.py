@@ -32,7 +32,6 @@ NCCL: dict[str, Any] = {
     "device": "cuda",
     "modules": ("cupy",),
     "spread": True,
-    "steps": ("sum",),
     "wire": _wire.between_workers,
     "library_version": _version,
 }
@@ -42,6 +41,14 @@ NCCL: dict[str, Any] = {
 def _communicators(count: int) -> list[Any]:
     """Return a communicator for each of the first GPUs, one set a process."""
     return list(_library().NcclCommunicator.initAll(count))
+
+
+@lru_cache
+def _stepped() -> Any:
+    """Return CuPy's kernel that steps weights by a sum, on the stream that is current."""
+    import cupy
+
+    return cupy.ElementwiseKernel("T s, T lr", "T weights", "weights -= lr * s", "aggregate_step")
 
 
 class _Ranks:
@@ -55,13 +62,16 @@ class _Ranks:
         gradients, streams = (g.data.ptr for g in x.g), (stream.ptr for stream in self._gpus.streams)
         self.each = list(zip(_communicators(problem.w), gradients, streams, strict=True))
 
-    def collective(self, calls: list[Launch]) -> Launch:
-        """Return what makes the calls of all ranks at once."""
-        nccl = self._nccl
-        return in_turn(*self._gpus.around([nccl.groupStart, *calls, nccl.groupEnd]))
+    def collective(self, calls: list[Launch]) -> list[Launch]:
+        """Return the steps that make the calls of all ranks at once."""
+        return [self._nccl.groupStart, *calls, self._nccl.groupEnd]
+
+    def whole(self, steps: list[Launch]) -> Launch:
+        """Return the steps as one launch, which begins and ends on the timed stream."""
+        return in_turn(*self._gpus.around(steps))
 
 
-@kernel("aggregate", **NCCL)
+@kernel("aggregate", **NCCL, steps=("sum",))
 def allreduce(problem: AggregateProblem, x: AggregateOperands) -> Launch:
     """NCCL's all-reduce: every GPU has the sum in its memory."""
     n, others = problem.n, range(1, problem.w)
@@ -71,15 +81,33 @@ def allreduce(problem: AggregateProblem, x: AggregateOperands) -> Launch:
     def call(rank: Any, g: int, stream: int, s: int) -> Launch:
         return lambda: rank.allReduce(g, s, n, ranks.kind, ranks.add, stream)
 
-    return ranks.collective([call(*each, s) for each, s in zip(ranks.each, to, strict=True)])
+    return ranks.whole(ranks.collective([call(*each, s) for each, s in zip(ranks.each, to, strict=True)]))
 
 
 @kernel("aggregate", **NCCL)
 def reduce(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """NCCL's reduction: the first GPU has the sum in its memory."""
-    n, s, ranks = problem.n, x.s.data.ptr, _Ranks(problem, x)
+    """NCCL's reduction: the first GPU has the sum, or steps the weights by it, which NCCL broadcasts to all."""
+    n, ranks, summed = problem.n, _Ranks(problem, x), problem.step == "sum"
+    target = x.s if summed else x.scratch((n,), problem.dtype)
+    s = target.data.ptr
 
     def call(rank: Any, g: int, stream: int) -> Launch:
         return lambda: rank.reduce(g, s, n, ranks.kind, ranks.add, 0, stream)
 
-    return ranks.collective([call(*each) for each in ranks.each])
+    steps = ranks.collective([call(*each) for each in ranks.each])
+    return ranks.whole(steps if summed else [*steps, *_delivered(problem, x, ranks, target)])
+
+
+def _delivered(problem: AggregateProblem, x: AggregateOperands, ranks: _Ranks, s: Any) -> list[Launch]:
+    """Return what steps the weights on the first GPU by the sum `s` there, and broadcasts them to all replicas."""
+    n, weights, step, lr = problem.n, x.weights, _stepped(), problem.lr
+    sources = [weights, *x.replicas[1:]]  # only the first GPU's is read
+
+    def call(rank: Any, stream: int, source: int, copy: int) -> Launch:
+        return lambda: rank.broadcast(source, copy, n, ranks.kind, 0, stream)
+
+    calls = [
+        call(rank, stream, source.data.ptr, copy.data.ptr)
+        for (rank, _, stream), source, copy in zip(ranks.each, sources, x.replicas, strict=True)
+    ]
+    return [lambda: step(s, lr, weights), *ranks.collective(calls)]

@@ -15,6 +15,7 @@ SUM = ("stub.jobs:between_gpus", "aggregate/p2p.ring", "aggregate/w3n1031/f32")
 CALLS = {
     **{f"{name} {SUM[2]}": (SUM[0], f"aggregate/{name}", SUM[2]) for name in ("p2p.ring", "p2p.stripes")},
     **{f"nccl {name}": (SUM[0], f"aggregate/nccl.{name}", SUM[2]) for name in ("allreduce", "reduce")},
+    "nccl step": (SUM[0], "aggregate/nccl.reduce", "aggregate/w3n1031/f32/update"),
     "nccl two": (SUM[0], "aggregate/nccl.allreduce", "aggregate/w2n33/f64/ef"),
     "peer": (SUM[0], "transfer/cuda.peer", "transfer/n1031/bf16/p2p"),
 }
@@ -55,7 +56,7 @@ def hurries(problem, x):
 """
 REFUSED = {
     "too few": (*SUM[:2], "aggregate/w5n70/f32"),
-    "no step": (SUM[0], "aggregate/nccl.reduce", "aggregate/w2n70/f32/update"),
+    "no step": (SUM[0], "aggregate/nccl.allreduce", "aggregate/w2n70/f32/update"),
     "no nccl": (SUM[0], "aggregate/nccl.allreduce", SUM[2]),
 }
 
@@ -108,7 +109,7 @@ def test_what_is_missing_is_named_in_the_row(tools: None, tmp_path: Path) -> Non
     assert found["too few"].value["reason"] == (
         "this takes 5 GPUs that can read each other's memory, this process sees 4"
     )
-    assert found["no step"].value["reason"] == "aggregate/nccl.reduce has no update path; it has sum"
+    assert found["no step"].value["reason"] == "aggregate/nccl.allreduce has no update path; it has sum"
     assert found["no nccl"].value["reason"] == ("CuPy finds no NCCL (libnccl.so.2); pip install 'kernelmark[nccl]'")
 
 

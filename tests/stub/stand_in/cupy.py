@@ -226,6 +226,7 @@ cuda = SimpleNamespace(
 sys.modules["cupy.cuda"] = cuda  # type: ignore[assignment]
 if os.environ.get("KM_STUB_NCCL"):
     import nccl_stand_in
+    from nccl_stand_in import ElementwiseKernel  # noqa: F401  # of the step that follows a sum
 
     cuda.nccl = nccl_stand_in
 

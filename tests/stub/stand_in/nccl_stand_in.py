@@ -1,4 +1,7 @@
-"""Stands in for cupy.cuda.nccl: collectives of one process on all GPUs, carried out on the host as a group ends."""
+"""Stands in for cupy.cuda.nccl: collectives of one process on all GPUs, carried out on the host as a group ends.
+
+The stub's device memory is the host's.
+"""
 
 import ctypes
 from typing import Any, NamedTuple
@@ -13,8 +16,9 @@ EVERYWHERE = -1
 
 
 class Call(NamedTuple):
-    """What one GPU has queued; root: the one that gets the sum."""
+    """What one GPU has queued; root: the one that gets the sum, or whose array all get."""
 
+    name: str
     sent: int
     received: int
     count: int
@@ -43,13 +47,15 @@ def groupEnd() -> None:
     """Carry out the one collective of the group, of which each GPU has a call. Raises AssertionError for any other."""
     calls, _Group.calls = _Group.calls or [], None
     assert len(calls) == _Group.gpus, f"{len(calls)} calls in a group of {_Group.gpus} GPUs"
-    assert len({(call.count, call.kind, call.root) for call in calls}) == 1, "the calls of a group differ"
+    assert len({(call.name, call.count, call.kind, call.root) for call in calls}) == 1, "the calls of a group differ"
     for call in calls:
         (status,) = driver.cuStreamSynchronize(call.stream)
         assert status == driver.CUresult.CUDA_SUCCESS
-    whole = np.add.reduce([_array(call.sent, call) for call in calls])
+    name, root = calls[0].name, calls[0].root
+    sent = [_array(call.sent, call) for call in (calls[root : root + 1] if name == "broadcast" else calls)]
+    whole = np.add.reduce(sent)
     for gpu, call in enumerate(calls):
-        if call.root in (EVERYWHERE, gpu):
+        if name == "broadcast" or root in (EVERYWHERE, gpu):
             _array(call.received, call)[:] = whole
 
 
@@ -67,9 +73,39 @@ class NcclCommunicator:
         return [NcclCommunicator() for _ in range(devices)]
 
     def allReduce(self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int) -> None:
-        self.reduce(sendbuf, recvbuf, count, datatype, op, EVERYWHERE, stream)
+        assert op == NCCL_SUM
+        self._queue(Call("allReduce", sendbuf, recvbuf, count, datatype, EVERYWHERE, stream))
 
     def reduce(self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, root: int, stream: int) -> None:
-        assert _Group.calls is not None, "a call outside of a group"
         assert op == NCCL_SUM
-        _Group.calls.append(Call(sendbuf, recvbuf, count, datatype, root, stream))
+        self._queue(Call("reduce", sendbuf, recvbuf, count, datatype, root, stream))
+
+    def broadcast(self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int) -> None:
+        self._queue(Call("broadcast", sendbuff, recvbuff, count, datatype, root, stream))
+
+    @staticmethod
+    def _queue(call: Call) -> None:
+        assert _Group.calls is not None, "a call outside of a group"
+        _Group.calls.append(call)
+
+
+class ElementwiseKernel:
+    """A kernel whose statement reads the same in C++ and in NumPy, run on the host once its stream is done."""
+
+    def __init__(self, in_params: str, out_params: str, operation: str, name: str) -> None:
+        given = (*in_params.split(","), *out_params.split(","))
+        self._names, self._code = [one.split()[-1] for one in given], compile(operation, name, "exec")
+
+    def __call__(self, *args: Any) -> None:
+        import cupy
+
+        (status,) = driver.cuStreamSynchronize(cupy.cuda.get_current_stream().ptr)
+        assert status == driver.CUresult.CUDA_SUCCESS
+        exec(self._code, dict(zip(self._names, map(_on_host, args), strict=True)))
+
+
+def _on_host(x: Any) -> Any:
+    """Return what shows the elements of an array, or a scalar as it is."""
+    if isinstance(x, float):
+        return x
+    return np.frombuffer((ctypes.c_ubyte * x.nbytes).from_address(x.data.ptr), x.dtype)
