@@ -61,3 +61,11 @@ __device__ __forceinline__ float2 scaled_pair(const T *c, float2 product, unsign
   if (beta != 0.0f && inside == 1) held.x = Element<T>::floats({*c, *c}).x;
   return make_float2(alpha * product.x + beta * held.x, alpha * product.y + beta * held.y);
 }
+
+// The same for the pair of C itself, of which those elements are stored.
+template <class T>
+__device__ __forceinline__ void store_scaled_pair(T *c, float2 product, unsigned inside, float alpha, float beta) {
+  const auto pair = Element<T>::pair(scaled_pair(c, product, inside, alpha, beta));
+  if (inside == 2) *reinterpret_cast<typename Element<T>::Pair *>(c) = pair;
+  if (inside == 1) *c = pair.x;
+}

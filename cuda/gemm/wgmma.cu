@@ -49,15 +49,6 @@ __global__ void __launch_bounds__(2 * WARPGROUP, 2)
   }
   ptx::wgmma_wait<0>();
 
-  c += blockIdx.z * stride_c;
-#pragma unroll
-  for (unsigned i = 0; i < BN / 4; ++i) {  // pairs of neighbours
-    const unsigned row = row0 + warpgroup * WARPGROUP_ROWS + SumPlace::row(i % 2);
-    const unsigned col = col0 + i / 2 * 8 + SumPlace::column(), inside = pair_inside(row, col, m, n);
-    Out *to = c + offset<Op::N>(row, col, ldc);
-    const auto pair =
-        Element<Out>::pair(scaled_pair(to, make_float2(sums[2 * i], sums[2 * i + 1]), inside, alpha, beta));
-    if (inside == 2) *reinterpret_cast<typename Element<Out>::Pair *>(to) = pair;
-    if (inside == 1) *to = pair.x;
-  }
+  const PairStore<Out> store{c, m, n, ldc, stride_c, alpha, beta};
+  store.put(sums, row0 + warpgroup * WARPGROUP_ROWS, col0, blockIdx.z);
 }

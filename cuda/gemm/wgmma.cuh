@@ -81,6 +81,28 @@ struct SumPlace {
   static __device__ __forceinline__ unsigned column() { return threadIdx.x % 4 * 2; }
 };
 
+// Stores a warpgroup's sums, from row0 and col0 on: a quad of lanes 32 bytes of a row of FP32, or 16 of a shorter type.
+template <class Out>
+struct PairStore {
+  Out *c;
+  unsigned m, n, ldc;
+  long long stride;  // of a batch
+  float alpha, beta;
+
+  template <int SUMS>
+  __device__ __forceinline__ void put(const float (&sums)[SUMS], unsigned row0, unsigned col0, unsigned product) const {
+    Out *own = c + product * stride;
+#pragma unroll
+    for (unsigned i = 0; i < SUMS / 2; ++i) {  // pairs of neighbours
+      const unsigned row = row0 + SumPlace::row(i % 2), col = col0 + i / 2 * 8 + SumPlace::column();
+      const unsigned inside = pair_inside(row, col, m, n);
+      store_scaled_pair(own + offset<Op::N>(row, col, ldc), make_float2(sums[2 * i], sums[2 * i + 1]), inside, alpha,
+                        beta);
+    }
+  }
+  __device__ __forceinline__ void finish() const {}
+};
+
 // The thread's warpgroup, broadcast from one lane: the compiler then keeps what depends on it in uniform registers,
 // from which wgmma takes its descriptors.
 __device__ __forceinline__ unsigned warpgroup_index() {

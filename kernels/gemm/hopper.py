@@ -1,7 +1,7 @@
 """Our own GEMMs on Hopper's tensor cores, by wgmma out of tiles that the TMA copies: `cuda/gemm/wgmma*.cu`."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from kernelmark import (
     DeviceLimits,
     KernelCall,
     Prefer,
+    Scratch,
     TensorMap,
     Tile,
     Tunable,
@@ -33,6 +34,8 @@ ATOM_BYTES = 1024  # to which tiles are aligned in shared memory, and how much t
 BUFFERS = 4  # of 64 rows of ROW_BYTES, in which a warpgroup stores parts of its tile; as many as there are, at most
 WARPGROUP = 128
 
+#: Rows of C of a block that adds slices of k, whose threads own two columns each.
+SUM_ROWS, SUM_COLUMNS = 8, 64
 #: Persistent tiles: WIDE reads least for a multiply-add, NARROW and SMALL are for products with few tiles.
 WIDE: dict[str, Tunable] = {"BN": 256, "STAGES": 3, "CLUSTER": 2, "SMS": multiprocessors}
 NARROW: dict[str, Tunable] = {"BN": 128, "STAGES": 5, "CLUSTER": 2, "SMS": multiprocessors}
@@ -46,12 +49,11 @@ PERSISTENT: dict[str, tuple[Tunable, ...]] = {
 }
 
 
-def maps(p: GemmProblem, columns: int) -> tuple[TensorMap, TensorMap]:
-    """The maps of A and B, for tiles of BM rows and copies of `columns` columns of op(B)."""
+def maps(p: GemmProblem, columns: int, tf32: bool = False) -> tuple[TensorMap, TensorMap]:
+    """The maps of A and B, for tiles of BM rows and copies of `columns` columns of op(B), which round FP32 to TF32."""
     depth = ROW_BYTES // DTYPES[split_dtype(p.dtype)[0]].itemsize
     a = (BM, depth) if p.op_a == "N" else (depth, BOX)
     b = (columns, depth) if p.op_b == "T" else (depth, BOX)
-    tf32 = p.dtype == "f32"
     return TensorMap("a", a, "128B", tf32), TensorMap("b", b, "128B", tf32)
 
 
@@ -105,6 +107,11 @@ def cluster_tiles(p: GemmProblem, t: Tile) -> int:
     return ceil_div(p.m, BM * t.CLUSTER) * ceil_div(p.n, t.BN) * p.batch
 
 
+def block_tiles(p: GemmProblem, t: Tile) -> int:
+    """Tiles of all products, each as large as a block computes."""
+    return cluster_tiles(p, t) * int(t.CLUSTER)
+
+
 def supports_persistent(p: GemmProblem) -> str | None:
     """Why the persistent kernels cannot take the problem, or None."""
     if reason := rows_of_16_bytes(p) or within_ints(p):
@@ -113,21 +120,26 @@ def supports_persistent(p: GemmProblem) -> str | None:
     return f"C has {count} tiles, expected at most {INT_LIMIT}" if count > INT_LIMIT else None
 
 
+def supports_splitk(p: GemmProblem) -> str | None:
+    """Why slices of k cannot be multiplied apart and added, or None."""
+    return supports_persistent(p) or within_grid("m", SUM_ROWS)(p)
+
+
 def whole_boxes(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
     """Why the blocks of a cluster cannot share the columns of op(B), or None."""
     share, rest = divmod(t.BN, t.CLUSTER)
     return f"a block copies {t.BN} / {t.CLUSTER} columns, expected a multiple of {BOX}" if rest or share % BOX else None
 
 
-def in_order(*wanted: Mapping[str, Tunable]) -> Prefer:
+def in_order(blocks: Callable[[GemmProblem, Tile], int], *wanted: Mapping[str, Tunable]) -> Prefer:
     """Prefer a tile unless it fills no more than half the device, where the one after it would fill more."""
 
     def unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
         following = itertools.pairwise(tile_on(device, values) for values in wanted)
         if after := next((after for tile, after in following if tile == t), None):
-            blocks, more = (cluster_tiles(p, tile) * tile.CLUSTER for tile in (t, after))
-            if blocks <= t.SMS // 2 and more > blocks:
-                return f"C has tiles for {blocks} blocks, expected more than {t.SMS // 2}: smaller ones occupy {more}"
+            have, more = (blocks(p, tile) for tile in (t, after))
+            if have <= t.SMS // 2 and more > have:
+                return f"C has tiles for {have} blocks, expected more than {t.SMS // 2}: smaller ones occupy {more}"
         return None
 
     return Prefer(wanted, unless)
@@ -138,7 +150,7 @@ def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
     c = p.operands()[2]
     map_c = TensorMap("c", (64, ROW_BYTES // DTYPES[c.dtype].itemsize), "128B")
     arguments = (
-        *(*maps(p, t.BN // t.CLUSTER), map_c, "c"),
+        *(*maps(p, t.BN // t.CLUSTER, p.dtype == "f32"), map_c, "c"),
         *(p.m, p.n, p.k, p.batch, p.alpha, p.beta, c.ld, stride_c(p)),
     )
     entry = f"gemm_wgmma_persistent<{types(p)}, {t.BN}, {t.STAGES}, {t.CLUSTER}, Op::{p.op_a}, Op::{p.op_b}>"
@@ -160,6 +172,68 @@ for _name, _domain, _label in (
         supports=supports_persistent,
         tunables=PERSISTENT,
         valid=whole_boxes,
-        prefer=in_order(WIDE, NARROW, SMALL),
+        prefer=in_order(block_tiles, WIDE, NARROW, SMALL),
         **_domain,
     )(persistent)
+
+
+def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
+    """Return the steps of a slice of k and how many slices there are, so that their blocks fill the device once.
+
+    None is less than DEPTH elements deep where k allows.
+    """
+    steps = ceil_div(p.k, ROW_BYTES // DTYPES[split_dtype(p.dtype)[0]].itemsize)
+    wanted = max(1, min(t.SMS // block_tiles(p, t), p.k // t.DEPTH))
+    depth = ceil_div(steps, wanted)
+    return depth, ceil_div(steps, depth)
+
+
+def block_slices(p: GemmProblem, t: Tile) -> int:
+    """Tiles of all products, once for each slice of k."""
+    return block_tiles(p, t) * slices(p, t)[1]
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/wgmma_splitk.cu",
+    entry="gemm_wgmma_splitk",
+    supports=supports_splitk,
+    tunables=PERSISTENT | {"DEPTH": (1024, 256, 512, 2048, 64)},
+    valid=whole_boxes,
+    prefer=in_order(block_slices, WIDE | {"DEPTH": 1024}, NARROW | {"DEPTH": 1024}, SMALL | {"DEPTH": 64}),
+    **HOPPER | HALF,
+)
+def wgmma_splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """Slices of k multiplied by warp-specialised wgmma, their sums added in order by a second launch."""
+    depth, count = slices(p, t)
+    (a, _), c, ld = split_dtype(p.dtype), p.operands()[2], p.n + p.n % 2
+    partials = Scratch("partials", 4 * p.batch * count * p.m * ld)
+    product = (*maps(p, t.BN // t.CLUSTER), partials, p.m, p.n, p.k, p.batch, ld, depth, count)
+    summed = (partials, "c", p.m, p.n, ld, count, p.alpha, p.beta, c.ld, stride_c(p))
+    variant = f"{DTYPES[a].ctype}, {t.BN}, {t.STAGES}, {t.CLUSTER}, Op::{p.op_a}, Op::{p.op_b}"
+    entries = f"gemm_wgmma_splitk<{variant}>", f"gemm_wgmma_splitk_sum<{DTYPES[c.dtype].ctype}>"
+    blocks = min(t.SMS // t.CLUSTER, cluster_tiles(p, t) * count) * t.CLUSTER
+    over_c = (ceil_div(p.n, SUM_COLUMNS), ceil_div(p.m, SUM_ROWS), p.batch)
+    return [
+        KernelCall(blocks, 3 * WARPGROUP, product, stages_bytes(t) + ATOM_BYTES, entries[0], t.CLUSTER),
+        KernelCall(over_c, (SUM_COLUMNS // 2, SUM_ROWS), summed, entry=entries[1]),
+    ]
+
+
+@cuda_kernel(
+    "gemm",
+    source="gemm/wgmma_3xtf32.cu",
+    entry="gemm_wgmma_3xtf32<{BN}, {STAGES}, {CLUSTER}>",
+    supports=supports_persistent,
+    tunables=PERSISTENT | {"BN": (64, 128)},
+    valid=whole_boxes,
+    prefer=in_order(block_tiles, NARROW | {"STAGES": 4}, SMALL | {"STAGES": 5}),
+    **TF32 | {"numerics": "3xtf32", "executed": lambda p, t: 3 * p.flop},
+)
+def wgmma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """FP32 operands as sums of two TF32 each, three products by wgmma, their sums added in FP32."""
+    c = p.operands()[2]
+    arguments = (*maps(p, t.BN // t.CLUSTER), "c", p.m, p.n, p.k, p.batch, p.alpha, p.beta, c.ld, stride_c(p))
+    grid = min(t.SMS // t.CLUSTER, cluster_tiles(p, t)) * t.CLUSTER
+    split_bytes = 2 * ROW_BYTES * (BM + t.BN)
+    return [KernelCall(grid, 3 * WARPGROUP, arguments, stages_bytes(t) + split_bytes + ATOM_BYTES, cluster=t.CLUSTER)]

@@ -11,9 +11,10 @@ from emulated import program_entries
 from emulator.corners import CORNERS, Corner
 from emulator.overflows import Overflow
 
+_STRIDE = ("return gridDim.x / CLUSTER;", "return gridDim.x;")
 #: Bugs in what the corners are there for, each with the place of one that sees it.
 PLANTED = {
-    Overflow("gemm/wgmma_persistent.cu", "return gridDim.x / CLUSTER;", "return gridDim.x;"): 0,
+    Overflow("gemm/wgmma_specialised.cuh", *_STRIDE, "gemm/wgmma_persistent.cu"): 0,
     Overflow("gemm/tileorder.cuh", "{band * BAND + left", "{left", "gemm/mma.cu"): 2,
     Overflow("conv/lowering.cuh", "return image.tap_spot(tap);", "return {int(tap.fast), 0};", "conv/implicit.cu"): 3,
     Overflow("transpose/c2r_runs.cuh", "product_ + product_back_", "product_", "transpose/c2r.cu"): 10,

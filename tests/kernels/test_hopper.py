@@ -12,7 +12,8 @@ from emulated import wrong_in_emulator
 from kernel_rig import CUDA, LAYOUTS, REGISTRY, cases, lean
 from kernel_rig import refusal as refusal_of
 
-KERNELS = ("wgmma", "wgmma_persistent", "wgmma_tf32")
+IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
+KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *IN_F32)
 PERSISTENT = ("wgmma_persistent", "wgmma_tf32")
 BAND = 8  # as in tileorder.cuh
 
@@ -24,8 +25,7 @@ def kernel(name: str) -> CudaKernel:
 def plan(name: str, problem: str, tile: Tile | None = None) -> KernelCall:
     parsed = REGISTRY.problem(f"gemm/{problem}")
     taken = tile or kernel(name).tile_for(parsed)
-    (call,) = kernel(name).plan(parsed, taken, H100)
-    return call
+    return kernel(name).plan(parsed, taken, H100)[0]
 
 
 def refusal(name: str, problem: str) -> str:
@@ -33,7 +33,7 @@ def refusal(name: str, problem: str) -> str:
 
 
 def dtype_of(name: str) -> str:
-    return "f32" if name == "wgmma_tf32" else "bf16"
+    return "f32" if name in IN_F32 else "bf16"
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -55,9 +55,10 @@ def test_c_may_be_wider_than_its_operands() -> None:
     assert "rows of c" in refusal("wgmma", "m8n4k8/bf16/NT")
 
 
-def test_tf32_is_multiplied_along_k_only() -> None:
-    assert "has no NN path" in refusal("wgmma_tf32", "m8n8k8/f32/NN")
-    assert "has no TT path" in refusal("wgmma_tf32", "m8n8k8/f32/TT")
+@pytest.mark.parametrize("name", IN_F32)
+def test_tf32_is_multiplied_along_k_only(name: str) -> None:
+    assert "has no NN path" in refusal(name, "m8n8k8/f32/NN")
+    assert "has no TT path" in refusal(name, "m8n8k8/f32/TT")
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -100,13 +101,27 @@ def test_a_tile_is_taken_unless_smaller_ones_occupy_more_of_the_device(name: str
     assert columns == tile.BN
 
 
-@pytest.mark.parametrize("name", PERSISTENT)
+@pytest.mark.parametrize("name", KERNELS[1:])
 def test_a_persistent_grid_is_whole_clusters_and_no_larger_than_device_or_work(name: str) -> None:
     for sizes, tile in product(("m1n8k8", "m300n520k8", "m4096n4096k64", "m40000n8k8"), known_tiles(name)):
         call = plan(name, f"{sizes}/{dtype_of(name)}/NT", tile)
         assert call.cluster == tile.CLUSTER
         assert call.grid % tile.CLUSTER == 0
         assert 0 < call.grid <= max(tile.SMS, tile.CLUSTER)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "columns", "blocks"),
+    [
+        ("m1024n2048k26752", 256, 128),  # two slices for each of 64 tiles
+        ("m128n256k4096", 64, 128),  # 32 for each of four
+        ("m512n1024k64", 64, 64),
+        ("m4096n4096k4096", 256, 132),  # one
+    ],
+)
+def test_slices_of_k_fill_the_device_once(sizes: str, columns: int, blocks: int) -> None:
+    tile = kernel("wgmma_splitk").tile_for(REGISTRY.problem(f"gemm/{sizes}/bf16/NT"))
+    assert (tile.BN, plan("wgmma_splitk", f"{sizes}/bf16/NT", tile).grid) == (columns, blocks)
 
 
 def order(index: int, rows: int, cols: int) -> tuple[int, int]:
@@ -141,19 +156,21 @@ def test_boxes_are_128_bytes_wide_and_follow_the_layout() -> None:
 
 
 def test_the_tma_rounds_to_tf32_what_is_read_and_nothing_else() -> None:
-    maps = [arg for arg in plan("wgmma_tf32", "m8n8k8/f32/NT").args if isinstance(arg, TensorMap)]
-    assert [(arg.operand, arg.tf32) for arg in maps] == [("a", True), ("b", True), ("c", False)]
+    one, three = (
+        [(arg.operand, arg.tf32) for arg in plan(name, "m8n8k8/f32/NT").args if isinstance(arg, TensorMap)]
+        for name in IN_F32
+    )
+    assert one == [("a", True), ("b", True), ("c", False)]
+    assert three == [("a", False), ("b", False)]  # whose last bits are the small parts
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_layout_compiles_without_spills_and_with_wgmma_in_flight(name: str, cuda_compiler: str) -> None:
-    dtypes = ("f32",) if name == "wgmma_tf32" else ("f16", "bf16.f32", "f16.f32", "bf16")
-    variants = [(dtypes[0], "NT")] if name == "wgmma_tf32" else list(zip(dtypes, LAYOUTS, strict=True))
-    names = [
-        plan(name, f"m8n8k8/{dtype}/{layout}", tile).entry
-        for (dtype, layout), tile in product(variants, known_tiles(name))
-    ]
-    lean(f"gemm/cuda.{name}", map(str, names), "sm_90a")
+    dtypes = ("f32",) if name in IN_F32 else ("f16", "bf16.f32", "f16.f32", "bf16")
+    variants = [(dtypes[0], "NT")] if name in IN_F32 else list(zip(dtypes, LAYOUTS, strict=True))
+    problems = [REGISTRY.problem(f"gemm/m8n8k8/{dtype}/{layout}") for dtype, layout in variants]
+    plans = [kernel(name).calls(problem, tile, H100) for problem, tile in product(problems, known_tiles(name))]
+    lean(f"gemm/cuda.{name}", (entry for calls in plans for entry, _ in calls), "sm_90a")
 
 
 def check(name: str, problem: str, *tiles: Tile) -> None:
@@ -182,7 +199,7 @@ def test_a_persistent_grid_is_right_in_every_layout(layout: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["wgmma", "wgmma_persistent"])
+@pytest.mark.parametrize("name", ["wgmma", "wgmma_persistent", "wgmma_splitk"])
 @pytest.mark.parametrize("scaled", ["", "/alpha2/beta0.5"])
 def test_half_a_pair_at_the_end_of_a_row_is_right(name: str, scaled: str) -> None:
     """Rows of C end in an odd element, and what follows it must not be written."""
@@ -196,8 +213,16 @@ def test_the_last_of_several_bands_of_tiles_is_right() -> None:
 
 
 @pytest.mark.long
-def test_tf32_is_right_over_the_edges_of_tiles() -> None:
-    check("wgmma_tf32", "m264n132k100/f32/NT/alpha2/beta0.5/batch2/lda+4/ldc+4", PAIRS, ALONE)
+@pytest.mark.parametrize("name", IN_F32)
+def test_tf32_is_right_over_the_edges_of_tiles(name: str) -> None:
+    check(name, "m264n132k100/f32/NT/alpha2/beta0.5/batch2/lda+4/ldc+4", PAIRS, ALONE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_slices_of_unequal_depth_add_up(layout: str) -> None:
+    pairs, alone = (Tile(**vars(tile) | {"SMS": 64, "DEPTH": 64}) for tile in (PAIRS, ALONE))
+    check("wgmma_splitk", f"m264n136k264/f16/{layout}/{RAGGED}", pairs, alone)
 
 
 @pytest.mark.long

@@ -1,0 +1,108 @@
+// C = alpha A B^T + beta C for FP32 A and B on the tensor cores of Hopper, about as exact as in FP32: x = big + small,
+// both in TF32, and a product is small big + big small + big big (gemm/mma_3xtf32.cu). Warp-specialised
+// (gemm/wgmma_specialised.cuh).
+//
+// wgmma reads both operands from shared memory and ignores the last 13 bits of each element: the big parts are the
+// slots of the ring, as they have arrived. While a step's products run, the multiplying warpgroups write what the next
+// slot's big parts leave out into one of two further slots, each for its own rows of A and for half of B.
+// Sums: each step's products start from zero, with the small terms first, and are added to the sums in FP32, for the
+// reason that gemm/mma_3xtf32.cu has.
+// Preconditions: sm_90a; A and B are stored along k, and stored rows of A, B and C begin at multiples of 16 bytes.
+// Limit: shared memory, from which three products and the split read; then the tensor cores, at a third of their rate.
+// Infinities become NaN as they are split.
+#include "gemm/wgmma_specialised.cuh"
+#include "ptx.cuh"
+
+// What TF32 leaves out of x where it cuts off 13 bits, itself in TF32.
+__device__ __forceinline__ float cut_off(float x) {
+  return __uint_as_float(ptx::to_tf32(x - __uint_as_float(__float_as_uint(x) & 0xffffe000)));
+}
+
+// Writes that for each element of BYTES of a tile, by a warpgroup.
+template <unsigned BYTES>
+__device__ __forceinline__ void write_cut_off(unsigned char *to, const unsigned char *from) {
+#pragma unroll
+  for (unsigned first = 0; first < BYTES; first += WARPGROUP * sizeof(float4)) {
+    const unsigned at = first + threadIdx.x % WARPGROUP * sizeof(float4);
+    const float4 x = *reinterpret_cast<const float4 *>(from + at);
+    *reinterpret_cast<float4 *>(to + at) = make_float4(cut_off(x.x), cut_off(x.y), cut_off(x.z), cut_off(x.w));
+  }
+}
+
+// A slice in three products, into whose parts both multiplying warpgroups split each slot. tiles: where the ring is.
+template <unsigned STAGES>
+struct InThreeProducts {
+  unsigned char *tiles;
+  unsigned half = 0;  // the slot for small parts that comes next
+
+  template <class Work, int SUMS>
+  __device__ __forceinline__ void operator()(const Work &work, float (&sums)[SUMS], unsigned steps, Turn<STAGES> &turn,
+                                             unsigned warpgroup) {
+    float product[SUMS];
+#pragma unroll
+    for (float &sum : sums) sum = 0.0f;
+    unsigned last = 0;
+    for (unsigned step = 0; step < steps; ++step, turn.next(), half ^= 1) {
+      const unsigned big = turn.slot * Work::SLOT_BYTES, small = (STAGES + half) * Work::SLOT_BYTES;
+      work.wait(turn);
+      split<Work>(small, big, warpgroup);
+      if (step > 0) finish(work, sums, product, last);
+      ptx::fence_proxy_async();
+      ptx::named_barrier_sync(1, CONSUMERS * WARPGROUP);  // both have split the slot, and multiplied the one before
+      multiply<Work>(product, work.tiles + small, work.tiles + big, true, warpgroup);
+      multiply<Work>(product, work.tiles + big, work.tiles + small, false, warpgroup);
+      multiply<Work>(product, work.tiles + big, work.tiles + big, false, warpgroup);
+      last = turn.slot;
+    }
+    finish(work, sums, product, last);
+  }
+
+ private:
+  // This warpgroup's rows of A, and its half of B.
+  template <class Work>
+  __device__ __forceinline__ void split(unsigned small, unsigned big, unsigned warpgroup) const {
+    constexpr unsigned A_SHARE = Work::A::BYTES / CONSUMERS, B_SHARE = Work::B::BYTES / CONSUMERS;
+    const unsigned a = warpgroup * A_SHARE, b = Work::A::BYTES + warpgroup * B_SHARE;
+    write_cut_off<A_SHARE>(tiles + small + a, tiles + big + a);
+    write_cut_off<B_SHARE>(tiles + small + b, tiles + big + b);
+  }
+
+  // Starts the product of A in one slot and B in another.
+  template <class Work, int SUMS>
+  static __device__ __forceinline__ void multiply(float (&product)[SUMS], unsigned slot_a, unsigned slot_b, bool first,
+                                                  unsigned warpgroup) {
+    start_product<float, typename Work::A, typename Work::B>(
+        product, slot_a + warpgroup * WARPGROUP_ROWS * ROW_BYTES, slot_b + Work::A::BYTES, first);
+  }
+
+  // Adds the products of a step to the sums, and gives back its slot.
+  template <class Work, int SUMS>
+  static __device__ __forceinline__ void finish(const Work &work, float (&sums)[SUMS], const float (&product)[SUMS],
+                                                unsigned slot) {
+    ptx::wgmma_wait<0>();
+    work.release(slot);
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) sums[i] += product[i];
+  }
+};
+
+template <unsigned BN, unsigned STAGES, unsigned CLUSTER>
+__global__ void __launch_bounds__(3 * WARPGROUP, 1)
+    gemm_wgmma_3xtf32(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, float *c,
+                      unsigned m, unsigned n, unsigned k, unsigned products, float alpha, float beta, unsigned ldc,
+                      long long stride_c) {
+  using Work = Specialised<float, BN, STAGES, CLUSTER, Op::N, Op::T>;
+  __shared__ unsigned long long arrived[STAGES], free[STAGES];
+  DYN_SHARED(unsigned char, smem);
+  const unsigned tiles = aligned_to_atom(smem), steps = (k + Work::A::DEPTH - 1) / Work::A::DEPTH;
+  const Work work{map_a,
+                  map_b,
+                  {(m + CLUSTER * BM - 1) / (CLUSTER * BM), (n + BN - 1) / BN},
+                  {steps, steps, 1},
+                  products,
+                  tiles,
+                  ptx::smem_address(arrived),
+                  ptx::smem_address(free)};
+  work.run(InThreeProducts<STAGES>{smem + (tiles - ptx::smem_address(smem))},
+           [&](unsigned) { return PairStore<float>{c, m, n, ldc, stride_c, alpha, beta}; });
+}

@@ -1,0 +1,162 @@
+// What the warp-specialised wgmma kernels share: one warpgroup only loads tiles, two only multiply, and a grid as large as
+// the device iterates over all tiles of C, so that the next tile's operands arrive while this one's results are stored.
+//
+// Tile: a cluster of CLUSTER blocks owns CLUSTER tiles of C below each other, a block 128 x BN, a multiplying warpgroup
+// 64 rows of them. The blocks of a cluster need the same columns of op(B): each loads its share of them into all
+// blocks. Tiles are taken in the order of gemm/tileorder.cuh, those of a slice of k one after another, and then those of
+// the next slice, or of the batch's next product.
+// Ring: STAGES slots of tiles (gemm/wgmma.cuh). Barrier `arrived` completes when a slot's bytes have landed, `free`
+// when all warpgroups that read the slot, including those of the cluster's other blocks, have done so.
+#pragma once
+#include "gemm/tileorder.cuh"
+#include "gemm/wgmma.cuh"
+
+constexpr unsigned CONSUMERS = 2, BM = CONSUMERS * WARPGROUP_ROWS;  // warpgroups that multiply
+
+// A slot of the ring, and the parity of its phase.
+template <unsigned STAGES>
+struct Turn {
+  unsigned slot = 0, parity = 0;
+  __device__ __forceinline__ void next() {
+    if (++slot == STAGES) slot = 0, parity ^= 1;
+  }
+};
+
+// A barrier of all threads of the cluster.
+template <unsigned CLUSTER>
+__device__ __forceinline__ void synchronise() {
+  if constexpr (CLUSTER == 1) {
+    __syncthreads();
+  } else {
+    ptx::cluster_sync();
+  }
+}
+
+// Slices of k, each `depth` steps deep but for the last; a product has as many units.
+struct Slices {
+  unsigned steps, depth, count;
+
+  struct Part {
+    unsigned product, first, end;  // steps
+  };
+
+  __device__ __forceinline__ Part at(unsigned unit) const {
+    const unsigned first = unit % count * depth;
+    return {unit / count, first, min(first + depth, steps)};
+  }
+};
+
+template <class T, unsigned BN, unsigned STAGES, unsigned CLUSTER, Op op_a, Op op_b>
+struct Specialised {
+  using Type = T;
+  using A = OperandTile<T, BM, op_a == Op::N>;
+  using B = OperandTile<T, BN, op_b == Op::T>;
+  static constexpr unsigned SLOT_BYTES = A::BYTES + B::BYTES, SHARE = BN / CLUSTER;  // columns of op(B) a block loads
+  static_assert(SHARE % BOX == 0, "a block's share of op(B) is whole boxes");
+  const TensorMap &map_a, &map_b;
+  TileOrder order;
+  Slices slices;
+  unsigned units;                 // of all products
+  unsigned tiles, arrived, free;  // addresses in shared memory
+
+  // All threads' work. multiply: what becomes of a slice in one of the multiplying warpgroups. store_of(warpgroup): what
+  // stores the sums of that.
+  template <class Multiply, class StoreOf>
+  __device__ __forceinline__ void run(const Multiply &multiply, const StoreOf &store_of) const {
+    const unsigned warpgroup = warpgroup_index(), rank = blockIdx.x % CLUSTER;  // in its cluster
+    if (threadIdx.x == 0) initialise();
+    synchronise<CLUSTER>();  // the barriers are initialised, also for copies from other blocks
+    if (warpgroup == CONSUMERS) {
+      ptx::setmaxnreg_dec<40>();
+      if (threadIdx.x == CONSUMERS * WARPGROUP) produce(rank);
+      __syncwarp();
+    } else {
+      ptx::setmaxnreg_inc<232>();
+      consume(rank, warpgroup, multiply, store_of(warpgroup));
+    }
+    synchronise<CLUSTER>();  // no block leaves while others may still arrive at its barriers
+  }
+
+  __device__ __forceinline__ void wait(const Turn<STAGES> &turn) const {
+    ptx::mbarrier_wait(arrived + 8 * turn.slot, turn.parity);
+  }
+
+  // Notifies this block, and those that load into this one too, that this warpgroup has read the slot: a wait is for
+  // the product of all its warps, so that a thread for each block can do that.
+  __device__ __forceinline__ void release(unsigned slot) const {
+    if (threadIdx.x % WARPGROUP >= CLUSTER) return;
+    if constexpr (CLUSTER == 1) {
+      ptx::mbarrier_arrive(free + 8 * slot);
+    } else {
+      ptx::mbarrier_arrive_cluster(free + 8 * slot, threadIdx.x % WARPGROUP);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void initialise() const {
+    ptx::tma_prefetch(&map_a);
+    ptx::tma_prefetch(&map_b);
+    for (unsigned stage = 0; stage < STAGES; ++stage) {
+      ptx::mbarrier_init(arrived + 8 * stage, 1);
+      ptx::mbarrier_init(free + 8 * stage, CONSUMERS * CLUSTER);
+    }
+    ptx::fence_mbarrier_init();
+  }
+
+  // One thread's work: fills each slot once it is free.
+  __device__ __forceinline__ void produce(unsigned rank) const {
+    Turn<STAGES> turn;
+    for (unsigned index = first(); index < order.count(units); index += stride()) {
+      const TileOrder::Tile tile = order.at(index);
+      const Slices::Part part = slices.at(tile.unit);
+      const unsigned row0 = (tile.row * CLUSTER + rank) * BM, col0 = tile.col * BN + rank * SHARE;
+      for (unsigned step = part.first; step < part.end; ++step, turn.next()) {
+        const unsigned barrier = arrived + 8 * turn.slot, a = tiles + turn.slot * SLOT_BYTES;
+        const unsigned b = a + A::BYTES + rank * SHARE * ROW_BYTES;
+        ptx::mbarrier_wait(free + 8 * turn.slot, turn.parity ^ 1);  // in the first round all are free
+        ptx::mbarrier_arrive_expect_tx(barrier, SLOT_BYTES);
+        A::template load<BM>(a, map_a, row0, step * A::DEPTH, part.product, barrier);
+        B::template load<SHARE, CLUSTER>(b, map_b, col0, step * A::DEPTH, part.product, barrier);
+      }
+    }
+  }
+
+  // A warpgroup's work: 64 rows of each of the block's tiles.
+  template <class Multiply, class Store>
+  __device__ __forceinline__ void consume(unsigned rank, unsigned warpgroup, Multiply multiply,
+                                          const Store &store) const {
+    Turn<STAGES> turn;
+    for (unsigned index = first(); index < order.count(units); index += stride()) {
+      const TileOrder::Tile tile = order.at(index);
+      const Slices::Part part = slices.at(tile.unit);
+      const unsigned row0 = (tile.row * CLUSTER + rank) * BM + warpgroup * WARPGROUP_ROWS;
+      float sums[BN / 2];
+      multiply(*this, sums, part.end - part.first, turn, warpgroup);
+      store.put(sums, row0, tile.col * BN, tile.unit);
+    }
+    store.finish();
+  }
+
+  static __device__ __forceinline__ unsigned first() { return blockIdx.x / CLUSTER; }
+  static __device__ __forceinline__ unsigned stride() { return gridDim.x / CLUSTER; }
+};
+
+// A slice as the tensor cores multiply it, while the next slot arrives.
+struct Plainly {
+  template <class Work, int SUMS, unsigned STAGES>
+  __device__ __forceinline__ void operator()(const Work &work, float (&sums)[SUMS], unsigned steps, Turn<STAGES> &turn,
+                                             unsigned warpgroup) const {
+    unsigned last = 0;
+    for (unsigned step = 0; step < steps; ++step, turn.next()) {
+      const unsigned slot = work.tiles + turn.slot * Work::SLOT_BYTES;
+      work.wait(turn);
+      start_product<typename Work::Type, typename Work::A, typename Work::B>(
+          sums, slot + warpgroup * WARPGROUP_ROWS * ROW_BYTES, slot + Work::A::BYTES, step == 0);
+      ptx::wgmma_wait<1>();  // the previous step has read its slot
+      if (step > 0) work.release(last);
+      last = turn.slot;
+    }
+    ptx::wgmma_wait<0>();
+    work.release(last);
+  }
+};
