@@ -198,9 +198,9 @@ def block_slices(p: GemmProblem, t: Tile) -> int:
     source="gemm/wgmma_splitk.cu",
     entry="gemm_wgmma_splitk",
     supports=supports_splitk,
-    tunables=PERSISTENT | {"DEPTH": (1024, 256, 512, 2048, 64)},
+    tunables=PERSISTENT | {"DEPTH": (256, 64, 128, 512, 1024, 2048)},
     valid=whole_boxes,
-    prefer=in_order(block_slices, WIDE | {"DEPTH": 1024}, NARROW | {"DEPTH": 1024}, SMALL | {"DEPTH": 64}),
+    prefer=in_order(block_slices, WIDE | {"DEPTH": 256}, NARROW | {"DEPTH": 256}, SMALL | {"DEPTH": 64}),
     **HOPPER | HALF,
 )
 def wgmma_splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
