@@ -33,7 +33,7 @@ def cases(name: str, problem: str) -> list[Case]:
 
 
 def product(name: str, a: Array, b: Array) -> Array:
-    """C = A B of FP32 as the kernel's emulation leaves it, reports and all; B is stored along k where it takes no other."""
+    """C = A B of FP32 as the emulated kernel leaves it, without a report; a kernel of NT alone gets B transposed."""
     host_compiler()
     (m, k), n = a.shape, b.shape[1]
     along_k = "NN" not in kernel(name).domain["layout"]
