@@ -92,7 +92,8 @@ __global__ void __launch_bounds__(128, FFT_TILED_BLOCKS_PER_SM)
 // C = A^T B at each frequency (blockIdx.z) for each group (blockIdx.y); A is k x m, B is k x n. lda and ldb take the
 // place of m and n, except for the number of rows of C; C has the columns of B. A block has BM x BN elements of C.
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES>
-__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN))
+__global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN),
+                                  PRODUCT_BLOCKS_PER_SM<32 * (BM / WM) * (BN / WN), TM * TN>)
     fft_tiled_product(const Complex<float> *__restrict__ a, const Complex<float> *__restrict__ b, Complex<float> *c,
                       unsigned m, unsigned k, unsigned lda, unsigned ldb) {
   using Block = Product<BM, BN, BK, WM, WN, TM, TN, STAGES>;

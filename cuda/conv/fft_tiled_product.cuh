@@ -2,7 +2,8 @@
 //
 // Panels of BK rows are copied by cp.async, STAGES - 1 steps ahead, 16 bytes or two elements at a time. Of a block's BM
 // x BN elements a warp owns WM x WN and a lane TM x TN, in patches of 2 x 2; the first patches of all lanes adjoin,
-// then the second ones, so that each is read as a float4 without bank conflicts. A product of complex numbers is four
+// then the second ones, so that each is read as a float4 without bank conflicts. Lanes are in the order of
+// gemm/fragment.cuh, by which a warp reads either operand in the fewest wavefronts. A product of complex numbers is four
 // multiply-adds: three products and five sums, which is less elsewhere, are more instructions here.
 #pragma once
 #include "fft/butterfly.cuh"
@@ -18,10 +19,16 @@ __device__ __forceinline__ void store_two(Complex<float> *to, Complex<float> fir
   *reinterpret_cast<float4 *>(to) = make_float4(first.re, first.im, second.re, second.im);
 }
 
+// Blocks per multiprocessor, by which the compiler limits registers: without one it spills on compute capability 12.0.
+// More than 32 sums want more registers than 384 threads leave to each.
+template <int THREADS, int SUMS>
+constexpr int PRODUCT_BLOCKS_PER_SM = SUMS <= 32 && THREADS <= 384 ? 384 / THREADS : 1;
+
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES>
 struct Product {
   static constexpr int THREADS = 32 * (BM / WM) * (BN / WN), LANES_M = WM / TM, LANES_N = WN / TN;
   static_assert(LANES_M * LANES_N == 32, "the lanes of a warp fill its tile");
+  static_assert(LANES_N > 1, "lanes stand in pairs along a row");
   // A row of k ends at ld, an even number; zeros stand past the edge of the matrix.
   using PanelA = PaddedPanel<Complex<float>, BK, BM, Op::N, 0>;
   using PanelB = PaddedPanel<Complex<float>, BK, BN, Op::N, 0>;
@@ -35,11 +42,12 @@ struct Product {
   // Where sums[i][j] lies within the block's tile.
   static __device__ __forceinline__ unsigned row(int i) {
     const unsigned warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
-    return warp_id / (BN / WN) * WM + (i / 2 * LANES_M + lane_id / LANES_N) * 2 + i % 2;
+    return warp_id / (BN / WN) * WM + (i / 2 * LANES_M + lane_id / 2 % LANES_M) * 2 + i % 2;
   }
   static __device__ __forceinline__ unsigned col(int j) {
     const unsigned warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
-    return warp_id % (BN / WN) * WN + (j / 2 * LANES_N + lane_id % LANES_N) * 2 + j % 2;
+    const unsigned lane_n = lane_id % 2 + lane_id / (2 * LANES_M) * 2;
+    return warp_id % (BN / WN) * WN + (j / 2 * LANES_N + lane_n) * 2 + j % 2;
   }
 
   // Adds the product of rows from row0 and columns from col0, k deep. a and b are whole matrices with their leading
@@ -85,11 +93,12 @@ struct Product {
   __device__ __forceinline__ void multiply(const Stage &stage) {
 #pragma unroll
     for (int kk = 0; kk < BK; ++kk) {
+      const Complex<float> *row_a = &stage.a[kk][row(0)], *row_b = &stage.b[kk][col(0)];
       Complex<float> left[TM], right[TN];
 #pragma unroll
-      for (int i = 0; i < TM; i += 2) load_two(&left[i], &stage.a[kk][row(i)]);
+      for (int i = 0; i < TM; i += 2) load_two(&left[i], &row_a[i * LANES_M]);
 #pragma unroll
-      for (int j = 0; j < TN; j += 2) load_two(&right[j], &stage.b[kk][col(j)]);
+      for (int j = 0; j < TN; j += 2) load_two(&right[j], &row_b[j * LANES_N]);
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
