@@ -5,14 +5,16 @@
 // Tile: a block owns BK filters x 32 tiles of 2 x 2 outputs, in all 16 frequencies, of one group (blockIdx.y).
 // blockIdx.x counts filters first, so that blocks in flight together read the same input. A step is 8 channels: a
 // thread fetches the 4 x 4 patch of one tile and channel, and cp.async copies the filters, both for the next step while
-// this one is multiplied. A warp multiplies two frequencies, BK x 32 each; a lane has BK / 8 filters x 8 tiles of both.
+// this one is multiplied. Where tiles and filters are too few for the device, blockIdx.z counts slices of the channels,
+// whose sums a further launch adds (conv/sum.cuh). A warp multiplies two frequencies, BK x 32 each; a lane has BK / 8 filters x 8 tiles of both.
 // For the inverse transform all frequencies of 32 filters at a time are exchanged through shared memory.
 // Preconditions: compute capability 8.0; 3 x 3 filters, stride and dilation 1; ldk, the filters in a row of u, is a
-// multiple of BK.
+// multiple of BK, and `depth`, the channels of a slice, of 8.
 // Limit: FFMA issue. With BK = 64 a step is 1024 FFMA per thread among 1300 instructions: 64 reads of 16 bytes, 16
 // loads of the patch with their predicates, 32 additions, 16 stores, 8 copies. That block has a multiprocessor to
 // itself, so nothing hides its first step and the inverse transform: for few channels BK = 32 is better, of which two
 // blocks fit.
+#include "conv/sum.cuh"
 #include "conv/winograd_filters.cuh"
 #include "gemm/panel.cuh"
 #include "panel_copy.cuh"
@@ -142,25 +144,27 @@ struct Exchange {
 }  // namespace
 
 // x: n images, h x w, of c channels per group; the patch of an output begins `top` rows and `left` columns before it.
-// y: p x q, of k channels per group.
+// y: p x q, of k channels per group, as many times as there are slices.
 template <int BK, Layout layout>
 __global__ void __launch_bounds__(THREADS, BK == 64 ? 1 : 2)
     winograd_fused(const float *__restrict__ x, const float *__restrict__ u, float *__restrict__ y, unsigned n,
                    unsigned c, unsigned h, unsigned w, unsigned k, unsigned p, unsigned q, int top, int left,
-                   unsigned ldk) {
+                   unsigned ldk, unsigned depth) {
   DYN_SHARED(float, smem);
   const unsigned group = blockIdx.y, groups = gridDim.y;
   const unsigned filter0 = blockIdx.x % (ldk / BK) * BK, tile0 = blockIdx.x / (ldk / BK) * BT;
   const OutputTiles<F2::M> tiles(n, p, q);
   const Images<layout> in{c * groups, h, w}, out{k * groups, p, q};
   const size_t frequency = size_t(groups) * c * ldk, channels = BC * in.channel();
-  u += size_t(group) * c * ldk + filter0;
+  const size_t first = size_t(blockIdx.z) * depth;
+  u += (size_t(group) * c + first) * ldk + filter0;
+  x += (size_t(group) * c + first) * in.channel();
+  c = min(c - blockIdx.z * depth, depth);
 
   const unsigned channel = layout == Layout::nchw ? threadIdx.x / BT : threadIdx.x % BC;
   const unsigned tile = layout == Layout::nchw ? threadIdx.x % BT : threadIdx.x / BC;
   const bool mine = tile0 + tile < tiles.count;
-  x += (size_t(group) * c + channel) * in.channel();
-  const Patch<F2, layout> patch(x, in, tiles.at(tile0 + tile), top, left);
+  const Patch<F2, layout> patch(x + channel * in.channel(), in, tiles.at(tile0 + tile), top, left);
 
   Products<BK> products;
   float fetched[4][4];
@@ -183,6 +187,7 @@ __global__ void __launch_bounds__(THREADS, BK == 64 ? 1 : 2)
     if (more) stash<BK, layout>(next, fetched, channel, tile);
   }
 
+  y += size_t(blockIdx.z) * n * out.image();
   const Exchange<layout> exchange{smem};
 #pragma unroll
   for (int chunk = 0; chunk < BK / WIDE; ++chunk) {

@@ -88,8 +88,27 @@ def test_every_tile_and_filter_has_one_block_of_the_fused_kernel(problem: str) -
     for case in cases(F2, problem):
         (call,) = calls(case, "winograd_fused")
         (tiles, channels), width = outputs(case, 2), case.tile.BK
-        assert call.grid == (math.ceil(tiles / 32) * math.ceil(channels / width), case.problem.groups)
-        assert call.args[-1] == math.ceil(channels / width) * width
+        assert call.grid[:2] == (math.ceil(tiles / 32) * math.ceil(channels / width), case.problem.groups)
+        assert call.args[-2] == math.ceil(channels / width) * width
+
+
+@pytest.mark.parametrize(
+    ("problem", "slices"),
+    [
+        (VGG3, 1),
+        ("conv/n1c256h14w14k256r3s3pad1/f32/nchw/fprop", 8),  # 8 blocks each, of 132
+        ("conv/n1c100h14w14k256r3s3pad1/f32/nhwc/dgrad", 8),  # of 256 filters, which it sums over
+        ("conv/n1c8h3w3k6r3s3/f32/nchw/dgrad/g2", 1),
+    ],
+)
+def test_slices_of_channels_fill_the_device_once(problem: str, slices: int) -> None:
+    for case in cases(F2, problem):
+        (call,), sums = calls(case, "winograd_fused"), calls(case, "conv_sum")
+        p = case.problem
+        depth, channels = call.args[-1], (p.c if p.direction == "fprop" else p.k) // p.groups
+        assert (call.grid[2], len(sums)) == (slices, slices > 1)
+        assert depth % 8 == 0
+        assert depth * (slices - 1) < channels <= depth * slices
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Winograd's minimal filtering in `cuda/conv`: F(2x2,3x3) in one kernel, F(4x4,3x3) as a batch of matrix products."""
 
-from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
-from kernels._cuda import GRID_LIMIT, ceil_div
+from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, Tunable, cuda_kernel
+from kernels._cuda import GRID_LIMIT, ceil_div, multiprocessors
+from kernels.conv._sums import added, partials
 from kernels.conv.problem import ConvProblem
 from kernels.conv.winograd._cuda import (
     CHANNELS,
@@ -18,6 +19,8 @@ from kernels.conv.winograd._cuda import (
 from kernels.gemm._tiles import PACK, PIPELINE, pipelined, warps
 from kernels.gemm.ladder import MIDDLE, SMALL, stages_bytes
 
+#: F(2x2,3x3) cuts channels into slices of at least DEPTH where tiles and filters fill no device of SMS multiprocessors.
+_CUT: dict[str, Tunable] = {"SMS": multiprocessors, "DEPTH": 32}
 #: For products of at most 64 filters.
 LOW = MIDDLE | {"BM": 64, "WM": 32, "WN": 64}
 #: KIB: of the transformed input and the products, as large as they may be at a time; 32 MiB stay in a large L2.
@@ -35,25 +38,42 @@ def _wide_enough(p: ConvProblem, width: int) -> str | None:
     return None if 2 * k > width else f"{k} filters a group fill at most half of a tile of {width}"
 
 
+def _blocks(v: View, t: Tile) -> int:
+    """Blocks of F(2x2,3x3) for a slice of a group's channels."""
+    return ceil_div(v.tiles(2), TILES) * ceil_div(v.k, t.BK)
+
+
+def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
+    """How deep the slices of the channels are and how many: as fill the device once, none less than DEPTH deep."""
+    v, resident = view(p), t.SMS * (64 // t.BK)
+    wanted = max(1, min(resident // (_blocks(v, t) * v.groups), v.c // t.DEPTH))
+    depth = round_up(ceil_div(v.c, wanted), CHANNELS)
+    return depth, ceil_div(v.c, depth)
+
+
 @cuda_kernel(
     "conv",
     source="conv/winograd.cu",
     entry="winograd_fused<{BK}, Layout::{layout}>",
     numerics="winograd",
-    tunables={"BK": (64, 32)},
-    prefer=Prefer(({"BK": 64}, {"BK": 32}), lambda p, t, _: _wide_enough(p, t.BK) if t.BK > 32 else None),
+    tunables={"BK": (64, 32), "SMS": (multiprocessors,), "DEPTH": (32, 8, 16, 64, 128)},
+    prefer=Prefer(
+        ({"BK": 64, **_CUT}, {"BK": 32, **_CUT}), lambda p, t, _: _wide_enough(p, t.BK) if t.BK > 32 else None
+    ),
     supports=supports(GRID_LIMIT),
     executed=executed(2),
     **DOMAIN,
 )
 def winograd(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """Winograd F(2x2,3x3), transforms and products in one kernel, filters transformed beforehand."""
-    v = view(p)
+    v, (depth, count) = view(p), slices(p, t)
     ldk = round_up(v.k, t.BK)
-    grid = (ceil_div(v.tiles(2), TILES) * (ldk // t.BK), v.groups)
     stages, exchange = 2 * CHANNELS * (t.BK + TILES), 32 * TILES
-    args = (v.source, transformed(v, 2, ldk), v.target, v.n, v.c, v.h, v.w, v.k, v.p, v.q, v.top, v.left, ldk)
-    return [filters(p, 2, ldk), KernelCall(grid, 256, args, 4 * frequencies(2) * max(stages, exchange))]
+    sizes = (v.n, v.c, v.h, v.w, v.k, v.p, v.q, v.top, v.left, ldk, depth)
+    args = (v.source, transformed(v, 2, ldk), partials(p, count), *sizes)
+    shared_bytes = 4 * frequencies(2) * max(stages, exchange)
+    products = KernelCall((_blocks(v, t), v.groups, count), 256, args, shared_bytes)
+    return [filters(p, 2, ldk), products, *added(p, count, "conv_sum<float>")]
 
 
 @cuda_kernel(
