@@ -5,13 +5,13 @@
 
 struct TileOrder {
   static constexpr unsigned BAND = 8;
-  unsigned rows, cols;  // of tiles, in one unit: a product, or a slice of one
+  unsigned rows, cols;  // of tiles, in one product
 
   struct Tile {
-    unsigned row, col, unit;
+    unsigned row, col, product;
   };
 
-  __device__ __forceinline__ unsigned count(unsigned units) const { return rows * cols * units; }
+  __device__ __forceinline__ unsigned count(unsigned products) const { return rows * cols * products; }
 
   __device__ __forceinline__ Tile at(unsigned index) const {
     const unsigned within = index % (rows * cols), band = within / (BAND * cols), left = within % (BAND * cols);

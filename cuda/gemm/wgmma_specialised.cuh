@@ -54,7 +54,7 @@ struct Specialised {
   static constexpr unsigned SLOT_BYTES = A::BYTES + B::BYTES, SHARE = BN / CLUSTER;  // columns of op(B) a block loads
   static_assert(SHARE % BOX == 0, "a block's share of op(B) is whole boxes");
   const TensorMap &map_a, &map_b;
-  TileOrder order;
+  TileOrder order;  // whose products are units here
   Slices slices;
   unsigned units;                 // of all products
   unsigned tiles, arrived, free;  // addresses in shared memory
@@ -108,7 +108,7 @@ struct Specialised {
     Turn<STAGES> turn;
     for (unsigned index = first(); index < order.count(units); index += stride()) {
       const TileOrder::Tile tile = order.at(index);
-      const Slices::Part part = slices.at(tile.unit);
+      const Slices::Part part = slices.at(tile.product);
       const unsigned row0 = (tile.row * CLUSTER + rank) * BM, col0 = tile.col * BN + rank * SHARE;
       for (unsigned step = part.first; step < part.end; ++step, turn.next()) {
         const unsigned barrier = arrived + 8 * turn.slot, a = tiles + turn.slot * SLOT_BYTES;
@@ -128,11 +128,11 @@ struct Specialised {
     Turn<STAGES> turn;
     for (unsigned index = first(); index < order.count(units); index += stride()) {
       const TileOrder::Tile tile = order.at(index);
-      const Slices::Part part = slices.at(tile.unit);
+      const Slices::Part part = slices.at(tile.product);
       const unsigned row0 = (tile.row * CLUSTER + rank) * BM + warpgroup * WARPGROUP_ROWS;
       float sums[BN / 2];
       multiply(*this, sums, part.end - part.first, turn, warpgroup);
-      store.put(sums, row0, tile.col * BN, tile.unit);
+      store.put(sums, row0, tile.col * BN, tile.product);
     }
     store.finish();
   }
