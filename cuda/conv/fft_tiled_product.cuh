@@ -3,8 +3,8 @@
 // Panels of BK rows are copied by cp.async, STAGES - 1 steps ahead, 16 bytes or two elements at a time. Of a block's BM
 // x BN elements a warp owns WM x WN and a lane TM x TN, in patches of 2 x 2; the first patches of all lanes adjoin,
 // then the second ones, so that each is read as a float4 without bank conflicts. Lanes are in the order of
-// gemm/fragment.cuh, by which a warp reads either operand in the fewest wavefronts. A product of complex numbers is four
-// multiply-adds: three products and five sums, which is less elsewhere, are more instructions here.
+// gemm/fragment.cuh, by which a warp reads either operand in the fewest wavefronts. A product of complex numbers is
+// four multiply-adds: three products and five sums, which is less elsewhere, are more instructions here.
 #pragma once
 #include "fft/butterfly.cuh"
 #include "gemm/panel.cuh"

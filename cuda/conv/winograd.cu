@@ -5,9 +5,9 @@
 // Tile: a block owns BK filters x 32 tiles of 2 x 2 outputs, in all 16 frequencies, of one group (blockIdx.y).
 // blockIdx.x counts filters first, so that blocks in flight together read the same input. A step is 8 channels: a
 // thread fetches the 4 x 4 patch of one tile and channel, and cp.async copies the filters, both for the next step while
-// this one is multiplied. Where tiles and filters are too few for the device, blockIdx.z counts slices of the channels,
-// whose sums a further launch adds (conv/sum.cuh). A warp multiplies two frequencies, BK x 32 each; a lane has BK / 8 filters x 8 tiles of both.
-// For the inverse transform all frequencies of 32 filters at a time are exchanged through shared memory.
+// this one is multiplied. A warp multiplies two frequencies, BK x 32 each; a lane has BK / 8 filters x 8 tiles of both.
+// For the inverse transform all frequencies of 32 filters at a time are exchanged through shared memory. Where tiles
+// and filters are too few for the device, blockIdx.z counts slices of the channels, whose sums a further launch adds.
 // Preconditions: compute capability 8.0; 3 x 3 filters, stride and dilation 1; ldk, the filters in a row of u, is a
 // multiple of BK, and `depth`, the channels of a slice, of 8.
 // Limit: FFMA issue. With BK = 64 a step is 1024 FFMA per thread among 1300 instructions: 64 reads of 16 bytes, 16

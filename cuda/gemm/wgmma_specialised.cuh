@@ -1,10 +1,11 @@
-// What the warp-specialised wgmma kernels share: one warpgroup only loads tiles, two only multiply, and a grid as large as
-// the device iterates over all tiles of C, so that the next tile's operands arrive while this one's results are stored.
+// What the warp-specialised wgmma kernels share: one warpgroup only loads tiles, two only multiply, and a grid as large
+// as the device iterates over all tiles of C, so that the next tile's operands arrive while this one's results are
+// stored.
 //
 // Tile: a cluster of CLUSTER blocks owns CLUSTER tiles of C below each other, a block 128 x BN, a multiplying warpgroup
 // 64 rows of them. The blocks of a cluster need the same columns of op(B): each loads its share of them into all
-// blocks. Tiles are taken in the order of gemm/tileorder.cuh, those of a slice of k one after another, and then those of
-// the next slice, or of the batch's next product.
+// blocks. Tiles are taken in the order of gemm/tileorder.cuh, those of a slice of k one after another, and then those
+// of the next slice, or of the batch's next product.
 // Ring: STAGES slots of tiles (gemm/wgmma.cuh). Barrier `arrived` completes when a slot's bytes have landed, `free`
 // when all warpgroups that read the slot, including those of the cluster's other blocks, have done so.
 #pragma once
@@ -59,8 +60,8 @@ struct Specialised {
   unsigned units;                 // of all products
   unsigned tiles, arrived, free;  // addresses in shared memory
 
-  // All threads' work. multiply: what becomes of a slice in one of the multiplying warpgroups. store_of(warpgroup): what
-  // stores the sums of that.
+  // All threads' work. multiply: what becomes of a slice in one of the multiplying warpgroups. store_of(warpgroup):
+  // what stores the sums of that.
   template <class Multiply, class StoreOf>
   __device__ __forceinline__ void run(const Multiply &multiply, const StoreOf &store_of) const {
     const unsigned warpgroup = warpgroup_index(), rank = blockIdx.x % CLUSTER;  // in its cluster
