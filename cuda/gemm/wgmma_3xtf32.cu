@@ -3,10 +3,10 @@
 // (gemm/wgmma_specialised.cuh).
 //
 // wgmma reads both operands from shared memory and ignores the last 13 bits of each element: the big parts are the
-// slots of the ring, as they have arrived. They are cut off, not rounded, so that the term small small that is dropped
-// can be 2^-20 of a product, four times as much as there; to write rounded ones back would take half as much again of
-// shared memory's time. While a step's products run, the multiplying warpgroups write what the next
-// slot's big parts leave out into one of two further slots, each for its own rows of A and for half of B.
+// slots of the ring, as they have arrived. They are cut off, not rounded, which saves writing them back; the term small
+// small that is dropped can then be 2^-20 of a product, four times as much as there. While a step's products run, the
+// multiplying warpgroups write what the next slot's big parts leave out into one of two further slots, each for its own
+// rows of A and for half of B.
 // Sums: each step's products start from zero, with the small terms first, and are added to the sums in FP32, for the
 // reason that gemm/mma_3xtf32.cu has.
 // Preconditions: sm_90a; A and B are stored along k, and stored rows of A, B and C begin at multiples of 16 bytes.

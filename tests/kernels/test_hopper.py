@@ -222,8 +222,12 @@ def test_tf32_is_right_over_the_edges_of_tiles(name: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_slices_of_unequal_depth_add_up(layout: str) -> None:
     """Three slices of five steps: two, two and one."""
-    pairs, alone = (Tile(**vars(tile) | {"SMS": 24, "DEPTH": 64}) for tile in (PAIRS, ALONE))
-    check("wgmma_splitk", f"m136n72k264/f16/{layout}/{RAGGED}", pairs, alone)
+    sizes, tiles = (
+        f"m136n72k264/f16/{layout}/{RAGGED}",
+        [Tile(**vars(t) | {"SMS": 24, "DEPTH": 64}) for t in (PAIRS, ALONE)],
+    )
+    assert [plan("wgmma_splitk", sizes, tile).args[-2:] for tile in tiles] == [(2, 3), (2, 3)]
+    check("wgmma_splitk", sizes, *tiles)
 
 
 @pytest.mark.long
