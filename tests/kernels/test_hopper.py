@@ -25,7 +25,9 @@ def kernel(name: str) -> CudaKernel:
 def plan(name: str, problem: str, tile: Tile | None = None) -> KernelCall:
     parsed = REGISTRY.problem(f"gemm/{problem}")
     taken = tile or kernel(name).tile_for(parsed)
-    return kernel(name).plan(parsed, taken, H100)[0]
+    call, *sums = kernel(name).plan(parsed, taken, H100)
+    assert len(sums) == (name == "wgmma_splitk")
+    return call
 
 
 def refusal(name: str, problem: str) -> str:
