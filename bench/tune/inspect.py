@@ -9,15 +9,15 @@ import typing
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from bench.measure.compile import ARCHS, compile_cubin
+from bench.measure.compile import ARCHS, Cubin, compile_cubin
 from bench.measure.occupancy import Limiter, occupancy, typical
 from bench.plan.errors import UsageError
-from bench.plan.kernel import CudaKernel, Kernel, Tile
+from bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile
 from bench.plan.limits import DeviceLimits
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
@@ -30,6 +30,8 @@ Wanted = TypeVar("Wanted")
 Built = TypeVar("Built")
 #: Tiles of a kernel that prefers none, at most: a space may be of any size.
 TILES = 64
+#: Tiles whose functions are compiled as one program: they share headers, and many share functions.
+TOGETHER = 8
 
 
 class InspectRow(msgspec.Struct, frozen=True):
@@ -74,8 +76,9 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
         for arch in (arch for arch in archs if kernel.runs_on(arch)):
             tiles = islice(kernel.tiles(typical(arch)), TILES)
             taken = ((_taken_by(kernel, tile, problems, typical(arch)), tile) for tile in tiles)
-            wanted += [(kernel, problem, tile, arch) for problem, tile in taken if problem]
-    return [row for rows in in_parallel(lambda words: launch_rows(*words), wanted) for row in rows]
+            launched = [(problem, tile) for problem, tile in taken if problem]
+            wanted += [(kernel, launched[i : i + TOGETHER], arch) for i in range(0, len(launched), TOGETHER)]
+    return [row for rows in in_parallel(lambda words: _rows_of(*words), wanted) for row in rows]
 
 
 def in_parallel(compiled: Callable[[Wanted], Built], wanted: Sequence[Wanted]) -> list[Built]:
@@ -149,34 +152,46 @@ def launch_rows(
 
     device: for which the launches are planned; a typical one of the architecture unless it is given.
     """
-    calls = dict(kernel.calls(problem, tile, device or typical(arch)))
-    cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)
+    return _rows_of(kernel, [(problem, tile)], arch, device)
+
+
+def _rows_of(
+    kernel: CudaKernel, launched: Sequence[tuple[Problem, Tile]], arch: str, device: DeviceLimits | None = None
+) -> list[InspectRow]:
+    """Return the rows of all these launches, whose functions are compiled together, each once."""
+    plans = [dict(kernel.calls(problem, tile, device or typical(arch))) for problem, tile in launched]
+    cubin = compile_cubin(kernel.source, tuple(dict.fromkeys(chain.from_iterable(plans))), arch, kernel.id)
     rows = []
-    for entry, call in calls.items():
-        used = cubin.resources[entry]
-        threads = math.prod(call.block if isinstance(call.block, tuple) else (call.block,))
-        shared = used.static_shared_bytes + call.shared_bytes
-        fits = occupancy(typical(arch), threads, used.registers, shared)
-        rows.append(
-            InspectRow(
-                kernel=kernel.id,
-                tunables=msgspec.json.encode(vars(tile)).decode() if vars(tile) else "",
-                arch=arch,
-                registers=used.registers,
-                static_shared_bytes=used.static_shared_bytes,
-                dynamic_shared_bytes=call.shared_bytes,
-                spill_bytes=used.spill_bytes,
-                stack_bytes=used.stack_bytes,
-                threads=threads,
-                blocks_per_sm=fits.blocks_per_sm,
-                occupancy=fits.occupancy,
-                limiter=fits.limiter,
-                entry=entry,
-                problem=problem.id,
-                compiler=cubin.compiler,
-            )
-        )
+    for (problem, tile), calls in zip(launched, plans, strict=True):
+        for entry, call in calls.items():
+            rows.append(_row(kernel, problem, tile, arch, entry, call, cubin))
     return rows
+
+
+def _row(
+    kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, entry: str, call: KernelCall, cubin: Cubin
+) -> InspectRow:
+    used = cubin.resources[entry]
+    threads = math.prod(call.block if isinstance(call.block, tuple) else (call.block,))
+    shared = used.static_shared_bytes + call.shared_bytes
+    fits = occupancy(typical(arch), threads, used.registers, shared)
+    return InspectRow(
+        kernel=kernel.id,
+        tunables=msgspec.json.encode(vars(tile)).decode() if vars(tile) else "",
+        arch=arch,
+        registers=used.registers,
+        static_shared_bytes=used.static_shared_bytes,
+        dynamic_shared_bytes=call.shared_bytes,
+        spill_bytes=used.spill_bytes,
+        stack_bytes=used.stack_bytes,
+        threads=threads,
+        blocks_per_sm=fits.blocks_per_sm,
+        occupancy=fits.occupancy,
+        limiter=fits.limiter,
+        entry=entry,
+        problem=problem.id,
+        compiler=cubin.compiler,
+    )
 
 
 def render(rows: Sequence[InspectRow], style: str) -> str:
