@@ -164,6 +164,12 @@ WGMMA_16_BIT(bf16, 256, 128, 128, 129, 130, 131, 132)
 WGMMA(tf32, 64, 8, 32, 32, 33, 34, "", "r"(accumulate))
 WGMMA(tf32, 128, 8, 64, 64, 65, 66, "", "r"(accumulate))
 WGMMA(tf32, 256, 8, 128, 128, 129, 130, "", "r"(accumulate))
+WGMMA(e4m3, 64, 32, 32, 32, 33, 34, "", "r"(accumulate))
+WGMMA(e4m3, 128, 32, 64, 64, 65, 66, "", "r"(accumulate))
+WGMMA(e4m3, 256, 32, 128, 128, 129, 130, "", "r"(accumulate))
+WGMMA(e5m2, 64, 32, 32, 32, 33, 34, "", "r"(accumulate))
+WGMMA(e5m2, 128, 32, 64, 64, 65, 66, "", "r"(accumulate))
+WGMMA(e5m2, 256, 32, 128, 128, 129, 130, "", "r"(accumulate))
 #undef WGMMA_8
 #undef WGMMA_SUMS_32
 #undef WGMMA_SUMS_64

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from bench.emulator import convolutions
+from bench.plan.dtypes import DTYPES
 from bench.plan.errors import UsageError
 from bench.plan.kernel import CudaKernel
 from bench.plan.operation import Problem
@@ -52,7 +53,7 @@ _IN_PLACE = (
 )
 #: The size from which on a problem is long, where that is not 512.
 _LONG_FROM = {"aggregate": 4096, "transfer": 4096}
-#: Elements of which every storage type fills whole units of 16 bytes.
+#: Elements of which every storage type but FP8 fills whole units of 16 bytes.
 _UNIT = 8
 
 
@@ -181,7 +182,8 @@ def _taken(kernel: CudaKernel, problem_class: type[Problem], values: Values) -> 
 
 def _with_whole_rows(problem: Problem) -> Problem:
     """Return the problem with leading dimensions that are multiples of a unit, as far as it has options for them."""
-    pads = {f"ld{operand.name}_pad": -operand.shape[-1] % _UNIT for operand in problem.operands()}
+    units = {operand.name: max(_UNIT, 16 // DTYPES[operand.dtype].itemsize) for operand in problem.operands()}
+    pads = {f"ld{operand.name}_pad": -operand.shape[-1] % units[operand.name] for operand in problem.operands()}
     return msgspec.structs.replace(problem, **{name: pad for name, pad in pads.items() if name in problem.axes()})
 
 

@@ -13,13 +13,13 @@ from bench.measure.nvml import GpuMonitor
 from bench.measure.pinned import DriverMemory
 from bench.measure.spread import Peers, join_peers
 from bench.measure.timing import CudaClock
-from bench.plan.dtypes import Array, bits_dtype, numpy_dtype
+from bench.plan.dtypes import ML_DTYPES, Array, bits_dtype, numpy_dtype
 from bench.plan.errors import Unsupported
 from bench.plan.limits import DeviceLimits
 
 
 class Cuda:
-    """Device memory in CuPy arrays, on a stream of its own. bfloat16 stands in arrays of 16-bit integers."""
+    """Device memory in CuPy arrays, on a stream of its own. bfloat16 and FP8 stand in arrays of integers."""
 
     name = "cuda"
     warm_up_s = 2.0
@@ -83,7 +83,7 @@ class Cuda:
         return self._cupy.empty(nbytes, self._cupy.uint8)
 
     def dtype(self, storage: str) -> Any:
-        return bits_dtype(storage) if storage == "bf16" else numpy_dtype(storage)
+        return bits_dtype(storage) if storage in ML_DTYPES else numpy_dtype(storage)
 
     def upload(self, target: Any, source: Array) -> None:
         """Host to device, contiguous, complete when it returns."""

@@ -21,8 +21,9 @@ NBYTES = 128  # of a descriptor, and the alignment of its address: CUtensorMap o
 _SIZES, _STEPS = POINTER(c_uint64), POINTER(c_uint32)
 #: Descriptor, type, dimensions, address, sizes, pitches, box, steps and four enumerations: cuTensorMapEncodeTiled's.
 SIGNATURE = (c_void_p, c_int, c_uint32, c_void_p, _SIZES, _SIZES, _STEPS, _STEPS, c_int, c_int, c_int, c_int)
-#: By the device's own dtype: bfloat16 stands in arrays of 16-bit integers.
-_ELEMENTS = {"f2": "FLOAT16", "u2": "BFLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}
+#: By the device's own dtype: bfloat16 stands in arrays of 16-bit integers, and FP8, which has no type of its own, in
+#: bytes.
+_ELEMENTS = {"u1": "UINT8", "f2": "FLOAT16", "u2": "BFLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}
 
 
 @lru_cache

@@ -21,30 +21,41 @@ class DType(NamedTuple):
     underflow: float
 
 
-# All but f16 may flush what is not normal to zero.
+# f64, f32 and bf16 may flush what is not normal to zero. FP8 is an operand's type, never a result's.
 DTYPES = {
     "f64": DType(8, 2.0**-53, 0x7FF8DEADDEADDEAD, "double", 2.0**-1022),
     "f32": DType(4, 2.0**-24, 0x7FC0DEAD, "float", 2.0**-126),
     "f16": DType(2, 2.0**-11, 0x7EAD, "__half", 2.0**-25),
     "bf16": DType(2, 2.0**-8, 0x7FDE, "__nv_bfloat16", 2.0**-126),
+    "e4m3": DType(1, 2.0**-4, 0x7F, "__nv_fp8_e4m3", 2.0**-10),
+    "e5m2": DType(1, 2.0**-3, 0x7E, "__nv_fp8_e5m2", 2.0**-17),
 }
+
+#: Those that NumPy has not, by their names in ml_dtypes.
+ML_DTYPES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 
 
 class Numerics(NamedTuple):
     """Unit roundoffs: to which the operands are rounded before they are multiplied, and of the accumulator.
 
     truncating: products added before the sum is truncated to the accumulator, 0 where sums are rounded to nearest.
-    Truncation is biased, and its errors add up.
+    Truncation is biased, and its errors add up. promoted: products that are added with 14 bits, from zero, before their
+    sum is added to the accumulator; 0 where all are added to that.
     """
 
     operand: float
     accumulate: float
     truncating: int = 0
+    promoted: int = 0
 
 
 #: Products that a tensor core adds at a time at the least (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of
 #: NVIDIA tensor cores", PeerJ Computer Science 7:e330, 2021): they truncate.
 _TENSOR_CORE = 4
+#: Hopper adds products of FP8 with 14 bits, which NVIDIA does not document: DeepSeek-AI, "DeepSeek-V3 Technical
+#: Report", arXiv:2412.19437, 3.5.2, and Zhang et al., "SageAttention2", arXiv:2411.10958, who found 13 bits after the
+#: point. Sums are promoted after as many products as in the former.
+_PROMOTED = 128
 # Tensor cores take TF32 operands truncated to 10 bits of mantissa, hence 2^-10 and not 2^-11.
 NUMERICS = {
     "exact": Numerics(0.0, 0.0),
@@ -55,6 +66,8 @@ NUMERICS = {
     "tf32": Numerics(2.0**-10, 2.0**-24, _TENSOR_CORE),
     "f16": Numerics(2.0**-11, 2.0**-24, _TENSOR_CORE),
     "bf16": Numerics(2.0**-8, 2.0**-24, _TENSOR_CORE),
+    "e4m3": Numerics(2.0**-4, 2.0**-24, promoted=_PROMOTED),
+    "e5m2": Numerics(2.0**-3, 2.0**-24, promoted=_PROMOTED),
     "f16acc": Numerics(0.0, 2.0**-11),
     # FP32 in other coordinates: Winograd's F(2x2,3x3) and F(4x4,3x3), and Fourier's.
     "winograd": Numerics(0.0, 2.0**-24),
@@ -66,7 +79,7 @@ NUMERICS = {
 }
 
 #: The numerics of a kernel that declares none: full products, accumulated in at least FP32.
-NATIVE = {"f64": "fp64", "f32": "fp32", "f16": "fp32", "bf16": "fp32"}
+NATIVE = {"f64": "fp64"} | dict.fromkeys(("f32", "f16", "bf16", "e4m3", "e5m2"), "fp32")
 
 
 def operand_roundoff(numerics: str, storage: str) -> float:
@@ -76,10 +89,12 @@ def operand_roundoff(numerics: str, storage: str) -> float:
 
 
 def precision(dtype: str, numerics: str) -> str:
-    """The class in which kernels can be compared: `fp64`, `fp32` (strict), `tf32`, `half`; `exact` moves data."""
+    """The class in which kernels are compared: `fp64`, `fp32` (strict), `tf32`, `half`, `fp8`; `exact` moves data."""
     storage = split_dtype(dtype)[0]
     if storage in ("f16", "bf16"):
         return "half"
+    if storage in ("e4m3", "e5m2"):
+        return "fp8"
     if numerics in ("tf32", "3xtf32"):
         return "tf32"
     if numerics == "exact":
@@ -95,12 +110,12 @@ def split_dtype(dtype: str) -> tuple[str, str]:
 
 @lru_cache
 def numpy_dtype(name: str) -> "np.dtype[Any]":
-    """The NumPy dtype of a storage type (bf16 from ml_dtypes, imported when first asked for)."""
-    if name == "bf16":
+    """The NumPy dtype of a storage type (bf16 and FP8 from ml_dtypes, imported when first asked for)."""
+    if name in ML_DTYPES:
         import ml_dtypes
 
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, ML_DTYPES[name]))
+        return found
     return np.dtype(f"f{DTYPES[name].itemsize}")
 
 

@@ -18,8 +18,14 @@ _TRUNCATED = 0.18
 #: Rms error of a product whose two operands are truncated, in units of u, which is then the spacing of numbers near 1:
 #: each is off by u / sqrt(21), always towards zero. Of operands rounded to nearest it is sqrt(2 / 63) = 0.18 of theirs.
 _OPERANDS = 0.24
+#: The mean error of a sum of n products with 14 bits, in units of u n^1.5, and how far it spreads: u is 2^-13, to which
+#: products are cut relative to the largest of them and to the sum so far, which grows like sqrt(n). The mean is 0 where
+#: they are cut towards zero; the sources leave open whether it is towards minus infinity, which these two bound.
+_LIMITED, _LIMITED_MEAN, _LIMITED_SPREAD = 2.0**-13, 0.0042, 0.0055
 #: Room for the largest of many million elements, in units of the same.
 _LARGEST_CHAIN, _LARGEST_TRUNCATED, _LARGEST_OPERANDS = 8 / 3, 2.0, 4.0
+#: The same for sums with 14 bits: of their mean, and in units of u n.
+_LARGEST_MEAN, _LARGEST_LIMITED = 2.0, 1.5
 
 
 def accumulation_error(numerics: str, storage: str, length: int) -> float:
@@ -32,7 +38,11 @@ def accumulation_error(numerics: str, storage: str, length: int) -> float:
     u_in, u_acc = operand_roundoff(numerics, storage), NUMERICS[numerics].accumulate
     step = NUMERICS[numerics].truncating
     truncated = _LARGEST_TRUNCATED * u_acc * math.sqrt(length) * length / step if step else 0.0
-    return _LARGEST_CHAIN * u_acc * length + truncated + _LARGEST_OPERANDS * u_in * math.sqrt(length)
+    limited = 0.0
+    if promoted := NUMERICS[numerics].promoted:
+        mean, _, deep, sums = _limited(promoted, length)
+        limited = _LARGEST_MEAN * mean + _LARGEST_LIMITED * _LIMITED * deep * math.sqrt(sums)
+    return _LARGEST_CHAIN * u_acc * length + truncated + limited + _LARGEST_OPERANDS * u_in * math.sqrt(length)
 
 
 def accumulation_rms(numerics: str, storage: str, length: int) -> float:
@@ -41,7 +51,19 @@ def accumulation_rms(numerics: str, storage: str, length: int) -> float:
     step = NUMERICS[numerics].truncating
     chain = u_acc * math.hypot(_CHAIN * length, _PRODUCTS * math.sqrt(length))
     truncated = _TRUNCATED * u_acc * length**1.5 / step if step else 0.0
-    return math.hypot(chain, truncated, _OPERANDS * u_in * math.sqrt(length))
+    promoted = NUMERICS[numerics].promoted
+    limited = math.hypot(*_limited(promoted, length)[:2]) if promoted else 0.0
+    return math.hypot(chain, truncated, limited, _OPERANDS * u_in * math.sqrt(length))
+
+
+def _limited(promoted: int, length: int) -> tuple[float, float, int, float]:
+    """The mean error of sums with 14 bits that are promoted, its spread, how many products each has, and their number.
+
+    Means add up, and what is spread around them grows like the square root of the number of sums.
+    """
+    deep = min(promoted, length)
+    sums, each = length / deep, _LIMITED * deep**1.5
+    return _LIMITED_MEAN * each * sums, _LIMITED_SPREAD * each * math.sqrt(sums), deep, sums
 
 
 def sum_bound(

@@ -1,10 +1,11 @@
 // C = alpha op(A) op(B) + beta C on the tensor cores of Hopper, warp-specialised (gemm/wgmma_specialised.cuh).
 // Results are stored by TMA through shared memory, 64 rows x 128 bytes at a time, never past C's edges
 // (gemm/store.cuh).
-// Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes. T = float is multiplied as TF32, and
-// takes A and B along k only.
+// Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes. T = float is multiplied as TF32; it
+// and FP8, whose sums are promoted (gemm/wgmma_promoted.cuh), take A and B along k only.
 // Limit: the tensor cores, or the power that they may draw, while there are enough tiles for the device.
 #include "gemm/store.cuh"
+#include "gemm/wgmma_promoted.cuh"
 #include "gemm/wgmma_specialised.cuh"
 
 template <class T, class Out, unsigned BN, unsigned STAGES, unsigned CLUSTER, Op op_a, Op op_b>
@@ -26,8 +27,13 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                   tiles,
                   ptx::smem_address(arrived),
                   ptx::smem_address(free)};
-  work.run(Plainly{}, [&](unsigned warpgroup) {
+  const auto store_of = [&](unsigned warpgroup) {
     unsigned char *own = buffers + warpgroup * Store::BUFFERS * Store::BUFFER_BYTES;
     return Store{map_c, c, m, n, ldc, stride_c, alpha, beta, own, warpgroup + 1};
-  });
+  };
+  if constexpr (sizeof(T) == 1) {
+    work.run(Promoted{}, store_of);
+  } else {
+    work.run(Plainly{}, store_of);
+  }
 }

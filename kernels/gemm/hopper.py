@@ -26,6 +26,11 @@ from kernels.gemm.problem import GemmProblem
 HOPPER: dict[str, Any] = {"archs": ("sm_90a",), "min_arch": 90}
 #: wgmma takes TF32 only from operands that are stored along k.
 TF32: dict[str, Any] = HOPPER | {"dtypes": ("f32",), "layouts": ("NT",), "numerics": "tf32"}
+#: The same holds for FP8.
+FP8: dict[str, Any] = TF32 | {
+    "dtypes": ("e4m3.f32", "e4m3.bf16", "e5m2.f32"),
+    "numerics": {"e4m3": "e4m3", "e5m2": "e5m2"},
+}
 
 BM = 128  # rows of C, a block
 ROW_BYTES = 128  # of the swizzle, and of a tile along k
@@ -40,6 +45,7 @@ SUM_ROWS, SUM_COLUMNS = 8, 64
 WIDE: dict[str, Tunable] = {"BN": 256, "STAGES": 3, "CLUSTER": 2, "SMS": multiprocessors}
 NARROW: dict[str, Tunable] = {"BN": 128, "STAGES": 5, "CLUSTER": 2, "SMS": multiprocessors}
 SMALL: dict[str, Tunable] = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": multiprocessors}
+ALL = (WIDE, NARROW, SMALL)
 #: Their space. Fewer blocks than multiprocessors leave power to each of them, or room beside a product.
 PERSISTENT: dict[str, tuple[Tunable, ...]] = {
     "BN": (64, 128, 256),
@@ -159,20 +165,21 @@ def persistent(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall
     return [KernelCall(grid, 3 * WARPGROUP, arguments, shared_bytes, entry, t.CLUSTER)]
 
 
-for _name, _domain, _label in (
-    ("wgmma_persistent", HOPPER | HALF, "Warp-specialised wgmma in a persistent grid of clusters."),
-    ("wgmma_tf32", TF32, "Warp-specialised TF32 wgmma in a persistent grid of clusters, operands stored along k."),
+for _name, _domain, _wanted, _label in (
+    ("wgmma_persistent", HOPPER | HALF, ALL, "wgmma in a persistent grid of clusters"),
+    ("wgmma_tf32", TF32, ALL, "TF32 wgmma in a persistent grid of clusters, operands stored along k"),
+    ("wgmma_fp8", FP8, ALL[1:], "FP8 wgmma in a persistent grid of clusters, each 128 products promoted to FP32"),
 ):
     cuda_kernel(
         "gemm",
         source="gemm/wgmma_persistent.cu",
         entry="gemm_wgmma_persistent",
         name=_name,
-        label=_label,
+        label=f"Warp-specialised {_label}.",
         supports=supports_persistent,
-        tunables=PERSISTENT,
+        tunables=PERSISTENT | {"BN": tuple(tile["BN"] for tile in reversed(_wanted))},
         valid=whole_boxes,
-        prefer=in_order(block_tiles, WIDE, NARROW, SMALL),
+        prefer=in_order(block_tiles, *_wanted),
         **_domain,
     )(persistent)
 

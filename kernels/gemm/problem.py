@@ -52,7 +52,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     m: Dim
     n: Dim
     k: Dim
-    dtype: Literal["f64", "f32", "f16", "bf16", "f16.f32", "bf16.f32"]
+    dtype: Literal["f64", "f32", "f16", "bf16", "f16.f32", "bf16.f32", "e4m3.f32", "e4m3.bf16", "e5m2.f32"]
     layout: Literal["NN", "NT", "TN", "TT"] = "NN"
     alpha: float = 1.0
     beta: float = 0.0

@@ -94,6 +94,7 @@ def test_named_barriers_are_of_their_own_threads() -> None:
 
 #: C++ name, NumPy type, elements of a row of 32 bytes.
 TYPES = {"F16": np.float16, "Bf16": ml_dtypes.bfloat16, "Tf32": np.float32}
+FP8 = {"E4m3": ml_dtypes.float8_e4m3fn, "E5m2": ml_dtypes.float8_e5m2}
 SPANS = {0: 0, 128: 1, 64: 2, 32: 3}
 
 
@@ -126,11 +127,12 @@ def _mn_major(depth: int, span: int, step: int) -> int:
 @pytest.mark.parametrize("zero", [0, 1])
 @pytest.mark.parametrize("span", SPANS)
 @pytest.mark.parametrize(
-    ("kind", "majors"), [("Tf32", "kk"), *itertools.product(("F16", "Bf16"), ("kk", "km", "mk", "mm"))]
+    ("kind", "majors"),
+    [("Tf32", "kk"), ("E4m3", "kk"), ("E5m2", "kk"), *itertools.product(("F16", "Bf16"), ("kk", "km", "mk", "mm"))],
 )
 @pytest.mark.parametrize("n", [64, 128, 256])
 def test_wgmma_takes_both_majors_and_all_swizzles(n: int, kind: str, majors: str, span: int, zero: int) -> None:
-    dtype = TYPES[kind]
+    dtype = (TYPES | FP8)[kind]
     depth = 128 // np.dtype(dtype).itemsize
     a, b = ((RNG.integers(-8, 9, shape) / 4).astype(dtype) for shape in ((64, depth), (n, depth)))
     c = RNG.integers(-8, 9, (64, n)).astype(np.float32)
@@ -148,6 +150,40 @@ def test_wgmma_takes_both_majors_and_all_swizzles(n: int, kind: str, majors: str
     out = intrinsic("hopper.cu", launch, buffers)["c"].reshape(64, n)
     want = a.astype(np.float64) @ b.astype(np.float64).T + (0 if zero else c)
     assert np.array_equal(out, want)
+
+
+def _one_sum(kind: str, a: dict[int, float], b: dict[int, float], c: float) -> float:
+    """The first sum of one FP8 wgmma, of rows whose other elements are 0."""
+    laid = []
+    for row in (a, b):
+        x = np.zeros((64, 128), FP8[kind])
+        x[0, list(row)] = list(row.values())
+        laid.append(_laid_out(x, 128).view(np.uint32))
+    pairs = np.array([[_k_major(64, 128, 0)] * 2], np.uint64)
+    launch = Launch(f"product<{kind}, 0, 0, 32>", 1, 128, ("a", "b", "c", "d", 2048, 2048, 1, 0), shared_bytes=16384)
+    sums = np.full(4096, c, np.float32)
+    buffers = {"a": read(laid[0]), "b": read(laid[1]), "c": Buffer("inout", sums), "d": read(pairs)}
+    return float(intrinsic("hopper.cu", launch, buffers)["c"][0])
+
+
+@pytest.mark.parametrize("kind", FP8)
+@pytest.mark.parametrize(
+    ("a", "b", "c", "want"),
+    [
+        ({}, {}, 1 + 2.0**-13, 1 + 2.0**-13),  # 14 bits of C are kept,
+        ({}, {}, 1 + 2.0**-13 + 2.0**-14, 1 + 2.0**-13),  # and the 15th is not
+        ({0: 1.0, 31: 2.0**-6}, {0: 1.0, 31: 2.0**-7}, 0.0, 1 + 2.0**-13),
+        ({0: 1.0, 31: 2.0**-7}, {0: 1.0, 31: 2.0**-7}, 0.0, 1.0),  # 2^-14 of the largest product
+        ({0: 1.0, 31: -(2.0**-7)}, {0: 1.0, 31: 2.0**-7}, 0.0, 1 - 2.0**-13),  # the shift fills with the sign
+        ({0: 1.0, 1: 1.0}, {0: 2.0**-7, 1: 2.0**-7}, 1.0, 1 + 2.0**-6),
+        ({0: 2.0**-7, 1: 2.0**-7}, {0: 2.0**-7, 1: 2.0**-7}, 1.0, 1.0),  # each is cut off before they are added
+        ({0: -1.0}, {0: 1.0}, 1.0, 0.0),
+        ({0: float("nan")}, {0: 1.0}, 1.0, float("nan")),
+    ],
+)
+def test_wgmma_adds_products_of_fp8_with_14_bits(kind: str, a: Any, b: Any, c: float, want: float) -> None:
+    """As DeepSeek-AI found by products of different size, and the authors of SageAttention2 by A = B = 0."""
+    assert np.array_equal(_one_sum(kind, a, b, c), want, equal_nan=True)
 
 
 def test_wgmma_tf32_drops_13_bits() -> None:

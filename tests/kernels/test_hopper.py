@@ -13,7 +13,8 @@ from kernel_rig import CUDA, LAYOUTS, REGISTRY, cases, lean
 from kernel_rig import refusal as refusal_of
 
 IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
-KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *IN_F32)
+ALONG_K = (*IN_F32, "wgmma_fp8")
+KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *ALONG_K)
 PERSISTENT = ("wgmma_persistent", "wgmma_tf32")
 BAND = 8  # as in tileorder.cuh
 
@@ -35,13 +36,13 @@ def refusal(name: str, problem: str) -> str:
 
 
 def dtype_of(name: str) -> str:
-    return "f32" if name in IN_F32 else "bf16"
+    return {"wgmma_fp8": "e4m3.bf16"}.get(name, "f32" if name in IN_F32 else "bf16")
 
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize(
     ("sizes", "operand"),
-    [("m8n8k8/{0}/NT/lda+1", "a"), ("m8n8k9/{0}/NT", "a"), ("m8n8k8/{0}/NT/ldb+2", "b"), ("m8n7k8/{0}/NT", "c")],
+    [("m8n8k16/{0}/NT/lda+1", "a"), ("m8n8k17/{0}/NT", "a"), ("m8n8k16/{0}/NT/ldb+2", "b"), ("m8n7k16/{0}/NT", "c")],
 )
 def test_rows_that_the_tma_cannot_address_are_refused(name: str, sizes: str, operand: str) -> None:
     assert f"rows of {operand} begin every " in refusal(name, sizes.format(dtype_of(name)))
@@ -57,10 +58,10 @@ def test_c_may_be_wider_than_its_operands() -> None:
     assert "rows of c" in refusal("wgmma", "m8n4k8/bf16/NT")
 
 
-@pytest.mark.parametrize("name", IN_F32)
-def test_tf32_is_multiplied_along_k_only(name: str) -> None:
-    assert "has no NN path" in refusal(name, "m8n8k8/f32/NN")
-    assert "has no TT path" in refusal(name, "m8n8k8/f32/TT")
+@pytest.mark.parametrize("name", ALONG_K)
+def test_tf32_and_fp8_are_multiplied_along_k_only(name: str) -> None:
+    assert "has no NN path" in refusal(name, f"m8n8k16/{dtype_of(name)}/NN")
+    assert "has no TT path" in refusal(name, f"m8n8k16/{dtype_of(name)}/TT")
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -84,7 +85,7 @@ def test_a_block_fits_into_shared_memory(name: str) -> None:
 
 def known_tiles(name: str) -> list[Tile]:
     """The tiles that the declaration names: the smallest problem may take each."""
-    return [case.tile for case in cases(f"gemm/cuda.{name}", f"gemm/m8n8k8/{dtype_of(name)}/NT")]
+    return [case.tile for case in cases(f"gemm/cuda.{name}", f"gemm/m8n8k16/{dtype_of(name)}/NT")]
 
 
 @pytest.mark.parametrize("name", PERSISTENT)
@@ -105,7 +106,7 @@ def test_a_tile_is_taken_unless_smaller_ones_occupy_more_of_the_device(name: str
 
 @pytest.mark.parametrize("name", KERNELS[1:])
 def test_a_persistent_grid_is_whole_clusters_and_no_larger_than_device_or_work(name: str) -> None:
-    for sizes, tile in product(("m1n8k8", "m300n520k8", "m4096n4096k64", "m40000n8k8"), known_tiles(name)):
+    for sizes, tile in product(("m1n8k16", "m300n520k16", "m4096n4096k64", "m40000n8k16"), known_tiles(name)):
         call = plan(name, f"{sizes}/{dtype_of(name)}/NT", tile)
         assert call.cluster == tile.CLUSTER
         assert call.grid % tile.CLUSTER == 0
@@ -154,6 +155,8 @@ def test_boxes_are_128_bytes_wide_and_follow_the_layout() -> None:
     wide = "m8192n8192k64"
     assert boxes("wgmma_persistent", f"{wide}/f16.f32/NT") == {"a": (128, 64), "b": (128, 64), "c": (64, 32)}
     assert boxes("wgmma_persistent", f"{wide}/bf16/NN") == {"a": (128, 64), "b": (64, 64), "c": (64, 64)}
+    assert boxes("wgmma_fp8", f"{wide}/e4m3.f32/NT") == {"a": (128, 128), "b": (64, 128), "c": (64, 32)}
+    assert boxes("wgmma_fp8", f"{wide}/e4m3.bf16/NT") == {"a": (128, 128), "b": (64, 128), "c": (64, 64)}
     assert boxes("wgmma_tf32", f"{wide}/f32/NT") == {"a": (128, 32), "b": (128, 32), "c": (64, 32)}
 
 
@@ -168,9 +171,9 @@ def test_the_tma_rounds_to_tf32_what_is_read_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_layout_compiles_without_spills_and_with_wgmma_in_flight(name: str, cuda_compiler: str) -> None:
-    dtypes = ("f32",) if name in IN_F32 else ("f16", "bf16.f32", "f16.f32", "bf16")
-    variants = [(dtypes[0], "NT")] if name in IN_F32 else list(zip(dtypes, LAYOUTS, strict=True))
-    problems = [REGISTRY.problem(f"gemm/m8n8k8/{dtype}/{layout}") for dtype, layout in variants]
+    halves = zip(("f16", "bf16.f32", "f16.f32", "bf16"), LAYOUTS, strict=True)
+    variants = [(dtype, "NT") for dtype in kernel(name).domain["dtype"]] if name in ALONG_K else list(halves)
+    problems = [REGISTRY.problem(f"gemm/m8n8k16/{dtype}/{layout}") for dtype, layout in variants]
     plans = [kernel(name).calls(problem, tile, H100) for problem, tile in product(problems, known_tiles(name))]
     lean(f"gemm/cuda.{name}", (entry for calls in plans for entry, _ in calls), "sm_90a")
 
@@ -218,6 +221,12 @@ def test_the_last_of_several_bands_of_tiles_is_right() -> None:
 @pytest.mark.parametrize("name", IN_F32)
 def test_tf32_is_right_over_the_edges_of_tiles(name: str) -> None:
     check(name, "m264n132k100/f32/NT/alpha2/beta0.5/batch2/lda+4/ldc+4", PAIRS, ALONE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", ["e4m3.bf16", "e5m2.f32"])
+def test_fp8_is_right_over_the_edges_of_tiles(dtype: str) -> None:
+    check("wgmma_fp8", f"m264n136k400/{dtype}/NT/alpha2/beta0.5/batch2/lda+16/ldc+8", PAIRS, ALONE)
 
 
 @pytest.mark.long

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bench.measure.cpu import Cpu
-from bench.measure.draw import Draw, logical
+from bench.measure.draw import Draw, logical, poison
 from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.plan.discovery import discover
-from bench.plan.dtypes import DTYPES, bits_dtype
+from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
 from bench.plan.operation import Problem
 
 
@@ -85,9 +85,23 @@ def test_poison_marks_outputs_alone() -> None:
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
 def test_poison_is_a_nan_of_its_storage_type(dtype: str) -> None:
-    _, _, operands = _loaded(f"copy/m3n4/{dtype}")
-    operands.poison()
-    assert np.isnan(operands.flat["b"].astype(np.float64)).all()
+    flat = np.empty(5, numpy_dtype(dtype))
+    poison(flat, dtype)
+    assert np.isnan(flat.astype(np.float64)).all()
+
+
+@pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
+def test_operands_of_fp8_are_drawn_and_change(dtype: str) -> None:
+    _, draw, operands = _loaded(f"gemm/m301n16k33/{dtype}.f32/NT/lda+15")
+    before = draw.views("C")["a"].astype(np.float64)
+    assert (before.min(), before.max()) == (-1, 1)
+    assert abs(before.mean()) < 0.05
+    draw.redraw()
+    assert (draw.views("C")["a"].astype(np.float64) != before).mean() > 0.95
+    operands.load(draw)
+    operands.refresh(draw)
+    assert np.array_equal(operands.flat["a"].view(np.uint8), draw.flat["a"].view(np.uint8))
+    assert np.isnan(draw.flat["a"].reshape(301, 48)[:, 33:].astype(np.float64)).all()
 
 
 def test_restore_gives_inouts_back() -> None:

@@ -56,6 +56,7 @@ def test_the_products_of_a_batch_lie_as_far_apart_as_the_array_says(hopper: Gpu)
 @pytest.mark.parametrize(
     ("dtype", "tf32", "element"),
     [
+        ("u1", False, "UINT8"),
         ("f2", False, "FLOAT16"),
         ("u2", False, "BFLOAT16"),
         ("f4", False, "FLOAT32"),

@@ -47,6 +47,47 @@ def test_the_bound_of_the_rms_error_holds_and_is_less_than_twice_too_wide_for_lo
         assert bound < 2 * rms
 
 
+def exponents(values):
+    return np.frexp(np.where(values == 0, 2.0**-99, values))[1] - 1
+
+
+def limited(sums, a, b, cut):
+    """`sums` and as many products as `a` and `b` have rows, with 14 bits, as published of Hopper (dtypes.py)."""
+    products = a * b
+    unit = 2.0 ** (np.maximum((exponents(a) + exponents(b)).max(axis=0), exponents(sums)) - 13)
+    found = cut(products / unit).sum(axis=0) * unit + cut(sums / unit) * unit
+    unit = 2.0 ** (exponents(found) - 13)
+    return cut(found / unit) * unit
+
+
+def errors_of_fp8(dtype, length, promoted, step, cut):
+    rng = np.random.default_rng(length)
+    found, exact, sums = np.zeros(SUMS, np.float32), np.zeros(SUMS), np.zeros(SUMS)
+    for start in range(0, length, step):
+        a, b = (drawn(min(step, length - start), rng).astype(numpy_dtype(dtype)).astype(float) for _ in "ab")
+        sums, exact = limited(sums, a, b, cut), exact + (a * b).sum(axis=0)
+        if (start + step) % promoted == 0 or start + step >= length:
+            found, sums = found + sums.astype(np.float32), np.zeros(SUMS)
+    return found - exact
+
+
+@pytest.mark.parametrize("length", [1, 3, 8, 32, 100, 128, 613, 2048])
+@pytest.mark.parametrize(("step", "cut"), [(32, np.floor), (32, np.trunc), (16, np.floor)])
+def test_the_bound_of_promoted_sums_of_fp8_holds_whichever_way_they_are_cut(length, step, cut):
+    errors = errors_of_fp8("e4m3", length, 128, step, cut)
+    rms, bound = np.sqrt(np.mean(errors**2)), accumulation_rms("e4m3", "e4m3", length)
+    assert rms <= bound
+    assert abs(errors).max() <= accumulation_error("e4m3", "e4m3", length)
+    if cut is np.floor and length > 32:
+        assert bound < 2 * rms
+
+
+@pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
+def test_sums_of_fp8_that_are_not_promoted_exceed_the_bound(dtype):
+    errors = errors_of_fp8(dtype, 1024, 1024, 32, np.floor)
+    assert np.sqrt(np.mean(errors**2)) > 1.5 * accumulation_rms(dtype, dtype, 1024)
+
+
 @pytest.mark.parametrize(("numerics", "mantissa"), [("tf32", 10), ("bf16", 7)])
 def test_rounded_operands_are_within_their_bound_and_those_of_a_bit_less_are_not(numerics, mantissa):
     rng = np.random.default_rng(1)

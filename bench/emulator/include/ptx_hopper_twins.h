@@ -67,10 +67,16 @@ template <int pending> EMU_INLINE void wgmma_wait() { emu::wgmma_wait(pending); 
 EMU_WGMMA(f16)
 EMU_WGMMA(bf16)
 #undef EMU_WGMMA
-template <int count>
-EMU_INLINE void wgmma_tf32(float (&d)[count], unsigned long long a, unsigned long long b, int accumulate, EMU_SITE) {
-  static_assert(count == 32 || count == 64 || count == 128, "64 x 64, 128 or 256 sums");
-  emu::wgmma(d, {emu::OperandType::tf32, count * 2, a, b, false, false, accumulate != 0}, site);
-}
+#define EMU_WGMMA_ALONG_K(type)                                                                                       \
+  template <int count>                                                                                                \
+  EMU_INLINE void wgmma_##type(float (&d)[count], unsigned long long a, unsigned long long b, int accumulate,         \
+                               EMU_SITE) {                                                                            \
+    static_assert(count == 32 || count == 64 || count == 128, "64 x 64, 128 or 256 sums");                            \
+    emu::wgmma(d, {emu::OperandType::type, count * 2, a, b, false, false, accumulate != 0}, site);                    \
+  }
+EMU_WGMMA_ALONG_K(tf32)
+EMU_WGMMA_ALONG_K(e4m3)
+EMU_WGMMA_ALONG_K(e5m2)
+#undef EMU_WGMMA_ALONG_K
 
 }  // namespace ptx

@@ -1,5 +1,6 @@
-// The arithmetic of wgmma: exact products, summed in double, and rounded once per instruction.
+// The arithmetic of wgmma: exact products, summed in double, and rounded once per instruction; those of FP8 with 14 bits.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -12,7 +13,7 @@ namespace emu {
 
 namespace {
 
-constexpr unsigned most_n = 256, most_k = 16;
+constexpr unsigned most_n = 256, most_k = 32;
 
 float decode(OperandType type, const char *bytes) {
   if (type == OperandType::tf32) {
@@ -20,6 +21,10 @@ float decode(OperandType type, const char *bytes) {
     std::memcpy(&word, bytes, 4);
     return __builtin_bit_cast(float, word & 0xffffe000u);  // the low 13 bits are ignored
   }
+  const auto byte = uint8_t(*bytes);
+  if (type == OperandType::e5m2) return Binary16::decode(uint16_t(byte << 8));
+  if (type == OperandType::e4m3)  // of binary16's exponents, but with a bias of 7 and not of 15
+    return (byte & 0x7f) == 0x7f ? NAN : 256 * Binary16::decode(uint16_t((byte & 0x80) << 8 | (byte & 0x7f) << 7));
   uint16_t half;
   std::memcpy(&half, bytes, 2);
   return type == OperandType::f16 ? Binary16::decode(half) : Bfloat16::decode(half);
@@ -35,6 +40,37 @@ template <class Put> void read_operand(OperandType type, uint64_t descriptor, bo
   });
 }
 
+// Adds row i of A times B to a row of sums as Hopper adds products of FP8 (DeepSeek-V3 Technical Report,
+// arXiv:2412.19437, 3.5.2): products and sum are shifted right to the largest exponent among them, of each the highest 14
+// bits are added, and 14 bits of the result are kept. The shift fills with the sign, hence floor (deepseek-ai/DeepGEMM,
+// issue 50).
+struct Limited {
+  static constexpr int bits = 14, none = -100000;  // none: the exponent of 0
+
+  static int exponent(double x) { return x == 0 || !std::isfinite(x) ? none : std::ilogb(x); }
+  static double unit(int exponent) { return exponent < none / 2 ? 1 : std::ldexp(1.0, exponent - (bits - 1)); }
+
+  int of_a[64][most_k], of_b[most_k][most_n];
+
+  void add(unsigned i, const double (&a)[most_k], const double (&b)[most_k][most_n], unsigned n, double *row) const {
+    static int top[most_n];
+    static double most[most_n], sums[most_n];
+    for (unsigned j = 0; j < n; ++j) top[j] = exponent(row[j]);
+    for (unsigned k = 0; k < most_k; ++k)
+      for (unsigned j = 0; j < n; ++j) top[j] = std::max(top[j], of_a[i][k] + of_b[k][j]);
+    for (unsigned j = 0; j < n; ++j) {
+      most[j] = 1 / unit(top[j]);
+      sums[j] = std::floor(row[j] * most[j]);
+    }
+    for (unsigned k = 0; k < most_k; ++k)
+      for (unsigned j = 0; j < n; ++j) sums[j] += std::floor(a[k] * b[k][j] * most[j]);
+    for (unsigned j = 0; j < n; ++j) {
+      const double sum = sums[j] / most[j], last = unit(exponent(sum));
+      row[j] = std::floor(sum / last) * last;
+    }
+  }
+};
+
 }  // namespace
 
 void multiply(const WarpgroupProduct &product, Sums &sums) {
@@ -44,10 +80,17 @@ void multiply(const WarpgroupProduct &product, Sums &sums) {
                [&](unsigned r, unsigned k, float value) { a[r][k] = value; });
   read_operand(product.type, product.b, product.mn_major_b, n,
                [&](unsigned c, unsigned k, float value) { b[k][c] = value; });
+  static Limited limited;
+  const bool is_limited = depth == most_k;
+  for (unsigned k = 0; is_limited && k < most_k; ++k) {
+    for (unsigned i = 0; i < 64; ++i) limited.of_a[i][k] = Limited::exponent(a[i][k]);
+    for (unsigned j = 0; j < n; ++j) limited.of_b[k][j] = Limited::exponent(b[k][j]);
+  }
   for (unsigned i = 0; i < 64; ++i) {
     float *to = &sums.values[size_t(i) * n];
     for (unsigned j = 0; j < n; ++j) row[j] = product.accumulate ? double(to[j]) : 0.0;
-    for (unsigned k = 0; k < depth; ++k)
+    if (is_limited) limited.add(i, a[i], b, n, row);
+    for (unsigned k = 0; !is_limited && k < depth; ++k)
       for (unsigned j = 0; j < n; ++j) row[j] += a[i][k] * b[k][j];
     std::copy_n(row, n, to);
   }

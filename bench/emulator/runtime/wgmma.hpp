@@ -50,7 +50,9 @@ struct Warpgroup {
 Warpgroup &own_warpgroup(Site site);
 
 // The number of an operand's elements in 16 bytes.
-inline unsigned per_piece(OperandType type) { return type == OperandType::tf32 ? 4 : 8; }
+inline unsigned per_piece(OperandType type) {
+  return type == OperandType::tf32 ? 4 : type == OperandType::e4m3 || type == OperandType::e5m2 ? 16 : 8;
+}
 // product.cpp: reads the operands as they are in shared memory now, and adds their product.
 void multiply(const WarpgroupProduct &product, Sums &sums);
 

@@ -113,6 +113,20 @@ struct Tf32 {
     ptx::wgmma_tf32(d, x, y, more);
   }
 };
+struct E4m3 {
+  using Element = unsigned char;
+  template <int a, int b, int count>
+  static __device__ void multiply(float (&d)[count], unsigned long long x, unsigned long long y, int more) {
+    ptx::wgmma_e4m3(d, x, y, more);
+  }
+};
+struct E5m2 {
+  using Element = unsigned char;
+  template <int a, int b, int count>
+  static __device__ void multiply(float (&d)[count], unsigned long long x, unsigned long long y, int more) {
+    ptx::wgmma_e5m2(d, x, y, more);
+  }
+};
 
 // C = A B + C by one warpgroup from operands that lie in shared memory as `a` and `b` say byte by byte, one wgmma for
 // each pair of descriptors. `zero` leaves C out of the first.

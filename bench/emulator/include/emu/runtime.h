@@ -71,7 +71,7 @@ void cluster_barrier(Site site);
 void named_barrier(unsigned id, unsigned threads, Site site);
 
 // wgmma: operands are read, and sums appear in `d`, at the wait that covers them.
-enum class OperandType { f16, bf16, tf32 };
+enum class OperandType { f16, bf16, tf32, e4m3, e5m2 };
 struct WarpgroupProduct {
   OperandType type;
   unsigned n;
