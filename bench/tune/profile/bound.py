@@ -89,33 +89,13 @@ def _issue_clocks(work: Work, loop: Code | None) -> float | None:
     """Return the clocks of a multiprocessor that issuing the main loop's instructions takes."""
     if loop is None or not loop.useful:
         return None
-    trips = work.multiply_adds / sum(count * lanes(opcode) for opcode, count in loop.products.items())
-    return trips * loop.instructions / SCHEDULERS
+    return work.multiply_adds / loop.multiply_adds * loop.instructions / SCHEDULERS
 
 
 def _ffma_clocks(work: Work, loop: Code | None, device: Published) -> float | None:
     if loop is None or not loop.mix.get("FFMA") or any(opcode.startswith("DFMA") for opcode in loop.products):
         return None
     return work.multiply_adds / device.multiply_adds
-
-
-def lanes(opcode: str) -> int:
-    """Return the multiply-adds of one warp instruction: 32 of FFMA, 64 of FFMA2, m n k of a matrix product.
-
-    Of wgmma, which a warpgroup issues, a warp's quarter: `HGMMA.64x256x16.F32` has 65,536.
-    """
-    name, *parts = opcode.split(".")
-    if "MMA" not in name:
-        return 64 if name == "FFMA2" else 32
-    for part in parts:
-        if "x" in part:
-            return math.prod(int(size) for size in part.split("x")) // 4
-        if part.isdigit():
-            return _SHAPES[part]
-    raise ValueError(f"{opcode}: has no shape; expected one such as HMMA.16816.F32")
-
-
-_SHAPES = {"884": 8 * 8 * 4, "1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "16832": 16 * 8 * 32}
 
 
 def tensor_type(loop: Code | None) -> str | None:

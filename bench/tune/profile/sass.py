@@ -60,6 +60,11 @@ class Code(msgspec.Struct, frozen=True):
         return sum(self.mix.get(kind, 0) for kind in USEFUL)
 
     @property
+    def multiply_adds(self) -> int:
+        """Return how many multiply-adds a warp makes in passing once."""
+        return sum(count * lanes(opcode) for opcode, count in self.products.items())
+
+    @property
     def useful_share(self) -> float:
         """Return the useful ones' share of all, 0 to 1."""
         return self.useful / self.instructions if self.instructions else 0.0
@@ -167,6 +172,25 @@ def counted(listed: Iterable[Instruction]) -> Code:
     )
 
 
+def lanes(opcode: str) -> int:
+    """Return the multiply-adds of one warp instruction: 32 of FFMA, 64 of FFMA2, m n k of a matrix product.
+
+    Of wgmma, which a warpgroup issues, a warp's quarter: `HGMMA.64x256x16.F32` has 65,536.
+    """
+    name, *parts = opcode.split(".")
+    if "MMA" not in name:
+        return 64 if name == "FFMA2" else 32
+    for part in parts:
+        if "x" in part:
+            return math.prod(int(size) for size in part.split("x")) // 4
+        if part.isdigit():
+            return _SHAPES[part]
+    raise ValueError(f"{opcode}: has no shape; expected one such as HMMA.16816.F32")
+
+
+_SHAPES = {"884": 8 * 8 * 4, "1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "16832": 16 * 8 * 32}
+
+
 def width(instruction: Instruction) -> int:
     """Return the bits that a load, store or copy moves for each lane; 32 where the opcode does not name them."""
     parts = instruction.opcode.split(".")[1:]
@@ -179,14 +203,18 @@ def width(instruction: Instruction) -> int:
 def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
     """Return the innermost loop with the most multiply-adds, or else the most loads and stores; empty without a loop.
 
+    Multiply-adds are weighed as `lanes` does: a wgmma is more than all that scales its sums before they are stored.
+
     Each branch backwards closes a loop: all from which the branch is reached without passing its target (Aho, Lam,
     Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop is innermost where no loop inside has half of its work.
     """
     backwards = [i for i, last in enumerate(listed) if last.target is not None and last.target < last.address]
     before = _predecessors(listed)
     loops = [_natural(listed, before, last) for last in backwards]
-    for kinds in (USEFUL, _MOVES):
-        works = [sum(kind(listed[i]) in kinds for i in loop) for loop in loops]
+    products = [lanes(i.opcode) if kind(i) in USEFUL else 0 for i in listed]
+    moves = [int(kind(i) in _MOVES) for i in listed]
+    for weights in (products, moves):
+        works = [sum(weights[i] for i in loop) for loop in loops]
         found = [(loop, work) for loop, work in zip(loops, works, strict=True) if work]
         inner = [(loop, work) for loop, work in found if not any(o < loop and 2 * w >= work for o, w in found)]
         if inner:
@@ -196,7 +224,7 @@ def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
 
 
 def _work(code: Code | None) -> tuple[int, int]:
-    return (code.useful, sum(code.mix.get(move, 0) for move in _MOVES)) if code else (-1, -1)
+    return (code.multiply_adds, sum(code.mix.get(move, 0) for move in _MOVES)) if code else (-1, -1)
 
 
 def _natural(listed: Sequence[Instruction], before: Sequence[Sequence[int]], last: int) -> set[int]:

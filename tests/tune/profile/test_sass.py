@@ -9,7 +9,7 @@ from bench.measure.occupancy import typical
 from bench.plan.discovery import discover
 from bench.plan.errors import Unsupported
 from bench.tune.profile import sass_read
-from bench.tune.profile.sass import Sass, analyse, counted, kind, main_loop, width
+from bench.tune.profile.sass import Sass, analyse, counted, kind, lanes, main_loop, width
 from bench.tune.profile.sass_read import Instruction, instructions, nvdisasm
 from missing import needed
 
@@ -182,6 +182,25 @@ def test_the_widest_tile_of_a_divided_product_has_a_multiprocessor_to_itself() -
 def test_tensor_cores_are_the_useful_work_of_their_kernels() -> None:
     loop = of("gemm/cuda.mma", "gemm/m4096n4096k4096/bf16/NT").main.loop
     assert loop.products == {"HMMA.16816.F32.BF16": loop.useful}
+
+
+@pytest.mark.usefixtures("disassembler")
+@pytest.mark.parametrize(
+    ("name", "problem", "opcode"),
+    [
+        ("gemm/cuda.wgmma_fp8", "gemm/m4096n4096k4096/e4m3.bf16/NT", "QGMMA.64x128x32.F32.E4M3.E4M3"),
+        pytest.param(
+            *("gemm/cuda.wgmma_persistent", "gemm/m4096n4096k4096/bf16/NT", "HGMMA.64x256x16.F32.BF16"),
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_a_loop_of_wgmma_is_the_main_one_though_that_over_tiles_has_more_ffma(
+    name: str, problem: str, opcode: str
+) -> None:
+    loop = of(name, problem).main.loop
+    assert set(loop.products) == {opcode}
+    assert loop.multiply_adds == loop.useful * lanes(opcode)
 
 
 @pytest.mark.usefixtures("disassembler")
