@@ -55,6 +55,10 @@ def gemm_bars() -> Iterator[Bar]:
         yield Bar(f"wgmma on {problem}: cuBLAS", problem, WGMMA, "gemm/cublas.gemmex", 1.0)
     problem = "gemm/m1024n2048k26752/bf16/NT"
     yield Bar(f"wgmma on {problem}: cuBLAS", problem, (*WGMMA, "gemm/cuda.wgmma_splitk"), "gemm/cublas.gemmex", 1.0)
+    problem, halves = (f"gemm/m4096n4096k4096/{dtype}/NT" for dtype in ("e4m3.bf16", "bf16"))
+    yield Bar(
+        f"FP8 on {problem}: 1.5x cuBLAS in BF16", problem, ("gemm/cuda.wgmma_fp8",), "gemm/cublas.gemmex", 1.5, halves
+    )
     problem = "gemm/m4096n4096k4096/f32/NT"
     promise = f"3xTF32 on {problem}: 2.2x cuBLAS SGEMM, twice its error"
     yield Bar(promise, problem, THREE_TF32, "gemm/cublas.sgemm", 2.2, errors=2.0)
@@ -140,7 +144,8 @@ def _across(bar: Bar) -> dict[str, Any]:
     before = _fastest(run_job(_job(bar.rival_problem, rivals)))
     best = _fastest(run_job(_job(bar.problem, bar.kernels)))
     after = _fastest(run_job(_job(bar.rival_problem, rivals)))
-    work = registry.problem(bar.problem).traffic_bytes / registry.problem(bar.rival_problem).traffic_bytes
+    ours, theirs = (registry.problem(problem) for problem in (bar.problem, bar.rival_problem))
+    work = (ours.flop or ours.traffic_bytes) / (theirs.flop or theirs.traffic_bytes)
     rival_s = (_median_s(before) + _median_s(after)) / 2
     return {"kernel": best.kernel, "ratio": work * rival_s / _median_s(best), "errors": None}
 

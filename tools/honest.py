@@ -48,7 +48,7 @@ def gemm(rng: np.random.Generator) -> str:
     sizes = "".join(f"{name}{size(rng, 4096 if name == 'k' else 600)}" for name in "mnk")
     words = [pick(rng, "NN", "NT", "TN", "TT"), pick(rng, "", "", "alpha1.5", "alpha-0.25")]
     words += [pick(rng, "", "", word) for word in ("beta0.5", "batch3", "lda+3", "ldc+1")]
-    dtype = pick(rng, "f32", "f32", "f64", "f16", "bf16", "f16.f32", "bf16.f32")
+    dtype = pick(rng, "f32", "f32", "f64", "f16", "bf16", "f16.f32", "bf16.f32", "e4m3.f32", "e4m3.bf16", "e5m2.f32")
     return "/".join(["gemm", sizes, dtype, *filter(None, words)])
 
 

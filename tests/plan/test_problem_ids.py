@@ -18,7 +18,7 @@ def gemms(problem_class):
         {"beta": 1.0, "batch": 8, "lda_pad": 3, "ldb_pad": 1, "ldc_pad": 7},
         {"alpha": 1e-30, "beta": 1e30},
     ]
-    dtypes, layouts = (*DTYPES, "f16.f32", "bf16.f32"), ("NN", "NT", "TN", "TT")
+    dtypes, layouts = (*DTYPES, "f16.f32", "bf16.f32", "e4m3.f32", "e4m3.bf16", "e5m2.f32"), ("NN", "NT", "TN", "TT")
     for m, dtype, layout, option in product(SIZES, dtypes, layouts, options):
         yield problem_class(m=m, n=m + 1, k=2 * m, dtype=dtype, layout=layout, **option)
 
@@ -34,7 +34,7 @@ def copies(problem_class):
 
 
 @pytest.mark.parametrize(
-    ("op", "problems", "count"), [("gemm", gemms, 840), ("transpose", transposes, 200), ("copy", copies, 100)]
+    ("op", "problems", "count"), [("gemm", gemms, 1260), ("transpose", transposes, 200), ("copy", copies, 100)]
 )
 def test_every_problem_is_found_again_by_its_id(registry, op, problems, count):
     made = list(problems(registry.operations[op]))

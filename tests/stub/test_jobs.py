@@ -19,6 +19,7 @@ VERIFIED = {
     "cooperative": ("transpose/cuda.c2r_fused", "transpose/m17n12/f32/in", "cooperative 1"),
     "tensor maps": ("transpose/cuda.tma", "transpose/m64n32/f32/out", "shared 99328"),
     "cluster and tensor maps": ("gemm/cuda.wgmma_tf32", "gemm/m40n48k64/f32/NT", "cluster 2 1 1"),
+    "tensor maps of bytes": ("gemm/cuda.wgmma_fp8", "gemm/m40n48k64/e4m3.bf16/NT", "cluster 2 1 1"),
 }
 DRIVER_FUNCTION = re.compile(r"cu[A-Z]\w+")
 MODES = ("hot", "cold", "graph")

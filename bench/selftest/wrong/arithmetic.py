@@ -62,8 +62,20 @@ def chain(step: int, rounded: Rounded) -> Spoil:
     return spoil
 
 
+def unpromoted(c: Array, inputs: Inputs, _rng: np.random.Generator) -> Array:
+    """Add all products as Hopper adds those of FP8, 32 at a time: each and the sum with 14 bits (dtypes.py)."""
+    a, b = (inputs[name].astype(np.float64) for name in "ab")
+    found = np.zeros((*c.shape, 1))
+    for start in range(0, a.shape[1], 32):
+        products = a[:, None, start : start + 32] * b[start : start + 32].T
+        terms = np.concatenate([found, products], axis=2)
+        unit = np.exp2(np.frexp(abs(terms).max(axis=2, keepdims=True))[1] - 14)
+        found = np.floor(terms / unit).sum(axis=2, keepdims=True) * unit
+    return found[..., 0]
+
+
 def _members(k: int) -> tuple[Wrong, ...]:
-    f32, f16, stored = (f"gemm/m48n48k{k}/{dtype}/NN" for dtype in ("f32", "f16.f32", "f16"))
+    f32, f16, fp8, stored = (f"gemm/m48n48k{k}/{dtype}/NN" for dtype in ("f32", "f16.f32", "e4m3.f32", "f16"))
     seen = 0.99 if k < 20000 else None  # where right chains of so many roundings err as much
     return (
         Wrong("operands of 8 bits (BF16)", f32, operands(nearest(8)), "tf32"),
@@ -71,6 +83,7 @@ def _members(k: int) -> tuple[Wrong, ...]:
         Wrong("operands of 11 bits, truncated (TF32)", f32, operands(truncated(11)), "fp32"),
         Wrong("operands of 17 bits", f32, operands(nearest(17)), "fp32", seen),
         Wrong("sums of 16 products in FP16", f16, sums(16, nearest(11)), "f16", seen),
+        *([Wrong("FP8 sums that are not promoted", fp8, unpromoted, "e4m3")] if 16 < k < 20000 else []),
         # A single sum of 16 products is rounded to FP16 once, as the result of a right one is when it is stored.
         Wrong("sums of 16 products in FP16", stored, sums(16, nearest(11)), "f16", seen if k > 16 else None),
         Wrong("one chain in FP16", f16, chain(1, nearest(11)), "f16"),
