@@ -71,7 +71,7 @@ def errors_of_fp8(dtype, length, promoted, step, cut):
     return found - exact
 
 
-@pytest.mark.parametrize("length", [1, 3, 8, 32, 100, 128, 613, 2048])
+@pytest.mark.parametrize("length", [1, 3, 8, 32, 128, 613, 1024])
 @pytest.mark.parametrize(("step", "cut"), [(32, np.floor), (32, np.trunc), (16, np.floor)])
 def test_the_bound_of_promoted_sums_of_fp8_holds_whichever_way_they_are_cut(length, step, cut):
     errors = errors_of_fp8("e4m3", length, 128, step, cut)
