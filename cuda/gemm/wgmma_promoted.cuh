@@ -1,6 +1,6 @@
-// FP8 on the tensor cores of Hopper, whose sums are promoted: wgmma adds products of FP8 with 14 bits, although its sums
-// are FP32 (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437, 3.3.2 and 3.5.2). So the products of one step,
-// 128 of them a sum, start from zero and are added to the sums in FP32.
+// FP8 on the tensor cores of Hopper, whose sums are promoted: wgmma adds products of FP8 with 14 bits, although its
+// sums are FP32 (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437, 3.3.2 and 3.5.2). So the products of
+// one step, 128 of them a sum, start from zero and are added to the sums in FP32.
 //
 // A warpgroup adds while the other multiplies. It keeps its sums twice, so that a tile has 128 columns at most.
 #pragma once

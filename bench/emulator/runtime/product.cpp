@@ -1,4 +1,4 @@
-// The arithmetic of wgmma: exact products, summed in double, and rounded once per instruction; those of FP8 with 14 bits.
+// The arithmetic of wgmma: exact products, summed in double, and rounded once per instruction; of FP8 with 14 bits.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -41,9 +41,9 @@ template <class Put> void read_operand(OperandType type, uint64_t descriptor, bo
 }
 
 // Adds row i of A times B to a row of sums as Hopper adds products of FP8 (DeepSeek-V3 Technical Report,
-// arXiv:2412.19437, 3.5.2): products and sum are shifted right to the largest exponent among them, of each the highest 14
-// bits are added, and 14 bits of the result are kept. The shift fills with the sign, hence floor (deepseek-ai/DeepGEMM,
-// issue 50).
+// arXiv:2412.19437, 3.5.2): products and sum are shifted right to the largest exponent among them, the highest 14 bits
+// of each are added, and 14 bits of the result are kept. The shift fills with the sign, hence floor (an author of that
+// report, in discussion 50 of deepseek-ai/DeepGEMM).
 struct Limited {
   static constexpr int bits = 14, none = -100000;  // none: the exponent of 0
 
