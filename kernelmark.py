@@ -2,7 +2,7 @@
 
 from bench.plan.dtypes import DTYPES, NUMERICS, Array, numpy_dtype, split_dtype
 from bench.plan.errors import Unsupported
-from bench.plan.kernel import KernelCall, Launch, Prefer, Scratch, TensorMap, Tile
+from bench.plan.kernel import Im2colMap, KernelCall, Launch, Prefer, Scratch, TensorMap, Tile
 from bench.plan.limits import DeviceLimits
 from bench.plan.numbers import DECIMAL, WHOLE
 from bench.plan.operation import Arrays, Dim, Operand, Problem
@@ -21,6 +21,7 @@ __all__ = [
     "Bound",
     "DeviceLimits",
     "Dim",
+    "Im2colMap",
     "KernelCall",
     "Launch",
     "Operand",

@@ -65,6 +65,26 @@ __device__ __forceinline__ void tma_load_multicast(unsigned destination, const T
                "[%0], [%1, {%2, %3, %4}], [%5], %6;"
                :: "r"(destination), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(mask) : "memory");
 }
+// Copies pixels of images with channels last, for one tap of a filter: as many, and as many channels, as the map has. The
+// first one lies `right` and `down` of a pixel that the filter's first tap visits, the others where that goes from
+// there, row by row and image by image. What lies outside the image arrives as zeros.
+__device__ __forceinline__ void tma_load_im2col(unsigned destination, const TensorMap *map, int channel, int column,
+                                                int row, int image, unsigned short right, unsigned short down,
+                                                unsigned barrier) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cta.global.im2col.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
+               :: "r"(destination), "l"(map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(barrier), "h"(right),
+                  "h"(down) : "memory");
+}
+// Copies them into every block of the cluster whose bit is set in `mask`, as tma_load_multicast does.
+__device__ __forceinline__ void tma_load_im2col_multicast(unsigned destination, const TensorMap *map, int channel,
+                                                          int column, int row, int image, unsigned short right,
+                                                          unsigned short down, unsigned barrier, unsigned short mask) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8}, %9;"
+               :: "r"(destination), "l"(map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(barrier), "h"(right),
+                  "h"(down), "h"(mask) : "memory");
+}
 // Copies one box from shared to global memory; what lies outside the tensor is not written.
 __device__ __forceinline__ void tma_store(const TensorMap *map, unsigned source, int x, int y, int z) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];"

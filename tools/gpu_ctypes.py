@@ -26,6 +26,7 @@ class _Library:
 def declared() -> Mapping[str, str]:
     """Return the parameters of each function as gpu_signatures.prototype writes them."""
     library, found = _Library(), {"libcuda.cuTensorMapEncodeTiled": _text(tensormap.SIGNATURE)}
+    found |= {"libcuda.cuTensorMapEncodeIm2col": _text(tensormap.IM2COL_SIGNATURE)}
     with patch("cuda.pathfinder.load_nvidia_dynamic_lib"), patch("ctypes.CDLL", lambda path: library):
         _cublas._Ctypes()
     found |= {f"libcublas.{name}": _text(function.argtypes) for name, function in vars(library).items()}

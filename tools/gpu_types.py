@@ -172,7 +172,7 @@ DYNAMIC: Mapping[tuple[str, str], Values] = {
     ("bench/measure/tensormap.py", "f'CU_TENSOR_MAP_DATA_TYPE_{element}'"): Values(
         "CU_TENSOR_MAP_DATA_TYPE_{}", "bench/measure/tensormap.py", r'"(T?B?FLOAT\d+)"'
     ),
-    ("bench/measure/tensormap.py", "f'CU_TENSOR_MAP_SWIZZLE_{wanted.swizzle.upper()}'"): Values(
+    ("bench/measure/tensormap.py", "f'CU_TENSOR_MAP_SWIZZLE_{swizzle.upper()}'"): Values(
         "CU_TENSOR_MAP_SWIZZLE_{}", "bench/plan/kernel.py", r"`(\d+B|none)`"
     ),
     ("kernels/conv/vendor/cudnn.py", "f'cudnnConvolution{function}'"): Values(

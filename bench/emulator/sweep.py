@@ -12,10 +12,11 @@ import numpy as np
 from bench.emulator.build import CUDA, CompileError, program
 from bench.emulator.report import Report, unwaived
 from bench.emulator.shapes import has_whole_rows, is_long, is_whole, problems
-from bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Launch, Outcome, run
+from bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Im2col, Launch, Outcome, run
 from bench.emulator.worker import TensorMap as EmulatedMap
+from bench.measure.tensormap import spanned
 from bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
-from bench.plan.kernel import CudaKernel, KernelCall, Scratch, TensorMap, Tile
+from bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap, Tile
 from bench.plan.limits import H100, DeviceLimits
 from bench.plan.operation import Operand, Problem
 from bench.plan.registry import Registry
@@ -168,14 +169,20 @@ def _argument(arg: Any, operands: dict[str, Operand]) -> Any:
     """Return an argument of a plan as the worker takes it."""
     if isinstance(arg, Scratch):
         return arg.name
-    return _tensor_map(arg, operands[arg.operand]) if isinstance(arg, TensorMap) else arg
+    is_map = isinstance(arg, TensorMap | Im2colMap)
+    return _tensor_map(arg, operands[arg.operand]) if is_map else arg
 
 
-def _tensor_map(wanted: TensorMap, operand: Operand) -> EmulatedMap:
-    """Return the map over an operand's rows, batches one after the other."""
-    *batch, rows, cols = operand.shape
+def _tensor_map(wanted: TensorMap | Im2colMap, operand: Operand) -> EmulatedMap:
+    """Return the map over an operand as it lies in memory."""
     itemsize = DTYPES[operand.dtype].itemsize
-    pitch = operand.ld * itemsize
+    lengths = (*operand.shape[1:-1], operand.ld)
+    strides = [itemsize * math.prod(lengths[axis:]) for axis in range(len(lengths))]
     swizzle = 0 if wanted.swizzle == "none" else int(wanted.swizzle.removesuffix("B"))
-    sizes, box = (cols, rows, math.prod(batch)), (wanted.box[1], wanted.box[0])
-    return EmulatedMap(operand.name, sizes, (pitch, rows * pitch), box, itemsize, swizzle, wanted.tf32)
+    box = (wanted.box[1], wanted.box[0])
+    if isinstance(wanted, Im2colMap):
+        corners = (wanted.lower[::-1], wanted.upper[::-1], wanted.stride[::-1])
+        sizes, pitches = operand.shape[::-1], strides[::-1]
+        return EmulatedMap(operand.name, sizes, tuple(pitches), box, itemsize, swizzle, im2col=Im2col(*corners))
+    sizes, pitches = spanned(wanted.rows, operand.shape, [*strides, itemsize])
+    return EmulatedMap(operand.name, tuple(sizes), tuple(pitches), box, itemsize, swizzle, wanted.tf32)

@@ -41,19 +41,30 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Im2col:
+    """What a map of images has beside its box: columns and rows of the corners, and the steps between pixels."""
+
+    lower: tuple[int, int]
+    upper: tuple[int, int]
+    stride: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class TensorMap:
     """A tensor map over a buffer: sizes of x, y, z in elements, pitches of rows and of z in bytes, the box's x and y.
 
-    swizzle: the bytes it spans, 0 for none. tf32: floats are rounded to TF32 as they arrive.
+    swizzle: the bytes it spans, 0 for none. tf32: floats are rounded to TF32 as they arrive. im2col: of a map over
+    images, which has four sizes and three pitches, from the channels on, and a box of channels and pixels.
     """
 
     buffer: str
-    sizes: tuple[int, int, int]
-    pitches: tuple[int, int]
+    sizes: tuple[int, ...]
+    pitches: tuple[int, ...]
     box: tuple[int, int]
     itemsize: int
     swizzle: int = 0
     tf32: bool = False
+    im2col: Im2col | None = None
 
 
 @dataclass(frozen=True)
@@ -156,8 +167,11 @@ def _argument(arg: Any, names: list[str]) -> bytes:
     if isinstance(arg, str):
         return _line("argument", "pointer", names.index(arg))
     if isinstance(arg, TensorMap):
-        shape = (*arg.sizes, *arg.pitches, *arg.box, arg.itemsize, arg.swizzle, int(arg.tf32))
-        return _line("argument", "map", names.index(arg.buffer), *shape)
+        kind = (arg.itemsize, arg.swizzle, int(arg.tf32))
+        if arg.im2col is None:
+            return _line("argument", "map", names.index(arg.buffer), *arg.sizes, 1, *arg.pitches, 0, *arg.box, *kind)
+        corners = (*arg.im2col.lower, *arg.im2col.upper, *arg.im2col.stride)
+        return _line("argument", "im2col", names.index(arg.buffer), *arg.sizes, *arg.pitches, *arg.box, *kind, *corners)
     if isinstance(arg, np.generic):
         value = arg.tobytes()
     elif isinstance(arg, int):

@@ -18,7 +18,7 @@ from bench.measure.occupancy import STATIC_LIMIT, occupancy
 from bench.measure.resources import Resources
 from bench.measure.tensormap import encode, extents, is_struct, launch_with_structs
 from bench.plan.errors import Unsupported, UsageError
-from bench.plan.kernel import CudaKernel, KernelCall, Launch, Scratch, TensorMap, Tile
+from bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Launch, Scratch, TensorMap, Tile
 from bench.plan.limits import DeviceLimits
 from bench.plan.operation import Problem
 
@@ -119,7 +119,7 @@ def _argument(kernel: CudaKernel, value: Any, x: Any, scratch: dict[str, Any]) -
         if value.name not in scratch:
             scratch[value.name] = x.scratch((-(-value.nbytes // 2),), "f16")
         return int(scratch[value.name].data.ptr)
-    if isinstance(value, TensorMap):
+    if isinstance(value, TensorMap | Im2colMap):
         return encode(value, getattr(x, value.operand), kernel.id)
     return c_scalar(value, kernel.id)
 
@@ -145,7 +145,7 @@ def c_scalar(value: Any, subject: str) -> Any:
         if abs(value) > FLOAT_MAX:
             raise UsageError(f"{subject}: argument {value} does not fit a C float; pass numpy.float64 and take double")
         return np.float32(value)
-    raise UsageError(f"{subject}: argument {value!r}; expected an operand's name, a number, Scratch or TensorMap")
+    raise UsageError(f"{subject}: argument {value!r}; expected an operand's name, a number, Scratch or a tensor map")
 
 
 def _with_cuda_core(

@@ -13,7 +13,7 @@ from bench.measure.cuda import device_id
 from bench.measure.function import Function
 from bench.measure.tensormap import extents
 from bench.plan.errors import Unsupported
-from bench.plan.kernel import CudaKernel, KernelCall, Launch, TensorMap
+from bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Launch, TensorMap
 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
@@ -55,7 +55,7 @@ def beyond_pycuda(kernel: CudaKernel, call: KernelCall) -> str | None:
         return "cooperative kernels"
     if call.cluster > 1:
         return "clusters"
-    return "tensor maps" if any(isinstance(value, TensorMap) for value in call.args) else None
+    return "tensor maps" if any(isinstance(value, TensorMap | Im2colMap) for value in call.args) else None
 
 
 class _Handle(NamedTuple):

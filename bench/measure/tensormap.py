@@ -7,20 +7,26 @@ cuda.h aligns it to 128 bytes, so the driver encodes by ctypes into memory that 
 
 import ctypes
 import math
-from ctypes import POINTER, c_int, c_uint32, c_uint64, c_void_p
+from collections.abc import Sequence
+from ctypes import POINTER, c_int, c_int32, c_uint32, c_uint64, c_void_p
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from bench.plan.errors import Unsupported, UsageError
-from bench.plan.kernel import KernelCall, Launch, TensorMap
+from bench.plan.kernel import Im2colMap, KernelCall, Launch, TensorMap
 
 ALIGNMENT = 16  # bytes, of a tensor's address and of its pitches
 NBYTES = 128  # of a descriptor, and the alignment of its address: CUtensorMap of cuda.h
-_SIZES, _STEPS = POINTER(c_uint64), POINTER(c_uint32)
+_SIZES, _STEPS, _CORNERS = POINTER(c_uint64), POINTER(c_uint32), POINTER(c_int32)
 #: Descriptor, type, dimensions, address, sizes, pitches, box, steps and four enumerations: cuTensorMapEncodeTiled's.
 SIGNATURE = (c_void_p, c_int, c_uint32, c_void_p, _SIZES, _SIZES, _STEPS, _STEPS, c_int, c_int, c_int, c_int)
+#: The same of cuTensorMapEncodeIm2col, which takes two corners and the channels and pixels of a copy in place of a box.
+IM2COL_SIGNATURE = (
+    *(c_void_p, c_int, c_uint32, c_void_p, _SIZES, _SIZES, _CORNERS, _CORNERS, c_uint32, c_uint32, _STEPS),
+    *(c_int, c_int, c_int, c_int),
+)
 #: By the device's own dtype: bfloat16 stands in arrays of 16-bit integers, and FP8, which has no type of its own, in
 #: bytes.
 _ELEMENTS = {"u1": "UINT8", "f2": "FLOAT16", "u2": "BFLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}
@@ -34,6 +40,14 @@ def encode_tiled() -> Any:
     return function
 
 
+@lru_cache
+def encode_im2col() -> Any:
+    """Return the driver's function of this name."""
+    function = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeIm2col
+    function.argtypes, function.restype = IM2COL_SIGNATURE, c_int
+    return function
+
+
 def aligned(nbytes: int = NBYTES) -> "np.ndarray[Any, Any]":
     """Return bytes at an address that a descriptor may have."""
     memory = np.empty(nbytes + NBYTES, np.uint8)
@@ -41,10 +55,22 @@ def aligned(nbytes: int = NBYTES) -> "np.ndarray[Any, Any]":
     return memory[start : start + nbytes]
 
 
-def encode(wanted: TensorMap, array: Any, subject: str) -> "np.ndarray[Any, Any]":
-    """The descriptor of a device array, as aligned bytes: columns, rows, and whatever is before them.
+def spanned(rows: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return a tiled map's sizes along x, y and z in elements and its pitches along y and z in the strides' unit.
 
-    Raises Unsupported where address or pitch are not aligned, UsageError where the driver refuses.
+    rows: the axes that y counts, as `TensorMap.rows`.
+    """
+    columns, own = len(shape) - 1, sorted(axis % len(shape) for axis in rows)
+    others = [axis for axis in range(columns) if axis not in own]
+    high, deep = (math.prod(shape[axis] for axis in axes) for axes in (own, others))
+    pitch = strides[own[-1]]
+    return [shape[columns], high, deep], [pitch, strides[others[-1]] if others else high * pitch]
+
+
+def encode(wanted: TensorMap | Im2colMap, array: Any, subject: str) -> "np.ndarray[Any, Any]":
+    """The descriptor of a device array, as aligned bytes.
+
+    Raises Unsupported where address or pitch are not aligned, UsageError where a limit is passed or the driver refuses.
     """
     from cuda.bindings import driver
 
@@ -54,29 +80,81 @@ def encode(wanted: TensorMap, array: Any, subject: str) -> "np.ndarray[Any, Any]
             f"{subject}: rows of {wanted.operand} begin at address {array.data.ptr} every {pitch} bytes, "
             f"expected multiples of {ALIGNMENT} for a tensor map"
         )
-    rows, columns = array.shape[-2:]
-    layers = math.prod(array.shape[:-2])
-    layer_pitch = array.strides[-3] if array.ndim > 2 else rows * pitch
-    element = "TFLOAT32" if wanted.tf32 else _ELEMENTS[f"{array.dtype.kind}{array.dtype.itemsize}"]
     descriptor = aligned()
-    status = encode_tiled()(
-        descriptor.ctypes.data,
-        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{element}"),
-        3,
-        array.data.ptr,
-        (c_uint64 * 3)(columns, rows, layers),
-        (c_uint64 * 2)(pitch, layer_pitch),
-        (c_uint32 * 3)(wanted.box[1], wanted.box[0], 1),
-        (c_uint32 * 3)(1, 1, 1),
-        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{wanted.swizzle.upper()}"),
-        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-    )
+    if isinstance(wanted, Im2colMap):
+        if refusal := wanted.refusal(array.dtype.itemsize):
+            raise UsageError(f"{subject}: {refusal}")
+        status = _im2col(descriptor, wanted, array)
+    else:
+        status = _tiled(descriptor, wanted, array)
     if status != driver.CUresult.CUDA_SUCCESS:
         refused = driver.CUresult(status).name
         raise UsageError(f"{subject}: the driver encodes no {wanted} over {array.shape}: {refused}")
     return descriptor
+
+
+def _tiled(descriptor: "np.ndarray[Any, Any]", wanted: TensorMap, array: Any) -> Any:
+    """Encode boxes of a tensor of three dimensions; return the driver's status."""
+    sizes, pitches = spanned(wanted.rows, array.shape, array.strides)
+    interleave, swizzle, promotion, fill = _enumerations(wanted.swizzle)
+    return encode_tiled()(
+        descriptor.ctypes.data,
+        _data_type("TFLOAT32" if wanted.tf32 else _element(array)),
+        3,
+        array.data.ptr,
+        (c_uint64 * 3)(*sizes),
+        (c_uint64 * 2)(*pitches),
+        (c_uint32 * 3)(wanted.box[1], wanted.box[0], 1),
+        (c_uint32 * 3)(1, 1, 1),
+        interleave,
+        swizzle,
+        promotion,
+        fill,
+    )
+
+
+def _im2col(descriptor: "np.ndarray[Any, Any]", wanted: Im2colMap, array: Any) -> Any:
+    """Encode pixels of images; return the driver's status. Axes and corners are in its order, the innermost first."""
+    interleave, swizzle, promotion, fill = _enumerations(wanted.swizzle)
+    return encode_im2col()(
+        descriptor.ctypes.data,
+        _data_type(_element(array)),
+        4,
+        array.data.ptr,
+        (c_uint64 * 4)(*array.shape[::-1]),
+        (c_uint64 * 3)(*array.strides[-2::-1]),
+        (c_int32 * 2)(*wanted.lower[::-1]),
+        (c_int32 * 2)(*wanted.upper[::-1]),
+        wanted.box[1],
+        wanted.box[0],
+        (c_uint32 * 4)(1, *wanted.stride[::-1], 1),
+        interleave,
+        swizzle,
+        promotion,
+        fill,
+    )
+
+
+def _element(array: Any) -> str:
+    return _ELEMENTS[f"{array.dtype.kind}{array.dtype.itemsize}"]
+
+
+def _data_type(element: str) -> Any:
+    from cuda.bindings import driver
+
+    return getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{element}")
+
+
+def _enumerations(swizzle: str) -> tuple[Any, Any, Any, Any]:
+    """Return interleave, swizzle, promotion to L2 and what fills the outside."""
+    from cuda.bindings import driver
+
+    return (
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle.upper()}"),
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
 
 
 def is_struct(argument: Any) -> bool:

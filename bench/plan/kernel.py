@@ -120,13 +120,51 @@ class TensorMap:
 
     The tensor has three dimensions: x the column in a row as stored, y the row, z the product of a batch (1 without).
     box: rows and columns, at most 256 each. swizzle: `none`, or `32B`, `64B`, `128B`, over which no row of the box may
-    reach. tf32: FP32 elements are rounded to TF32 on the way.
+    reach. tf32: FP32 elements are rounded to TF32 on the way. rows: the axes of the operand, neighbours of each other,
+    that y counts; all others before the last are z.
     """
 
     operand: str
     box: tuple[int, int]
     swizzle: str = "none"
     tf32: bool = False
+    rows: tuple[int, ...] = (-2,)
+
+
+@dataclass(frozen=True)
+class Im2colMap:
+    """A TMA descriptor argument: pixels of images with channels last, as the columns of a convolution have them.
+
+    operand: n images of h x w pixels of c channels. box: pixels and channels of a copy. The first tap of a filter
+    visits each image row by row, from `lower` (row, column) to `upper`, counted from the image's last row and column,
+    in steps of `stride`. A copy takes its pixels in this order, at a tap's distance from there, and zeros outside the
+    image. swizzle: as in TensorMap.
+    """
+
+    operand: str
+    box: tuple[int, int]
+    lower: tuple[int, int]
+    upper: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    swizzle: str = "none"
+
+    def refusal(self, itemsize: int) -> str | None:
+        """Return which limit of the TMA elements of that many bytes pass, of images in two dimensions, or None.
+
+        Source: cuTensorMapEncodeIm2col in the CUDA driver API, for tensors of rank 4.
+        """
+        pixels, channels = self.box
+        row = channels * itemsize
+        for what, value, least, most in (
+            *(("corner", value, -128, 127) for value in (*self.lower, *self.upper)),
+            *(("stride", value, 1, 8) for value in self.stride),
+            ("number of pixels in a copy", pixels, 1, 1024),
+            ("number of channels in a copy", channels, 1, 256),
+            ("row of a copy in bytes", row, 16, row if self.swizzle == "none" else int(self.swizzle.removesuffix("B"))),
+        ):
+            if not least <= value <= most:
+                return f"a {what} is {value}, expected {least} to {most}: the TMA takes no other"
+        return f"a row of a copy has {row} bytes, expected a multiple of 16 for the TMA" if row % 16 else None
 
 
 @dataclass(frozen=True)
@@ -142,7 +180,7 @@ class KernelCall:
     """One launch of a CUDA kernel.
 
     args: operand names, integers (C `int`), floats (C `float`), NumPy scalars (their own width; a structured one is a
-    struct, by value), Scratch, TensorMap.
+    struct, by value), Scratch, TensorMap, Im2colMap.
     entry: the name expression where it differs from the declaration's; grid and block count blocks and threads.
     cluster: blocks along the grid's x that share their shared memory; a divisor of the grid's width.
     """

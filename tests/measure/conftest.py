@@ -41,6 +41,7 @@ def hopper(monkeypatch: pytest.MonkeyPatch, cuda_compiler: str) -> Gpu:
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(cuda, "core", gpu.modules["cuda.core"], raising=False)
     monkeypatch.setattr(tensormap, "encode_tiled", lambda: gpu.encode)
+    monkeypatch.setattr(tensormap, "encode_im2col", lambda: gpu.encode)
     monkeypatch.setattr(driver, "cuLaunchKernelEx", gpu.drive)
     monkeypatch.setattr(driver, "cuKernelSetAttribute", gpu.set_attribute)
     monkeypatch.setattr(driver, "cuDeviceGetAttribute", gpu.attribute)

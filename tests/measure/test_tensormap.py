@@ -1,6 +1,7 @@
 """Tensor maps: what is encoded of an array, what the TMA cannot address, and how a launch hands them over. No GPU."""
 
 import ctypes
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from bench.measure.launch import cuda_launch
 from bench.measure.tensormap import encode, packed
 from bench.plan.errors import Unsupported, UsageError
-from bench.plan.kernel import TensorMap
+from bench.plan.kernel import Im2colMap, TensorMap
 from fake_gpu import CLUSTERED, HALVES, REGISTRY, Gpu, device_arrays
 
 
@@ -51,6 +52,50 @@ def test_the_products_of_a_batch_lie_as_far_apart_as_the_array_says(hopper: Gpu)
     array = np.zeros((3, 50, 32), np.float16)[:, :40, :24]
     encode(TensorMap("a", (8, 8)), shown(array), "k")
     assert (numbers(hopper.encoded[0][3]), numbers(hopper.encoded[0][4])) == ([24, 40, 3], [64, 50 * 64])
+
+
+def test_rows_may_be_any_axes_and_what_is_left_is_the_third_dimension(hopper: Gpu) -> None:
+    array = np.zeros((5, 3, 2, 8), np.float16)
+    for rows in ((0,), (0, 1, 2)):
+        encode(TensorMap("a", (8, 8), rows=rows), shown(array), "k")
+    filters, pixels = hopper.encoded
+    assert (numbers(filters[3]), numbers(filters[4])) == ([8, 5, 6], [96, 16])
+    assert (numbers(pixels[3]), numbers(pixels[4])) == ([8, 30, 1], [16, 480])
+
+
+IMAGES = Im2colMap("a", (128, 64), lower=(-1, -2), upper=(0, 3), stride=(2, 1), swizzle="128B")
+
+
+def test_a_map_of_images_has_its_axes_and_corners_innermost_first(hopper: Gpu) -> None:
+    encode(IMAGES, shown(np.zeros((5, 4, 3, 8), np.float16)), "k")
+    ((kind, rank, address, sizes, pitches, lower, upper, channels, pixels, steps, *_, swizzle, _, _),) = hopper.encoded
+    assert (kind.name, rank, address) == ("CU_TENSOR_MAP_DATA_TYPE_FLOAT16", 4, 32)
+    assert (numbers(sizes), numbers(pitches)) == ([8, 3, 4, 5], [16, 48, 192])
+    assert (numbers(lower), numbers(upper), numbers(steps)) == ([-2, -1], [3, 0], [1, 1, 2, 1])
+    assert (channels, pixels, swizzle.name) == (64, 128, "CU_TENSOR_MAP_SWIZZLE_128B")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"lower": (0, -129)}, "a corner is -129, expected -128 to 127"),
+        ({"upper": (128, 0)}, "a corner is 128, expected -128 to 127"),
+        ({"stride": (1, 9)}, "a stride is 9, expected 1 to 8"),
+        ({"box": (1025, 64)}, "a number of pixels in a copy is 1025, expected 1 to 1024"),
+        ({"box": (8, 257), "swizzle": "none"}, "a number of channels in a copy is 257, expected 1 to 256"),
+        ({"box": (8, 72)}, "a row of a copy in bytes is 144, expected 16 to 128"),
+        ({"box": (8, 20)}, "a row of a copy has 40 bytes, expected a multiple of 16"),
+    ],
+)
+def test_a_map_of_images_beyond_the_tma_is_refused_in_one_line(hopper: Gpu, changed: Any, reason: str) -> None:
+    with pytest.raises(UsageError, match=rf"^k: {reason}"):
+        encode(replace(IMAGES, **changed), shown(np.zeros((5, 4, 3, 8), np.float16)), "k")
+    assert hopper.encoded == []
+
+
+def test_images_whose_pixels_are_not_aligned_are_unsupported(hopper: Gpu) -> None:
+    with pytest.raises(Unsupported, match="every 14 bytes, expected multiples of 16 for a tensor map"):
+        encode(IMAGES, shown(np.zeros((5, 4, 3, 7), np.float16)), "k")
 
 
 @pytest.mark.parametrize(

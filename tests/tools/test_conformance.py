@@ -49,6 +49,10 @@ PLANTED = {
         *("bench/measure/tensormap.py", "(c_uint32 * 3)(1, 1, 1),", ""),
         "is called with 11 arguments, expected 12",
     ),
+    "wrong number for ctypes, of images": (
+        *("bench/measure/tensormap.py", "(c_uint32 * 4)(1, *wanted.stride[::-1], 1),", ""),
+        "is called with 14 arguments, expected 15",
+    ),
     "wrong method of CuPy": (
         "bench/measure/timing.py",
         "self._stop.synchronize()",

@@ -30,6 +30,15 @@ EMU_INLINE void tma_load_multicast(unsigned destination, const TensorMap *map, i
                                    unsigned short mask, EMU_SITE) {
   emu::tma_load(destination, map, {x, y, z}, barrier, mask, site);
 }
+EMU_INLINE void tma_load_im2col(unsigned destination, const TensorMap *map, int channel, int column, int row, int image,
+                                unsigned short right, unsigned short down, unsigned barrier, EMU_SITE) {
+  emu::tma_load_im2col(destination, map, {channel, column, row, image, {right, down}}, barrier, 0, site);
+}
+EMU_INLINE void tma_load_im2col_multicast(unsigned destination, const TensorMap *map, int channel, int column, int row,
+                                          int image, unsigned short right, unsigned short down, unsigned barrier,
+                                          unsigned short mask, EMU_SITE) {
+  emu::tma_load_im2col(destination, map, {channel, column, row, image, {right, down}}, barrier, mask, site);
+}
 EMU_INLINE void tma_store(const TensorMap *map, unsigned source, int x, int y, int z, EMU_SITE) {
   emu::tma_store(map, source, {x, y, z}, site);
 }

@@ -34,11 +34,15 @@ Constant read_constant(std::istream &words, std::istream &in) {
   return constant;
 }
 
-Argument read_map(int buffer, std::istream &words) {
+Argument read_map(int buffer, bool is_im2col, std::istream &words) {
   TensorMap map{};
   for (auto &size : map.size) words >> size;
   for (auto &pitch : map.pitch) words >> pitch;
   words >> map.box[0] >> map.box[1] >> map.itemsize >> map.swizzle >> map.round_to_tf32;
+  if (is_im2col) {
+    words >> map.lower[0] >> map.lower[1] >> map.upper[0] >> map.upper[1];
+    words >> map.stride[0] >> map.stride[1];
+  }
   map.map = TensorMap::is_map;
   return {buffer, {}, map};
 }
@@ -47,7 +51,7 @@ Argument read_argument(std::istream &words, std::istream &in) {
   std::string kind;
   size_t number = 0;
   words >> kind >> number;
-  if (kind == "map") return read_map(int(number), words);
+  if (kind == "map" || kind == "im2col") return read_map(int(number), kind == "im2col", words);
   if (kind == "pointer") return {int(number), {}};
   return {-1, read_bytes(in, number)};
 }

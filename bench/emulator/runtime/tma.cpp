@@ -1,6 +1,7 @@
 #include "tma.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "machine.hpp"
@@ -18,15 +19,35 @@ struct Piece {
   unsigned skip, bytes;  // the `bytes` bytes after the first `skip` are inside
 };
 
+// How many first pixels a map of images has along an axis: 0 columns, 1 rows.
+int64_t visited(const TensorMap &map, unsigned axis) {
+  const int64_t last = int64_t(map.size[axis + 1]) - 1 + map.upper[axis];
+  return last < map.lower[axis] ? 0 : (last - map.lower[axis]) / map.stride[axis] + 1;
+}
+
+// Where a row of a box lies along the axes after the first: PTX ISA, "im2col mode", of images.
+std::array<int64_t, 3> place_of(const TensorMap &map, const Corner &corner, unsigned row) {
+  if (!map.is_im2col()) return {int64_t(corner.y) + row, corner.z, 0};
+  const int64_t across = visited(map, 0), down = visited(map, 1);
+  const int64_t column = (corner.y - map.lower[0]) / map.stride[0] + row;
+  const int64_t line = (corner.z - map.lower[1]) / map.stride[1] + column / across;
+  return {map.lower[0] + column % across * map.stride[0] + corner.distance[0],
+          map.lower[1] + line % down * map.stride[1] + corner.distance[1], corner.image + line / down};
+}
+
 Piece piece_at(const TensorMap &map, const Corner &corner, unsigned address, unsigned row, unsigned offset) {
   const unsigned unswizzled = address + row * map.box[0] * map.itemsize + offset;
   Piece found{static_cast<char *>(shared_at(swizzled(unswizzled, map.swizzle))), nullptr, 0, 0};
-  const int64_t y = int64_t(corner.y) + row, z = corner.z;
-  if (y < 0 || z < 0 || uint64_t(y) >= map.size[1] || uint64_t(z) >= map.size[2]) return found;
+  size_t line = 0;
+  const std::array<int64_t, 3> place = place_of(map, corner, row);
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    if (place[axis] < 0 || uint64_t(place[axis]) >= map.size[axis + 1]) return found;
+    line += uint64_t(place[axis]) * map.pitch[axis];
+  }
   const int64_t begin = int64_t(corner.x) * map.itemsize + offset, width = int64_t(map.size[0] * map.itemsize);
   const int64_t from = std::max<int64_t>(begin, 0), to = std::min<int64_t>(begin + piece, width);
   if (from >= to) return found;
-  found.global = map.base + uint64_t(z) * map.pitch[1] + uint64_t(y) * map.pitch[0] + from;
+  found.global = map.base + line + from;
   found.skip = unsigned(from - begin);
   found.bytes = unsigned(to - from);
   return found;
@@ -60,15 +81,31 @@ EMU_COUNTING(void count(bool is_load, const TensorMap &map, Corner corner, unsig
   machine.counter.box(is_load, rows, map.bytes() * copies, pc);
 })
 
-void check_copy(const TensorMap *map, unsigned shared, uintptr_t pc, Site site) {
-  if (map->map != TensorMap::is_map) {
-    machine.reports.add("tma", "the address is not that of a tensor map", pc, &site);
-    machine.abort_run();
-  }
+[[noreturn]] void refuse(const char *message, uintptr_t pc, Site site) {
+  machine.reports.add("tma", message, pc, &site);
+  machine.abort_run();
+}
+
+void check_copy(const TensorMap *map, bool is_im2col, unsigned shared, uintptr_t pc, Site site) {
+  if (map->map != TensorMap::is_map) refuse("the address is not that of a tensor map", pc, site);
+  if (map->is_im2col() != is_im2col)
+    refuse(is_im2col ? "a copy of pixels by a map of boxes" : "a copy of a box by a map of images", pc, site);
   if (shared % 128 == 0) return;
   machine.reports.add("misaligned", "a TMA copy at shared address " + std::to_string(shared) +
                       ", which is not a multiple of 128", pc, &site);
   machine.abort_run();
+}
+
+// A copy begins at a pixel that the filter's first tap visits; where it does not, no document has what arrives. The
+// distances of four-dimensional images have 8 bits.
+void check_first(const TensorMap &map, const Corner &first, uintptr_t pc, Site site) {
+  const int at[] = {first.y, first.z};
+  for (unsigned axis = 0; axis < 2; ++axis) {
+    const int64_t from_lower = int64_t(at[axis]) - map.lower[axis];
+    if (from_lower < 0 || from_lower % map.stride[axis] || from_lower / map.stride[axis] >= visited(map, axis))
+      refuse("a copy begins at a pixel that the filter's first tap does not visit", pc, site);
+    if (first.distance[axis] > 255) refuse("a tap lies more than 255 pixels from the filter's first one", pc, site);
+  }
 }
 
 // Issues a load into one block of the cluster: from here on the bytes may land at any time.
@@ -105,9 +142,10 @@ void land(const Landing &load, uint32_t agent) {
   });
 }
 
-void tma_load(unsigned destination, const TensorMap *map, Corner corner, unsigned barrier, unsigned mask, Site site) {
-  const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
-  check_copy(map, destination, pc, site);
+namespace {
+
+void load(unsigned destination, const TensorMap *map, Corner corner, unsigned barrier, unsigned mask, uintptr_t pc,
+          Site site) {
   Block &own = *machine.block;
   const unsigned to = shared_offset(destination, site), at = shared_offset(barrier, site);
   if (!mask) mask = 1u << own.rank;
@@ -123,9 +161,25 @@ void tma_load(unsigned destination, const TensorMap *map, Corner corner, unsigne
     if (mask >> target->rank & 1) issue_load(*target, {*map, corner, to, pc}, at, site);
 }
 
+}  // namespace
+
+void tma_load(unsigned destination, const TensorMap *map, Corner corner, unsigned barrier, unsigned mask, Site site) {
+  const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
+  check_copy(map, false, destination, pc, site);
+  load(destination, map, corner, barrier, mask, pc, site);
+}
+
+void tma_load_im2col(unsigned destination, const TensorMap *map, Corner first, unsigned barrier, unsigned mask,
+                     Site site) {
+  const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
+  check_copy(map, true, destination, pc, site);
+  check_first(*map, first, pc, site);
+  load(destination, map, first, barrier, mask, pc, site);
+}
+
 void tma_store(const TensorMap *map, unsigned source, Corner corner, Site site) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
-  check_copy(map, source, pc, site);
+  check_copy(map, false, source, pc, site);
   const unsigned from = shared_offset(source, site);
   AsyncProxy &async = machine.thread().async_proxy();
   if (!async.store_agent) async.store_agent = add_agent();

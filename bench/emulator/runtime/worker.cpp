@@ -126,18 +126,27 @@ void check_limits(const PlannedLaunch &plan) {
                              " blocks wide into clusters of " + std::to_string(plan.cluster) + "; at most 8");
 }
 
-// What cuTensorMapEncodeTiled demands of a map.
+// What cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col demand of a map.
 void check_map(const std::string &entry, const TensorMap &map) {
   const auto refuse = [&](const std::string &what) { throw std::runtime_error(entry + ": no tensor map has " + what); };
   for (const uint64_t pitch : map.pitch)
     if (pitch % 16) refuse("rows " + std::to_string(pitch) + " bytes apart; expected a multiple of 16");
   if (uintptr_t(map.base) % 16) refuse("a base that is not aligned to 16 bytes");
-  for (const uint32_t side : map.box)
-    if (!side || side > 256) refuse("a box with a side of " + std::to_string(side) + "; expected 1 to 256");
+  const uint32_t most[] = {256, map.is_im2col() ? 1024u : 256u};
+  for (unsigned i = 0; i < 2; ++i)
+    if (!map.box[i] || map.box[i] > most[i])
+      refuse("a box with a side of " + std::to_string(map.box[i]) + "; expected 1 to " + std::to_string(most[i]));
   const uint32_t row = map.box[0] * map.itemsize;
   if (row % 16) refuse("a box with rows of " + std::to_string(row) + " bytes; expected a multiple of 16");
   if (map.swizzle && row > map.swizzle)
     refuse("a box with rows of " + std::to_string(row) + " bytes, swizzled over " + std::to_string(map.swizzle));
+  if (!map.is_im2col()) return;
+  for (unsigned axis = 0; axis < 2; ++axis) {
+    for (const int corner : {map.lower[axis], map.upper[axis]})
+      if (corner < -128 || corner > 127) refuse("a corner at " + std::to_string(corner) + "; expected -128 to 127");
+    if (map.stride[axis] > 8) refuse("a stride of " + std::to_string(map.stride[axis]) + "; expected 1 to 8");
+    if (int64_t(map.size[axis + 1]) - 1 + map.upper[axis] < map.lower[axis]) refuse("corners with no pixel between them");
+  }
 }
 
 void *value_of(Job &job, Argument &argument, const std::string &entry) {

@@ -50,6 +50,7 @@ static const Export exports[] = {
     EXPORT(cuGraphDestroy, 10000), EXPORT(cuGraphInstantiateWithFlags, 11040),
     EXPORT(cuGraphInstantiateWithParams, 12000), EXPORT(cuGraphExecDestroy, 10000), EXPORT(cuGraphUpload, 11010),
     EXPORT(cuGraphLaunch, 10000), EXPORT(cuTensorMapEncodeTiled, 12000),
+    EXPORT(cuTensorMapEncodeIm2col, 12000),
     EXPORT(cuUserObjectCreate, 11030), EXPORT(cuUserObjectRelease, 11030), EXPORT(cuGraphRetainUserObject, 11030),
     EXPORT(cuGraphReleaseUserObject, 11030),
     {"cuStreamGetCtx", 12050, reinterpret_cast<void *>(static_cast<PFN_cuStreamGetCtx_v12050>(cuStreamGetCtx_v2))},

@@ -58,10 +58,15 @@ void fence_mbarrier_init();
 void fence_proxy_async();
 
 // The TMA: bytes land when a thread waits for them and no other thread can run. mask: blocks of the cluster, 0 for own.
+// Of images, a corner is channel, column, row and image of the first pixel, and its distance to the tap's, in columns
+// and rows.
 struct Corner {
-  int x, y, z;
+  int x, y, z, image = 0;
+  unsigned distance[2] = {};
 };
 void tma_load(unsigned destination, const TensorMap *map, Corner corner, unsigned barrier, unsigned mask, Site site);
+void tma_load_im2col(unsigned destination, const TensorMap *map, Corner first, unsigned barrier, unsigned mask,
+                     Site site);
 void tma_store(const TensorMap *map, unsigned source, Corner corner, Site site);
 void tma_store_commit();
 void tma_store_wait_read(unsigned pending);

@@ -4,17 +4,22 @@
 
 namespace emu {
 
-// A tensor of three dimensions, x innermost, and the box that one copy moves. Sizes and boxes in elements, pitches in
-// bytes. swizzle: how many bytes a row of the swizzled box spans (32, 64, 128), 0 for none.
+// A tensor of three dimensions, x innermost, and the box that one copy moves; or images (im2col), of channels, columns,
+// rows and images, and the channels and pixels of a copy. Sizes and boxes in elements, pitches in bytes. swizzle: how
+// many bytes a row of the swizzled box spans (32, 64, 128), 0 for none. lower, upper, stride: of images, by columns and
+// rows, as cuTensorMapEncodeIm2col takes them; stride is 0 in other maps.
 struct alignas(64) TensorMap {
   char *base;
-  uint64_t size[3];
-  uint64_t pitch[2];
+  uint64_t size[4];
+  uint64_t pitch[3];
   uint32_t box[2];
   uint32_t itemsize, swizzle;
   uint32_t round_to_tf32, map;  // map: `is_map` once this has been filled in
+  int32_t lower[2], upper[2];
+  uint32_t stride[2];
 
   static constexpr uint32_t is_map = 0x7a3a9d15;
+  bool is_im2col() const { return stride[0] != 0; }
   uint32_t bytes() const { return box[0] * box[1] * itemsize; }
 };
 static_assert(sizeof(TensorMap) == 128, "as large as the driver's");
