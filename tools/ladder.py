@@ -38,7 +38,16 @@ LADDERS = {
     "Transposition in place": ("transpose", "tiled_inplace", "vectorised_inplace", "c2r", "c2r_fused"),
     "Convolution": (
         "conv",
-        *("direct", "direct_tiled", "depthwise", "im2col", "implicit", "implicit_mma", "implicit_tf32"),
+        *(
+            "direct",
+            "direct_tiled",
+            "depthwise",
+            "im2col",
+            "implicit",
+            "implicit_mma",
+            "implicit_wgmma",
+            "implicit_tf32",
+        ),
         *("implicit_3xtf32", "winograd", "winograd4", "fft_tiled", "fft_fused"),
     ),
 }

@@ -25,5 +25,5 @@ MORE = (
     *("n1c24h7w6k40r3s2pad1x0-1", "n2c48h3w5k16r1s3pad0x1"),
     *("n1c3h9w7k6r3s5pad1x2/g3", "n2c7h6w11k7r5s5pad2stride2/g7", "n1c33h5w4k33r3s3pad1/g33"),
     *("n1c2h13w35k2r3s3pad0-1x1/g2", "n1c4h8w9k12r1s7pad0x3/g4", "n3c16h6w6k16r3s3pad2stride1x2/dil2x1/g16"),
-    *("n2c8h19w6k8r3s2pad1stride3/g8", "n1c40h4w5k40r2s2/g40"),
+    *("n2c8h19w6k8r3s2pad1stride3/g8", "n1c40h4w5k40r2s2/g40", "n1c16h4w9k72r2s3pad1x0"),
 )

@@ -13,6 +13,7 @@
 #include "gemm/wgmma.cuh"
 
 constexpr unsigned CONSUMERS = 2, BM = CONSUMERS * WARPGROUP_ROWS;  // warpgroups that multiply
+constexpr int BLOCK_REGISTERS = 3 * 168;  // of a thread of each warpgroup, as the compiler assigns them
 
 // A slot of the ring, and the parity of its phase.
 template <unsigned STAGES>
@@ -47,14 +48,40 @@ struct Slices {
   }
 };
 
-template <class T, unsigned BN, unsigned STAGES, unsigned CLUSTER, Op op_a, Op op_b>
-struct Specialised {
+// What the tiles are loaded from: the matrices of a batch. conv/implicit_wgmma.cuh has others.
+template <class T, unsigned BN, Op op_a, Op op_b>
+struct Matrices {
   using Type = T;
   using A = OperandTile<T, BM, op_a == Op::N>;
   using B = OperandTile<T, BN, op_b == Op::T>;
+  static constexpr int REGISTERS = 40;  // of a thread that loads
+  const TensorMap &map_a, &map_b;
+
+  // The next step of a slice: where its rows of A, its columns of op(B) and its part of k begin.
+  struct Place {
+    unsigned row0, col0, k0, product;
+  };
+  __device__ __forceinline__ Place at(unsigned row0, unsigned col0, const Slices::Part &part) const {
+    return {row0, col0, part.first * A::DEPTH, part.product};
+  }
+
+  // Starts the loads of a step: all of A's tile, and SHARE columns of B's for each block of the cluster.
+  template <unsigned SHARE, unsigned CLUSTER>
+  __device__ __forceinline__ void load(Place &place, unsigned a, unsigned b, unsigned barrier) const {
+    A::template load<BM>(a, map_a, place.row0, place.k0, place.product, barrier);
+    B::template load<SHARE, CLUSTER>(b, map_b, place.col0, place.k0, place.product, barrier);
+    place.k0 += A::DEPTH;
+  }
+};
+
+template <class Source, unsigned BN, unsigned STAGES, unsigned CLUSTER>
+struct SpecialisedOn {
+  using Type = typename Source::Type;
+  using A = typename Source::A;
+  using B = typename Source::B;
   static constexpr unsigned SLOT_BYTES = A::BYTES + B::BYTES, SHARE = BN / CLUSTER;  // columns of op(B) a block loads
   static_assert(SHARE % BOX == 0, "a block's share of op(B) is whole boxes");
-  const TensorMap &map_a, &map_b;
+  Source source;
   TileOrder order;  // whose products are units here
   Slices slices;
   unsigned units;                 // of all products
@@ -68,11 +95,11 @@ struct Specialised {
     if (threadIdx.x == 0) initialise();
     synchronise<CLUSTER>();  // the barriers are initialised, also for copies from other blocks
     if (warpgroup == CONSUMERS) {
-      ptx::setmaxnreg_dec<40>();
+      ptx::setmaxnreg_dec<Source::REGISTERS>();
       if (threadIdx.x == CONSUMERS * WARPGROUP) produce(rank);
       __syncwarp();
     } else {
-      ptx::setmaxnreg_inc<232>();
+      ptx::setmaxnreg_inc<(BLOCK_REGISTERS - Source::REGISTERS) / CONSUMERS>();
       consume(rank, warpgroup, multiply, store_of(warpgroup));
     }
     synchronise<CLUSTER>();  // no block leaves while others may still arrive at its barriers
@@ -95,8 +122,8 @@ struct Specialised {
 
  private:
   __device__ __forceinline__ void initialise() const {
-    ptx::tma_prefetch(&map_a);
-    ptx::tma_prefetch(&map_b);
+    ptx::tma_prefetch(&source.map_a);
+    ptx::tma_prefetch(&source.map_b);
     for (unsigned stage = 0; stage < STAGES; ++stage) {
       ptx::mbarrier_init(arrived + 8 * stage, 1);
       ptx::mbarrier_init(free + 8 * stage, CONSUMERS * CLUSTER);
@@ -111,13 +138,13 @@ struct Specialised {
       const TileOrder::Tile tile = order.at(index);
       const Slices::Part part = slices.at(tile.product);
       const unsigned row0 = (tile.row * CLUSTER + rank) * BM, col0 = tile.col * BN + rank * SHARE;
+      auto place = source.at(row0, col0, part);
       for (unsigned step = part.first; step < part.end; ++step, turn.next()) {
         const unsigned barrier = arrived + 8 * turn.slot, a = tiles + turn.slot * SLOT_BYTES;
         const unsigned b = a + A::BYTES + rank * SHARE * ROW_BYTES;
         ptx::mbarrier_wait(free + 8 * turn.slot, turn.parity ^ 1);  // in the first round all are free
         ptx::mbarrier_arrive_expect_tx(barrier, SLOT_BYTES);
-        A::template load<BM>(a, map_a, row0, step * A::DEPTH, part.product, barrier);
-        B::template load<SHARE, CLUSTER>(b, map_b, col0, step * A::DEPTH, part.product, barrier);
+        source.template load<SHARE, CLUSTER>(place, a, b, barrier);
       }
     }
   }
@@ -141,6 +168,9 @@ struct Specialised {
   static __device__ __forceinline__ unsigned first() { return blockIdx.x / CLUSTER; }
   static __device__ __forceinline__ unsigned stride() { return gridDim.x / CLUSTER; }
 };
+
+template <class T, unsigned BN, unsigned STAGES, unsigned CLUSTER, Op op_a, Op op_b>
+using Specialised = SpecialisedOn<Matrices<T, BN, op_a, op_b>, BN, STAGES, CLUSTER>;
 
 // A slice as the tensor cores multiply it, while the next slot arrives.
 struct Plainly {

@@ -137,10 +137,10 @@ def whole_boxes(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
     return f"a block copies {t.BN} / {t.CLUSTER} columns, expected a multiple of {BOX}" if rest or share % BOX else None
 
 
-def in_order(blocks: Callable[[GemmProblem, Tile], int], *wanted: Mapping[str, Tunable]) -> Prefer:
+def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable]) -> Prefer:
     """Prefer a tile unless it fills no more than half the device, where the one after it would fill more."""
 
-    def unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
+    def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
         following = itertools.pairwise(tile_on(device, values) for values in wanted)
         if after := next((after for tile, after in following if tile == t), None):
             have, more = (blocks(p, tile) for tile in (t, after))

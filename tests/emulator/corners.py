@@ -32,6 +32,7 @@ class Corner:
         return Case(kernel, registry.problem(self.problem), next(tiles), device)
 
 
+WGMMA = "conv/cuda.implicit_wgmma"
 CORNERS = (
     # A persistent grid of one cluster, whose blocks take one tile after another.
     Corner("gemm/cuda.wgmma_persistent", "gemm/m264n136k8/f16/NT", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
@@ -60,6 +61,12 @@ CORNERS = (
         "gemm/cuda.skinny", "gemm/m7n270k255/f32/NT/alpha2/beta0.5/batch2/lda+1/ldb+2/ldc+3", {"WARPS": 2, "COLS": 16}
     ),
     Corner("gemm/cuda.skinny", "gemm/m13n72k264/f16/NN", {"WARPS": 2}),
+    # Tiles of several channels' steps in turn by a cluster that shares the plain operand, or the gathered one.
+    Corner(WGMMA, "conv/n2c72h9w10k136r3s2pad1/f16/nhwc/fprop", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
+    Corner(WGMMA, "conv/n2c136h9w10k128r2s3pad0x1/bf16/nhwc/dgrad", {"BN": 256, "CLUSTER": 2}, multiprocessors=2),
+    Corner(
+        WGMMA, "conv/n18c136h9w3k72r2s1pad1x0stride2x1/f16/nhwc/wgrad", {"BN": 128, "CLUSTER": 2}, multiprocessors=2
+    ),
 )
 
 

@@ -11,7 +11,7 @@ from bench.measure.compile import Cubin, compile_cubin
 from bench.measure.elf import elf_parameters
 from bench.measure.launch import c_scalar
 from bench.measure.tensormap import NBYTES
-from bench.plan.kernel import CudaKernel, KernelCall, Scratch, TensorMap
+from bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap
 from bench.tune.inspect import sample_problem
 from kernel_rig import CUDA as KERNELS
 from kernel_rig import REGISTRY
@@ -25,7 +25,7 @@ def handed_over(value: Any) -> str:
     """Return kind and bytes of a plan's argument: pointer, integer, floating point or struct."""
     if isinstance(value, str | Scratch):
         return "p8"
-    if isinstance(value, TensorMap):
+    if isinstance(value, TensorMap | Im2colMap):
         return f"s{NBYTES}"
     scalar = c_scalar(value, "argument")
     kind = {"u": "i", "V": "s"}.get(scalar.dtype.kind, scalar.dtype.kind)

@@ -37,6 +37,7 @@ OTHERWISE = {
     ("conv/cuda.fft_fused", "BLOCKS"): "conv/n1c3h32w32k96r11s11/f32/nchw/fprop",
     ("conv/cuda.implicit", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f32/nchw/wgrad",
     ("conv/cuda.implicit_mma", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f16/nhwc/wgrad",
+    ("conv/cuda.implicit_wgmma", "SMS"): "conv/n32c256h56w56k256r3s3pad1/f16/nhwc/fprop",
     ("conv/cuda.implicit_tf32", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f32/nchw/wgrad",
     ("conv/cuda.implicit_3xtf32", "BLOCKS_PER_SM"): "conv/n8c64h56w56k64r3s3pad1/f32/nhwc/wgrad",
     ("transpose/cuda.c2r_fused", "W"): "transpose/m512n26752/f32/in",
@@ -46,6 +47,7 @@ OTHERWISE = {
     ("gemm/cuda.streamk", "DEPTH"): "gemm/m128n128k4096/f32/NN",
     ("conv/cuda.implicit", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f32/nchw/wgrad",
     ("conv/cuda.implicit_mma", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f16/nhwc/wgrad",
+    ("conv/cuda.implicit_wgmma", "DEPTH"): "conv/n1c64h14w14k64r3s3pad1/f16/nhwc/wgrad",
     ("conv/cuda.implicit_tf32", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f32/nchw/wgrad",
     ("conv/cuda.implicit_3xtf32", "DEPTH"): "conv/n1c64h8w8k64r3s3pad1/f32/nhwc/wgrad",
 }

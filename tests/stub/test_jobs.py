@@ -18,6 +18,7 @@ VERIFIED = {
     "dynamic shared memory": ("gemm/cuda.async", "gemm/m33n31k17/f32/NT", "shared 50176"),
     "cooperative": ("transpose/cuda.c2r_fused", "transpose/m17n12/f32/in", "cooperative 1"),
     "tensor maps": ("transpose/cuda.tma", "transpose/m64n32/f32/out", "shared 99328"),
+    "maps of images": ("conv/cuda.implicit_wgmma", "conv/n2c8h5w6k24r3s3pad1/f16/nhwc/fprop", "shared 164864"),
     "cluster and tensor maps": ("gemm/cuda.wgmma_tf32", "gemm/m40n48k64/f32/NT", "cluster 2 1 1"),
     "tensor maps of bytes": ("gemm/cuda.wgmma_fp8", "gemm/m40n48k64/e4m3.bf16/NT", "cluster 2 1 1"),
 }
