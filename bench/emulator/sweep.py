@@ -182,7 +182,7 @@ def _tensor_map(wanted: TensorMap | Im2colMap, operand: Operand) -> EmulatedMap:
     box = (wanted.box[1], wanted.box[0])
     if isinstance(wanted, Im2colMap):
         corners = (wanted.lower[::-1], wanted.upper[::-1], wanted.stride[::-1])
-        sizes, pitches = operand.shape[::-1], strides[::-1]
-        return EmulatedMap(operand.name, sizes, tuple(pitches), box, itemsize, swizzle, im2col=Im2col(*corners))
+        images = (operand.shape[::-1], tuple(strides[::-1]), box, itemsize, swizzle)
+        return EmulatedMap(operand.name, *images, im2col=Im2col(*corners))
     sizes, pitches = spanned(wanted.rows, operand.shape, [*strides, itemsize])
     return EmulatedMap(operand.name, tuple(sizes), tuple(pitches), box, itemsize, swizzle, wanted.tf32)
