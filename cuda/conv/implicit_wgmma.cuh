@@ -1,6 +1,6 @@
 // Where the warp-specialised product of gemm/wgmma_specialised.cuh loads a convolution's tiles from. The TMA copies
-// pixels as a tap of the filter meets them (im2col), and writes zeros for the padding, so that no thread computes more
-// than a tile's first pixel.
+// pixels as a tap of the filter meets them (im2col), and writes zeros for the padding, so that a thread computes no more
+// than where a copy begins.
 //
 // A tile is 128 rows of the product by BN columns, a step 64 of the reduction, all in the 128-byte swizzle of wgmma:
 //   fprop   y = x w^T: pixels of y by filters; x is gathered, a step is 64 channels under one tap

@@ -81,7 +81,7 @@ def test_what_the_tma_cannot_gather_is_refused(problem: str, reason: str) -> Non
     assert reason in refusal(WGMMA, f"conv/{problem}")
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("direction", ["dgrad", "wgrad"])  # what inspect shows is fprop
 def test_every_tile_compiles_without_spills_and_with_wgmma_in_flight(direction: str, cuda_compiler: str) -> None:
     problem = REGISTRY.problem(f"conv/n8c64h14w14k64r3s3pad1/f16/nhwc/{direction}")
     kernel = chosen(WGMMA, problem.id).kernel
