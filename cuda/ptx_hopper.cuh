@@ -65,8 +65,8 @@ __device__ __forceinline__ void tma_load_multicast(unsigned destination, const T
                "[%0], [%1, {%2, %3, %4}], [%5], %6;"
                :: "r"(destination), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(mask) : "memory");
 }
-// Copies pixels of images with channels last, for one tap of a filter: as many, and as many channels, as the map has. The
-// first one lies `right` and `down` of a pixel that the filter's first tap visits, the others where that goes from
+// Copies pixels of images with channels last, for one tap of a filter: as many, and as many channels, as the map has.
+// The first one lies `right` and `down` of a pixel that the filter's first tap visits, the others where that goes from
 // there, row by row and image by image. What lies outside the image arrives as zeros.
 __device__ __forceinline__ void tma_load_im2col(unsigned destination, const TensorMap *map, int channel, int column,
                                                 int row, int image, unsigned short right, unsigned short down,

@@ -169,8 +169,9 @@ def _argument(arg: Any, operands: dict[str, Operand]) -> Any:
     """Return an argument of a plan as the worker takes it."""
     if isinstance(arg, Scratch):
         return arg.name
-    is_map = isinstance(arg, TensorMap | Im2colMap)
-    return _tensor_map(arg, operands[arg.operand]) if is_map else arg
+    if isinstance(arg, TensorMap | Im2colMap):
+        return _tensor_map(arg, operands[arg.operand])
+    return arg
 
 
 def _tensor_map(wanted: TensorMap | Im2colMap, operand: Operand) -> EmulatedMap:

@@ -2,8 +2,8 @@
 // that the TMA gathers (conv/implicit_wgmma.cuh), warp-specialised (gemm/wgmma_specialised.cuh).
 //
 // Forward and to the input, results are stored by TMA as pixels by channels (gemm/store.cuh). The filter's gradient is
-// cut into slices of `depth` steps of pixels, so that its few tiles fill the device; the slices go to partial sums, laid
-// out like the filters, which conv/sum.cuh adds in order, or where there is one straight to the filters.
+// cut into slices of `depth` steps of pixels, so that its few tiles fill the device. The slices go to partial sums,
+// laid out like the filters, which conv/sum.cuh adds in order; where there is one, it goes straight to the filters.
 // Preconditions: sm_90a; channels and filters are multiples of 8, in one group; the input's gradient has unit strides;
 // the corners, strides and distances of taps are ones that a tensor map has (bench/plan/kernel.py).
 // Limit: the tensor cores. A step takes 64 channels, or filters, and computes with zeros where there are fewer.

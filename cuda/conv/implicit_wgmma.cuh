@@ -1,6 +1,6 @@
 // Where the warp-specialised product of gemm/wgmma_specialised.cuh loads a convolution's tiles from. The TMA copies
-// pixels as a tap of the filter meets them (im2col), and writes zeros for the padding, so that a thread computes no more
-// than where a copy begins.
+// pixels as a tap of the filter meets them (im2col), and writes zeros for the padding: a thread only computes where a
+// copy begins.
 //
 // A tile is 128 rows of the product by BN columns, a step 64 of the reduction, all in the 128-byte swizzle of wgmma:
 //   fprop   y = x w^T: pixels of y by filters; x is gathered, a step is 64 channels under one tap
@@ -26,7 +26,8 @@ struct FirstPixel {
   }
 };
 
-// A pixel among those of the output's images: of y, or with dgrad of x. Past the last one it lies in images past the last.
+// A pixel among those of the output's images: of y, or with dgrad of x. Past the last image there are others, which the
+// TMA has as zeros.
 template <Direction direction>
 struct Pixel {
   unsigned column, row, image;
@@ -111,7 +112,8 @@ struct ImageColumns {
   };
   __device__ __forceinline__ Place at(unsigned row0, unsigned col0, const Slices::Part &part) const {
     const unsigned index = part.first * A::DEPTH, s = g.by_s.remainder(part.product), r = g.by_s.quotient(part.product);
-    const auto right = static_cast<unsigned short>(s * g.dilation_w), down = static_cast<unsigned short>(r * g.dilation_h);
+    const auto right = static_cast<unsigned short>(s * g.dilation_w);
+    const auto down = static_cast<unsigned short>(r * g.dilation_h);
     return {row0, col0, index, right, down, Pixel<Direction::fprop>::of(g, index),
             Pixel<Direction::fprop>::of(g, A::DEPTH)};
   }

@@ -125,25 +125,7 @@ void issue_load(Block &target, const Landing &load, unsigned address, Site site)
   barrier.landings.push_back(load);
 }
 
-void store(const BulkStore &from) {
-  each_piece(from.map, from.corner, from.source, [](const Piece &p) {
-    if (p.bytes) std::memcpy(p.global, p.shared + p.skip, p.bytes);
-  });
-}
-
-}  // namespace
-
-void land(const Landing &load, uint32_t agent) {
-  each_piece(load.map, load.corner, load.destination, [&](const Piece &p) {
-    std::memset(p.shared, 0, piece);
-    if (p.bytes) std::memcpy(p.shared + p.skip, p.global, p.bytes);
-    if (load.map.round_to_tf32) round_to_tf32(p.shared);
-    machine.checker.land(uintptr_t(p.shared), piece, agent, load.pc);
-  });
-}
-
-namespace {
-
+// Issues it into the blocks of `mask`, or into the own one.
 void load(unsigned destination, const TensorMap *map, Corner corner, unsigned barrier, unsigned mask, uintptr_t pc,
           Site site) {
   Block &own = *machine.block;
@@ -161,7 +143,22 @@ void load(unsigned destination, const TensorMap *map, Corner corner, unsigned ba
     if (mask >> target->rank & 1) issue_load(*target, {*map, corner, to, pc}, at, site);
 }
 
+void store(const BulkStore &from) {
+  each_piece(from.map, from.corner, from.source, [](const Piece &p) {
+    if (p.bytes) std::memcpy(p.global, p.shared + p.skip, p.bytes);
+  });
+}
+
 }  // namespace
+
+void land(const Landing &load, uint32_t agent) {
+  each_piece(load.map, load.corner, load.destination, [&](const Piece &p) {
+    std::memset(p.shared, 0, piece);
+    if (p.bytes) std::memcpy(p.shared + p.skip, p.global, p.bytes);
+    if (load.map.round_to_tf32) round_to_tf32(p.shared);
+    machine.checker.land(uintptr_t(p.shared), piece, agent, load.pc);
+  });
+}
 
 void tma_load(unsigned destination, const TensorMap *map, Corner corner, unsigned barrier, unsigned mask, Site site) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;

@@ -144,8 +144,10 @@ void check_map(const std::string &entry, const TensorMap &map) {
   for (unsigned axis = 0; axis < 2; ++axis) {
     for (const int corner : {map.lower[axis], map.upper[axis]})
       if (corner < -128 || corner > 127) refuse("a corner at " + std::to_string(corner) + "; expected -128 to 127");
-    if (map.stride[axis] > 8) refuse("a stride of " + std::to_string(map.stride[axis]) + "; expected 1 to 8");
-    if (int64_t(map.size[axis + 1]) - 1 + map.upper[axis] < map.lower[axis]) refuse("corners with no pixel between them");
+    if (!map.stride[axis] || map.stride[axis] > 8)
+      refuse("a stride of " + std::to_string(map.stride[axis]) + "; expected 1 to 8");
+    if (int64_t(map.size[axis + 1]) - 1 + map.upper[axis] < map.lower[axis])
+      refuse("corners with no pixel between them");
   }
 }
 
