@@ -1,4 +1,4 @@
-"""Shared by kernels on the CPU: a cache folder, the width of vectors, bands for threads, launches in turn."""
+"""Shared by kernels on the CPU: a cache folder, the width of vectors, bands for threads, launches in turn, BLAS."""
 
 import math
 import os
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelmark import Launch, Unsupported
 
@@ -91,6 +91,33 @@ def in_turn(*launches: Launch) -> Launch:
             one()
 
     return launch
+
+
+@lru_cache
+def _libraries() -> list[Any]:
+    import scipy.linalg.blas  # noqa: F401  threadpoolctl sees loaded libraries only
+    import threadpoolctl
+
+    return [library for library in threadpoolctl.ThreadpoolController().lib_controllers if library.user_api == "blas"]
+
+
+def alone(launch: Launch, threads: int) -> Launch:
+    """The launch, which calls BLAS from this many threads, with BLAS itself on one; its setting is put back."""
+    if threads == 1:
+        return launch
+    libraries = _libraries()
+
+    def run() -> None:
+        known = [library.get_num_threads() for library in libraries]
+        for library in libraries:
+            library.set_num_threads(1)
+        try:
+            launch()
+        finally:
+            for library, count in zip(libraries, known, strict=True):
+                library.set_num_threads(count)
+
+    return run
 
 
 def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:

@@ -19,13 +19,14 @@ def test_every_operation_and_at_least_sixty_ideas_are_there():
     "family",
     [
         check.GEMM,
+        check.EPILOGUES,
         pytest.param(check.ARITHMETIC, marks=pytest.mark.long),
         pytest.param(check.CONV, marks=pytest.mark.long),
         check.MOVES,
         check.SUMS,
         *check.COMPRESSED,
     ],
-    ids=["gemm", "arithmetic", "conv", "moves", "sums", "onebit", "int8"],
+    ids=["gemm", "epilogues", "arithmetic", "conv", "moves", "sums", "onebit", "int8"],
 )
 def test_each_wrong_result_is_seen_on_a_draw(family):
     findings = list(library.trial((family,), 1, lambda: None))

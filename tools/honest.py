@@ -48,6 +48,7 @@ def gemm(rng: np.random.Generator) -> str:
     sizes = "".join(f"{name}{size(rng, 4096 if name == 'k' else 600)}" for name in "mnk")
     words = [pick(rng, "NN", "NT", "TN", "TT"), pick(rng, "", "", "alpha1.5", "alpha-0.25")]
     words += [pick(rng, "", "", word) for word in ("beta0.5", "batch3", "lda+3", "ldc+1")]
+    words += [pick(rng, "", "", "", "epi-bias-relu", "epi-sigmoid", "epi-update")]
     dtype = pick(rng, "f32", "f32", "f64", "f16", "bf16", "f16.f32", "bf16.f32", "e4m3.f32", "e4m3.bf16", "e5m2.f32")
     return "/".join(["gemm", sizes, dtype, *filter(None, words)])
 
@@ -172,21 +173,22 @@ def _rounded(problem: Problem, draw: Draw, seen: Counter[str]) -> Iterator[str]:
     views = draw.views("C")
     reference = problem.reference(views, np.random.default_rng(1))
     with sampled(False):
-        exact = np.asarray(problem.reference(views, np.random.default_rng(1)).values)
-    (out,) = (operand for operand in problem.operands() if operand.role != "in")
+        whole = problem.reference(views, np.random.default_rng(1))
+    outs = [operand for operand in problem.operands() if operand.role != "in"]
+    exact = [np.asarray(one.values) for one in (whole, *getattr(whole, "beside", ()))]  # as the outputs stand
     if problem.op == "gemm":
-        exact = exact.reshape(out.shape)
+        exact = [values.reshape(out.shape) for values, out in zip(exact, outs, strict=True)]
     elif problem.layout == "nhwc":  # type: ignore[attr-defined]
-        exact = exact.transpose(0, 2, 3, 1)
-    stored = split_dtype(problem.dtype)
-    result = exact.astype(numpy_dtype(stored[1]))
+        exact = [values.transpose(0, 2, 3, 1) for values in exact]
+    stored = numpy_dtype(split_dtype(problem.dtype)[1])
+    result = {out.name: values.astype(stored) for out, values in zip(outs, exact, strict=True)}
     for numerics in NUMERICS:
         if numerics == "exact" or (problem.dtype == "f64") != (numerics == "fp64"):
             continue
         if problem.op == "gemm" and numerics in ("winograd", "winograd4", "fft"):
             continue
         seen[f"rounded {problem.op}"] += 1
-        if reason := problem.check({out.name: result}, reference, numerics).reason:
+        if reason := problem.check(result, reference, numerics).reason:
             yield f"exact result of {problem.id} as {numerics}: {reason}"
 
 

@@ -32,12 +32,14 @@ def kernels(registry: Registry, op: str | None = None, device: str | None = None
     for kernel in sorted(registry.kernels.values(), key=lambda kernel: kernel.id):
         if op in (None, kernel.op) and device in (None, kernel.device):
             numerics = kernel.numerics
+            assumed = registry.operations[kernel.op].assumed
+            declared = {axis: values for axis, values in kernel.domain.items() if values != assumed.get(axis)}
             shown = numerics if isinstance(numerics, str) else "/".join((numerics or {"": "native"}).values())
             rows.append(
                 {
                     "kernel": kernel.id,
                     "device": kernel.device,
-                    "domain": " ".join(_values(axis, found) for axis, found in kernel.domain.items()) or "all",
+                    "domain": " ".join(_values(axis, found) for axis, found in declared.items()) or "all",
                     "numerics": shown,
                     "here": "no" if (reason := unavailable(kernel)) else "yes",
                     "label": kernel.label,

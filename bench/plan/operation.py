@@ -59,12 +59,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the problem classes: sizes, storage type and options of one operation.
 
     A subclass declares its fields (suites use them as axes), which of them are `sizes` and which `suffixes`
-    may stand right after these in an id, and the methods below.
+    may stand right after these in an id, and the methods below. assumed: values of an axis that a kernel takes which
+    declares none for it; of other axes it then takes all.
     """
 
     op: ClassVar[str] = ""
     sizes: ClassVar[tuple[str, ...]] = ()
     suffixes: ClassVar[tuple[str, ...]] = ()
+    assumed: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
 
     @property
     def id(self) -> str:

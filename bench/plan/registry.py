@@ -128,7 +128,8 @@ def _declared(kind: type[K], op: str, function: F, options: dict[str, Any], **fi
             raise UsageError(f"{subject}: {key} is {shown(value)}, expected a tuple of values")
     if missing := [key for key, value in options.items() if value == ""]:
         raise UsageError(f"{subject}: {missing[0]} is missing, expected a string")
-    domain = {axes[key]: value for key, value in options.items() if key not in fields}
+    declared = {axes[key]: value for key, value in options.items() if key not in fields}
+    domain = declared | {axis: values for axis, values in problem_class.assumed.items() if axis not in declared}
     own = {key: value for key, value in given.items() if key in fields or key in filled}
     doc = (function.__doc__ or "").strip().split("\n")[0]
     module = getattr(function, "__module__", "")

@@ -1,7 +1,7 @@
 """SGEMM called from inside Numba functions, so that one thread of ours forms an operand and multiplies it while hot.
 
-It is the BLAS under SciPy, by its Fortran entry. Each thread calls it for itself; `alone` keeps it from starting
-others.
+It is the BLAS under SciPy, by its Fortran entry. Each thread calls it for itself; `alone` of
+`kernels/_host.py` keeps it from starting others.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -15,7 +15,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 
-from kernelmark import Launch
 from kernels._numba import data, jit
 
 _alloca = cast(Any, cgutils).alloca_once_value
@@ -25,33 +24,6 @@ _alloca = cast(Any, cgutils).alloca_once_value
 def address() -> int:
     """Where the BLAS under SciPy has its sgemm."""
     return int(get_cython_function_address("scipy.linalg.cython_blas", "sgemm"))
-
-
-@lru_cache
-def _libraries() -> list[Any]:
-    import scipy.linalg.blas  # noqa: F401  threadpoolctl sees loaded libraries only
-    import threadpoolctl
-
-    return [library for library in threadpoolctl.ThreadpoolController().lib_controllers if library.user_api == "blas"]
-
-
-def alone(launch: Launch, threads: int) -> Launch:
-    """The launch, which calls BLAS from this many threads, with BLAS itself on one; its setting is put back."""
-    if threads == 1:
-        return launch
-    libraries = _libraries()
-
-    def run() -> None:
-        known = [library.get_num_threads() for library in libraries]
-        for library in libraries:
-            library.set_num_threads(1)
-        try:
-            launch()
-        finally:
-            for library, count in zip(libraries, known, strict=True):
-                library.set_num_threads(count)
-
-    return run
 
 
 def _call_sgemm(_context: Any, sgemm: Any, flags: Any, sizes: Any, a: Any, b: Any, beta: Any, c: Any) -> Any:

@@ -54,22 +54,27 @@ class Sums(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """`values` of all elements, or of those where `rows` and `cols` cross, with sums over each whole row and column."""
+    """`values` of all elements, or of those where `rows` and `cols` cross, with sums over each whole row and column.
+
+    name: of the output. beside: of the problem's other outputs.
+    """
 
     product: Product
     values: Array
     rows: Array
     cols: Array
     sums: tuple[tuple[Sums, ...], ...] = ()
+    name: str = "c"
+    beside: tuple["Reference", ...] = ()
 
     def check(self, c: Array, bound: Bound) -> Verdict:
         """Compare an output, (batch, m, n)."""
         batch, _, k = self.product.a.shape
         bound = bound._replace(roundings=batch * min(len(self.rows), len(self.cols)) * k)
         if not self.sums:
-            return compare("c", c, self.values, bound, bound.stored)
+            return compare(self.name, c, self.values, bound, bound.stored)
         sample = c[:, self.rows][:, :, self.cols]
-        verdict = compare("sampled c", sample, self.values, bound, bound.stored)
+        verdict = compare(f"sampled {self.name}", sample, self.values, bound, bound.stored)
         reason = verdict.reason or self._wrong_edges(c, bound)
         reason = reason or self._wrong_zeros(c, bound) or self._wrong_sums(c, sample, bound)
         return msgspec.structs.replace(verdict, reason=reason)
@@ -81,7 +86,7 @@ class Reference(NamedTuple):
                 ("columns", c[i][:, EDGES], rows.edges),
                 ("rows", c[i][EDGES].T, columns.edges),
             ):
-                of = f"c[{i}]" if len(c) > 1 else "c"
+                of = f"{self.name}[{i}]" if len(c) > 1 else self.name
                 if reason := compare(f"first and last {name} of {of}", found, want, bound, bound.stored).reason:
                     return reason
         return None
@@ -90,8 +95,9 @@ class Reference(NamedTuple):
         """Look at elements that are 0, which are rare in a right product, and common in one with gaps."""
         for i, row, col in np.argwhere(c == 0)[:SUSPECTS].tolist():
             want = self.product.grid(np.array([row]), np.array([col]), slice(i, i + 1))[0, 0]
-            if reason := compare("c", c[i, row, col : col + 1], want, bound, bound.stored).reason:
-                return reason.replace("c[0]", f"c[{i}, {row}, {col}]").removesuffix(" (1 of 1 elements wrong)")
+            if reason := compare(self.name, c[i, row, col : col + 1], want, bound, bound.stored).reason:
+                place = f"{self.name}[{i}, {row}, {col}]"
+                return reason.replace(f"{self.name}[0]", place).removesuffix(" (1 of 1 elements wrong)")
         return None
 
     def _wrong_sums(self, c: Array, sample: Array, bound: Bound) -> str | None:
@@ -110,17 +116,17 @@ class Reference(NamedTuple):
                 own = DTYPES["f64"].roundoff * (length + k) * magnitude * math.sqrt(length)
                 stored = DTYPES[bound.stored].roundoff ** 2 / 3 * np.nan_to_num(square)
                 limit = sums_limit(error * (sums.weights**2).sum(axis=0) + stored, own)
-                of = f"c[{i}]" if len(c) > 1 else "c"
+                of = f"{self.name}[{i}]" if len(c) > 1 else self.name
                 if reason := compare(f"checksum of {of} by {name}", got, sums.values, limit, "f64").reason:
                     return reason
         return None
 
 
-def reference(product: Product, rng: np.random.Generator) -> Reference:
-    """The reference of a product; a large one is sampled with `rng`."""
+def reference(product: Product, rng: np.random.Generator, whole: bool = False) -> Reference:
+    """The reference of a product; a large one is sampled with `rng`, unless all of it is asked for."""
     batch, m, k = product.a.shape
     n = product.b.shape[2]
-    if batch * m * n * k <= WHOLE_REFERENCE_MACS:
+    if whole or batch * m * n * k <= WHOLE_REFERENCE_MACS:
         rows, cols = np.arange(m), np.arange(n)
         return Reference(product, product.grid(rows, cols), rows, cols)
     rows, cols = sampled(m, rng), sampled(n, rng)

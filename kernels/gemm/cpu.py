@@ -1,11 +1,14 @@
 """GEMM on the CPU: NumPy, SciPy's BLAS, and the strategies for C = A x B^T of the founding text."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from kernelmark import Launch, kernel
 from kernels._host import in_turn
+from kernels.gemm._epilogue import EPILOGUES
+from kernels.gemm._steps import Rows, finish
 from kernels.gemm.problem import GemmOperands, GemmProblem
 from kernels.transpose._openblas import imatcopy, omatcopy
 from kernels.transpose.cpu import imatcopy_scratch
@@ -42,12 +45,22 @@ def _multiply(a: Any, b: Any, problem: GemmProblem, x: GemmOperands) -> Launch:
     return launch
 
 
-@kernel("gemm", provider="numpy", dtypes=_REAL, **_CPU)
+@kernel("gemm", provider="numpy", dtypes=_REAL, epilogues=("plain", *EPILOGUES), **_CPU)
 def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """NumPy matmul into C, on the BLAS it was built with; with beta a separate product and an addition."""
+    """NumPy matmul into C, on the BLAS it was built with; with beta or an epilogue, NumPy's steps after it."""
     a = np.swapaxes(x.a, -1, -2) if problem.op_a == "T" else x.a
     b = np.swapaxes(x.b, -1, -2) if problem.op_b == "T" else x.b
-    return _multiply(a, b, problem, x)
+    if problem.epilogue != "update":
+        multiply = _multiply(a, b, problem, x)
+        bias = x.bias if problem.epilogue == "bias-relu" else None
+        return (
+            multiply
+            if problem.epilogue == "plain"
+            else in_turn(multiply, finish(problem.epilogue, Rows(x.c, x.c, bias)))
+        )
+    gradient, room = (x.scratch(x.c.shape, problem.dtype) for _ in range(2))
+    multiply = _multiply(a, b, problem, SimpleNamespace(c=gradient, scratch=x.scratch))
+    return in_turn(multiply, finish("update", Rows(gradient, x.c, v=x.v, room=room)))
 
 
 @kernel("gemm", provider="numpy", dtypes=_REAL, layouts=("NT",), supports=plain, **_CPU)

@@ -1,8 +1,8 @@
-"""GEMM: C = alpha op(A) op(B) + beta C, row-major unless a kernel declares otherwise."""
+"""GEMM: C = alpha op(A) op(B) + beta C, or an epilogue of it, row-major unless a kernel declares otherwise."""
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
@@ -20,19 +20,24 @@ from kernelmark import (
     Verdict,
     operation,
     split_dtype,
-    sum_bound,
 )
+from kernels.gemm import _epilogue
 from kernels.gemm._reference import Product, Reference, reference
 
 Pad = Any
 
 
 class GemmOperands(Protocol):
-    """Operands of a GEMM kernel's set-up: views of A, B and C as stored, thread count, stream and scratch."""
+    """Operands of a GEMM kernel's set-up: views of A, B and C as stored, thread count, stream and scratch.
+
+    bias, v: of the epilogues that have them.
+    """
 
     a: Any
     b: Any
     c: Any
+    bias: Any
+    v: Any
     threads: int
     stream: Any
 
@@ -45,9 +50,18 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     """C (m x n) = alpha op_A(A) op_B(B) + beta C; `NT` means op_N(A) (m x k) times op_T(B), B stored n x k.
 
     lda_pad, ldb_pad, ldc_pad: elements by which the leading dimensions exceed the rows. batch: strided batch.
+    epilogue: what becomes of x = alpha op_A(A) op_B(B) + beta C before it is stored:
+    bias-relu: C = max(0, x + bias), with a bias (n) for the columns. sigmoid: C = 1 / (1 + exp(-x)).
+    update: the step of weights C by their gradient x, with momentum and weight decay, where beta is 0. A velocity V
+    (m x n, inout, with C's leading dimension) becomes momentum V - rate (x + decay C), then C (inout) becomes C + V, as
+    in Caffe, with the numbers `momentum`, `rate` and `decay`.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("m", "n", "k")
+    assumed: ClassVar[Mapping[str, tuple[Any, ...]]] = {"epilogue": ("plain",)}
+    rate: ClassVar[float] = _epilogue.RATE
+    momentum: ClassVar[float] = _epilogue.MOMENTUM
+    decay: ClassVar[float] = _epilogue.DECAY
 
     m: Dim
     n: Dim
@@ -60,6 +74,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     lda_pad: int = 0
     ldb_pad: int = 0
     ldc_pad: int = 0
+    epilogue: _epilogue.Epilogue = "plain"
 
     def __post_init__(self) -> None:
         for name in ("lda_pad", "ldb_pad", "ldc_pad"):
@@ -68,6 +83,10 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         for name in ("alpha", "beta"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)}, expected a finite number")
+        if self.epilogue == "update" and self.beta:
+            raise ValueError(f"beta is {self.beta:g}, expected 0 with epi-update, which reads C by itself")
+        if self.epilogue == "update" and (stored := split_dtype(self.dtype)[1]) not in ("f64", "f32"):
+            raise ValueError(f"C is stored as {stored}, expected f64 or f32 for the weights of epi-update")
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
@@ -91,7 +110,8 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         words += [f"{name}{_shortest(value)}" for name, value, default in scalars if value != default]
         words += [f"batch{self.batch}"] if self.batch > 1 else []
         pads = {"lda": self.lda_pad, "ldb": self.ldb_pad, "ldc": self.ldc_pad}
-        return words + [f"{name}+{pad}" for name, pad in pads.items() if pad]
+        words += [f"{name}+{pad}" for name, pad in pads.items() if pad]
+        return words + ([f"epi-{self.epilogue}"] if self.epilogue != "plain" else [])
 
     @classmethod
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
@@ -107,10 +127,11 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
                 values["alpha"] = _decimal(word, word[5:])
             elif word.startswith("beta"):
                 values["beta"] = _decimal(word, word[4:])
+            elif word.startswith("epi-"):
+                values["epilogue"] = word[4:]
             else:
-                raise ValueError(
-                    f"{word!r} is not a part of a gemm id; expected alphaX, betaX, batchN, lda+N, ldb+N, ldc+N"
-                )
+                expected = "alphaX, betaX, batchN, lda+N, ldb+N, ldc+N, epi-NAME"
+                raise ValueError(f"{word!r} is not a part of a gemm id; expected {expected}")
         return values
 
     def operands(self) -> tuple[Operand, ...]:
@@ -118,10 +139,13 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         a = (self.m, self.k) if self.op_a == "N" else (self.k, self.m)
         b = (self.k, self.n) if self.op_b == "N" else (self.n, self.k)
         batch = (self.batch,) if self.batch > 1 else ()
+        role: Literal["inout", "out"] = "inout" if self.beta or self.epilogue == "update" else "out"
+        c = Operand("c", (*batch, self.m, self.n), result, role, self.ldc_pad)
         return (
             Operand("a", (*batch, *a), stored, "in", self.lda_pad),
             Operand("b", (*batch, *b), stored, "in", self.ldb_pad),
-            Operand("c", (*batch, self.m, self.n), result, "inout" if self.beta else "out", self.ldc_pad),
+            c,
+            *_epilogue.beside(self.epilogue, c),
         )
 
     def reference(self, inputs: Arrays, rng: np.random.Generator) -> Reference:
@@ -130,16 +154,26 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             matrix.transpose(0, 2, 1) if op == "T" else matrix
             for matrix, op in zip((self._as_batch(inputs["a"]), self._as_batch(inputs["b"])), self.layout, strict=True)
         )
-        return reference(Product(a, b, c, self.alpha, self.beta), rng)
+        product = Product(a, b, c, self.alpha, self.beta)
+        if self.epilogue == "plain":
+            return reference(product, rng)
+        if self.epilogue == "update":
+            return _epilogue.updated(product, self._as_batch(inputs["c"]), self._as_batch(inputs["v"]), rng)
+        bias = self._as_batch(inputs["bias"]) if "bias" in inputs else None
+        return _epilogue.activated(self.epilogue, product, bias, rng)
 
     def check(self, outputs: Arrays, reference: Reference, numerics: str) -> Verdict:
-        verdict = reference.check(self._as_batch(outputs["c"]), self.tolerance(numerics))
-        return _unbatched(verdict, self.batch)
+        found = []
+        for one in (reference, *reference.beside):
+            verdict = one.check(self._as_batch(outputs[one.name]), self.tolerance(numerics, one.name))
+            found.append(_unbatched(one.name, verdict, self.batch))
+        return next((verdict for verdict in found if verdict.reason), found[0])
 
-    def tolerance(self, numerics: str) -> Bound:
-        """Bound of the errors of the sum, of alpha and beta, and of rounding to the stored type."""
-        stored, result = split_dtype(self.dtype)
-        return sum_bound(numerics, stored, self.k, result, abs(self.alpha), abs(self.beta))
+    def tolerance(self, numerics: str, output: str = "c") -> Bound:
+        """Bound of the errors of the sum, of alpha and beta, of the epilogue, and of rounding to the stored type."""
+        scales = abs(self.alpha), abs(self.beta)
+        storage, stored = split_dtype(self.dtype)
+        return _epilogue.bound(self.epilogue, output, numerics, storage, self.k, stored, *scales)
 
     @property
     def largest(self) -> int:
@@ -174,8 +208,8 @@ def _decimal(word: str, text: str) -> float:
     return float(text)
 
 
-def _unbatched(verdict: Verdict, batch: int) -> Verdict:
-    """Drop the leading index that `_as_batch` put before that of a single product."""
+def _unbatched(name: str, verdict: Verdict, batch: int) -> Verdict:
+    """Drop the leading index that `_as_batch` put before that of a single product's output."""
     if batch > 1 or verdict.reason is None:
         return verdict
-    return msgspec.structs.replace(verdict, reason=verdict.reason.replace("c[0, ", "c[", 1))
+    return msgspec.structs.replace(verdict, reason=verdict.reason.replace(f"{name}[0, ", f"{name}[", 1))

@@ -22,8 +22,8 @@ class Word(NamedTuple):
 #: Of each operation, small enough to be measured in a moment.
 PROBLEMS = (
     "copy/m4n4/f32", "copy/m1n31/f64", "gemm/m4n5k6/f32/NT", "gemm/m3n3k3/f64/TN/alpha1.5/beta0.5/batch2/lda+3",
-    "gemm/m3n3k3/f16.f32/NN", "transpose/m5n7/f32/out", "transpose/m5n7/bf16/in", "fft/b2h4w4/f32/r2c",
-    "gemm/m3n3k3/e4m3.f32/NT",
+    "gemm/m3n3k3/f16.f32/NN", "gemm/m3n4k5/f32/NT/epi-bias-relu", "gemm/m3n4k5/f64/TN/epi-update",
+    "gemm/m3n3k3/e4m3.f32/NT", "transpose/m5n7/f32/out", "transpose/m5n7/bf16/in", "fft/b2h4w4/f32/r2c",
     "fft/b1h1w7/f64/c2c/inverse", "conv/n1c2h5w5k3r3s3/f32/nchw/fprop", "fma/n64k3/f32",
     "transfer/n7/f32/h2h", "transfer/n7/f64/bidir/node3/work2", "transfer/n64/f32/h2h/work2",
     "aggregate/w2n7/f32", "aggregate/w3n5/f64/update/ef", KEPT[1],
@@ -103,7 +103,7 @@ def wrong_problems() -> Strategy[Word]:
         no_size.map(lambda text: Word(f"copy/m{text}n4/f32", refused=True)),
         wrong("copy", "copy/", "copy/m4n4", "copy/m4n4/f33", "copy/m4n4/f32/NT", "copy/n4m4/f32", "gemm/m4n4k4/f32"),
         wrong("gemm/m4n4k4/f32/NX", "gemm/m4n4k4/f32/NT/betax", "gemm/m4n4k4/f32/NT/alphanan",
-            "gemm/m4n4k4/f32/NT/batch0"),
+            "gemm/m4n4k4/f32/NT/batch0", "gemm/m4n4k4/f32/NT/epi-gelu", "gemm/m4n4k4/f32/NT/beta1/epi-update"),
         wrong("gemm/m4n4k4/f32/NT/lda+-1", "gemm/m4n4k4/f32/NT/ldd+1", "nothing/m4n4/f32", "fft/b2h4w4/f32/r2r"),
         wrong("aggregate/w1n7/f32", "aggregate/w2n7/f16", "aggregate/w2n7/f32/ef/update", "aggregate/w9999n7/f32"),
         wrong("aggregate/w2n7", "transfer/n7/f32", "transfer/n7/f32/h2h/work0", "transfer/m7/f32/h2h"),

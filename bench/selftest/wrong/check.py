@@ -7,10 +7,11 @@ from bench.selftest.wrong import library
 from bench.selftest.wrong.aggregate import COMPRESSED, SUMS
 from bench.selftest.wrong.arithmetic import ARITHMETIC
 from bench.selftest.wrong.conv import CONV
+from bench.selftest.wrong.epilogues import EPILOGUES
 from bench.selftest.wrong.gemm import GEMM
 from bench.selftest.wrong.moves import MOVES
 
-FAMILIES = (GEMM, ARITHMETIC, CONV, MOVES, SUMS, *COMPRESSED)
+FAMILIES = (GEMM, EPILOGUES, ARITHMETIC, CONV, MOVES, SUMS, *COMPRESSED)
 #: How many draws each wrong result is judged on.
 SEEDS = 20
 

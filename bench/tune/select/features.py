@@ -42,9 +42,10 @@ def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def words_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes whose values are names: layout, direction, place."""
+    """Return the axes whose values are names: layout, direction, place; those that kernels declare are held fixed."""
+    fixed = {"dtype", *kind.assumed}
     return tuple(
-        name for name, axis in kind.axes().items() if typing.get_origin(axis) is typing.Literal and name != "dtype"
+        name for name, axis in kind.axes().items() if typing.get_origin(axis) is typing.Literal and name not in fixed
     )
 
 

@@ -1,7 +1,7 @@
 """Convolution on the CPU by products with columns (im2col)."""
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._host import in_bands
+from kernels._host import alone, in_bands
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 DEFAULT = {"DEPTH": 384, "AREA": 2**17}
@@ -28,7 +28,7 @@ def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Columns formed in cache, block by block, and multiplied by the BLAS under SciPy; none for 1x1 filters."""
     from kernels._numba import bind
-    from kernels.conv._blas import address, alone
+    from kernels.conv._blas import address
     from kernels.conv._shape import shape
     from kernels.conv.columns import _loops, _plan
 

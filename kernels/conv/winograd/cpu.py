@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._host import NARROW, in_bands, in_turn, powers, split
+from kernels._host import NARROW, alone, in_bands, in_turn, powers, split
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
 
@@ -119,7 +119,7 @@ def _inside(g: Tiling, phase: int) -> tuple[int, int, int]:
 
 def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     from kernels._numba import bind
-    from kernels.conv._blas import address, alone
+    from kernels.conv._blas import address
     from kernels.conv.winograd import _loops as loops
     from kernels.conv.winograd._lines import LANES
 

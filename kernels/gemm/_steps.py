@@ -1,0 +1,53 @@
+"""The steps of an epilogue in NumPy, each over all of the rows that it is given."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kernelmark import Array, Launch
+from kernels._host import in_turn
+from kernels.gemm._epilogue import DECAY, MOMENTUM, RATE, Epilogue
+
+
+class Rows(NamedTuple):
+    """Rows of what an epilogue reads and writes: x, scaled; C; the bias (for all rows) or V; room for an update.
+
+    x is C itself, but for an update, whose `x` is changed.
+    """
+
+    x: Array
+    c: Array
+    bias: Array | None = None
+    v: Array | None = None
+    room: Array | None = None
+
+
+def finish(epilogue: Epilogue, rows: Rows) -> Launch:
+    """Return the launch of an epilogue's steps."""
+    x, c, bias, v, room = rows
+    if epilogue == "bias-relu":
+        assert bias is not None
+        below = bias[..., None, :]  # of a batch, each product its own
+        return in_turn(lambda: np.add(x, below, out=c), lambda: np.maximum(c, 0, out=c))
+    if epilogue == "sigmoid":
+        return lambda: _sigmoid(x, c)
+    assert v is not None
+    assert room is not None
+
+    def update() -> None:
+        np.multiply(c, DECAY, out=room)
+        np.add(x, room, out=x)
+        np.multiply(x, RATE, out=x)
+        np.multiply(v, MOMENTUM, out=v)
+        np.subtract(v, x, out=v)
+        np.add(c, v, out=c)
+
+    return update
+
+
+def _sigmoid(x: Array, c: Array) -> None:
+    np.negative(x, out=c)
+    with np.errstate(over="ignore"):  # where exp is infinite, C is 0
+        np.exp(c, out=c)
+    np.add(c, 1, out=c)
+    np.reciprocal(c, out=c)

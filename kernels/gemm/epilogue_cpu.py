@@ -1,0 +1,79 @@
+"""Epilogues on the CPU by threads of our own: over all of C after the product, or over a few rows while cached."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Launch, kernel
+from kernels._host import alone, in_bands, in_turn
+from kernels.gemm._epilogue import EPILOGUES
+from kernels.gemm._steps import Rows, finish
+from kernels.gemm.cpu import plain
+from kernels.gemm.problem import GemmOperands, GemmProblem
+
+#: Rows of C that are multiplied before their epilogue: BLAS packs B once for as many.
+ROWS = 128
+_NUMPY: dict[str, Any] = {
+    "provider": "numpy",
+    "device": "cpu",
+    "modules": ("numpy", "threadpoolctl"),
+    "threaded": True,
+    "dtypes": ("f32", "f64"),
+    "betas": (0.0,),
+    "epilogues": EPILOGUES,
+    "supports": plain,
+}
+
+
+def _multiply(problem: GemmProblem, x: GemmOperands, rows: slice, product: Any) -> Launch:
+    """The product's rows, scaled, into `product`."""
+    a = (x.a.T if problem.op_a == "T" else x.a)[rows]
+    b = x.b.T if problem.op_b == "T" else x.b
+    multiply: Launch = lambda: np.matmul(a, b, out=product)  # noqa: E731
+    return (
+        multiply if problem.alpha == 1 else in_turn(multiply, lambda: np.multiply(product, problem.alpha, out=product))
+    )
+
+
+def _rows(problem: GemmProblem, x: GemmOperands, rows: slice, scratch: Any) -> Rows:
+    """The operands' rows; scratch: x and room of an update, which has no place for them in C."""
+    c = x.c[rows]
+    if problem.epilogue == "update":
+        return Rows(scratch[0], c, v=x.v[rows], room=scratch[1])
+    return Rows(c, c, bias=x.bias if problem.epilogue == "bias-relu" else None)
+
+
+def _scratch(problem: GemmProblem, x: GemmOperands, rows: int) -> Any:
+    return x.scratch((2, rows, problem.n), problem.dtype) if problem.epilogue == "update" else None
+
+
+@kernel("gemm", **_NUMPY)
+def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """NumPy matmul, then the epilogue's steps over all of C, a band of rows for each thread."""
+    scratch = _scratch(problem, x, problem.m)
+    product = x.c if scratch is None else scratch[0]
+
+    def band(start: int, stop: int) -> Launch:
+        rows = slice(start, stop)
+        return finish(problem.epilogue, _rows(problem, x, rows, None if scratch is None else scratch[:, rows]))
+
+    return in_turn(_multiply(problem, x, slice(None), product), in_bands(problem.m, x.threads, band))
+
+
+@kernel("gemm", **_NUMPY)
+def fused(problem: GemmProblem, x: GemmOperands) -> Launch:
+    """A band of rows for each thread, a few of them multiplied by NumPy and finished at a time, while cached."""
+
+    def band(start: int, stop: int) -> Launch:
+        scratch = _scratch(problem, x, min(ROWS, stop - start))
+
+        def steps() -> Iterator[Launch]:
+            for first in range(start, stop, ROWS):
+                rows = slice(first, min(first + ROWS, stop))
+                part = _rows(problem, x, rows, None if scratch is None else scratch[:, : rows.stop - first])
+                yield from (_multiply(problem, x, rows, part.x), finish(problem.epilogue, part))
+
+        return in_turn(*steps())
+
+    return alone(in_bands(problem.m, x.threads, band), x.threads)

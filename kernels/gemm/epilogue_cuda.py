@@ -1,0 +1,87 @@
+"""Epilogues on a GPU, in strict FP32: by the blocks that have multiplied, or by a second launch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
+from kernels._cuda import ceil_div
+from kernels.gemm import _tiles
+from kernels.gemm._epilogue import EPILOGUES
+from kernels.gemm._tiles import PIPELINE, pack, warps
+from kernels.gemm.handwritten import F32, arguments, within_grid
+from kernels.gemm.ladder import ASYNC, NARROW, SMALL, WIDE, grid, packed, stages_bytes
+from kernels.gemm.problem import GemmProblem
+
+ROWS, COLUMNS = 8, 32  # threads of a block of the second launch
+#: The types of cuda/gemm/epilogue.cuh, and the operand that each has beside C; C itself stands in for none.
+TYPES = {"bias-relu": ("BiasRelu", "bias"), "sigmoid": ("Sigmoid", "c"), "update": ("Update", "v")}
+#: Layouts of a layer's forward pass, whose weights lie as in Caffe or as in TensorFlow, and of their gradient.
+LAYOUTS = {"bias-relu": ("NN", "NT"), "sigmoid": ("NN", "NT"), "update": ("TN",)}
+FUSED = ASYNC.replace("sgemm_async<", "sgemm_async_fused<EPILOGUE, ")
+NUMBERS = np.dtype([(name, np.float32) for name in ("alpha", "beta", "rate", "momentum", "decay")])
+_ASYNC: dict[str, Any] = F32 | {
+    "source": "gemm/async_fused.cu",
+    "entry": FUSED,
+    "layouts": ("NN", "NT", "TN"),
+    "epilogues": EPILOGUES,
+    "min_arch": 80,
+    "tunables": PIPELINE,
+    "valid": _tiles.pipeline,
+    "prefer": Prefer((WIDE, NARROW, SMALL)),
+}
+
+
+def in_layers(along_y: int) -> Callable[[GemmProblem], str | None]:
+    """The predicate for kernels whose blocks cover `along_y` rows, and which take the layouts that layers have."""
+    covered = within_grid("m", along_y)
+
+    def supports(p: GemmProblem) -> str | None:
+        layouts = LAYOUTS[p.epilogue]
+        if p.layout not in layouts:
+            return f"the layout is {p.layout}, expected {' or '.join(layouts)} with epi-{p.epilogue}, as layers have it"
+        return covered(p)
+
+    return supports
+
+
+def numbers(p: GemmProblem) -> np.void:
+    """The struct Numbers of an epilogue."""
+    return np.void((p.alpha, p.beta, p.rate, p.momentum, p.decay), NUMBERS)
+
+
+def stride_beside(p: GemmProblem) -> np.int64:
+    """Elements from one product's own operand of the epilogue to the next one's."""
+    own = p.operands()[3:]  # V has rows, a bias none
+    return np.int64(own[0].elements // p.batch if own else 0)
+
+
+def named(epilogue: str, p: GemmProblem) -> str:
+    """The entry of the product with an epilogue of that type."""
+    return packed(FUSED.replace("EPILOGUE", epilogue), p)
+
+
+@cuda_kernel("gemm", supports=in_layers(64), **_ASYNC)
+def async_fused(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """The product of async, whose blocks do the epilogue before they store their tiles."""
+    epilogue, beside = TYPES[p.epilogue]
+    (_, _, _, m, n, k, _, _, *rest) = arguments(p)
+    args = ("a", "b", "c", beside, m, n, k, numbers(p), *rest, stride_beside(p))
+    return [KernelCall(grid(p, t), warps(t), args, stages_bytes(t), named(epilogue, p))]
+
+
+@cuda_kernel("gemm", supports=in_layers(ROWS), **_ASYNC)
+def async_two_step(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
+    """The product of async into scratch, the epilogue by a second launch."""
+    epilogue, beside = TYPES[p.epilogue]
+    (_, _, c, m, n, k, _, _, lda, ldb, ldc, stride_a, stride_b, stride_c) = arguments(p)
+    sums, w = Scratch("sums", 4 * p.batch * m * n), pack(p)
+    strides = (stride_a, stride_b, np.int64(m * n), np.int64(0))
+    product = ("a", "b", sums, sums, m, n, k, numbers(p), lda, ldb, n, *strides)
+    finished = (sums, c, beside, m, n, numbers(p), ldc, stride_c, stride_beside(p))
+    over_c = (ceil_div(n, COLUMNS * w), ceil_div(m, ROWS), p.batch)
+    return [
+        KernelCall(grid(p, t), warps(t), product, stages_bytes(t), named("Sums", p)),
+        KernelCall(over_c, (COLUMNS, ROWS), finished, entry=f"sgemm_epilogue<{epilogue}, {w}>"),
+    ]
