@@ -34,6 +34,7 @@ LADDERS = {
         *("wgmma", "wgmma_persistent", "wgmma_splitk", "wgmma_tf32", "wgmma_3xtf32", "wgmma_fp8"),
     ),
     "GEMM of few rows, and of many small products": ("gemm", "skinny", "batched"),
+    "GEMM with an epilogue": ("gemm", "async_two_step", "async_fused"),
     "Transposition out of place": ("transpose", "naive", "unpadded", "tiled", "vectorised", "tma", "batched"),
     "Transposition in place": ("transpose", "tiled_inplace", "vectorised_inplace", "c2r", "c2r_fused"),
     "Convolution": (

@@ -36,6 +36,8 @@ PROBLEMS = {
         "m64n64k128/{}/NT/batch1000",
         "m16n4096k4096/{}/NT",
         "m1n576k7168/{}/NN",
+        "m1024n2048k784/{}/NT/epi-bias-relu",
+        "m2048n784k1024/{}/TN/epi-update",
     ),
     "transpose": (
         "m1024n26752/{}/in",
