@@ -37,6 +37,16 @@ FP8_GEMMS = tuple(
     for m, n, k in ((264, 136, 208), (1928, 2184, 336))
     for options in ("", "/alpha-0.5/beta2", "/batch3", "/lda+16/ldb+32/ldc+24")
 )
+EPILOGUES = tuple(
+    f"gemm/m{m}n{n}k{k}/{{dtype}}/{words}"
+    for m, n, k in ((1, 1, 1), (31, 33, 17), (264, 136, 200), (1928, 2184, 328))
+    for words in (
+        "NT/epi-bias-relu",
+        "NN/alpha-0.5/beta2/batch3/ldc+3/epi-bias-relu",
+        "NT/alpha0.0625/epi-sigmoid",
+        "TN/alpha2/batch2/lda+8/ldb+16/ldc+24/epi-update",
+    )
+)
 FMAS = ("fma/n1k1/{dtype}", "fma/n100003k1001/{dtype}", "fma/n8192k33/{dtype}/mma", "fma/n100003k1001/{dtype}/mma")
 FFTS = tuple(
     f"fft/b{b}h{h}w{w}/{{dtype}}/{kind}"
@@ -76,6 +86,7 @@ def _cuda_kernels(problem: str, pattern: str = "") -> tuple[str, ...]:
         *((TRANSPOSITIONS, dtype) for dtype in REAL),
         *((GEMMS + ALIGNED_GEMMS, dtype) for dtype in (*REAL, "f16.f32", "bf16.f32")),
         *((FP8_GEMMS, dtype) for dtype in ("e4m3.f32", "e4m3.bf16", "e5m2.f32")),
+        (EPILOGUES, "f32"),
         *((FMAS, dtype) for dtype in REAL),
         *((FFTS, dtype) for dtype in ("f32", "f64")),
         *((CONVOLUTIONS, dtype) for dtype in ("f32", "f16", "bf16")),

@@ -50,17 +50,15 @@ def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
     """NumPy matmul into C, on the BLAS it was built with; with beta or an epilogue, NumPy's steps after it."""
     a = np.swapaxes(x.a, -1, -2) if problem.op_a == "T" else x.a
     b = np.swapaxes(x.b, -1, -2) if problem.op_b == "T" else x.b
-    if problem.epilogue != "update":
-        multiply = _multiply(a, b, problem, x)
-        bias = x.bias if problem.epilogue == "bias-relu" else None
-        return (
-            multiply
-            if problem.epilogue == "plain"
-            else in_turn(multiply, finish(problem.epilogue, Rows(x.c, x.c, bias)))
-        )
-    gradient, room = (x.scratch(x.c.shape, problem.dtype) for _ in range(2))
-    multiply = _multiply(a, b, problem, SimpleNamespace(c=gradient, scratch=x.scratch))
-    return in_turn(multiply, finish("update", Rows(gradient, x.c, v=x.v, room=room)))
+    if problem.epilogue == "plain":
+        return _multiply(a, b, problem, x)
+    if problem.epilogue == "update":
+        gradient, room = (x.scratch(x.c.shape, problem.dtype) for _ in range(2))
+        rows = Rows(gradient, x.c, v=x.v, room=room)
+    else:
+        rows = Rows(x.c, x.c, bias=x.bias if problem.epilogue == "bias-relu" else None)
+    multiply = _multiply(a, b, problem, SimpleNamespace(c=rows.x, scratch=x.scratch))
+    return in_turn(multiply, finish(problem.epilogue, rows))
 
 
 @kernel("gemm", provider="numpy", dtypes=_REAL, layouts=("NT",), supports=plain, **_CPU)

@@ -30,10 +30,10 @@ def _multiply(problem: GemmProblem, x: GemmOperands, rows: slice, product: Any) 
     """The product's rows, scaled, into `product`."""
     a = (x.a.T if problem.op_a == "T" else x.a)[rows]
     b = x.b.T if problem.op_b == "T" else x.b
-    multiply: Launch = lambda: np.matmul(a, b, out=product)  # noqa: E731
-    return (
-        multiply if problem.alpha == 1 else in_turn(multiply, lambda: np.multiply(product, problem.alpha, out=product))
-    )
+    launches: list[Launch] = [lambda: np.matmul(a, b, out=product)]
+    if problem.alpha != 1:
+        launches.append(lambda: np.multiply(product, problem.alpha, out=product))
+    return in_turn(*launches)
 
 
 def _rows(problem: GemmProblem, x: GemmOperands, rows: slice, scratch: Any) -> Rows:
