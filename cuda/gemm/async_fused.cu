@@ -23,17 +23,25 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_S
   const unsigned row1 = row0 + Tile::row(0), col1 = col0 + Tile::col(0);
   c += blockIdx.z * stride_c + offset<Op::N>(row1, col1, ldc);
   beside += blockIdx.z * stride_beside + offset<Op::N>(Epilogue::IN_ROWS ? row1 : 0, col1, ldc);
-  // As in Fragment::store, elements after the first one outside are outside too.
+  // As in Fragment::store, elements after the first one outside are outside too. A row's loads are under way before the
+  // first of its stores, after which the compiler would not move them.
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
     if (row0 + Tile::row(i) >= m) return;
     const size_t below = size_t(Tile::row(i) - Tile::row(0)) * ldc;
+    float *line = c + below, *line_beside = beside + (Epilogue::IN_ROWS ? below : 0);
+    float held[TN], own[TN];
 #pragma unroll
     for (int j = 0; j < TN; j += W) {
       if (col0 + Tile::col(j) >= n) break;
       const unsigned right = Tile::col(j) - Tile::col(0);
-      Epilogue::template store<W>(&c[below + right], &beside[Epilogue::IN_ROWS ? below + right : right],
-                                  &tile.sums[i][j], numbers);
+      Epilogue::template load<W>(&held[j], &own[j], &line[right], &line_beside[right], numbers);
+    }
+#pragma unroll
+    for (int j = 0; j < TN; j += W) {
+      if (col0 + Tile::col(j) >= n) break;
+      const unsigned right = Tile::col(j) - Tile::col(0);
+      Epilogue::template store<W>(&line[right], &line_beside[right], &held[j], &own[j], &tile.sums[i][j], numbers);
     }
   }
 }
@@ -48,5 +56,7 @@ __global__ void __launch_bounds__(256)
   load_pack<W>(mine, sums + size_t(blockIdx.z) * m * n + offset<Op::N>(row, col, n));
   c += blockIdx.z * stride_c + offset<Op::N>(row, col, ldc);
   beside += blockIdx.z * stride_beside + offset<Op::N>(Epilogue::IN_ROWS ? row : 0, col, ldc);
-  Epilogue::template store<W>(c, beside, mine, numbers);
+  float held[W], own[W];
+  Epilogue::template load<W>(held, own, c, beside, numbers);
+  Epilogue::template store<W>(c, beside, held, own, mine, numbers);
 }

@@ -1,7 +1,8 @@
 // What becomes of the sums of a product before they are stored: x = alpha sum + beta C, and an epilogue of x.
 //
-// An epilogue stores W neighbours of a row at once. `beside` is its own operand, at the same row and column: of an
-// update V, which lies as C does; of the others a row that all rows share, or nothing. C is not read where beta is 0.
+// An epilogue loads what it reads of W neighbours of a row, and stores them later. `beside` is its own operand, at the
+// same row and column: of an update V, which lies as C does; of the others a row that all rows share, or nothing. C is
+// not read where beta is 0.
 #pragma once
 #include "gemm/panel.cuh"
 
@@ -10,19 +11,19 @@ struct Numbers {
   float alpha, beta, rate, momentum, decay;
 };
 
-// x of W neighbours.
-template <int W>
-__device__ __forceinline__ void scaled_pack(float *x, const float *c, const float *sums, const Numbers &by) {
-  if (by.beta != 0.0f) load_pack<W>(x, c);
-#pragma unroll
-  for (int i = 0; i < W; ++i) x[i] = by.beta == 0.0f ? by.alpha * sums[i] : by.alpha * sums[i] + by.beta * x[i];
+// x of an element of C that held `held`.
+__device__ __forceinline__ float scaled(float sum, float held, const Numbers &by) {
+  return by.beta == 0.0f ? by.alpha * sum : by.alpha * sum + by.beta * held;
 }
 
 // The sums alone, for a launch that has the epilogue.
 struct Sums {
   static constexpr bool IN_ROWS = false;
   template <int W>
-  static __device__ __forceinline__ void store(float *c, float *, const float *sums, const Numbers &) {
+  static __device__ __forceinline__ void load(float *, float *, const float *, const float *, const Numbers &) {}
+  template <int W>
+  static __device__ __forceinline__ void store(float *c, float *, const float *, const float *, const float *sums,
+                                               const Numbers &) {
     store_pack<W>(c, sums);
   }
 };
@@ -31,12 +32,20 @@ struct Sums {
 struct BiasRelu {
   static constexpr bool IN_ROWS = false;
   template <int W>
-  static __device__ __forceinline__ void store(float *c, float *bias, const float *sums, const Numbers &by) {
-    float x[W], added[W];
-    scaled_pack<W>(x, c, sums, by);
-    load_pack<W>(added, bias);
+  static __device__ __forceinline__ void load(float *held, float *own, const float *c, const float *bias,
+                                              const Numbers &by) {
+    if (by.beta != 0.0f) load_pack<W>(held, c);
+    load_pack<W>(own, bias);
+  }
+  template <int W>
+  static __device__ __forceinline__ void store(float *c, float *, const float *held, const float *own,
+                                               const float *sums, const Numbers &by) {
+    float x[W];
 #pragma unroll
-    for (int i = 0; i < W; ++i) x[i] = x[i] + added[i] < 0.0f ? 0.0f : x[i] + added[i];
+    for (int i = 0; i < W; ++i) {
+      x[i] = scaled(sums[i], held[i], by) + own[i];
+      if (x[i] < 0.0f) x[i] = 0.0f;
+    }
     store_pack<W>(c, x);
   }
 };
@@ -45,11 +54,15 @@ struct BiasRelu {
 struct Sigmoid {
   static constexpr bool IN_ROWS = false;
   template <int W>
-  static __device__ __forceinline__ void store(float *c, float *, const float *sums, const Numbers &by) {
+  static __device__ __forceinline__ void load(float *held, float *, const float *c, const float *, const Numbers &by) {
+    if (by.beta != 0.0f) load_pack<W>(held, c);
+  }
+  template <int W>
+  static __device__ __forceinline__ void store(float *c, float *, const float *held, const float *,
+                                               const float *sums, const Numbers &by) {
     float x[W];
-    scaled_pack<W>(x, c, sums, by);
 #pragma unroll
-    for (int i = 0; i < W; ++i) x[i] = 1.0f / (1.0f + expf(-x[i]));
+    for (int i = 0; i < W; ++i) x[i] = 1.0f / (1.0f + expf(-scaled(sums[i], held[i], by)));
     store_pack<W>(c, x);
   }
 };
@@ -58,14 +71,19 @@ struct Sigmoid {
 struct Update {
   static constexpr bool IN_ROWS = true;
   template <int W>
-  static __device__ __forceinline__ void store(float *c, float *velocity, const float *sums, const Numbers &by) {
+  static __device__ __forceinline__ void load(float *held, float *own, const float *c, const float *velocity,
+                                              const Numbers &) {
+    load_pack<W>(held, c);
+    load_pack<W>(own, velocity);
+  }
+  template <int W>
+  static __device__ __forceinline__ void store(float *c, float *velocity, const float *held, const float *own,
+                                               const float *sums, const Numbers &by) {
     float weights[W], v[W];
-    load_pack<W>(weights, c);
-    load_pack<W>(v, velocity);
 #pragma unroll
     for (int i = 0; i < W; ++i) {
-      v[i] = by.momentum * v[i] - by.rate * (by.alpha * sums[i] + by.decay * weights[i]);
-      weights[i] += v[i];
+      v[i] = by.momentum * own[i] - by.rate * (by.alpha * sums[i] + by.decay * held[i]);
+      weights[i] = held[i] + v[i];
     }
     store_pack<W>(velocity, v);
     store_pack<W>(c, weights);
