@@ -10,7 +10,7 @@ import pytest
 
 from bench.measure.cpu import cpu_count
 
-WORDS = ("run", "gemm/m256n256k256/f32/NT", "--kernels", "gemm/numpy.*", "--max-time", "0.3", "--fail-noisy")
+WORDS = ("run", "gemm/m256n256k256/f32/NT", "--kernels", "gemm/numpy.*", "--max-time", "0.1", "--fail-noisy")
 SPIN = "while True: pass"
 
 
