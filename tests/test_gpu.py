@@ -53,7 +53,8 @@ FFTS = tuple(
     for b, h, w in ((1, 1, 8), (33, 1, 64), (5, 1, 1000), (7, 16, 16), (65, 32, 32), (3, 15, 34))
     for kind in ("r2c", "c2r", "c2c", "c2c/inverse")
 )
-#: Ragged with every option; what Winograd, FFT and tensor cores take; several waves of tiles; few channels; depthwise.
+#: Ragged with every option; what Winograd, FFT and tensor cores take; several waves of tiles; few channels; depthwise;
+#: strides and padding of one side by the TMA.
 CONVOLUTIONS = tuple(
     f"conv/{sizes}/{{dtype}}/{layout}/{direction}{options}"
     for sizes, options in (
@@ -64,6 +65,7 @@ CONVOLUTIONS = tuple(
         ("n4c128h33w35k136r3s3pad1-0x1", ""),
         ("n2c3h97w101k40r11s11pad2", ""),
         ("n4c48h30w31k48r3s3pad1", "/g48"),
+        ("n3c24h31w34k16r5s3pad0-2x3-1stride2x3", ""),
     )
     for layout in ("nchw", "nhwc")
     for direction in ("fprop", "dgrad", "wgrad")

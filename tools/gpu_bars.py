@@ -145,7 +145,8 @@ def _across(bar: Bar) -> dict[str, Any]:
     best = _fastest(run_job(_job(bar.problem, bar.kernels)))
     after = _fastest(run_job(_job(bar.rival_problem, rivals)))
     ours, theirs = (registry.problem(problem) for problem in (bar.problem, bar.rival_problem))
-    work = (ours.flop or ours.traffic_bytes) / (theirs.flop or theirs.traffic_bytes)
+    moves = not (ours.flop and theirs.flop)
+    work = ours.traffic_bytes / theirs.traffic_bytes if moves else ours.flop / theirs.flop
     rival_s = (_median_s(before) + _median_s(after)) / 2
     return {"kernel": best.kernel, "ratio": work * rival_s / _median_s(best), "errors": None}
 

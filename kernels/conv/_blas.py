@@ -1,7 +1,7 @@
 """SGEMM called from inside Numba functions, so that one thread of ours forms an operand and multiplies it while hot.
 
-It is the BLAS under SciPy, by its Fortran entry. Each thread calls it for itself; `alone` of
-`kernels/_host.py` keeps it from starting others.
+It is the BLAS under SciPy, by its Fortran entry. Each thread calls it for itself; `alone` of `kernels/_host.py`
+keeps it from starting others.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls

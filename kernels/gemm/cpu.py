@@ -1,6 +1,5 @@
 """GEMM on the CPU: NumPy, SciPy's BLAS, and the strategies for C = A x B^T of the founding text."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,12 @@ def plain(problem: GemmProblem) -> str | None:
     return None
 
 
-def _multiply(a: Any, b: Any, problem: GemmProblem, x: GemmOperands) -> Launch:
+def multiply(a: Any, b: Any, problem: GemmProblem, x: GemmOperands, c: Any) -> Launch:
     """C = alpha a b + beta C for a (m x k) and b (k x n); NumPy cannot accumulate, so beta needs scratch."""
-    alpha, beta, c = problem.alpha, problem.beta, x.c
+    alpha, beta = problem.alpha, problem.beta
     if alpha == 1 and beta == 0:
         return lambda: np.matmul(a, b, out=c)
-    product = x.scratch(c.shape, problem.dtype)
+    product = x.scratch(c.shape, problem.dtype) if beta else c
 
     def launch() -> None:
         np.matmul(a, b, out=product)
@@ -40,7 +39,8 @@ def _multiply(a: Any, b: Any, problem: GemmProblem, x: GemmOperands) -> Launch:
             np.multiply(product, alpha, out=product)
         if beta not in (0, 1):
             np.multiply(c, beta, out=c)
-        np.add(product, c, out=c) if beta else np.copyto(c, product)
+        if beta:
+            np.add(product, c, out=c)
 
     return launch
 
@@ -51,28 +51,27 @@ def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
     a = np.swapaxes(x.a, -1, -2) if problem.op_a == "T" else x.a
     b = np.swapaxes(x.b, -1, -2) if problem.op_b == "T" else x.b
     if problem.epilogue == "plain":
-        return _multiply(a, b, problem, x)
+        return multiply(a, b, problem, x, x.c)
     if problem.epilogue == "update":
         gradient, room = (x.scratch(x.c.shape, problem.dtype) for _ in range(2))
         rows = Rows(gradient, x.c, v=x.v, room=room)
     else:
         rows = Rows(x.c, x.c, bias=x.bias if problem.epilogue == "bias-relu" else None)
-    multiply = _multiply(a, b, problem, SimpleNamespace(c=rows.x, scratch=x.scratch))
-    return in_turn(multiply, finish(problem.epilogue, rows))
+    return in_turn(multiply(a, b, problem, x, rows.x), finish(problem.epilogue, rows))
 
 
 @kernel("gemm", provider="numpy", dtypes=_REAL, layouts=("NT",), supports=plain, **_CPU)
 def tnn(problem: GemmProblem, x: GemmOperands) -> Launch:
     """B transposed out of place by NumPy's copyto, then NumPy matmul as NN."""
     b = x.scratch((problem.k, problem.n), problem.dtype)
-    return in_turn(lambda: np.copyto(b, x.b.T), _multiply(x.a, b, problem, x))
+    return in_turn(lambda: np.copyto(b, x.b.T), multiply(x.a, b, problem, x, x.c))
 
 
 @kernel("gemm", provider="openblas", name="tnn", dtypes=_REAL, layouts=("NT",), supports=plain, **_CPU)
 def tnn_openblas(problem: GemmProblem, x: GemmOperands) -> Launch:
     """B transposed out of place by OpenBLAS omatcopy on all threads, then NumPy matmul as NN."""
     b = x.scratch((problem.k, problem.n), problem.dtype)
-    return in_turn(omatcopy(x.b, b, problem.dtype, x.threads), _multiply(x.a, b, problem, x))
+    return in_turn(omatcopy(x.b, b, problem.dtype, x.threads), multiply(x.a, b, problem, x, x.c))
 
 
 @kernel(
@@ -89,7 +88,7 @@ def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:
     n, k = problem.n, problem.k
     there = imatcopy(x.b.ctypes.data, n, k, problem.dtype)
     back = imatcopy(x.b.ctypes.data, k, n, problem.dtype)
-    return in_turn(there, _multiply(x.a, x.b.reshape(k, n), problem, x), back)
+    return in_turn(there, multiply(x.a, x.b.reshape(k, n), problem, x, x.c), back)
 
 
 def _blas(routine: Any, problem: GemmProblem, x: GemmOperands, order: str) -> Launch:

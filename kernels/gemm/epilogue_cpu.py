@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from kernelmark import Launch, kernel
 from kernels._host import alone, in_bands, in_turn
 from kernels.gemm._epilogue import EPILOGUES
 from kernels.gemm._steps import Rows, finish
-from kernels.gemm.cpu import plain
+from kernels.gemm.cpu import multiply, plain
 from kernels.gemm.problem import GemmOperands, GemmProblem
 
 #: Rows of C that are multiplied before their epilogue: BLAS packs B once for as many.
@@ -26,14 +24,10 @@ _NUMPY: dict[str, Any] = {
 }
 
 
-def _multiply(problem: GemmProblem, x: GemmOperands, rows: slice, product: Any) -> Launch:
+def _multiplied(problem: GemmProblem, x: GemmOperands, rows: slice, product: Any) -> Launch:
     """The product's rows, scaled, into `product`."""
-    a = (x.a.T if problem.op_a == "T" else x.a)[rows]
-    b = x.b.T if problem.op_b == "T" else x.b
-    launches: list[Launch] = [lambda: np.matmul(a, b, out=product)]
-    if problem.alpha != 1:
-        launches.append(lambda: np.multiply(product, problem.alpha, out=product))
-    return in_turn(*launches)
+    a, b = x.a.T if problem.op_a == "T" else x.a, x.b.T if problem.op_b == "T" else x.b
+    return multiply(a[rows], b, problem, x, product)
 
 
 def _rows(problem: GemmProblem, x: GemmOperands, rows: slice, scratch: Any) -> Rows:
@@ -58,7 +52,7 @@ def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
         rows = slice(start, stop)
         return finish(problem.epilogue, _rows(problem, x, rows, None if scratch is None else scratch[:, rows]))
 
-    return in_turn(_multiply(problem, x, slice(None), product), in_bands(problem.m, x.threads, band))
+    return in_turn(_multiplied(problem, x, slice(None), product), in_bands(problem.m, x.threads, band))
 
 
 @kernel("gemm", **_NUMPY)
@@ -72,7 +66,7 @@ def fused(problem: GemmProblem, x: GemmOperands) -> Launch:
             for first in range(start, stop, ROWS):
                 rows = slice(first, min(first + ROWS, stop))
                 part = _rows(problem, x, rows, None if scratch is None else scratch[:, : rows.stop - first])
-                yield from (_multiply(problem, x, rows, part.x), finish(problem.epilogue, part))
+                yield from (_multiplied(problem, x, rows, part.x), finish(problem.epilogue, part))
 
         return in_turn(*steps())
 
