@@ -1,17 +1,13 @@
-"""Shared by kernels on the CPU: a cache folder, the width of vectors, bands for threads, launches in turn, BLAS."""
+"""Shared by kernels on the CPU: a cache folder, the width of vectors, launches in turn, BLAS, parts for threads."""
 
 import math
 import os
-from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kernelmark import Launch, Unsupported
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
 
 LINE_BYTES = 64  # of a cache line
 NARROW = 32  # a thread's share of pixels or channels, below which they are not what threads share
@@ -55,30 +51,6 @@ def registers() -> Registers:
     if triple.startswith(("aarch64", "arm64")):
         return Registers(16, 24)
     raise Unsupported(f"{cpu} has no fused multiply-add; expected AVX2 with FMA, AVX-512 or NEON")
-
-
-@lru_cache
-def _pool(threads: int) -> "ThreadPoolExecutor":
-    from concurrent.futures import ThreadPoolExecutor
-
-    return ThreadPoolExecutor(threads, thread_name_prefix="kernelmark")
-
-
-def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> Launch:
-    """A launch that does `run(start, stop)` for each of `threads` bands of `length`, the last on the calling thread."""
-    edges = [length * i // threads for i in range(threads + 1)]
-    bands = [run(start, stop) for start, stop in pairwise(edges) if start < stop]
-    if len(bands) == 1:
-        return bands[0]
-    pool = _pool(threads)
-
-    def launch() -> None:
-        futures = [pool.submit(band) for band in bands[:-1]]
-        bands[-1]()
-        for future in futures:
-            future.result()
-
-    return launch
 
 
 def in_turn(*launches: Launch) -> Launch:

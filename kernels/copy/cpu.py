@@ -3,7 +3,8 @@
 import numpy as np
 
 from kernelmark import Launch, Prefer, kernel
-from kernels._host import LINE_BYTES, in_bands
+from kernels._host import LINE_BYTES
+from kernels._team import in_bands
 from kernels.copy.problem import CopyOperands, CopyProblem
 
 

@@ -1,7 +1,8 @@
 """The ceiling of arithmetic on the CPU, compiled by Numba."""
 
 from kernelmark import Launch, kernel
-from kernels._host import in_bands, registers
+from kernels._host import registers
+from kernels._team import in_bands
 from kernels.fma.problem import FmaOperands, FmaProblem
 
 

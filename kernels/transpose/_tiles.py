@@ -13,8 +13,9 @@ from itertools import count
 from typing import Any
 
 from kernelmark import Launch
-from kernels._host import LINE_BYTES, in_bands
+from kernels._host import LINE_BYTES
 from kernels._numba import bind
+from kernels._team import in_bands
 from kernels.transpose import _numba as moves
 from kernels.transpose._blocks import width
 from kernels.transpose._strips import strips

@@ -12,6 +12,7 @@ from bench.measure.machine import unavailable
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from kernel_rig import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, verified
+from kernels._product import SCRATCH
 from kernels.conv.direct import _pixels
 
 DRAWN = 210
@@ -144,7 +145,7 @@ def test_winograd_counts_the_operations_of_its_transforms() -> None:
     assert executed("winograd", "conv/n1c1h4w4k1r3s3/f32/nchw/fprop") == products + inputs + outputs + filters
 
 
-@pytest.mark.parametrize("kernel", OURS)
+@pytest.mark.parametrize("kernel", ["conv/pyfftw.full", "conv/pyfftw.tiled"])
 def test_blas_has_its_threads_back_after_a_launch(kernel: str) -> None:
     import scipy.linalg.blas  # noqa: F401
     import threadpoolctl
@@ -171,7 +172,8 @@ def test_a_launch_neither_compiles_nor_allocates(kernel: str) -> None:
 
 def test_columns_take_scratch_for_blocks_only() -> None:
     # All columns of this layer are 9 times its input, 29 MB; a pointwise convolution has none at all.
+    products = 2 * 4 * SCRATCH  # what each of two threads multiplies with
     *_, scratch = set_up("conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop", "conv/cpu.im2col")
-    assert 0 < scratch.nbytes <= 2 * 2**19  # half a second-level cache for each of two threads
+    assert products < scratch.nbytes <= products + 2 * 2**19  # half a second-level cache of columns for each
     *_, scratch = set_up("conv/n1c256h56w56k64r1s1/f32/nhwc/wgrad", "conv/cpu.im2col")
-    assert scratch.nbytes == 0
+    assert scratch.nbytes == products

@@ -1,6 +1,6 @@
 """Convolution as products with columns: blocks of them are formed, multiplied and forgotten while they are in cache.
 
-Each function does the items `start:stop` of a plan (`_plan.py`) on one thread, `columns` being its scratch.
+Each function does the items `start:stop` of a plan (`_plan.py`) on one thread, `columns` and `held` being its scratch.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -8,7 +8,7 @@ Each function does the items `start:stop` of a plan (`_plan.py`) on one thread, 
 import numpy as np
 
 from kernels._numba import jit
-from kernels.conv._blas import multiply
+from kernels._product import multiply
 from kernels.conv.columns._copy import gather, scatter
 
 
@@ -44,7 +44,7 @@ def _as_stored(x, g, at, block, first):
 
 
 @jit
-def forward(sgemm, x, w, y, columns, g, plain, items, blocks, start, stop):
+def forward(held, x, w, y, columns, g, plain, items, blocks, start, stop):
     """Write y. Items: image, group, filters f0:f1, pixels p0:p1; the sum runs over all blocks."""
     for item in range(start, stop):
         image, group, f0, f1, p0, p1 = items[item]
@@ -57,11 +57,11 @@ def forward(sgemm, x, w, y, columns, g, plain, items, blocks, start, stop):
             else:
                 gather(columns, x, g, at, block, p0, p1)
                 met = _formed(columns, g, block, p1 - p0)
-            multiply(sgemm, f1 - f0, p1 - p0, depth, _filters(w, g, group, f0, block), met, e > 0, result)
+            multiply(held, f1 - f0, p1 - p0, depth, _filters(w, g, group, f0, block), met, e > 0, result)
 
 
 @jit
-def image_gradient(sgemm, x, w, y, columns, g, plain, items, blocks, step, start, stop):
+def image_gradient(held, x, w, y, columns, g, plain, items, blocks, step, start, stop):
     """Write x. Items: image, group, blocks e0:e1, which share their channels; pixels are taken `step` at a time."""
     pixels = g.p * g.q
     for item in range(start, stop):
@@ -78,7 +78,7 @@ def image_gradient(sgemm, x, w, y, columns, g, plain, items, blocks, step, start
                 filters = _filters(w, g, group, 0, block)
                 transposed = filters[0], filters[1], filters[3], filters[2]
                 result = _as_stored(x, g, at, block, first) if plain else _formed(columns, g, block, last - first)
-                multiply(sgemm, depth, last - first, g.k, transposed, gradient, 0, result)
+                multiply(held, depth, last - first, g.k, transposed, gradient, False, result)
                 if not plain:
                     scatter(columns, x, g, at, block, first, last)
 
@@ -94,7 +94,7 @@ def _clear(x, g, at, c0, c1):
 
 
 @jit
-def filter_gradient(sgemm, x, w, y, columns, g, plain, items, blocks, step, start, stop):
+def filter_gradient(held, x, w, y, columns, g, plain, items, blocks, step, start, stop):
     """Write w. Items: group, filters f0:f1, one block; the sum runs over images and pixels, `step` at a time."""
     pixels = g.p * g.q
     for item in range(start, stop):
@@ -113,4 +113,4 @@ def filter_gradient(sgemm, x, w, y, columns, g, plain, items, blocks, step, star
                     met = _formed(columns, g, block, last - first)
                 transposed = met[0], met[1], met[3], met[2]
                 gradient = _pixels(y, g, image, group, f0, first)
-                multiply(sgemm, f1 - f0, depth, last - first, gradient, transposed, image + first > 0, result)
+                multiply(held, f1 - f0, depth, last - first, gradient, transposed, image + first > 0, result)

@@ -1,7 +1,7 @@
 """Convolution on the CPU by products with columns (im2col)."""
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._host import alone, in_bands
+from kernels._team import in_bands
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 DEFAULT = {"DEPTH": 384, "AREA": 2**17}
@@ -12,23 +12,23 @@ def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     return "a 1 x 1 filter has no columns, whose blocks could be other" if p.pointwise and vars(t) != DEFAULT else None
 
 
-#: DEPTH: products added up by one GEMM, about as many as BLAS packs at a time; AREA: elements of a block of columns,
+#: DEPTH: products added up at a time; AREA: elements of a block of columns,
 #: half a second-level cache of 1 MiB.
 @kernel(
     "conv",
     provider="cpu",
     device="cpu",
     dtypes=("f32",),
-    modules=("numba", "scipy", "threadpoolctl"),
+    modules=("numba",),
     threaded=True,
     tunables={"DEPTH": (64, 96, 128, 192, 256, 384, 512, 768), "AREA": tuple(2**i for i in range(13, 21))},
     valid=_formed,
     prefer=Prefer((DEFAULT,)),
 )
 def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Columns formed in cache, block by block, and multiplied by the BLAS under SciPy; none for 1x1 filters."""
+    """Columns formed in cache, block by block, and multiplied there; none for 1x1 filters."""
     from kernels._numba import bind
-    from kernels.conv._blas import address
+    from kernels._product import SCRATCH
     from kernels.conv._shape import shape
     from kernels.conv.columns import _loops, _plan
 
@@ -42,6 +42,7 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     def band(start: int, stop: int) -> Launch:
         columns = x.scratch((0 if plain else plan.columns,), "f32")
         tables = (plan.items, plan.blocks, *steps)
-        return bind(getattr(_loops, name), address(), *flat, columns, g, plain, *tables, start, stop)
+        held = x.scratch((SCRATCH,), "f32")
+        return bind(getattr(_loops, name), held, *flat, columns, g, plain, *tables, start, stop)
 
-    return alone(in_bands(len(plan.items), x.threads, band), x.threads)
+    return in_bands(len(plan.items), x.threads, band)

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels._host import alone, in_bands, in_turn
+from kernels._host import alone, in_turn
 from kernels._numba import bind
+from kernels._team import in_bands
 from kernels.conv.fft._planes import Order, forward, inverse
 from kernels.conv.fft._tiling import Cut, Cuts
 from kernels.conv.fft._transforms import Transform, transform

@@ -9,7 +9,7 @@ or, with channels last, (tiles x channels); lines along its second axis go throu
 import numpy as np
 
 from kernels._numba import jit
-from kernels.conv._blas import multiply
+from kernels._product import multiply
 from kernels.conv.winograd._lines import LANES, filters, inputs, outputs
 
 
@@ -135,7 +135,7 @@ def _put_last(y, held, line, g, tile, f0, f1):
 
 
 @jit
-def blocks(sgemm, y, x, u, v, products, held, g, items, start, stop):
+def blocks(y, x, u, v, products, held, packed, g, items, start, stop):
     """Items: strips of tiles s0:s1, channels of the output f0:f1."""
     planes = (g.m + 2) ** 2
     for item in range(start, stop):
@@ -153,7 +153,7 @@ def blocks(sgemm, y, x, u, v, products, held, g, items, start, stop):
                 operand, result = (v, e * plane, 1, g.inputs), (products, e * out_plane, 1, count)
             else:
                 operand, result = (v, e * plane, tiles, 1), (products, e * out_plane, tiles, 1)
-            multiply(sgemm, count, tiles, g.inputs, factor, operand, 0, result)
+            multiply(packed, count, tiles, g.inputs, factor, operand, False, result)
         if g.channels_last:
             for tile in range(tiles):
                 line = _outputs(held, products, g, out_plane, tile * count, count)

@@ -1,11 +1,12 @@
-"""Winograd convolution on the CPU: transforms by Numba, products by BLAS."""
+"""Winograd convolution on the CPU."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._host import NARROW, alone, in_bands, in_turn, powers, split
+from kernels._host import NARROW, in_turn, powers, split
+from kernels._team import in_bands
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
 
@@ -119,7 +120,7 @@ def _inside(g: Tiling, phase: int) -> tuple[int, int, int]:
 
 def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     from kernels._numba import bind
-    from kernels.conv._blas import address
+    from kernels._product import SCRATCH
     from kernels.conv.winograd import _loops as loops
     from kernels.conv.winograd._lines import LANES
 
@@ -144,12 +145,13 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         across = side * g.inputs if g.channels_last else g.phases * g.columns
         longest = (channels if g.channels_last else tiles) + LANES
         held = x.scratch((max(side * (across + 2 * LANES), (m * m + m * side) * longest + LANES),), "f32")
-        return bind(loops.blocks, address(), out, image, u, v, products, held, g, items, start, stop)
+        packed = x.scratch((SCRATCH,), "f32")
+        return bind(loops.blocks, out, image, u, v, products, held, packed, g, items, start, stop)
 
     return in_turn(
         in_bands(lines, threads, lambda i, j: bind(loops.padded, image, source, g, inner, i, j)),
         in_bands(g.k, threads, filters),
-        alone(in_bands(len(items), threads, block), threads),
+        in_bands(len(items), threads, block),
     )
 
 
@@ -166,7 +168,7 @@ _CPU: dict[str, Any] = {
     "device": "cpu",
     "dtypes": ("f32",),
     "directions": ("fprop", "dgrad"),
-    "modules": ("numba", "scipy", "threadpoolctl"),
+    "modules": ("numba",),
     "threaded": True,
     "tunables": {"HELD": powers(12, 24), "OUTPUTS": (0, *powers(2, 8))},
     "valid": _parts,
@@ -176,11 +178,11 @@ _CPU: dict[str, Any] = {
 
 @kernel("conv", numerics="winograd", supports=refused, executed=lambda p, t: executed(p, F2, t), **_CPU)
 def winograd(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Winograd F(2x2,3x3): transforms by Numba, 16 products by the BLAS under SciPy, block of tiles by block."""
+    """Winograd F(2x2,3x3): transforms and 16 products, block of tiles by block."""
     return _launch(problem, x, 2)
 
 
 @kernel("conv", numerics="winograd4", supports=refused, executed=lambda p, t: executed(p, F4, t), **_CPU)
 def winograd4(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Winograd F(4x4,3x3): transforms by Numba, 36 products by the BLAS under SciPy, block of tiles by block."""
+    """Winograd F(4x4,3x3): transforms and 36 products, block of tiles by block."""
     return _launch(problem, x, 4)

@@ -1,0 +1,151 @@
+"""Tiles of sums that stay in vector registers while products are added to them; for Numba functions.
+
+LLVM would not keep the sums in registers by itself, so its code is given here.
+"""
+
+# mypy: allow-untyped-calls
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from kernels._host import registers
+from kernels._numba import data, everywhere, llvm
+
+LANES = registers().nbytes // 4
+
+_alloca = cast(Any, cgutils).alloca_once
+_REAL, INTEGER = ir.FloatType(), ir.IntType(64)
+VECTOR = ir.VectorType(_REAL, LANES)
+
+
+def number(value: int) -> Any:
+    """A constant of LLVM's."""
+    return ir.Constant(INTEGER, value)
+
+
+def after(builder: Any, pointer: Any, *offsets: Any) -> Any:
+    """The address that many elements on."""
+    for offset in offsets:
+        pointer = builder.gep(pointer, [offset])
+    return pointer
+
+
+def vectors_at(builder: Any, pointer: Any, count: int) -> list[Any]:
+    """The addresses of `count` vectors that lie side by side."""
+    places = (after(builder, pointer, number(i * LANES)) for i in range(count))
+    return [builder.bitcast(place, VECTOR.as_pointer()) for place in places]
+
+
+def loaded(builder: Any, places: list[Any]) -> list[Any]:
+    """The vectors at these addresses, which need not be multiples of more than an element."""
+    return [builder.load(place, align=4) for place in places]
+
+
+def stored(builder: Any, values: list[Any], places: list[Any]) -> None:
+    """Put the vectors to these addresses."""
+    for value, place in zip(values, places, strict=True):
+        builder.store(value, place, align=4)
+
+
+class Sums:
+    """rows x vectors of sums in registers."""
+
+    def __init__(self, builder: Any, rows: int, vectors: int) -> None:
+        self._builder, self._rows, self._vectors = builder, rows, vectors
+        self._held = [_alloca(builder, VECTOR) for _ in range(rows * vectors)]  # which LLVM makes registers
+
+    def begin(self, values: list[Any]) -> None:
+        for register, value in zip(self._held, values, strict=True):
+            self._builder.store(value, register)
+
+    def add(self, elements: Callable[[int], Any], factors: list[Any]) -> None:
+        """Add the products of an element for each row and of the vectors that all rows share."""
+        for row in range(self._rows):
+            element = everywhere(self._builder, elements(row), VECTOR)
+            for i, factor in enumerate(factors):
+                register = self._held[row * self._vectors + i]
+                total = llvm(self._builder, "fma", element, factor, self._builder.load(register))
+                self._builder.store(total, register)
+
+    def values(self) -> list[Any]:
+        return [self._builder.load(register) for register in self._held]
+
+
+def products(rows: int, vectors: int) -> Any:
+    """Return what multiplies `rows` rows of a with `vectors` vectors a step of b.
+
+    Called as f(c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, b_at, count): for each row r and lane i,
+    c[c_at + r c_row + i] is the sum over t < count of a[a_at + r a_row + t a_step] b[b_at + t vectors LANES + i], and
+    is added to what was there where `keep` is set.
+    """
+
+    def typed(_: Any, c: Any, to: Any, keep: Any, a: Any, rows_at: Any, b: Any, at: Any, count: Any) -> Any:
+        return types.void(c, to, keep, a, rows_at, b, at, count), generate
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        c, a, b = (data(context, builder, signature.args[i], args[i]) for i in (0, 3, 5))
+        c_at, c_row = cgutils.unpack_tuple(builder, args[1], 2)
+        a_at, a_row, a_step = cgutils.unpack_tuple(builder, args[4], 3)
+        b_at, count = args[6:]
+        along = [builder.mul(c_row, number(row)) for row in range(rows)]
+        places = [place for row in along for place in vectors_at(builder, after(builder, c, c_at, row), vectors)]
+        begins = [after(builder, a, a_at, builder.mul(a_row, number(row))) for row in range(rows)]
+        sums = Sums(builder, rows, vectors)
+        with builder.if_else(args[2]) as (kept, fresh):
+            with kept:
+                sums.begin(loaded(builder, places))
+            with fresh:
+                sums.begin([ir.Constant(VECTOR, None)] * len(places))
+        with cgutils.for_range_slice(builder, number(0), count, number(1), INTEGER) as (t, _):
+            step, line = builder.mul(t, a_step), after(builder, b, b_at, builder.mul(t, number(vectors * LANES)))
+            factors = loaded(builder, vectors_at(builder, line, vectors))
+            sums.add(lambda row: builder.load(after(builder, begins[row], step)), factors)
+        stored(builder, sums.values(), places)
+        return context.get_dummy_value()
+
+    return cast(Any, intrinsic(typed))
+
+
+def dots(rows: int) -> Any:
+    """Return what multiplies `rows` rows of a with one column of b, side by side as both lie.
+
+    Called as f(c, a, a_at, a_row, b, b_at, count): c[r] is the sum over t < count of a[a_at + r a_row + t] b[b_at + t];
+    count is a multiple of LANES.
+    """
+
+    def typed(_: Any, c: Any, a: Any, a_at: Any, a_row: Any, b: Any, b_at: Any, count: Any) -> Any:
+        return types.void(c, a, a_at, a_row, b, b_at, count), generate
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        c, a, b = (data(context, builder, signature.args[i], args[i]) for i in (0, 1, 4))
+        a_at, a_row, (b_at, count) = args[2], args[3], args[5:]
+        begins = [after(builder, a, a_at, builder.mul(a_row, number(row))) for row in range(rows)]
+        held = [_alloca(builder, VECTOR) for _ in range(rows)]
+        for register in held:
+            builder.store(ir.Constant(VECTOR, None), register)
+        with cgutils.for_range_slice(builder, number(0), count, number(LANES), INTEGER) as (t, _):
+            (column,) = loaded(builder, vectors_at(builder, after(builder, b, b_at, t), 1))
+            for begin, register in zip(begins, held, strict=True):
+                (line,) = loaded(builder, vectors_at(builder, after(builder, begin, t), 1))
+                builder.store(llvm(builder, "fma", line, column, builder.load(register)), register)
+        for row, register in enumerate(held):
+            builder.store(_total(builder, builder.load(register)), after(builder, c, number(row)))
+        return context.get_dummy_value()
+
+    return cast(Any, intrinsic(typed))
+
+
+def _total(builder: Any, vector: Any) -> Any:
+    """The sum of a vector's elements, halves added to halves."""
+    side = LANES
+    while side > 1:
+        side //= 2
+        kind = ir.VectorType(ir.IntType(32), side)
+        masks = (ir.Constant(kind, list(range(first, first + side))) for first in (0, side))
+        vector = builder.fadd(*(builder.shuffle_vector(vector, vector, mask) for mask in masks))
+    return builder.extract_element(vector, ir.IntType(32)(0))

@@ -1,0 +1,47 @@
+"""Products of matrices in vector registers, against NumPy in float64: every order of operands, every ragged end."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from kernels._product import DEPTH, FEW, PANELS, ROWS, SCRATCH, WIDTH, multiply
+from kernels._tile import LANES
+
+#: One, fewer than a tile, a tile, tiles and some more, and where tiles of a row less fit better.
+M = (1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS - 1, 2 * (ROWS - 1), 5 * ROWS + 1)
+#: Lanes with one, `FEW` and more beyond whole vectors; several groups of panels.
+N = (1, 2, LANES - 1, LANES, LANES + 1, 2 * LANES + FEW + 1, WIDTH, WIDTH + FEW, PANELS * WIDTH + 1)
+K = (1, 5, LANES, LANES + 1, DEPTH + 3)
+U = 2.0**-24
+
+
+def stored(x: np.ndarray, order: str) -> tuple[np.ndarray, int, int, int]:
+    """Return a copy in rows (N) or columns (T), with elements before it and after each row that are no numbers."""
+    lines = x if order == "N" else x.T
+    padded = np.full((len(lines) + 1, lines.shape[1] + 3), np.nan, np.float32)
+    padded[:-1, :-3] = lines
+    flat = np.concatenate([np.full(5, np.nan, np.float32), padded.ravel()])
+    return (flat, 5, padded.shape[1], 1) if order == "N" else (flat, 5, 1, padded.shape[1])
+
+
+def matrix(x: tuple[np.ndarray, int, int, int], m: int, n: int) -> np.ndarray:
+    return np.lib.stride_tricks.as_strided(x[0][x[1] :], (m, n), (4 * x[2], 4 * x[3]))
+
+
+@pytest.mark.parametrize("orders", [*map("".join, product("NT", repeat=3))])
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_product_is_right_at_every_end_and_in_every_order(orders: str, keep: bool) -> None:
+    rng, held = np.random.default_rng(17), np.full(SCRATCH, np.nan, np.float32)
+    for m, n, k in product(M, N, K):
+        a, b, before = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+        old = before.astype(np.float64) if keep else 0.0
+        expected, size = a.astype(np.float64) @ b + old, np.abs(a).astype(np.float64) @ np.abs(b) + np.abs(old)
+        c = stored(before if keep else np.full((m, n), np.nan, np.float32), orders[2])
+        outside = np.isnan(c[0]).sum() - (0 if keep else m * n)
+        multiply(held, m, n, k, stored(a, orders[0]), stored(b, orders[1]), keep, c)
+        error = np.abs(matrix(c, m, n) - expected)
+        assert (error <= (k + 2) * U * size).all(), f"{m} x {n} over {k}"
+        assert np.isnan(c[0]).sum() == outside  # nothing was stored beside the product

@@ -1,0 +1,83 @@
+"""The threads of a launch: each band once, on CPUs of their own, whatever other bands raise."""
+
+import os
+import sys
+import time
+from itertools import pairwise
+from threading import get_native_id
+
+import pytest
+
+pytest.importorskip("numba")
+
+from kernels._team import in_bands, team
+
+WAYS = {"awake": 0.0, "asleep": 0.05}  # seconds between launches
+
+
+def noted(found: list[tuple[int, int]], start: int, stop: int):
+    return lambda: found.append((start, stop))
+
+
+@pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_every_launch_does_each_band_once(threads: int, pause_s: float) -> None:
+    found: list[tuple[int, int]] = []
+    launch = in_bands(16, threads, lambda start, stop: noted(found, start, stop))
+    edges = [16 * i // threads for i in range(threads + 1)]
+    for _ in range(5 if pause_s else 2000):
+        found.clear()
+        launch()
+        assert sorted(found) == list(pairwise(edges))
+        time.sleep(pause_s)
+
+
+def test_what_a_band_raises_is_raised_once_and_the_next_launch_is_sound() -> None:
+    fails = [True]
+
+    def band(start: int, stop: int):
+        def run() -> None:
+            if start == 0 and fails[0]:
+                raise ArithmeticError("in another thread")
+
+        return run
+
+    launch = in_bands(2, 2, band)
+    with pytest.raises(ArithmeticError, match="in another thread"):
+        launch()
+    fails[0] = False
+    launch()
+
+
+def test_a_launch_that_is_interrupted_ends_before_the_next_begins() -> None:
+    order: list[str] = []
+
+    def slow() -> None:
+        time.sleep(0.2)
+        order.append("slow")
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        team(1).run([slow, interrupted])
+    team(1).run([lambda: order.append("next"), lambda: None])
+    assert order == ["slow", "next"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are kept to CPUs on Linux alone")
+def test_threads_have_cpus_of_their_own() -> None:
+    others = len(os.sched_getaffinity(0)) - 1
+    if not others:
+        pytest.skip("needs two CPUs")
+    kept: list[set[int]] = []
+    here = get_native_id()
+    bands = [lambda: kept.append(os.sched_getaffinity(0))] * others
+    for _ in range(20):
+        kept.clear()
+        team(others).run([*bands, lambda: None])
+        assert all(kept)
+        assert sum(map(len, kept)) == len(set().union(*kept)) <= others
+        time.sleep(0.01)
+    assert get_native_id() == here
+    assert len(os.sched_getaffinity(0)) == others + 1  # that of the calling thread is as it was
