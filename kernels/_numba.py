@@ -131,6 +131,21 @@ def past_the_caches(builder: Any, store: Any, align: int) -> None:
     store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
 
 
+def _move(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, origin = (
+            builder.gep(data(context, builder, signature.args[i], args[i]), [args[i + 1]]) for i in (0, 2)
+        )
+        cast(Any, cgutils).raw_memcpy(builder, target, origin, args[4], signature.args[0].dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(to, at, source, begin, count), generate
+
+
+#: `move(to, at, source, begin, count)`: to[at + i] = source[begin + i] for i < count, without views of either.
+move = cast(Any, intrinsic(_move))
+
+
 @intrinsic
 def fence(_context: Any) -> Any:
     """Streaming stores are ordered before what follows."""

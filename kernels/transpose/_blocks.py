@@ -57,3 +57,29 @@ def _block(streaming: bool) -> Any:
 block = cast(Any, _block(streaming=False))
 #: The same with stores past the caches; each row of the target must start on a multiple of V elements in memory.
 block_streaming = cast(Any, _block(streaming=True))
+
+
+def _row(_context: Any, target: Any, d: Any, source: Any, s: Any, stride: Any) -> Any:
+    signature = types.void(target, types.int64, source, types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, d, source, s, stride = args
+        first, begin = (
+            builder.gep(data(context, builder, kind, array), [at])
+            for kind, array, at in ((signature.args[0], target, d), (signature.args[2], source, s))
+        )
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        vector = ir.VectorType(ir.IntType(8 * itemsize), width(itemsize))
+        values = ir.Constant(vector, ir.Undefined)
+        for i in range(vector.count):
+            place = builder.gep(begin, [builder.mul(stride, stride.type(i))])
+            element = builder.load(builder.bitcast(place, vector.element.as_pointer()), align=itemsize)
+            values = builder.insert_element(values, element, ir.IntType(32)(i))
+        builder.store(values, builder.bitcast(first, vector.as_pointer()), align=itemsize)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+#: `row(target, d, source, s, stride)`: target[d + i] = source[s + i * stride] for i < V.
+row = cast(Any, intrinsic(_row))

@@ -9,11 +9,12 @@ tables of which is which).
 
 import numpy as np
 
-from kernels._numba import jit
-from kernels.conv.direct._tile import ROWS, WIDTH, add_products
-from kernels.transpose._blocks import block, width
+from kernels._numba import jit, move
+from kernels.conv.direct._tile import ROWS, WIDTH, add_fewer_products, add_products
+from kernels.transpose._blocks import block, row, width
 
 SIDE = width(4)  # of a block that is transposed in registers
+WORTH = 5  # steps from which on transposing a block takes less time than to gather their elements
 
 
 @jit
@@ -27,65 +28,77 @@ def surround(b, source, counts, strides, inner, start, stop):
     short, long, left = strides
     for line in range(start, stop):
         block, row = line // padded, line % padded - top
-        to = b[line * long : (line + 1) * long]
+        at = line * long
         if row < 0 or row >= lines:
-            to[:] = np.float32(0)
+            b[at : at + long] = np.float32(0)
         else:
-            off = source[(block * lines + row) * short : (block * lines + row) * short + inner]
-            to[:left] = np.float32(0)
-            for i in range(inner):
-                to[left + i] = off[i]
-            to[left + inner :] = np.float32(0)
+            for i in range(left):
+                b[at + i] = np.float32(0)
+            move(b, at + left, source, (block * lines + row) * short, inner)
+            for i in range(left + inner, long):
+                b[at + i] = np.float32(0)
 
 
 @jit
-def pack(v, source, bases, places, lane, straight, start, stop):
-    """Panels start:stop, t by t; `bases` has where each begins in the source, and its number of lanes.
+def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lanes, items, high, deep, start, stop):
+    """Items as in `_plan.py`, `deep` steps at a time.
 
-    straight: places are one another's neighbours, so that lanes are transposed block by block.
+    ends: how far from each step on elements of v lie within a block's side. lanes: the stride between two of them, in
+    v and in the output. high: rows of a tile. held, panel, turned: scratch for the sums of an item, for v at those
+    steps, and for a block.
     """
-    size = len(places) * WIDTH
-    for panel in range(start, stop):
-        base, count = bases[panel, 0], bases[panel, 1]
-        to = v[panel * size : (panel + 1) * size]
-        if lane == 1:
-            for t in range(len(places)):
-                row, off = to[t * WIDTH :], source[base + places[t] :]  # views, for LLVM to vectorise the loop
-                for i in range(count):
-                    row[i] = off[i]
-            continue
-        lanes, steps = (count // SIDE * SIDE, len(places) // SIDE * SIDE) if straight else (0, 0)
-        for i in range(0, lanes, SIDE):
-            for t in range(0, steps, SIDE):
-                block(to, t * WIDTH + i, WIDTH, source, base + i * lane + t, lane)
-        _scatter(to, source, base, places, lane, (0, lanes), (steps, len(places)))
-        _scatter(to, source, base, places, lane, (lanes, count), (0, len(places)))
-
-
-@jit
-def _scatter(to, source, base, places, lane, lanes, steps):
-    """Lanes and steps one by one, as many steps at a time as lie in a line of cache."""
-    for t in range(steps[0], steps[1], SIDE):
-        for i in range(lanes[0], lanes[1]):
-            for u in range(t, min(steps[1], t + SIDE)):
-                to[u * WIDTH + i] = source[base + places[u] + i * lane]
-
-
-@jit
-def sums(out, b, v, held, rows, steps, targets, lane, items, deep, start, stop):
-    """Items as in `_plan.py`, `deep` steps at a time."""
     for item in range(start, stop):
-        r0, r1, t0, t1, at_b, at_v, at_out, lanes, images, next_b, next_v = items[item]
-        tiles = (r1 - r0 + ROWS - 1) // ROWS
-        held[: tiles * ROWS * WIDTH] = np.float32(0)
+        r0, r1, t0, t1, at_b, at_v, at_out, count, images, next_b, next_v = items[item]
+        tiles = (r1 - r0 + high - 1) // high
+        held[: tiles * high * WIDTH] = np.float32(0)
         for image in range(images):
-            base, panel = at_b + image * next_b, at_v + image * next_v
+            base, source = at_b + image * next_b, at_v + image * next_v
             for first in range(t0, t1, deep):
                 last = min(t1, first + deep)
+                if lanes[0] == 1:
+                    _copy(panel, v, source, count, places[first:last])
+                else:
+                    _turn(panel, v, source, count, lanes[0], places, ends, first, last, turned)
                 for tile in range(tiles):
-                    row = r0 + tile * ROWS
-                    add_products(held, b, rows, steps, v, (tile * ROWS * WIDTH, base, row, panel, first, last))
-        _store(out, held, targets[r0:r1], at_out, lanes, lane)
+                    place = tile * high * WIDTH, base, r0 + tile * high, -first * WIDTH, first, last
+                    if high == ROWS:
+                        add_products(held, b, rows, steps, panel, place)
+                    else:
+                        add_fewer_products(held, b, rows, steps, panel, place)
+        _store(out, held, targets[r0:r1], at_out, count, lanes[1])
+
+
+@jit
+def _copy(panel, v, base, count, places):
+    """Lanes of v that lie side by side, step by step."""
+    for t in range(len(places)):
+        line, off = panel[t * WIDTH :], v[base + places[t] :]  # views, for LLVM to vectorise the loop
+        for i in range(count):
+            line[i] = off[i]
+
+
+@jit
+def _turn(panel, v, base, count, lane, places, ends, first, last, turned):
+    """Lanes of v that lie apart, transposed block by block with the steps whose elements lie within its side."""
+    t = first
+    while t < last:
+        end = min(ends[t], last)
+        for i in range(0, count, SIDE):
+            begin, at = base + i * lane + places[t], (t - first) * WIDTH + i
+            if i + SIDE > count or begin + (SIDE - 1) * lane + SIDE > len(v):
+                for u in range(t, end):
+                    for e in range(min(SIDE, count - i)):
+                        panel[(u - first) * WIDTH + i + e] = v[base + places[u] + (i + e) * lane]
+            elif end - t == SIDE:
+                block(panel, at, WIDTH, v, begin, lane)
+            elif end - t < WORTH:
+                for u in range(t, end):
+                    row(panel, at + (u - t) * WIDTH, v, begin + places[u] - places[t], lane)
+            else:
+                block(turned, 0, SIDE, v, begin, lane)
+                for u in range(t, end):
+                    row(panel, at + (u - t) * WIDTH, turned, (places[u] - places[t]) * SIDE, 1)
+        t = end
 
 
 @jit

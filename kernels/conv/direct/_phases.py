@@ -50,14 +50,12 @@ def image_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
     border = Border(g.k * g.groups, g.p, g.q, *_zeros(down, g.p), *_zeros(across, g.q), g.channels_last)
     parts = [_tables(g, border, a, b) for a, b in product(down, across)]
     rows, steps, places, targets = (np.concatenate(tables) for tables in zip(*parts, strict=True))
-    filters = [group * g.k * g.c * g.r * g.s for group in range(g.groups)]
     return Plan(
         border=border,
         rows=rows,
         steps=steps,
         places=places,
         targets=targets,
-        bases=np.array([(first + c * g.w_c, count) for first in filters for c, count in panels(g.c, width)]),
         items=np.array(_items(g, border, parts, width, (threads, most))),
         lanes=(g.w_c, g.x_c),
     )
@@ -88,19 +86,18 @@ def _items(g: Shape, border: Border, parts: list[_Tables], width: int, cut: tupl
     """cut: threads, and rows of an item at most."""
     image, channel, _, _ = border.strides
     (threads, most), lanes, r, t, found = cut, panels(g.c, width), 0, 0, []
-    size = sum(len(part.steps) for part in parts) * width
     for part in parts:
         found += [
             Item(
                 *(r + r0, r + r1, t, t + len(part.steps)),
                 b=n * image + group * g.k * channel,
-                v=(group * len(lanes) + e) * size,
+                v=group * g.k * g.c * g.r * g.s + c * g.w_c,
                 out=n * g.x_n + (group * g.c + c) * g.x_c,
                 lanes=count,
             )
             for n, group in product(range(g.n), range(g.groups))
             for r0, r1 in split(len(part.rows), most, g.n * g.groups * len(lanes), threads)
-            for e, (c, count) in enumerate(lanes)
+            for c, count in lanes
         ]
         r, t = r + len(part.rows), t + len(part.steps)
     return found

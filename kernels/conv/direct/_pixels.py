@@ -66,9 +66,8 @@ def _plan(
     g: Shape, source: _Images, target: _Images, filters: tuple[int, int], width: int, cut: tuple[int, int]
 ) -> Plan:
     """filters: strides of w along the target's channels and the source's; cut: threads, and rows of an item at most."""
-    (threads, most), lanes, size = cut, panels(g.p * g.q, width), source.channels * width
+    (threads, most), lanes = cut, panels(g.p * g.q, width)
     rows = split(target.channels, most, g.n * g.groups * len(lanes), threads)
-    bases: list[tuple[int, int]] = []
     items: list[Item] = []
     for n, group in product(range(g.n), range(g.groups)):
         first, out = (n * side.image + group * side.channels * side.channel for side in (source, target))
@@ -76,21 +75,19 @@ def _plan(
             Item(
                 *(*r, 0, source.channels),
                 b=group * g.k * g.c,
-                v=(len(bases) + e) * size,
+                v=first + pixel * source.pixel,
                 out=out + pixel * target.pixel,
                 lanes=count,
             )
             for r in rows
-            for e, (pixel, count) in enumerate(lanes)
+            for pixel, count in lanes
         ]
-        bases += [(first + pixel * source.pixel, count) for pixel, count in lanes]
     return Plan(
         border=Border(g.k, 1, 1, 0, 0, 0, 0, g.channels_last),
         rows=line(target.channels, filters[0]),
         steps=line(source.channels, filters[1]),
         places=line(source.channels, source.channel),
         targets=line(target.channels, target.channel),
-        bases=np.array(bases),
         items=np.array(items),
         lanes=(source.pixel, target.pixel),
     )

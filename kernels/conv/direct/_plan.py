@@ -71,7 +71,6 @@ class Plan(NamedTuple):
     steps: Array
     places: Array
     targets: Array
-    bases: Array
     items: Array
     lanes: tuple[int, int]
 
@@ -83,6 +82,19 @@ def grid(*axes: Array) -> Array:
 
 def line(count: int, stride: int) -> Array:
     return np.arange(count, dtype=np.int64) * stride
+
+
+def together(places: Array, side: int) -> Array:
+    """Up to which step, from each on, places rise by less than `side` in all."""
+    ends = np.append(np.flatnonzero(np.diff(places) <= 0) + 1, len(places))
+    found = np.empty(len(places), np.int64)
+    first = 0
+    while first < len(places):
+        last = int(ends[np.searchsorted(ends, first, "right")])
+        last = min(last, first + int(np.searchsorted(places[first:last], places[first] + side)))
+        found[first:last] = last
+        first = last
+    return found
 
 
 def _met(g: Shape, border: Border) -> Array:
@@ -109,17 +121,17 @@ def forward(g: Shape, width: int, threads: int, most: int) -> Plan:
     border, depth = _around_x(g), g.c * g.r * g.s
     image, channel, row, column = border.strides
     lanes = panels(g.k, width)
-    size, rows = depth * width, split(g.p * g.q, most, g.n * g.groups * len(lanes), threads)
+    rows = split(g.p * g.q, most, g.n * g.groups * len(lanes), threads)
     items = [
         Item(
             *(*r, 0, depth),
             b=n * image + group * g.c * channel,
-            v=(group * len(lanes) + e) * size,
+            v=(group * g.k + f) * depth,
             out=n * g.y_n + (group * g.k + f) * g.y_k,
             lanes=count,
         )
         for n, group, r in product(range(g.n), range(g.groups), rows)
-        for e, (f, count) in enumerate(lanes)
+        for f, count in lanes
     ]
     return Plan(
         border=border,
@@ -127,7 +139,6 @@ def forward(g: Shape, width: int, threads: int, most: int) -> Plan:
         steps=_met(g, border),
         places=line(depth, 1),
         targets=line(g.p * g.q, g.y_pixel),
-        bases=np.array([((group * g.k + f) * depth, count) for group in range(g.groups) for f, count in lanes]),
         items=np.array(items),
         lanes=(depth, g.y_k),
     )
@@ -138,24 +149,19 @@ def filter_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
     border, depth, pixels = _around_x(g), g.c * g.r * g.s, g.p * g.q
     image, channel, row, column = border.strides
     lanes = panels(g.k, width)
-    size, rows = pixels * width, split(depth, most, g.groups * len(lanes), threads)
+    rows = split(depth, most, g.groups * len(lanes), threads)
     items = [
         Item(
             *(*r, 0, pixels),
             b=group * g.c * channel,
-            v=(group * len(lanes) + e) * size,
+            v=(group * g.k + f) * g.y_k,
             out=(group * g.k + f) * depth,
             lanes=count,
             images=g.n,
             next_b=image,
-            next_v=g.groups * len(lanes) * size,
+            next_v=g.y_n,
         )
         for group, r in product(range(g.groups), rows)
-        for e, (f, count) in enumerate(lanes)
-    ]
-    bases = [
-        (n * g.y_n + (group * g.k + f) * g.y_k, count)
-        for n, group in product(range(g.n), range(g.groups))
         for f, count in lanes
     ]
     return Plan(
@@ -164,7 +170,6 @@ def filter_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
         steps=grid(line(g.p, g.stride_h * row), line(g.q, g.stride_w * column)),
         places=line(pixels, g.y_pixel),
         targets=line(depth, 1),
-        bases=np.array(bases),
         items=np.array(items),
         lanes=(g.y_k, depth),
     )

@@ -1,4 +1,4 @@
-"""Direct convolution set up: surround an image with zeros, pack the other operand, add up."""
+"""Direct convolution set up: surround an image with zeros, add up."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from kernels.conv._shape import shape
 from kernels.conv.direct import _loops as loops
 from kernels.conv.direct import _pixels
 from kernels.conv.direct._phases import image_gradient
-from kernels.conv.direct._plan import Border, Plan, filter_gradient, forward
-from kernels.conv.direct._tile import ROWS, WIDTH
+from kernels.conv.direct._plan import Border, Plan, filter_gradient, forward, together
+from kernels.conv.direct._tile import ROWS, WIDTH, tile_rows
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 #: The plan of each direction, and which operand is b, v and the output.
@@ -38,8 +38,7 @@ def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
     if not plan.border.empty:
         surrounded = x.scratch((problem.n * plan.border.strides[0],), "f32")
         launches.append(_surround(surrounded, b, problem.n, plan.border, x.threads))
-    panels = x.scratch((len(plan.bases) * len(plan.places) * WIDTH,), "f32")
-    return in_turn(*launches, _pack(panels, v, plan, x.threads), _sums(out, surrounded, panels, plan, x))
+    return in_turn(*launches, _sums(out, surrounded, v, plan, x))
 
 
 def _surround(b: Array, source: Array, images: int, border: Border, threads: int) -> Launch:
@@ -53,22 +52,25 @@ def _surround(b: Array, source: Array, images: int, border: Border, threads: int
     )
 
 
-def _pack(panels: Array, source: Array, plan: Plan, threads: int) -> Launch:
-    straight = bool((np.diff(plan.places) == 1).all()) and WIDTH % loops.SIDE == 0
-
-    def band(start: int, stop: int) -> Launch:
-        return bind(loops.pack, panels, source, plan.bases, plan.places, plan.lanes[0], straight, start, stop)
-
-    return in_bands(len(plan.bases), threads, band)
-
-
-def _sums(out: Array, b: Array, panels: Array, plan: Plan, x: ConvOperands) -> Launch:
+def _sums(out: Array, b: Array, v: Array, plan: Plan, x: ConvOperands) -> Launch:
     rows: Any = np.append(plan.rows, np.zeros(ROWS, np.int64))  # the last tile reads beyond
     most = int((plan.items[:, 1] - plan.items[:, 0]).max())
-    tables = rows, plan.steps, plan.targets, plan.lanes[1], plan.items, x.tile.STEPS
+    high = tile_rows(most)
+    tables = (
+        rows,
+        plan.steps,
+        plan.places,
+        together(plan.places, loops.SIDE),
+        plan.targets,
+        plan.lanes,
+        plan.items,
+        high,
+        x.tile.STEPS,
+    )
 
     def band(start: int, stop: int) -> Launch:
-        held = x.scratch((-(-most // ROWS) * ROWS * WIDTH,), "f32")
-        return bind(loops.sums, out, b, panels, held, *tables, start, stop)
+        held = x.scratch((-(-most // high) * high * WIDTH,), "f32")
+        panel, turned = x.scratch((x.tile.STEPS * WIDTH,), "f32"), x.scratch((loops.SIDE**2,), "f32")
+        return bind(loops.sums, out, b, v, held, panel, turned, *tables, start, stop)
 
     return in_bands(len(plan.items), x.threads, band)

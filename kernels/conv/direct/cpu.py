@@ -13,7 +13,7 @@ from kernels.conv.problem import ConvOperands, ConvProblem
     modules=("numba",),
     threaded=True,
     tunables={"STEPS": (32, 64, 128, 256, 512, 1024, 2048, 4096), "AT_ONCE": (16, 32, 64, 128, 256, 512, 1024, 2048)},
-    prefer=Prefer(({"STEPS": 256, "AT_ONCE": 256},)),
+    prefer=Prefer(({"STEPS": 256, "AT_ONCE": 1024},)),
 )
 def direct(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Direct: tiles of sums in vector registers, each step found through tables of offsets; no columns formed."""

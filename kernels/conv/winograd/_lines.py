@@ -106,3 +106,54 @@ def outputs(m, to, off, place, count):
         _OUTPUT_2(to, off, place, count)
     else:
         _OUTPUT_4(to, off, place, count)
+
+
+def _divide(phases: int) -> Any:
+    """Every phases-th of a line's elements side by side; called as f(to, at, length, line)."""
+
+    def typed(_context: Any, to: Any, at: Any, length: Any, line: Any) -> Any:
+        return types.void(to, at, length, line), generate
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, line = (data(context, builder, signature.args[i], args[i]) for i in (0, 3))
+        at, length = args[1:3]
+        zero, whole = (length.type(value) for value in (0, LANES))
+
+        def vector(first: Any, *offsets: Any) -> Any:
+            for offset in offsets:
+                first = builder.gep(first, [offset])
+            return builder.bitcast(first, _VECTOR.as_pointer())
+
+        with cgutils.for_range_slice(builder, zero, length, whole, length.type) as (j, _):
+            begin = builder.mul(j, length.type(phases))
+            parts = [builder.load(vector(line, begin, length.type(i * LANES)), align=4) for i in range(phases)]
+            for phase, part in enumerate(_separated(builder, parts)):
+                builder.store(part, vector(target, at, j, builder.mul(length, length.type(phase))), align=4)
+        return context.get_dummy_value()
+
+    return cast(Any, intrinsic(typed))
+
+
+def _separated(builder: Any, vectors: list[Any]) -> list[Any]:
+    """The i-th of n vectors: the elements i, i + n, i + 2 n and so on of all, for n a power of two."""
+    if len(vectors) == 1:
+        return vectors
+    indices = ir.VectorType(ir.IntType(32), LANES)
+    pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+    halves = []
+    for first in (0, 1):
+        mask = ir.Constant(indices, list(range(first, 2 * LANES, 2)))
+        halves.append(_separated(builder, [builder.shuffle_vector(low, high, mask) for low, high in pairs]))
+    return [part for both in zip(*halves, strict=True) for part in both]
+
+
+_DIVIDE_2, _DIVIDE_4 = _divide(2), _divide(4)
+
+
+@jit
+def divide(phases, to, at, length, line):
+    """The elements of a line in two or four parts, each `length` long, which is whole vectors."""
+    if phases == 2:
+        _DIVIDE_2(to, at, length, line)
+    else:
+        _DIVIDE_4(to, at, length, line)

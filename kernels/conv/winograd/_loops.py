@@ -8,46 +8,29 @@ or, with channels last, (tiles x channels); lines along its second axis go throu
 
 import numpy as np
 
-from kernels._numba import jit
+from kernels._numba import jit, move
 from kernels._product import multiply
-from kernels.conv.winograd._lines import LANES, filters, inputs, outputs
+from kernels.conv.winograd._lines import LANES, divide, filters, inputs, outputs
 
 
 @jit
-def padded(to, source, g, inner, start, stop):
-    """Rows start:stop of images between zeros, a row's elements in `phases` parts, every phases-th in each.
-
-    inner: for each part where the image begins in it, and ends, and which element of a row it begins with.
-    """
-    for row in range(start, stop):
-        block, down = row // g.rows, row % g.rows - g.top
-        begin, line = row * g.phases * g.columns, (block * g.height + down) * g.width
+def padded(to, source, held, g, start, stop):
+    """Rows start:stop of images between zeros, a row's elements in `phases` parts, every phases-th in each."""
+    row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)
+    held[:row] = np.float32(0)
+    for line in range(start, stop):
+        block, down, at = line // g.rows, line % g.rows - g.top, line * row
         if down < 0 or down >= g.height:
-            to[begin : begin + g.phases * g.columns] = np.float32(0)
+            to[at : at + row] = np.float32(0)
             continue
-        for phase in range(g.phases):
-            low, high, first = inner[phase, 0], inner[phase, 1], inner[phase, 2]
-            part = to[begin + phase * g.columns : begin + (phase + 1) * g.columns]
-            for j in range(low):
-                part[j] = np.float32(0)
-            for j in range(high, g.columns):
-                part[j] = np.float32(0)
-            if low < high:
-                _every(part[low:high], source[line + first :], g.phases)
-
-
-@jit
-def _every(to, off, step):
-    """Each step has a loop of its own, which LLVM vectorises."""
-    if step == 1:
-        for j in range(len(to)):
-            to[j] = off[j]
-    elif step == 2:
-        for j in range(len(to)):
-            to[j] = off[2 * j]
-    else:
-        for j in range(len(to)):
-            to[j] = off[4 * j]
+        begin = (block * g.height + down) * g.width + skipped
+        if g.phases == 1:
+            to[at : at + left] = np.float32(0)
+            move(to, at + left, source, begin, g.width - skipped)
+            to[at + left + g.width - skipped : at + row] = np.float32(0)
+        else:
+            move(held, left, source, begin, g.width - skipped)
+            divide(g.phases, to, at, g.columns, held)
 
 
 @jit

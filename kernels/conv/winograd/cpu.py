@@ -15,7 +15,8 @@ class Tiling(NamedTuple):
     """An image of `inputs` channels to one of `outputs`, in tiles of m x m: `down` strips of `across` tiles.
 
     k, c, w_c, w_tap: the filters as stored; `filter_line` is a row of their transforms. rotated: for dgrad.
-    height, width, top, left, rows, columns, phases: of the padded copy. With channels last, widths count elements.
+    height, width, top, left, rows, columns, phases: of the padded copy, whose parts are whole vectors
+    of `lanes`. With channels last, widths count elements.
     """
 
     m: int
@@ -68,7 +69,7 @@ def tiling(problem: ConvProblem, m: int, lanes: int = 1) -> Tiling:
         top=top,
         left=left * unit,
         rows=m * down + 2,
-        columns=(m * across + 2) * inputs if last else across + 1,
+        columns=(m * across + 2) * inputs if last else -(-(across + 1) // lanes) * lanes,
         phases=1 if last else m,
         channels_last=last,
     )
@@ -112,12 +113,6 @@ def _cut(g: Tiling, images: int, threads: int, t: Tile) -> Any:
     return np.array([(*s, *f) for f in channels for s in blocks])
 
 
-def _inside(g: Tiling, phase: int) -> tuple[int, int, int]:
-    """Where the image begins and ends in a part of a padded row, and which of a row's elements is the first there."""
-    low, high = (max(0, min(g.columns, -(-(edge - phase) // g.phases))) for edge in (g.left, g.width + g.left))
-    return low, high, low * g.phases + phase - g.left
-
-
 def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     from kernels._numba import bind
     from kernels._product import SCRATCH
@@ -132,8 +127,11 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     image = x.scratch((lines * g.phases * g.columns + LANES,), "f32")
     tiles = int((items[:, 1] - items[:, 0]).max()) * g.across
     channels = int((items[:, 3] - items[:, 2]).max())
-    inner = np.array([_inside(g, phase) for phase in range(g.phases)])
     x.chose(tiles=tiles)
+
+    def rows(start: int, stop: int) -> Launch:
+        held = x.scratch((g.phases * g.columns,), "f32")
+        return bind(loops.padded, image, source, held, g, start, stop)
 
     def filters(start: int, stop: int) -> Launch:
         held = x.scratch(((9 + 3 * side) * g.filter_line + LANES,), "f32")
@@ -149,7 +147,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         return bind(loops.blocks, out, image, u, v, products, held, packed, g, items, start, stop)
 
     return in_turn(
-        in_bands(lines, threads, lambda i, j: bind(loops.padded, image, source, g, inner, i, j)),
+        in_bands(lines, threads, rows),
         in_bands(g.k, threads, filters),
         in_bands(len(items), threads, block),
     )
