@@ -85,8 +85,12 @@ def _cycles(m, n, k, a_copied, b_turned, c_scattered):
 
 @jit
 def _panel(first, last):
-    """Columns of the panel that begins at `first`, and the lanes that they take."""
-    real = min(WIDTH, last - first)
+    """Columns of the panel that begins at `first`, and the lanes that they take.
+
+    Four vectors are two panels of two, since a tile one vector wide waits for its loads.
+    """
+    widest = 2 * LANES if WIDTH < last - first <= 4 * LANES else WIDTH
+    real = min(widest, last - first)
     return real, (real + LANES - 1) // LANES * LANES
 
 
@@ -95,21 +99,21 @@ def _pack(held, b, at, deep, first, last):
     """Copy columns first:last of the rows from b[at] on, panel by panel, the last with zeros up to a whole vector."""
     if b[3] == 1:  # row by row, so that as much as possible is read from each page
         for t in range(deep):
-            panel = 0
-            for j in range(first, last, WIDTH):
+            panel, j = 0, first
+            while j < last:
                 real, lanes = _panel(j, last)
                 to, off = held[panel + t * lanes : panel + (t + 1) * lanes], b[0][at + t * b[2] + j :]
                 for i in range(real):
                     to[i] = off[i]
                 for i in range(real, lanes):
                     to[i] = np.float32(0)
-                panel += deep * lanes
+                panel, j = panel + deep * lanes, j + lanes
     else:
-        panel = 0
-        for j in range(first, last, WIDTH):
+        panel, j = 0, first
+        while j < last:
             real, lanes = _panel(j, last)
             _turn(held[panel : panel + deep * lanes], b[0], at + j * b[3], b[3], deep, real, lanes)
-            panel += deep * lanes
+            panel, j = panel + deep * lanes, j + lanes
 
 
 @jit
@@ -157,15 +161,15 @@ def _gather(to, a, at, row, step, count, deep):
 @jit
 def _across(held, rows, skipped, count, a, a_place, deep, first, last, keep, c):
     """Add to a row of tiles of c; of the first `skipped` rows, and those from `count` on, nothing is stored."""
-    panel = 0
-    for j in range(first, last, WIDTH):
+    panel, j = 0, first
+    while j < last:
         real, lanes = _panel(j, last)
         if c[3] == 1 and not skipped and count == rows and real == lanes:
             _tile(rows, lanes, c[0], (c[1] + j, c[2]), keep, a, a_place, held, panel, deep)
         else:
             _tile(rows, lanes, held, (_TILE, lanes), False, a, a_place, held, panel, deep)
             _put(held[_TILE:], lanes, real, skipped, count, c[0], c[1] + j * c[3], c[2], c[3], keep)
-        panel += deep * lanes
+        panel, j = panel + deep * lanes, j + lanes
 
 
 @jit

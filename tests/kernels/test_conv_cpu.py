@@ -132,8 +132,9 @@ def executed(name: str, problem: str) -> int:
     return discover().kernels[f"conv/cpu.{name}"].executed_flop(discover().problem(problem))
 
 
-def test_winograd_executes_fewer_operations_by_what_its_tiles_save() -> None:
-    layer = "conv/n64c512h48w48k512r3s3pad1/f32/nchw/fprop"
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_winograd_executes_fewer_operations_by_what_its_tiles_save(direction: str) -> None:
+    layer = f"conv/n64c512h48w48k512r3s3pad1/f32/nchw/{direction}"
     for name, saved in (("winograd", 9 * 4 / 16), ("winograd4", 9 * 16 / 36)):
         ratio = discover().problem(layer).flop / executed(name, layer)
         assert 0.95 * saved < ratio < saved
@@ -143,6 +144,9 @@ def test_winograd_counts_the_operations_of_its_transforms() -> None:
     # F(2,3) of one vector: 4 additions of the input, 4 of the output, 4 of the filter and 6 multiplications by a half.
     products, inputs, outputs, filters = 2 * 16, 2 * 4 * 4, (4 + 2) * 4, (3 + 4) * (4 + 6)
     assert executed("winograd", "conv/n1c1h4w4k1r3s3/f32/nchw/fprop") == products + inputs + outputs + filters
+    # A takes 2 additions for a vector of the gradient, G^T 5 for one of the products and 6 multiplications by a half.
+    outputs, filters = (2 + 4) * 2, (4 + 3) * (5 + 6)
+    assert executed("winograd", "conv/n1c1h4w4k1r3s3/f32/nchw/wgrad") == products + inputs + outputs + filters
 
 
 @pytest.mark.parametrize("kernel", ["conv/pyfftw.full", "conv/pyfftw.tiled"])

@@ -79,6 +79,8 @@ def _constant(value: float) -> Any:
 
 _INPUT_2, _FILTER_2, _OUTPUT_2 = (_transform(matrix, 2) for matrix in (F2.bt, F2.g, F2.at))
 _INPUT_4, _FILTER_4, _OUTPUT_4 = (_transform(matrix, 4) for matrix in (F4.bt, F4.g, F4.at))
+_OUTPUT_BACK_2, _FILTER_BACK_2 = (_transform(matrix, 2) for matrix in (F2.at.T, F2.g.T))
+_OUTPUT_BACK_4, _FILTER_BACK_4 = (_transform(matrix, 4) for matrix in (F4.at.T, F4.g.T))
 
 
 @jit
@@ -106,6 +108,24 @@ def outputs(m, to, off, place, count):
         _OUTPUT_2(to, off, place, count)
     else:
         _OUTPUT_4(to, off, place, count)
+
+
+@jit
+def outputs_back(m, to, off, place, count):
+    """A: from the gradient of outputs to that of products."""
+    if m == 2:
+        _OUTPUT_BACK_2(to, off, place, count)
+    else:
+        _OUTPUT_BACK_4(to, off, place, count)
+
+
+@jit
+def filters_back(m, to, off, place, count):
+    """G^T: from the gradient of transformed filters to that of filters."""
+    if m == 2:
+        _FILTER_BACK_2(to, off, place, count)
+    else:
+        _FILTER_BACK_4(to, off, place, count)
 
 
 def _divide(phases: int) -> Any:

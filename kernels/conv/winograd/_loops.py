@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels._numba import jit, move
 from kernels._product import multiply
-from kernels.conv.winograd._lines import LANES, divide, filters, inputs, outputs
+from kernels.conv.winograd._lines import LANES, divide, filters, inputs, outputs, outputs_back
 
 
 @jit
@@ -49,33 +49,46 @@ def filter_planes(u, w, held, g, start, stop):
 
 
 @jit
-def _input_planes(v, x, held, g, plane, s0, s1):
-    side, m, tiles = g.m + 2, g.m, (s1 - s0) * g.across
+def planes(v, x, held, g, plane, length, c0, c1, s0, s1):
+    """Planes of channels c0:c1 at strips s0:s1, in lines over tiles, `length` from one channel to the next.
+
+    g.back: of the output's gradient, in place of the input.
+    """
+    side, m = g.m + 2, g.m
     row = g.phases * g.columns
     line = row + LANES
-    for c in range(g.inputs):
+    for c in range(c0, c1):
         for strip in range(s0, s1):
             image, down = strip // g.down, strip % g.down
             at = ((image * g.inputs + c) * g.rows + m * down) * row
-            inputs(m, held, x, (0, line, at, row, m * row), row)
+            _transformed(g, held, x, (0, line, at, row, m * row), row)
             for a in range(side):
-                to = a * side * plane + c * tiles + (strip - s0) * g.across
-                inputs(m, v, held, (to, plane, a * line, g.columns, 1), g.across)
+                to = a * side * plane + c * length + (strip - s0) * g.across
+                _transformed(g, v, held, (to, plane, a * line, g.columns, 1), g.across)
 
 
 @jit
-def _input_planes_last(v, x, held, g, plane, s0, s1):
-    side, m, tile = g.m + 2, g.m, 0
+def planes_last(v, x, held, g, plane, length, s0, s1, tile):
+    """Planes of strips s0:s1, the first from a tile on, in lines over channels, `length` from one tile to the next."""
+    side, m = g.m + 2, g.m
     row, line = g.columns, (g.m + 2) * g.inputs + LANES
     for strip in range(s0, s1):
         image, down = strip // g.down, strip % g.down
         for across in range(g.across):
             at = (image * g.rows + m * down) * row + m * across * g.inputs
-            inputs(m, held, x, (0, line, at, row, m * row), side * g.inputs)
+            _transformed(g, held, x, (0, line, at, row, m * row), (m if g.back else side) * g.inputs)
             for a in range(side):
-                to = a * side * plane + tile * g.inputs
-                inputs(m, v, held, (to, plane, a * line, g.inputs, m * g.inputs), g.inputs)
+                to = a * side * plane + tile * length
+                _transformed(g, v, held, (to, plane, a * line, g.inputs, m * g.inputs), g.inputs)
             tile += 1
+
+
+@jit
+def _transformed(g, to, off, place, count):
+    if g.back:
+        outputs_back(g.m, to, off, place, count)
+    else:
+        inputs(g.m, to, off, place, count)
 
 
 @jit
@@ -120,16 +133,16 @@ def _put_last(y, held, line, g, tile, f0, f1):
 @jit
 def blocks(y, x, u, v, products, held, packed, g, items, start, stop):
     """Items: strips of tiles s0:s1, channels of the output f0:f1."""
-    planes = (g.m + 2) ** 2
+    places = (g.m + 2) ** 2
     for item in range(start, stop):
         s0, s1, f0, f1 = items[item]
         tiles, count = (s1 - s0) * g.across, f1 - f0
         plane, out_plane = g.inputs * tiles + LANES, count * tiles + LANES
         if g.channels_last:
-            _input_planes_last(v, x, held, g, plane, s0, s1)
+            planes_last(v, x, held, g, plane, g.inputs, s0, s1, 0)
         else:
-            _input_planes(v, x, held, g, plane, s0, s1)
-        for e in range(planes):
+            planes(v, x, held, g, plane, tiles, 0, g.inputs, s0, s1)
+        for e in range(places):
             at = e * g.k * g.filter_line
             factor = (u, at + f0, 1, g.filter_line) if g.rotated else (u, at + f0 * g.filter_line, g.filter_line, 1)
             if g.channels_last:

@@ -1,6 +1,6 @@
 """Winograd convolution on the CPU."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -9,70 +9,7 @@ from kernels._host import NARROW, in_turn, powers, split
 from kernels._team import in_bands
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
-
-
-class Tiling(NamedTuple):
-    """An image of `inputs` channels to one of `outputs`, in tiles of m x m: `down` strips of `across` tiles.
-
-    k, c, w_c, w_tap: the filters as stored; `filter_line` is a row of their transforms. rotated: for dgrad.
-    height, width, top, left, rows, columns, phases: of the padded copy, whose parts are whole vectors
-    of `lanes`. With channels last, widths count elements.
-    """
-
-    m: int
-    k: int
-    c: int
-    w_c: int
-    w_tap: int
-    filter_line: int
-    rotated: bool
-    inputs: int
-    outputs: int
-    out_height: int
-    out_width: int
-    down: int
-    across: int
-    height: int
-    width: int
-    top: int
-    left: int
-    rows: int
-    columns: int
-    phases: int
-    channels_last: bool
-
-
-def tiling(problem: ConvProblem, m: int, lanes: int = 1) -> Tiling:
-    """The tiling of fprop, or of dgrad as fprop of y with rotated filters, its padding the rest of r - 1."""
-    back, last, channels = problem.direction == "dgrad", problem.layout == "nhwc", (problem.c, problem.k)
-    inputs, outputs = reversed(channels) if back else channels
-    images, results = (problem.h, problem.w), (problem.p, problem.q)
-    (height, width), (out_height, out_width) = (results, images) if back else (images, results)
-    top, left = (2 - pad.before if back else pad.before for pad in (problem.pad_h, problem.pad_w))
-    down, across, unit = -(-out_height // m), -(-out_width // m), inputs if last else 1
-    return Tiling(
-        m=m,
-        k=problem.k,
-        c=problem.c,
-        w_c=1 if last else 9,
-        w_tap=problem.c if last else 1,
-        filter_line=-(-problem.c // lanes) * lanes,
-        rotated=back,
-        inputs=inputs,
-        outputs=outputs,
-        out_height=out_height,
-        out_width=out_width,
-        down=down,
-        across=across,
-        height=height,
-        width=width * unit,
-        top=top,
-        left=left * unit,
-        rows=m * down + 2,
-        columns=(m * across + 2) * inputs if last else -(-(across + 1) // lanes) * lanes,
-        phases=1 if last else m,
-        channels_last=last,
-    )
+from kernels.conv.winograd._tiling import Tiling, tiling
 
 
 def refused(problem: ConvProblem) -> str | None:
@@ -92,9 +29,20 @@ def executed(problem: ConvProblem, f: Transforms, t: Tile) -> int:
     """
     m, side = f.at.shape
     g = tiling(problem, m)
+    if problem.direction == "wgrad":
+        return _executed_back(problem, f, g)
     tiles, parts = problem.n * g.down * g.across, -(-g.outputs // (t.OUTPUTS or g.outputs))
     images = tiles * (2 * side * _operations(f.bt) * g.inputs * parts + (side + m) * _operations(f.at) * g.outputs)
     filters = (3 + side) * _operations(f.g) * problem.k * problem.c
+    return int(images + filters + 2 * side * side * tiles * problem.k * problem.c)
+
+
+def _executed_back(problem: ConvProblem, f: Transforms, g: Tiling) -> int:
+    """Return those of a filter's gradient, whose transforms are the transposed ones."""
+    m, side = f.at.shape
+    tiles = problem.n * g.down * g.across
+    images = tiles * (2 * side * _operations(f.bt) * problem.c + (m + side) * _operations(f.at.T) * problem.k)
+    filters = (side + 3) * _operations(f.g.T) * problem.k * problem.c
     return int(images + filters + 2 * side * side * tiles * problem.k * problem.c)
 
 
@@ -117,21 +65,20 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     from kernels._numba import bind
     from kernels._product import SCRATCH
     from kernels.conv.winograd import _loops as loops
+    from kernels.conv.winograd._gradient import launch
     from kernels.conv.winograd._lines import LANES
+    from kernels.conv.winograd._rows import between_zeros
 
+    if problem.direction == "wgrad":
+        return launch(problem, x, m)
     g = tiling(problem, m, LANES)
     items, side, threads = _cut(g, problem.n, x.threads, x.tile), m + 2, x.threads
     source, w, out = (getattr(x, name).reshape(-1) for name in ("ywx" if g.rotated else "xwy"))
     u = x.scratch((side * side * g.k * g.filter_line + LANES,), "f32")
-    lines = problem.n * (1 if g.channels_last else g.inputs) * g.rows
-    image = x.scratch((lines * g.phases * g.columns + LANES,), "f32")
+    image, rows = between_zeros(problem, x, g, source)
     tiles = int((items[:, 1] - items[:, 0]).max()) * g.across
     channels = int((items[:, 3] - items[:, 2]).max())
     x.chose(tiles=tiles)
-
-    def rows(start: int, stop: int) -> Launch:
-        held = x.scratch((g.phases * g.columns,), "f32")
-        return bind(loops.padded, image, source, held, g, start, stop)
 
     def filters(start: int, stop: int) -> Launch:
         held = x.scratch(((9 + 3 * side) * g.filter_line + LANES,), "f32")
@@ -147,7 +94,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         return bind(loops.blocks, out, image, u, v, products, held, packed, g, items, start, stop)
 
     return in_turn(
-        in_bands(lines, threads, rows),
+        rows,
         in_bands(g.k, threads, filters),
         in_bands(len(items), threads, block),
     )
@@ -156,16 +103,17 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
 def _parts(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     """Why a tile does nothing that a smaller one does not, or None."""
     outputs = p.c if p.direction == "dgrad" else p.k
+    if p.direction == "wgrad" and t.OUTPUTS:
+        return "a filter's gradient has no channels of the output to cut, so OUTPUTS is 0"
     return f"{t.OUTPUTS} channels are all {outputs} of the output, as 0 is" if outputs <= t.OUTPUTS else None
 
 
-#: HELD: elements of transformed operands, the input's and the output's, that a thread has at a time; OUTPUTS: channels
+#: HELD: elements of transformed operands, the input's and the output's, for each thread at a time; OUTPUTS: channels
 #: of the output, or 0 for all, for which they are multiplied at a time.
 _CPU: dict[str, Any] = {
     "provider": "cpu",
     "device": "cpu",
     "dtypes": ("f32",),
-    "directions": ("fprop", "dgrad"),
     "modules": ("numba",),
     "threaded": True,
     "tunables": {"HELD": powers(12, 24), "OUTPUTS": (0, *powers(2, 8))},

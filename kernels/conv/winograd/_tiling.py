@@ -1,0 +1,86 @@
+"""How Winograd convolution on the CPU cuts images into tiles; pure arithmetic on shapes."""
+
+from typing import NamedTuple
+
+from kernels.conv.problem import ConvProblem
+
+
+class Tiling(NamedTuple):
+    """An image of `inputs` channels to one of `outputs`, in tiles of m x m: `down` strips of `across` tiles.
+
+    k, c, w_c, w_tap: the filters as stored; `filter_line` is a row of their transforms. rotated: for dgrad. back: tiles
+    are of the output's gradient, m x m, for wgrad.
+    height, width, top, left, rows, columns, phases: of the padded copy, whose parts are whole vectors
+    of `lanes`. With channels last, widths count elements.
+    """
+
+    m: int
+    k: int
+    c: int
+    w_c: int
+    w_tap: int
+    filter_line: int
+    rotated: bool
+    inputs: int
+    outputs: int
+    out_height: int
+    out_width: int
+    down: int
+    across: int
+    height: int
+    width: int
+    top: int
+    left: int
+    rows: int
+    columns: int
+    phases: int
+    channels_last: bool
+    back: bool = False
+
+
+def tiling(problem: ConvProblem, m: int, lanes: int = 1) -> Tiling:
+    """The tiling of fprop, or of dgrad as fprop of y with rotated filters, its padding the rest of r - 1."""
+    back, last, channels = problem.direction == "dgrad", problem.layout == "nhwc", (problem.c, problem.k)
+    inputs, outputs = reversed(channels) if back else channels
+    images, results = (problem.h, problem.w), (problem.p, problem.q)
+    (height, width), (out_height, out_width) = (results, images) if back else (images, results)
+    top, left = (2 - pad.before if back else pad.before for pad in (problem.pad_h, problem.pad_w))
+    down, across, unit = -(-out_height // m), -(-out_width // m), inputs if last else 1
+    return Tiling(
+        m=m,
+        k=problem.k,
+        c=problem.c,
+        w_c=1 if last else 9,
+        w_tap=problem.c if last else 1,
+        filter_line=-(-problem.c // lanes) * lanes,
+        rotated=back,
+        inputs=inputs,
+        outputs=outputs,
+        out_height=out_height,
+        out_width=out_width,
+        down=down,
+        across=across,
+        height=height,
+        width=width * unit,
+        top=top,
+        left=left * unit,
+        rows=m * down + 2,
+        columns=(m * across + 2) * inputs if last else -(-(across + 1) // lanes) * lanes,
+        phases=1 if last else m,
+        channels_last=last,
+    )
+
+
+def output_gradient(problem: ConvProblem, m: int, lanes: int) -> Tiling:
+    """The tiling of the output's gradient, without a border, for wgrad."""
+    g, last = tiling(problem, m, lanes), problem.layout == "nhwc"
+    return g._replace(
+        back=True,
+        inputs=problem.k,
+        height=problem.p,
+        width=problem.q * (problem.k if last else 1),
+        top=0,
+        left=0,
+        rows=m * g.down,
+        columns=m * g.across * problem.k if last else -(-g.across // lanes) * lanes,
+    )
