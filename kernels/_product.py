@@ -34,7 +34,7 @@ STORE, TURN, COPY = 0.7, 0.35, 0.15
 
 _whole3, _whole2, _whole1 = (products(ROWS, count) for count in (3, 2, 1))
 _less3, _less2, _less1 = (products(ROWS - 1, count) for count in (3, 2, 1))
-_whole_dots, _less_dots = dots(ROWS), dots(ROWS - 1)
+_row_dots = dots(ROWS)
 
 
 @jit
@@ -54,7 +54,7 @@ def multiply(held, m, n, k, a, b, keep, c):
             _pack(held, b, b[1] + begin * b[2], deep, first, last)
             _tiles(held, rows, m, begin, deep, a, first, last, keep or begin > 0, c)
     for begin in range(0, k if few else 0, DEPTH):
-        _dots(held, rows, m, begin, min(k - begin, DEPTH), a, b, n - few, n, keep or begin > 0, c)
+        _dots(held, m, begin, min(k - begin, DEPTH), a, b, n - few, n, keep or begin > 0, c)
 
 
 @jit
@@ -135,18 +135,18 @@ def _tiles(held, rows, m, begin, deep, a, first, last, keep, c):
     """Add up the packed panels for all rows of a; the last tile begins earlier, where it would reach beyond c."""
     for i in range(0, m, rows):
         r = max(0, min(i, m - rows))
-        count, at = min(rows, m - r), a[1] + r * a[2] + begin * a[3]
+        count, source, place = min(rows, m - r), a[0], (a[1] + r * a[2] + begin * a[3], a[2], a[3])
+        if a[3] != 1 or count < rows:
+            _gather(held[_A:_TILE], source, place, count, deep)
+            source, place = held, (_A, 1, ROWS)
         to = c[0], c[1] + r * c[2], c[2], c[3]
-        if a[3] == 1 and count == rows:
-            _across(held, rows, i - r, count, a[0], (at, a[2], 1), deep, first, last, keep, to)
-        else:
-            _gather(held[_A:_TILE], a[0], at, a[2], a[3], count, deep)
-            _across(held, rows, i - r, count, held, (_A, 1, ROWS), deep, first, last, keep, to)
+        _across(held, rows, i - r, count, source, place, deep, first, last, keep, to)
 
 
 @jit
-def _gather(to, a, at, row, step, count, deep):
+def _gather(to, a, place, count, deep):
     """Copy ROWS rows of a, step by step; a row that is not there repeats the first, or one that is not summed up."""
+    at, row, step = place
     if row == 1 and at + (deep - 1) * step + ROWS <= len(a):
         for t in range(deep):
             line, off = to[t * ROWS : (t + 1) * ROWS], a[at + t * step :]
@@ -164,10 +164,10 @@ def _across(held, rows, skipped, count, a, a_place, deep, first, last, keep, c):
     panel, j = 0, first
     while j < last:
         real, lanes = _panel(j, last)
-        if c[3] == 1 and not skipped and count == rows and real == lanes:
-            _tile(rows, lanes, c[0], (c[1] + j, c[2]), keep, a, a_place, held, panel, deep)
-        else:
-            _tile(rows, lanes, held, (_TILE, lanes), False, a, a_place, held, panel, deep)
+        whole = c[3] == 1 and not skipped and count == rows and real == lanes
+        to, place = (c[0], (c[1] + j, c[2])) if whole else (held, (_TILE, lanes))
+        _tile(rows, lanes, to, place, keep and whole, a, a_place, held, panel, deep)
+        if not whole:
             _put(held[_TILE:], lanes, real, skipped, count, c[0], c[1] + j * c[3], c[2], c[3], keep)
         panel, j = panel + deep * lanes, j + lanes
 
@@ -206,24 +206,21 @@ def _tile(rows, lanes, c, c_place, keep, a, a_place, b, at, deep):
 
 
 @jit
-def _dots(held, rows, m, begin, deep, a, b, first, last, keep, c):
+def _dots(held, m, begin, deep, a, b, first, last, keep, c):
     """Columns first:last of c one by one; the elements beyond whole vectors are added one by one as well."""
     whole = deep // LANES * LANES
     for j in range(first, last):
         column = held[_COLUMNS + (j - first) * DEPTH : _COLUMNS + (j - first + 1) * DEPTH]
         for t in range(deep):
             column[t] = b[0][b[1] + (begin + t) * b[2] + j * b[3]]
-    for i in range(0, m, rows):
-        r = min(i, m - rows)
+    for i in range(0, m, ROWS):
+        r = min(i, m - ROWS)
         at = a[1] + r * a[2] + begin
         for j in range(first, last):
             column = _COLUMNS + (j - first) * DEPTH
-            sums = held[_TILE : _TILE + rows]
-            if rows == ROWS:
-                _whole_dots(sums, a[0], at, a[2], held, column, whole)
-            else:
-                _less_dots(sums, a[0], at, a[2], held, column, whole)
-            for q in range(i - r, rows):
+            sums = held[_TILE : _TILE + ROWS]
+            _row_dots(sums, a[0], at, a[2], held, column, whole)
+            for q in range(i - r, ROWS):
                 total = sums[q]
                 for t in range(whole, deep):
                     total += a[0][at + q * a[2] + t] * held[column + t]
