@@ -15,7 +15,9 @@ from networks import (
     cifar10_vgg,
     googlenet,
     inception3,
+    mobilenet2,
     resnet50,
+    resnext50,
     vgg16,
 )
 from suite_text import Row, header, read, table
@@ -37,19 +39,55 @@ weights (wgrad; TN) and of the data (dgrad; NN), except of the image itself. Cou
 def _sweeps(layers: list[Layer], name: str) -> Iterator[str]:
     convs = [layer for layer in layers if isinstance(layer, Conv)]
     dense = [layer for layer in layers if isinstance(layer, Dense)]
+    axes = (*AXES, "groups") if any(conv.groups > 1 for conv in convs) else AXES
     for part, direction, chosen in (
         ("forward", "fprop", convs),
         ("backward", "wgrad", convs),
         ("backward", "dgrad", convs[1:]),
     ):
-        cases = Counter((conv.c, conv.side, conv.side, *conv[2:]) for conv in chosen)
-        yield table("conv", cases, AXES, network=name, part=part, dtype="f32", n=1, direction=direction)
+        cases = Counter((*conv.sizes, conv.groups)[: len(axes)] for conv in chosen)
+        yield table("conv", cases, axes, network=name, part=part, dtype="f32", n=1, direction=direction)
     for part, layout, sizes in (
         ("forward", "NT", [(1, layer.outputs, layer.inputs) for layer in dense]),
         ("backward", "TN", [(layer.outputs, layer.inputs, 1) for layer in dense]),
         ("backward", "NN", [(1, layer.inputs, layer.outputs) for layer in dense]),
     ):
         yield table("gemm", Counter(sizes), None, network=name, part=part, dtype="f32", layout=layout)
+
+
+#: What conv-peers compares, by the names that its rows are asked for.
+PEERS: dict[str, Callable[[], Iterator[Layer]]] = {
+    "resnet50": resnet50,
+    "vgg16": vgg16,
+    "googlenet": googlenet,
+    "alexnet": alexnet,
+}
+
+
+def conv_peers() -> str:
+    """The text of conv-peers.toml."""
+    head = header(
+        "Convolution against oneDNN: layers of four networks, every direction, both layouts, 1 and 8 images",
+        "the layers of the suites resnet50, vgg16, googlenet and alexnet",
+        "Made by tools/suites.py from tools/networks.py; edit those.",
+        "Each layer that differs stands once a network, in every direction, but for the gradient of the image itself. "
+        "Layers are parts of no batch here, so nothing is summed; tools/conv_peers.py makes tables of a run. FFTs of "
+        "whole images, and any FFT of 1x1 filters, are left out: on layers of networks they took at least five times "
+        "as long as the fastest kernel, up to a second a call (reports/).",
+    )
+    parts = [part for name, net in PEERS.items() for part in _peers(name, net())]
+    return "\n".join([head, "", "max_time = 0.3", *parts, ""])
+
+
+def _peers(name: str, layers: Iterator[Layer]) -> Iterator[str]:
+    convs = [layer for layer in layers if isinstance(layer, Conv)]
+    axes = {"dtype": "f32", "n": [1, 8], "layout": ["nchw", "nhwc"]}
+    for direction, chosen in (("fprop", convs), ("dgrad", convs[1:]), ("wgrad", convs)):
+        for left_out, is_pointwise in (("conv/pyfftw.*", True), ("conv/pyfftw.full", False)):
+            sizes = (conv.sizes for conv in chosen if (conv.r == conv.s == 1) == is_pointwise)
+            if cases := Counter(dict.fromkeys(sizes, 1)):
+                kernels = ["!" + left_out]
+                yield table("conv", cases, AXES, network=name, **axes, direction=direction, kernels=kernels)
 
 
 def deepbench_conv_cases(rows: Iterable[Row]) -> Counter[tuple[int | str, ...]]:
@@ -112,6 +150,19 @@ SUITES: dict[str, Callable[[], str]] = {
         "",
         resnet50=resnet50,
     ),
+    "resnext50.toml": lambda: network(
+        "ResNeXt-50 (32x4d): forward and backward, one image",
+        "Xie et al., Aggregated Residual Transformations, CVPR 2017, table 1; strides as in torchvision",
+        "The 3x3 convolutions have 32 groups.",
+        resnext50=resnext50,
+    ),
+    "mobilenet2.toml": lambda: network(
+        "MobileNet-v2: forward and backward, one image",
+        "Sandler et al., MobileNetV2, CVPR 2018, table 2; sizes as in torchvision",
+        "The 3x3 convolutions are depthwise, but for the first.",
+        mobilenet2=mobilenet2,
+    ),
+    "conv-peers.toml": conv_peers,
     "cifar10.toml": lambda: network(
         "CIFAR-10: a VGG-like network and a small CNN, forward and backward, one image",
         "VGG-16 on 32x32 images; Caffe, examples/cifar10/cifar10_quick_train_test.prototxt",

@@ -14,6 +14,12 @@ class Conv(NamedTuple):
     s: int
     pad: int | str = 0
     stride: int = 1
+    groups: int = 1
+
+    @property
+    def sizes(self) -> tuple[int | str, ...]:
+        """All but the groups, in the order of the axes of a sweep: the side stands for height and width."""
+        return self.c, self.side, self.side, self.k, self.r, self.s, self.pad, self.stride
 
 
 class Dense(NamedTuple):
@@ -68,21 +74,53 @@ def googlenet() -> Iterator[Layer]:
     yield Dense(1024, 1000)
 
 
-def resnet50() -> Iterator[Layer]:
-    """Bottlenecks that halve the side in their 3x3 convolution (version 1.5, as in MLPerf), not in the first 1x1."""
+def resnet50(inner: int = 1, groups: int = 1) -> Iterator[Layer]:
+    """Bottlenecks that halve the side in their 3x3 convolution (version 1.5, as in MLPerf), not in the first 1x1.
+
+    inner: how many times the 3x3 convolution is as wide as ResNet-50's; groups: those that it has.
+    """
     yield Conv(3, 224, 64, 7, 7, 3, 2)
     c, side = 64, 56
     for width, count in ((64, 3), (128, 4), (256, 6), (512, 3)):
         for block in range(count):
             stride = 2 if block == 0 and width > 64 else 1
-            yield Conv(c, side, width, 1, 1)
-            yield Conv(width, side, width, 3, 3, 1, stride)
+            yield Conv(c, side, inner * width, 1, 1)
+            yield Conv(inner * width, side, inner * width, 3, 3, 1, stride, groups)
             if block == 0:
                 yield Conv(c, side, 4 * width, 1, 1, 0, stride)
             side //= stride
-            yield Conv(width, side, 4 * width, 1, 1)
+            yield Conv(inner * width, side, 4 * width, 1, 1)
             c = 4 * width
     yield Dense(2048, 1000)
+
+
+def resnext50() -> Iterator[Layer]:
+    """ResNeXt-50 (32x4d), table 1 of the paper; strides as in torchvision, in the 3x3 convolutions."""
+    return resnet50(2, 32)
+
+
+def mobilenet2() -> Iterator[Layer]:
+    """Table 2 of the paper: 1x1 convolutions that widen, depthwise 3x3 ones, and 1x1 ones that narrow."""
+    yield Conv(3, 224, 32, 3, 3, 1, 2)
+    c, side = 32, 112
+    for widen, k, count, first_stride in (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
+        for block in range(count):
+            stride, wide = first_stride if block == 0 else 1, widen * c
+            if widen > 1:
+                yield Conv(c, side, wide, 1, 1)
+            yield Conv(wide, side, wide, 3, 3, 1, stride, wide)
+            side //= stride
+            yield Conv(wide, side, k, 1, 1)
+            c = k
+    yield from (Conv(320, 7, 1280, 1, 1), Dense(1280, 1000))
 
 
 def inception3() -> Iterator[Layer]:

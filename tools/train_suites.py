@@ -72,7 +72,7 @@ def train_conv() -> str:
     for i, direction in enumerate(("fprop", "dgrad", "wgrad")):
         for left_out, is_pointwise in (("conv/pyfftw.*", True), ("conv/pyfftw.full", False)):
             chosen = (conv for conv in convolutions()[i::3] if (conv.r == 1) == is_pointwise)
-            cases: Counter[Sizes] = Counter((conv.c, conv.side, conv.side, *conv[2:]) for conv in chosen)
+            cases: Counter[Sizes] = Counter(conv.sizes for conv in chosen)
             fixed = {"dtype": "f32", "n": 1, "direction": direction, "kernels": ["!" + left_out]}
             parts.append(table("conv", cases, AXES, **fixed))
     return _suite(

@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from bench.plan.case import Plan, jobs
 from bench.plan.suites import find_suite
@@ -11,7 +12,7 @@ from scripts import script
 
 NETWORKS = script("networks")
 CONV = script("conv_suites")
-NAMES = ["alexnet", "vgg16", "googlenet", "inception3", "resnet50", "cifar10"]
+NAMES = ["alexnet", "vgg16", "googlenet", "inception3", "resnet50", "resnext50", "mobilenet2", "cifar10"]
 
 
 @pytest.fixture
@@ -28,6 +29,8 @@ def entries(registry):
         ("googlenet", 1.58, 57),
         ("inception3", 5.7, 94),
         ("alexnet", 1.14, 5),
+        ("resnext50", 4.23, 53),
+        ("mobilenet2", 0.3, 52),
     ],
 )
 def test_a_network_has_the_layers_and_the_work_that_are_known_of_it(entries, name, macs, convolutions):
@@ -92,3 +95,24 @@ def test_the_layers_of_a_network_know_it_when_they_are_planned(registry):
     suite = find_suite("cifar10", registry)
     planned = next(jobs([suite], registry, Plan(devices=("cpu",))))
     assert (planned.suite, planned.network, planned.part) == ("cifar10", "vgg", "forward")
+
+
+def test_groups_of_mobilenet2_and_resnext50_stand_in_the_ids(entries):
+    depthwise = [e.problem for e in entries("mobilenet2") if e.problem.op == "conv" and e.problem.groups > 1]
+    assert all(p.c == p.k == p.groups and (p.r, p.s) == (3, 3) for p in depthwise)
+    assert sum(e.count for e in entries("mobilenet2") if e.problem in depthwise and e.part == "forward") == 17
+    grouped = [e.problem.id for e in entries("resnext50") if e.problem.op == "conv" and e.problem.r == 3]
+    assert len(grouped) == 7 * 3
+    assert all(name.endswith("/g32") for name in grouped)
+
+
+@pytest.mark.parametrize("name", CONV.PEERS)
+def test_conv_peers_has_each_layer_of_a_network_once_in_both_layouts_for_1_and_8_images(entries, name):
+    layers = {e.problem for e in entries(name) if e.problem.op == "conv"}
+    found = Counter(e.problem for e in entries("conv-peers") if e.network == name)
+    assert set(found.values()) == {1}
+    for n in (1, 8):
+        for layout in ("nchw", "nhwc"):
+            expected = {replace(layer, n=n, layout=layout) for layer in layers}
+            assert {p for p in found if (p.n, p.layout) == (n, layout)} == expected
+    assert len(found) == 4 * len(layers)

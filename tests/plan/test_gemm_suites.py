@@ -10,7 +10,10 @@ from scripts import script
 
 MADE = script("suites")
 NAMES = ["alexnet", "deepbench-gemm", "deepbench-rnn", "fasttext", "llm", "lstm", "mlp", "square-sweep"]
-CONV = ["vgg16", "googlenet", "inception3", "resnet50", "cifar10", "convnet-benchmarks", "deepbench-conv"]
+CONV = [
+    *("vgg16", "googlenet", "inception3", "resnet50", "resnext50", "mobilenet2", "cifar10", "convnet-benchmarks"),
+    "deepbench-conv",
+]
 FCN5 = (784, 2048, 4096, 1024, 10)
 BATCHES = (342, 512, 1024, 4096)
 
