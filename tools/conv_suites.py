@@ -72,8 +72,8 @@ def conv_peers() -> str:
         "Made by tools/suites.py from tools/networks.py; edit those.",
         "Each layer that differs stands once a network, in every direction, but for the gradient of the image itself. "
         "Layers are parts of no batch here, so nothing is summed; tools/conv_peers.py makes tables of a run. FFTs of "
-        "whole images, and any FFT of 1x1 filters, are left out: on layers of networks they took at least five times "
-        "as long as the fastest kernel, up to a second a call (reports/).",
+        "whole images, and any FFT of 1x1 filters, are left out: on layers of networks, for one image, they took at "
+        "least five times as long as the fastest kernel (reports/).",
     )
     parts = [part for name, net in PEERS.items() for part in _peers(name, net())]
     return "\n".join([head, "", "max_time = 0.3", *parts, ""])
