@@ -109,8 +109,9 @@ def test_groups_of_mobilenet2_and_resnext50_stand_in_the_ids(entries):
 @pytest.mark.parametrize("name", CONV.PEERS)
 def test_conv_peers_has_each_layer_of_a_network_once_in_both_layouts_for_1_and_8_images(entries, name):
     layers = {e.problem for e in entries(name) if e.problem.op == "conv"}
-    found = Counter(e.problem for e in entries("conv-peers") if e.network == name)
-    assert set(found.values()) == {1}
+    own = [e for e in entries("conv-peers") if e.network == name]
+    found = Counter(e.problem for e in own)
+    assert set(found.values()) == {e.count for e in own} == {1}
     for n in (1, 8):
         for layout in ("nchw", "nhwc"):
             expected = {replace(layer, n=n, layout=layout) for layer in layers}
