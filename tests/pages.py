@@ -69,7 +69,7 @@ REPLACED = {
     "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
     "kernelmark run train-conv --processes 2 --name training": "kernelmark run small.toml --processes 2 --spread 0",
     "kernelmark run resnet50 --select auto": "kernelmark run --help",
-    "kernelmark run conv-peers --mode hot": "kernelmark run --help",
+    "kernelmark run conv-peers": "kernelmark run --help",
     "kernelmark run shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/numba.direct "
     "--kernels conv/pyfftw.tiled": "kernelmark run small.toml --processes 2 --spread 0",
 }
