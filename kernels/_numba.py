@@ -29,11 +29,25 @@ def jit(function: F) -> F:
     Numba holds a cached function for fresh as long as its own file is as it was, though it has compiled those that it
     calls into it. So the cache belongs to the whole of our source.
     """
+    return cast(F, _cached(numba.njit(nogil=True, cache=True), function))
+
+
+def part(function: F) -> F:
+    """Compiled as a part of its callers, each of which contains it, so that it needs no cache of its own."""
+    return cast(F, cast(Any, numba).njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+
+
+def c_function(signature: Any) -> Callable[[Callable[..., None]], Any]:
+    """Return what compiles a function of C types, cached as by `jit`; its `address` is where it is."""
+    return lambda function: _cached(cast(Any, numba).cfunc(signature, nopython=True, cache=True), function)
+
+
+def _cached(compiled: Callable[[Callable[..., Any]], Any], function: Callable[..., Any]) -> Any:
     config = cast(Any, numba).config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(_compiled())
     try:
-        return cast(F, numba.njit(nogil=True, cache=True)(function))
+        return compiled(function)
     finally:
         config.CACHE_DIR = before
 

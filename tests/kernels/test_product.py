@@ -7,7 +7,8 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernels._product import DEPTH, FEW, PANELS, ROWS, SCRATCH, WIDTH, multiply
+from kernels._packing import ROWS, WIDTH
+from kernels._product import DEPTH, FEW, PANELS, SCRATCH, address, multiply
 from kernels._tile import LANES
 
 #: One, fewer than a tile, a tile, tiles and some more, and where tiles of a row less fit better.
@@ -41,7 +42,7 @@ def test_a_product_is_right_at_every_end_and_in_every_order(k: int) -> None:
         for first, second, third, keep in product("NT", "NT", "NT", (False, True)):
             c = stored(before if keep else np.full((m, n), np.nan, np.float32), third)
             outside = np.isnan(c[0]).sum() - (0 if keep else m * n)
-            multiply(held, m, n, k, stored(a, first), stored(b, second), keep, c)
+            multiply(address(), held, m, n, k, stored(a, first), stored(b, second), keep, c)
             error = np.abs(matrix(c, m, n) - plain - (before if keep else 0))
             assert (error <= (k + 2) * U * size).all(), f"{m} x {n}, {first}{second}{third}, added: {keep}"
             assert np.isnan(c[0]).sum() == outside  # nothing was stored beside the product

@@ -44,7 +44,7 @@ def _as_stored(x, g, at, block, first):
 
 
 @jit
-def forward(held, x, w, y, columns, g, plain, items, blocks, start, stop):
+def forward(product, held, x, w, y, columns, g, plain, items, blocks, start, stop):
     """Write y. Items: image, group, filters f0:f1, pixels p0:p1; the sum runs over all blocks."""
     for item in range(start, stop):
         image, group, f0, f1, p0, p1 = items[item]
@@ -57,11 +57,11 @@ def forward(held, x, w, y, columns, g, plain, items, blocks, start, stop):
             else:
                 gather(columns, x, g, at, block, p0, p1)
                 met = _formed(columns, g, block, p1 - p0)
-            multiply(held, f1 - f0, p1 - p0, depth, _filters(w, g, group, f0, block), met, e > 0, result)
+            multiply(product, held, f1 - f0, p1 - p0, depth, _filters(w, g, group, f0, block), met, e > 0, result)
 
 
 @jit
-def image_gradient(held, x, w, y, columns, g, plain, items, blocks, step, start, stop):
+def image_gradient(product, held, x, w, y, columns, g, plain, items, blocks, step, start, stop):
     """Write x. Items: image, group, blocks e0:e1, which share their channels; pixels are taken `step` at a time."""
     pixels = g.p * g.q
     for item in range(start, stop):
@@ -78,7 +78,7 @@ def image_gradient(held, x, w, y, columns, g, plain, items, blocks, step, start,
                 filters = _filters(w, g, group, 0, block)
                 transposed = filters[0], filters[1], filters[3], filters[2]
                 result = _as_stored(x, g, at, block, first) if plain else _formed(columns, g, block, last - first)
-                multiply(held, depth, last - first, g.k, transposed, gradient, False, result)
+                multiply(product, held, depth, last - first, g.k, transposed, gradient, False, result)
                 if not plain:
                     scatter(columns, x, g, at, block, first, last)
 
@@ -94,7 +94,7 @@ def _clear(x, g, at, c0, c1):
 
 
 @jit
-def filter_gradient(held, x, w, y, columns, g, plain, items, blocks, step, start, stop):
+def filter_gradient(product, held, x, w, y, columns, g, plain, items, blocks, step, start, stop):
     """Write w. Items: group, filters f0:f1, one block; the sum runs over images and pixels, `step` at a time."""
     pixels = g.p * g.q
     for item in range(start, stop):
@@ -113,4 +113,4 @@ def filter_gradient(held, x, w, y, columns, g, plain, items, blocks, step, start
                     met = _formed(columns, g, block, last - first)
                 transposed = met[0], met[1], met[3], met[2]
                 gradient = _pixels(y, g, image, group, f0, first)
-                multiply(held, f1 - f0, depth, last - first, gradient, transposed, image + first > 0, result)
+                multiply(product, held, f1 - f0, depth, last - first, gradient, transposed, image + first > 0, result)

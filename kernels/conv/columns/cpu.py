@@ -28,7 +28,7 @@ def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Columns formed in cache, block by block, and multiplied there; none for 1x1 filters."""
     from kernels._numba import bind
-    from kernels._product import SCRATCH
+    from kernels._product import SCRATCH, address
     from kernels.conv._shape import shape
     from kernels.conv.columns import _loops, _plan
 
@@ -43,6 +43,6 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
         columns = x.scratch((0 if plain else plan.columns,), "f32")
         tables = (plan.items, plan.blocks, *steps)
         held = x.scratch((SCRATCH,), "f32")
-        return bind(getattr(_loops, name), held, *flat, columns, g, plain, *tables, start, stop)
+        return bind(getattr(_loops, name), address(), held, *flat, columns, g, plain, *tables, start, stop)
 
     return in_bands(len(plan.items), x.threads, band)

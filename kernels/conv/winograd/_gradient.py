@@ -9,7 +9,7 @@ are multiplied with one another, plane by plane, and each filter is transformed 
 from kernelmark import Array, Launch
 from kernels._host import in_turn
 from kernels._numba import bind, jit
-from kernels._product import SCRATCH, multiply
+from kernels._product import SCRATCH, address, multiply
 from kernels._team import in_bands
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd import _loops as loops
@@ -29,12 +29,12 @@ def _strips(v, x, held, g, plane, length, s0, s1, start, stop):
 
 
 @jit
-def _products(p, d, v, packed, shapes, tiles, keep, start, stop):
+def _products(product, p, d, v, packed, shapes, tiles, keep, start, stop):
     """Planes start:stop of (k x c) sums over tiles; shapes: of d and of v their channels, plane, and both strides."""
     (k, d_plane, d_channel, d_tile), (c, v_plane, v_channel, v_tile) = shapes
     for e in range(start, stop):
         first, second = (d, e * d_plane, d_channel, d_tile), (v, e * v_plane, v_tile, v_channel)
-        multiply(packed, k, c, tiles, first, second, keep, (p, e * k * c, c, 1))
+        multiply(product, packed, k, c, tiles, first, second, keep, (p, e * k * c, c, 1))
 
 
 @jit
@@ -71,7 +71,7 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         shapes, own = (result.shape, source.shape), iter(packed)
 
         def band(start: int, stop: int) -> Launch:
-            return bind(_products, sums, result.v, source.v, next(own), shapes, tiles, keep, start, stop)
+            return bind(_products, address(), sums, result.v, source.v, next(own), shapes, tiles, keep, start, stop)
 
         return in_bands(side * side, x.threads, band)
 

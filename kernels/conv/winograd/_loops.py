@@ -131,7 +131,7 @@ def _put_last(y, held, line, g, tile, f0, f1):
 
 
 @jit
-def blocks(y, x, u, v, products, held, packed, g, items, start, stop):
+def blocks(product, y, x, u, v, products, held, packed, g, items, start, stop):
     """Items: strips of tiles s0:s1, channels of the output f0:f1."""
     places = (g.m + 2) ** 2
     for item in range(start, stop):
@@ -149,7 +149,7 @@ def blocks(y, x, u, v, products, held, packed, g, items, start, stop):
                 operand, result = (v, e * plane, 1, g.inputs), (products, e * out_plane, 1, count)
             else:
                 operand, result = (v, e * plane, tiles, 1), (products, e * out_plane, tiles, 1)
-            multiply(packed, count, tiles, g.inputs, factor, operand, False, result)
+            multiply(product, packed, count, tiles, g.inputs, factor, operand, False, result)
         if g.channels_last:
             for tile in range(tiles):
                 line = _outputs(held, products, g, out_plane, tile * count, count)

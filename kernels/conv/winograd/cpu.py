@@ -63,7 +63,7 @@ def _cut(g: Tiling, images: int, threads: int, t: Tile) -> Any:
 
 def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     from kernels._numba import bind
-    from kernels._product import SCRATCH
+    from kernels._product import SCRATCH, address
     from kernels.conv.winograd import _loops as loops
     from kernels.conv.winograd._gradient import launch
     from kernels.conv.winograd._lines import LANES
@@ -91,7 +91,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         longest = (channels if g.channels_last else tiles) + LANES
         held = x.scratch((max(side * (across + 2 * LANES), (m * m + m * side) * longest + LANES),), "f32")
         packed = x.scratch((SCRATCH,), "f32")
-        return bind(loops.blocks, out, image, u, v, products, held, packed, g, items, start, stop)
+        return bind(loops.blocks, address(), out, image, u, v, products, held, packed, g, items, start, stop)
 
     return in_turn(
         rows,

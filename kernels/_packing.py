@@ -1,0 +1,93 @@
+"""Operands of products as tiles in registers read them, panels of b and rows of a; and sums put where they belong."""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+import numpy as np
+
+from kernels._host import registers
+from kernels._numba import part
+from kernels._tile import LANES
+from kernels.transpose._blocks import block, width
+
+#: A tile has ROWS rows of a panel, which is WIDTH lanes wide.
+VECTORS = 3
+WIDTH = VECTORS * LANES
+ROWS = registers().accumulators // VECTORS
+SIDE = width(4)  # of a block that is transposed in registers
+
+
+@part
+def widths(first, last):
+    """Columns of the panel that begins at `first`, and the lanes that they take.
+
+    Four vectors are two panels of two, since a tile one vector wide waits for its loads.
+    """
+    widest = 2 * LANES if WIDTH < last - first <= 4 * LANES else WIDTH
+    real = min(widest, last - first)
+    return real, (real + LANES - 1) // LANES * LANES
+
+
+@part
+def pack(held, b, at, deep, first, last):
+    """Copy columns first:last of the rows from b[at] on, panel by panel, the last with zeros up to a whole vector."""
+    if b[3] == 1:  # row by row, so that as much as possible is read from each page
+        for t in range(deep):
+            panel, j = 0, first
+            while j < last:
+                real, lanes = widths(j, last)
+                to, off = held[panel + t * lanes : panel + (t + 1) * lanes], b[0][at + t * b[2] + j :]
+                for i in range(real):
+                    to[i] = off[i]
+                for i in range(real, lanes):
+                    to[i] = np.float32(0)
+                panel, j = panel + deep * lanes, j + lanes
+    else:
+        panel, j = 0, first
+        while j < last:
+            real, lanes = widths(j, last)
+            _turn(held[panel : panel + deep * lanes], b[0], at + j * b[3], b[3], deep, real, lanes)
+            panel, j = panel + deep * lanes, j + lanes
+
+
+@part
+def _turn(to, b, at, column, deep, real, lanes):
+    """Copy a panel of columns, each of which lies side by side, block by block."""
+    steps, columns = deep // SIDE * SIDE, real // SIDE * SIDE
+    for t in range(0, steps, SIDE):
+        for i in range(0, columns, SIDE):
+            block(to, t * lanes + i, lanes, b, at + t + i * column, column)
+    for t in range(deep):
+        for i in range(columns if t < steps else 0, real):
+            to[t * lanes + i] = b[at + t + i * column]
+        for i in range(real, lanes):
+            to[t * lanes + i] = np.float32(0)
+
+
+@part
+def gather(to, a, place, count, deep):
+    """Copy ROWS rows of a, step by step; a row that is not there repeats the first, or one that is not summed up."""
+    at, row, step = place
+    if row == 1 and at + (deep - 1) * step + ROWS <= len(a):
+        for t in range(deep):
+            line, off = to[t * ROWS : (t + 1) * ROWS], a[at + t * step :]
+            for r in range(ROWS):
+                line[r] = off[r]
+    else:
+        for t in range(deep):
+            for r in range(ROWS):
+                to[t * ROWS + r] = a[at + t * step + (r * row if r < count else 0)]
+
+
+@part
+def put(sums, lanes, real, skipped, count, c, at, row, step, keep):
+    """Store rows skipped:count of a tile, in the order in which addresses rise."""
+    if step == 1:
+        for r in range(skipped, count):
+            to, off = c[at + r * row : at + r * row + real], sums[r * lanes : r * lanes + real]
+            for i in range(len(to)):
+                to[i] = to[i] + off[i] if keep else off[i]
+    else:
+        for i in range(real):
+            for r in range(skipped, count):
+                place = at + i * step + r * row
+                c[place] = c[place] + sums[r * lanes + i] if keep else sums[r * lanes + i]
