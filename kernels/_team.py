@@ -78,10 +78,12 @@ class _Member:
         done = 0
         while True:
             self._asked.wait(done)
+            task, self._task = self._task, None
             try:
-                cast(Launch, self._task)()
+                cast(Launch, task)()
             except BaseException as error:
                 self._error = error
+            del task  # and the operands that it holds
             done += 1
             self._done.send()
 

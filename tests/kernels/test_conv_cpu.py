@@ -98,6 +98,15 @@ def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes: str
             assert measured.status in ("ok", "unsupported"), f"{layout} {measured.kernel}: {measured.reason}"
 
 
+@pytest.mark.parametrize("pad", ["3", "1-1x3-3", "3-0x0-3"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_winograd_leaves_out_what_no_tile_meets(direction: str, pad: str) -> None:
+    for layout, threads in product(LAYOUTS, (1, 3)):
+        problem = f"conv/n2c5h4w10k3r3s3pad{pad}/f32/{layout}/{direction}"
+        for measured in verified(problem, "conv/cpu.winograd", "conv/cpu.winograd4", threads=threads):
+            assert measured.status == "ok", f"{layout} {measured.kernel}: {measured.reason}"
+
+
 @pytest.mark.parametrize("rule", [_pixels.is_product, lambda g: False], ids=["pixels", "channels"])
 @pytest.mark.parametrize("direction", DIRECTIONS[:2])
 def test_a_product_of_matrices_is_right_with_lanes_of_pixels_and_of_channels(direction: str, rule, monkeypatch) -> None:

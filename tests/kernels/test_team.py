@@ -3,9 +3,12 @@
 import os
 import sys
 import time
+import weakref
+from functools import partial
 from itertools import pairwise
 from threading import get_native_id
 
+import numpy as np
 import pytest
 
 pytest.importorskip("numba")
@@ -47,6 +50,14 @@ def test_what_a_band_raises_is_raised_once_and_the_next_launch_is_sound() -> Non
         launch()
     fails[0] = False
     launch()
+
+
+def test_a_launch_that_ended_keeps_nothing_alive() -> None:
+    operand = np.zeros(3)
+    kept = weakref.ref(operand)
+    team(1).run([partial(np.negative, operand, out=operand), lambda: None])
+    del operand
+    assert kept() is None
 
 
 def test_a_launch_that_is_interrupted_ends_before_the_next_begins() -> None:

@@ -17,6 +17,7 @@ from kernels.conv.winograd._lines import LANES, divide, filters, inputs, outputs
 def padded(to, source, held, g, start, stop):
     """Rows start:stop of images between zeros, a row's elements in `phases` parts, every phases-th in each."""
     row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)
+    count = min(g.width - skipped, row - left)  # what no tile meets is left out
     held[:row] = np.float32(0)
     for line in range(start, stop):
         block, down, at = line // g.rows, line % g.rows - g.top, line * row
@@ -26,10 +27,10 @@ def padded(to, source, held, g, start, stop):
         begin = (block * g.height + down) * g.width + skipped
         if g.phases == 1:
             to[at : at + left] = np.float32(0)
-            move(to, at + left, source, begin, g.width - skipped)
-            to[at + left + g.width - skipped : at + row] = np.float32(0)
+            move(to, at + left, source, begin, count)
+            to[at + left + count : at + row] = np.float32(0)
         else:
-            move(held, left, source, begin, g.width - skipped)
+            move(held, left, source, begin, count)
             divide(g.phases, to, at, g.columns, held)
 
 
