@@ -12,8 +12,7 @@ def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     return "a 1 x 1 filter has no columns, whose blocks could be other" if p.pointwise and vars(t) != DEFAULT else None
 
 
-#: DEPTH: products added up at a time; AREA: elements of a block of columns,
-#: half a second-level cache of 1 MiB.
+#: DEPTH: products added up at a time; AREA: elements of a block of columns, half a second-level cache of 1 MiB.
 @kernel(
     "conv",
     provider="cpu",

@@ -37,8 +37,9 @@ def is_product(g: Shape) -> bool:
 def is_better(g: Shape, width: int) -> bool:
     """Whether lanes of pixels take less time than lanes of channels, which are packed anew in each call.
 
-    On two CPUs with AVX-512, packing an element of w took as long as multiplying it with a panel of pixels, and with
-    more than four panels either way was as fast as the other, or lanes of channels were faster.
+    On two CPUs with AVX-512, when all of w was packed before it was multiplied, packing an element took as long as
+    multiplying it with a panel of pixels, and with more than four panels either way was as fast as the other, or lanes
+    of channels were faster.
     """
     products = g.n * len(panels(g.p * g.q, width))
     return is_product(g) and products <= MOST_PANELS and products * width < g.n * g.p * g.q + width
