@@ -37,7 +37,8 @@ def table(op: str, cases: Counter[Any], axes: tuple[str, ...] | None, **fixed: A
 
 
 def _value(key: str, value: Any) -> str:
-    return json.dumps(value if key in ("network", "part") or isinstance(value, list) else [value])
+    text = json.dumps(value if key in ("network", "part") or isinstance(value, list) else [value])
+    return text if len(text) < 100 else _wrapped(map(json.dumps, value))
 
 
 def _wrapped(values: Iterable[str]) -> str:

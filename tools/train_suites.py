@@ -3,6 +3,7 @@
 `python tools/suites.py` writes them with the others; tests/plan/test_train_suites.py compares, and counts the seconds.
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -98,4 +99,38 @@ def train_gemm() -> str:
     )
 
 
-SUITES: dict[str, Callable[[], str]] = {"train-conv.toml": train_conv, "train-gemm.toml": train_gemm}
+#: Problems of the suite of tiles in each direction, and the sides of tiles that are compared on them.
+TILED, SIDES, TILED_TIME_S = 32, (8, 12, 16, 20, 32, 48, 64, 80, 96, 128), 0.1
+
+
+def tiled() -> list[Conv]:
+    """Return convolutions with filters of 3 to 31 taps, all sizes uniform in their logarithms."""
+    rng = random.Random(SEED)
+    found: dict[Conv, None] = {}
+    while len(found) < 3 * TILED:
+        r = rng.choice((3, 3, 5, 5, 7, 9, 11, 15, 21, 31))
+        c, k, side = (round(2 ** rng.uniform(low, high)) for low, high in ((3, 9), (3, 9), (math.log2(max(r, 7)), 8)))
+        if 2 * c * k * side**2 * math.log2(r) <= MOST_FLOP:
+            found[Conv(c, side, k, r, r, r // 2)] = None
+    return list(found)
+
+
+def train_tiles() -> str:
+    """The text of train-tiles.toml."""
+    kernels = ["conv/pyfftw.tiled", *(f"conv/pyfftw.tiled@HEIGHT={side},WIDTH={side}" for side in SIDES)]
+    parts = []
+    for i, direction in enumerate(("fprop", "dgrad", "wgrad")):
+        cases: Counter[Sizes] = Counter(conv.sizes for conv in tiled()[i::3])
+        parts.append(table("conv", cases, AXES, dtype="f32", n=1, direction=direction, kernels=kernels))
+    origin = "Made by tools/suites.py from tools/train_suites.py; edit those."
+    title = f"Training, tiles of FFT convolution: {3 * TILED} problems by the sides of their tiles"
+    source = "drawn with a seed: channels, filters, side and taps, uniform in their logarithms"
+    notes = "The first kernel has the side that its model of cost takes; tools/fft_sides.py prints what that loses."
+    return "\n".join([header(title, source, origin, notes), "", f"max_time = {TILED_TIME_S}", *parts, ""])
+
+
+SUITES: dict[str, Callable[[], str]] = {
+    "train-conv.toml": train_conv,
+    "train-gemm.toml": train_gemm,
+    "train-tiles.toml": train_tiles,
+}

@@ -45,7 +45,7 @@ def test_a_glob_matches_whole_ids(registry, glob):
 
 
 def test_several_globs_select_what_any_of_them_matches(registry):
-    assert set(ids(registry, NT, "*.matmul", "*.sgemm")) == {"gemm/numpy.matmul", "gemm/scipy.sgemm"}
+    assert set(ids(registry, NT, "*numpy.matmul", "*.sgemm")) == {"gemm/numpy.matmul", "gemm/scipy.sgemm"}
 
 
 def test_a_glob_after_an_exclamation_mark_leaves_out_what_it_matches(registry):

@@ -2,6 +2,7 @@
 
 import math
 from functools import lru_cache
+from operator import mul
 from typing import Any
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
@@ -14,9 +15,8 @@ SIDES = (8, 12, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256)
 #: tiles may take together: more tiles at a time read the filters' less often.
 BATCH, BLOCK = 128, 64
 _MEMORY = {"BATCH": (32, 64, 128, 256, 512), "BLOCK": (16, 64, 256)}
-#: The model's rates a thread: only their ratios count. FFTW with 256-bit vectors, CGEMM, spectra through the caches.
-_FFT_FLOP_PER_S, _GEMM_FLOP_PER_S, _BYTES_PER_S = 25e9, 100e9, 12e9
-_CALL_S = 0.3e-6  # of BLAS, for one frequency
+#: The model's seconds for each part of `work`, on one thread: only their ratios count.
+SECONDS = (1 / 25e9, 1 / 100e9, 1 / 12e9, 0.3e-6)
 _FFTW: dict[str, Any] = {
     "provider": "pyfftw",
     "device": "cpu",
@@ -57,16 +57,16 @@ def _spectra_bytes(c: Cuts, tiles: int) -> int:
     return 8 * c.frequencies * tiles * c.x.groups * (c.x.channels + c.y.channels)
 
 
-def _seconds(c: Cuts) -> float:
+def work(c: Cuts) -> tuple[float, ...]:
+    """What a convolution by tiles is made of: flop of transforms and of products, bytes of spectra, calls of BLAS."""
     block = at_once(c, BLOCK)
     blocks = math.ceil(c.x.places / block)
     moved = 2 * _spectra_bytes(c, block) * blocks + 8 * c.frequencies * c.w.planes * (1 + blocks)
-    return (
-        c.transform_flop / _FFT_FLOP_PER_S
-        + 8 * c.products / _GEMM_FLOP_PER_S
-        + moved / _BYTES_PER_S
-        + c.frequencies * c.x.groups * blocks * _CALL_S
-    )
+    return c.transform_flop, 8 * c.products, moved, c.frequencies * c.x.groups * blocks
+
+
+def _seconds(c: Cuts) -> float:
+    return float(sum(map(mul, SECONDS, work(c))))
 
 
 def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides) -> Launch:

@@ -28,7 +28,7 @@ def _implementations() -> dict[ConvProblem, str]:
     "conv",
     provider="torch",
     device="cpu",
-    dtypes=("f32",),
+    dtypes=("f32", "bf16"),
     modules=("numpy", "torch"),
     threaded=True,
     supports=_symmetric,
@@ -42,10 +42,11 @@ def conv2d(problem: ConvProblem, x: ConvOperands) -> Launch:
     (`out=` does the same). Channels-last operands are channels-last tensors. A call includes what oneDNN does to have
     operands in its own blocked layout.
     """
-    from kernels.conv.vendor._torch import convolution, implementation
+    from kernels._torch import implementation
+    from kernels.conv.vendor._torch import convolution
 
     launch = convolution(problem, x)
     known = _implementations()
     if problem not in known:
-        known[problem] = implementation(launch)
+        known[problem] = implementation(launch, "convolution", "PyTorch's own loops, not oneDNN")
     return launch

@@ -1,4 +1,4 @@
-"""oneDNN through PyTorch: right, on the threads that it is given, and what it ran is known."""
+"""PyTorch's convolutions and products: right, on the threads that they are given, and what they ran is known."""
 
 import os
 import re
@@ -9,7 +9,8 @@ import pytest
 
 from kernel_rig import DIRECTIONS, set_up, verified
 
-KERNEL = "conv/torch.conv2d"
+KERNEL, PRODUCT = "conv/torch.conv2d", "gemm/torch.matmul"
+ONEDNN = r" oneDNN [\d.]+ \S+:\S+"
 SIZES = ("n2c6h13w9k4r3s3pad1stride2", "n1c64h30w31k32r5s7pad2x3", "n2c8h1w33k8r1s5", "n1c16h28w28k16r3s3pad1")
 
 
@@ -31,6 +32,31 @@ def test_it_is_right_in_every_direction_and_layout(torch, layout: str, direction
     for sizes in SIZES:
         (measured,) = verified(f"conv/{sizes}/f32/{layout}/{direction}{words}", KERNEL)
         assert measured.status == "ok", f"{sizes}: {measured.reason}"
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_bfloat16_is_right(torch, layout: str, direction: str) -> None:
+    for sizes in SIZES:
+        (measured,) = verified(f"conv/{sizes}/bf16/{layout}/{direction}", KERNEL)
+        assert measured.status == "ok", f"{sizes}: {measured.reason}"
+    assert re.search(rf"({ONEDNN}|PyTorch's own loops, not oneDNN)$", measured.versions), measured.versions
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("words", ["", "/beta1", "/alpha0.5/beta-2", "/batch3", "/beta1/batch3", "/lda+3/ldb+1/ldc+5"])
+def test_products_are_right(torch, dtype: str, layout: str, words: str) -> None:
+    for sizes in ("m65n33k31", "m1n70k257", "m128n96k64"):
+        (measured,) = verified(f"gemm/{sizes}/{dtype}/{layout}{words}", PRODUCT)
+        assert measured.status == "ok", f"{sizes}: {measured.reason}"
+
+
+def test_a_product_tells_what_ran(torch) -> None:
+    blas = r"PyTorch's BLAS, \w+( [\d.]+)?"
+    for dtype, ran in (("f32", blas), ("bf16", f"({ONEDNN}|{blas})")):  # oneDNN's needs instructions for it
+        (measured,) = verified(f"gemm/m128n96k64/{dtype}/NT", PRODUCT)
+        assert re.search(ran + "$", measured.versions), measured.versions
 
 
 def test_padding_that_differs_between_two_ends_is_refused(torch) -> None:
@@ -62,7 +88,7 @@ def test_threads_hold_whatever_another_kernel_has_set(torch, threads: int) -> No
 
 
 def test_what_c_code_prints_is_caught_and_what_follows_is_not(capfd: pytest.CaptureFixture[str]) -> None:
-    from kernels.conv.vendor._torch import _printed
+    from kernels._torch import _printed
 
     def fail() -> None:
         os.write(1, b"lost")

@@ -1,0 +1,71 @@
+"""PyTorch's operations on our operands, and what they report to have run; PyTorch is imported when one is set up."""
+
+import ctypes
+import os
+import re
+import sys
+import tempfile
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from kernelmark import Array, Launch
+
+#: `onednn_verbose,v1,primitive,exec,cpu,convolution,brg_conv_fwd:avx512_core,...`, with versions that have `v1` or not.
+_LINE = r"^(?:onednn|dnnl)_verbose,.*\bexec,cpu,{},([^,]+),"
+
+
+def tensor(array: Array) -> Any:
+    """Return a tensor of the same memory, bfloat16 where NumPy has that from ml_dtypes."""
+    torch: Any = import_module("torch")
+    if array.dtype == np.float32 or array.dtype == np.float64:
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(np.int16)).view(getattr(torch, array.dtype.name))
+
+
+def on_threads(run: Launch, threads: int) -> Launch:
+    """A launch on this number of threads, whatever other kernels have set meanwhile."""
+    torch: Any = import_module("torch")
+
+    def launch() -> None:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        run()
+
+    return launch
+
+
+def implementation(launch: Launch, primitive: str, otherwise: str) -> str:
+    """`oneDNN 3.12.0 brg_conv_fwd:avx512_core`: what a launch runs on, by oneDNN's own words.
+
+    primitive: oneDNN's name of what is looked for; otherwise: what runs where that is not reported.
+    """
+    torch: Any = import_module("torch")
+    mkldnn = torch.backends.mkldnn
+    if not mkldnn.is_available():
+        return "PyTorch without oneDNN"
+    with mkldnn.verbose(mkldnn.VERBOSE_ON):
+        ran = list(dict.fromkeys(re.findall(_LINE.format(primitive), _printed(launch), re.MULTILINE)))
+    if not ran:
+        return otherwise
+    version = re.search(r"MKL-DNN v([\d.]+)", torch.__config__.show())
+    return " ".join(["oneDNN", *(version.groups() if version else ()), *ran])
+
+
+def _printed(run: Launch) -> str:
+    """Return what C code writes to file descriptor 1 while it runs."""
+    libc = ctypes.CDLL(None)
+    sys.stdout.flush()
+    libc.fflush(None)
+    kept = os.dup(1)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 1)
+        try:
+            run()
+        finally:
+            libc.fflush(None)
+            os.dup2(kept, 1)
+            os.close(kept)
+        file.seek(0)
+        return file.read().decode(errors="replace")
