@@ -42,7 +42,7 @@ def test_planted_seconds_are_found_and_every_way_is_judged_by_them(tool, store, 
     planted()
     assert tool.main(["--db", str(store.path)]) == 0
     printed = capsys.readouterr().out
-    assert "r1: 96 problems of " in printed
+    assert "r1: 72 problems of " in printed
     shares = {way: found for way, *found in re.findall(r"(?m)^(\w.*?)  +(\S+) \[(\S+), (\S+)\] +(\S+)", printed)}
     assert shares["the model"] == ["0.800", "0.800", "0.800", "0.80"]
     assert shares["the model, refitted"] == ["1.000", "1.000", "1.000", "1.00"]
