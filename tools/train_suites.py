@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from kernels.conv.implicit.cuda import BROAD, LEAST, LOW, NARROW, SQUARE
 from networks import Conv, Dense, Layer, alexnet, googlenet, resnet50, vgg16
 from suite_text import header, table
 
@@ -56,6 +57,7 @@ def products() -> list[tuple[int, int, int]]:
     return list(found)
 
 
+_NEAR = "drawn with a seed: channels, filters and side each up to an octave around those of a layer"
 _HOW = f"""Sized for two processes within an hour on two cores: {PROBLEMS} problems of at most {MOST_FLOP / 1e9:g}
 GFLOP, of which a case takes {MAX_TIME_S} s of samples and {CALLS} calls at {FLOP_PER_S / 1e9:g} GFLOP/s besides; the
 test of this file adds them up. No layer of ResNet-50, VGG-16, GoogLeNet or AlexNet is part of it: those are the test of
@@ -78,7 +80,7 @@ def train_conv() -> str:
             parts.append(table("conv", cases, AXES, **fixed))
     return _suite(
         f"Training, convolution: {PROBLEMS} problems near the layers of four networks, for kernelmark select",
-        "drawn with a seed: channels, filters and side each up to an octave around those of a layer",
+        _NEAR,
         "A third each forward and both gradients, one image. FFTs of whole images, and any FFT of 1x1 filters, are "
         "left out: on layers of networks they took at least five times as long as the fastest kernel, up to a second "
         "a call (reports/).",
@@ -99,9 +101,9 @@ def train_gemm() -> str:
     )
 
 
-#: Problems of the suite of tiles in each direction, and the sides of tiles that are compared on them.
+#: Problems of the suite of FFT tiles in each direction, the sides of tiles that are compared, and seconds a case.
 TILED, SIDES, TILED_TIME_S = 24, (8, 12, 16, 20, 32, 48, 64, 80, 96, 128), 0.05
-#: Products of direct convolution by the logarithm of the taps: a call takes up to 0.1 s with the wrong side.
+#: Products of direct convolution without the taps, by the logarithm of those: what keeps the suite to ten minutes.
 MOST_WORK = 1.5e8
 
 
@@ -117,22 +119,35 @@ def tiled() -> list[Conv]:
     return list(found)
 
 
-def train_tiles() -> str:
-    """The text of train-tiles.toml."""
-    kernels = ["conv/pyfftw.tiled", *(f"conv/pyfftw.tiled@HEIGHT={side},WIDTH={side}" for side in SIDES)]
-    parts = []
+def _tiles(title: str, source: str, convs: list[Conv], kernel: str, tiles: Iterator[str], seconds: float) -> str:
+    """The text of a suite in which the tiles of a kernel contend with what it chooses by itself."""
+    kernels, parts = [kernel, *(f"{kernel}@{tile}" for tile in tiles)], []
     for i, direction in enumerate(("fprop", "dgrad", "wgrad")):
-        cases: Counter[Sizes] = Counter(conv.sizes for conv in tiled()[i::3])
+        cases: Counter[Sizes] = Counter(conv.sizes for conv in convs[i::3])
         parts.append(table("conv", cases, AXES, dtype="f32", n=1, direction=direction, kernels=kernels))
     origin = "Made by tools/suites.py from tools/train_suites.py; edit those."
+    notes = "The first kernel chooses its tile by itself; tools/tile_choice.py prints what that costs."
+    return "\n".join([header(title, source, origin, notes), "", f"max_time = {seconds}", *parts, ""])
+
+
+def train_fft_tiles() -> str:
+    """The text of train-fft-tiles.toml."""
     title = f"Training, tiles of FFT convolution: {3 * TILED} problems by the sides of their tiles"
     source = "drawn with a seed: channels, filters, side and taps, uniform in their logarithms"
-    notes = "The first kernel has the side that its model of cost takes; tools/fft_sides.py prints what that loses."
-    return "\n".join([header(title, source, origin, notes), "", f"max_time = {TILED_TIME_S}", *parts, ""])
+    tiles = (f"HEIGHT={side},WIDTH={side}" for side in SIDES)
+    return _tiles(title, source, tiled(), "conv/pyfftw.tiled", tiles, TILED_TIME_S)
+
+
+def train_implicit_tiles() -> str:
+    """The text of train-implicit-tiles.toml."""
+    title = f"Training, tiles of implicit GEMM on a GPU: the {PROBLEMS} problems of train-conv"
+    tiles = (f"BM={tile['BM']},BN={tile['BN']}" for tile in (LEAST, LOW, NARROW, SQUARE, BROAD))
+    return _tiles(title, _NEAR, convolutions(), "conv/cuda.implicit", tiles, TILED_TIME_S)
 
 
 SUITES: dict[str, Callable[[], str]] = {
     "train-conv.toml": train_conv,
     "train-gemm.toml": train_gemm,
-    "train-tiles.toml": train_tiles,
+    "train-fft-tiles.toml": train_fft_tiles,
+    "train-implicit-tiles.toml": train_implicit_tiles,
 }

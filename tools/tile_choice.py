@@ -1,8 +1,9 @@
-"""Prints what the sides of an FFT convolution's tiles cost as its model, a refitted model and trees choose them.
+"""Prints what a kernel's own choice of a tile costs, beside other ways to choose, all on shapes that were held out.
 
-`python tools/fft_sides.py [--db FILE] [--run RUN]` reads a run of the suite train-tiles, in which sides contend as
-tiles of `conv/pyfftw.tiled`. Families of shapes are held out, as `kernelmark select` does, and the refitted model has
-its seconds from the other families. The last line has those of all families, for `SECONDS` in kernels/conv/fft/cpu.py.
+`python tools/tile_choice.py [--kernel KERNEL] [--db FILE] [--run RUN]` reads a run of train-fft-tiles, in which the
+sides of `conv/pyfftw.tiled` contend as tiles of it, or of train-implicit-tiles, for `conv/cuda.implicit`. Families of
+shapes are held out, as `kernelmark select` does. For FFT there is a refitted model besides, which has its seconds from
+the other families; the last line has those of all families, for `SECONDS` in kernels/conv/fft/cpu.py.
 """
 
 import argparse
@@ -27,19 +28,21 @@ from bench.report.standings import find_run
 from bench.tune.select import rows
 from bench.tune.select.bootstrap import drawn, share
 from bench.tune.select.forest import GROWERS
-from bench.tune.select.regret import folds, held_out, losses
+from bench.tune.select.regret import TREE, folds, held_out, losses
 from bench.tune.select.training import LEAST_PROBLEMS, Data, data_of, space_of
 from kernels.conv.fft._tiling import cuts
 from kernels.conv.fft.cpu import SECONDS, work
 
-MODEL = "conv/pyfftw.tiled"
+FFT = "conv/pyfftw.tiled"
+SUITES = {FFT: "train-fft-tiles", "conv/cuda.implicit": "train-implicit-tiles"}
+COLUMNS = ("tile by", "of the oracle", "worst", "worst on")
 
 
 def works_of(data: Data, registry: Registry) -> Array:
     """Return problems x kernels x parts of the work; NaN without a time, and for the kernel that chooses by itself."""
     found = np.full((*data.costs.shape, len(SECONDS)), np.nan)
     for column, name in enumerate(data.times.kernels):
-        if name != MODEL:
+        if name != FFT:
             tile = registry.named(name).tile
             for row in np.flatnonzero(~np.isnan(data.times.means[:, column])):
                 found[row, column] = work(cuts(data.times.problems[row], (tile["HEIGHT"], tile["WIDTH"])))
@@ -65,28 +68,33 @@ def refitted(data: Data, works: Array) -> Array:
     return order
 
 
-def text(store: Store, registry: Registry, run: str) -> str:
-    """Return the table of ways to choose a side, and the seconds that fit all problems. Raises UsageError."""
+def text(store: Store, registry: Registry, run: str, kernel: str) -> str:
+    """Return the table of ways to choose a tile, and for FFT the seconds that fit all problems. Raises UsageError."""
     times = rows.read(store, registry, [run])
-    if MODEL not in times.kernels:
-        raise UsageError(f"run {run}: has no time of {MODEL}; `kernelmark run train-tiles` measures it and its tiles")
+    if kernel not in times.kernels:
+        raise UsageError(f"run {run}: has no time of {kernel}; `kernelmark run {SUITES[kernel]}` measures its tiles")
+    times = times.only(range(len(times.problems)), [k for k in times.kernels if k.partition("@")[0] == kernel])
     data = data_of(times, space_of(times.problems))
     if len(data.costs) < LEAST_PROBLEMS:
         found = f"has times on {len(data.costs)} problems, expected at least {LEAST_PROBLEMS}"
-        raise UsageError(f"run {run}: {found}; `kernelmark run train-tiles` has more")
-    works = works_of(data, registry)
-    orders = {"the model": np.tile(np.argsort([name != MODEL for name in times.kernels]), (len(works), 1))}
-    orders |= {"the model, refitted": refitted(data, works)}
-    orders |= {f"a tree, {grown}": held_out(data, grown)["selected"] for grown in GROWERS}
+        raise UsageError(f"run {run}: {found}; `kernelmark run {SUITES[kernel]}` has more")
+    own = np.argsort([name != kernel for name in times.kernels], kind="stable")
+    orders = {"its own choice": np.tile(own, (len(data.costs), 1))}
+    orders |= {f"a tree, {grown}": held_out(data, grown)[TREE] for grown in GROWERS}
+    last = ""
+    if kernel == FFT:
+        works = works_of(data, registry)
+        orders["a refitted model"] = refitted(data, works)
+        last = f"\n\nSECONDS = ({', '.join(f'{value:.3g}' for value in fit(works, times.means))})"
     table = []
     for way, _, logs in losses(times, orders):
-        own = share(-logs, drawn(data.families))
+        found = share(-logs, drawn(data.families))
         worst = int(np.nanargmax(logs))
-        interval = f"{own.mean:.3f} [{own.low:.3f}, {own.high:.3f}]"
+        interval = f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
         table.append((way, interval, f"{math.exp(-logs[worst]):.2f}", times.problems[worst].id))
-    head = f"{run}: {len(works)} problems of {len(set(data.families.tolist()))} families, {times.processes} processes"
-    shown = tabulate(table, ("side by", "of the oracle", "worst", "worst on"), disable_numparse=True)
-    return f"{head}\n\n{shown}\n\nSECONDS = ({', '.join(f'{value:.3g}' for value in fit(works, times.means))})"
+    families = len(set(data.families.tolist()))
+    head = f"{run}: {len(data.costs)} problems of {families} families, processes: {times.processes}"
+    return f"{head}\n\n{tabulate(table, COLUMNS, disable_numparse=True)}{last}"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -97,16 +105,18 @@ class _Parser(argparse.ArgumentParser):
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print the table; return 2, after one line, where there is nothing to make it of."""
-    parser = _Parser(prog="fft_sides", description="Print what the choice of the sides of an FFT's tiles costs.")
+    parser = _Parser(prog="tile_choice", description="Print what a kernel's own choice of a tile costs.")
+    parser.add_argument("--kernel", choices=SUITES, default=FFT, help=f"whose tiles; {FFT} if left out")
     parser.add_argument("--db", type=Path, help="store that holds the run; kernelmark's own if left out")
-    parser.add_argument("--run", help="id or name of the run; the latest with times of train-tiles if left out")
+    parser.add_argument("--run", help="id or name of the run; the latest with times of the kernel's suite if left out")
     asked = parser.parse_args(words)
     try:
         registry = discover()
         with closing(Store(asked.db or default_store(), create=False)) as store:
-            print(text(store, registry, find_run(find_suite("train-tiles", registry), store, asked.run)))
+            run = find_run(find_suite(SUITES[asked.kernel], registry), store, asked.run)
+            print(text(store, registry, run, asked.kernel))
     except UsageError as error:
-        print(f"fft_sides: {error}", file=sys.stderr)
+        print(f"tile_choice: {error}", file=sys.stderr)
         return 2
     return 0
 

@@ -1,4 +1,4 @@
-"""What the sides of an FFT's tiles cost: planted times are fitted again, and choices are judged by them."""
+"""What choices of a tile cost: planted times are fitted again, and every way to choose is judged by them."""
 
 import re
 
@@ -9,7 +9,8 @@ from kernels.conv.fft._tiling import cuts
 from kernels.conv.fft.cpu import work
 from report_rows import begin, put
 
-TOOL = "fft_sides"
+TOOL, SUITE = "tile_choice", "train-fft-tiles"
+KERNEL, SIDE_64 = "conv/pyfftw.tiled", "conv/pyfftw.tiled@HEIGHT=64,WIDTH=64"
 #: Seconds of each part of the work, unlike those in the kernel.
 SECONDS = (1e-10, 5e-12, 3e-11, 2e-6)
 
@@ -24,7 +25,7 @@ def planted(store, registry):
 
     def plant(count=None, kernels=None):
         begin(store)
-        for entry in list(find_suite("train-tiles", registry).entries())[:count]:
+        for entry in list(find_suite(SUITE, registry).entries())[:count]:
             took = {}
             for name in entry.kernels[1:]:
                 kernel = registry.named(name)
@@ -44,8 +45,8 @@ def test_planted_seconds_are_found_and_every_way_is_judged_by_them(tool, store, 
     printed = capsys.readouterr().out
     assert "r1: 72 problems of " in printed
     shares = {way: found for way, *found in re.findall(r"(?m)^(\w.*?)  +(\S+) \[(\S+), (\S+)\] +(\S+)", printed)}
-    assert shares["the model"] == ["0.800", "0.800", "0.800", "0.80"]
-    assert shares["the model, refitted"] == ["1.000", "1.000", "1.000", "1.00"]
+    assert shares["its own choice"] == ["0.800", "0.800", "0.800", "0.80"]
+    assert shares["a refitted model"] == ["1.000", "1.000", "1.000", "1.00"]
     assert 0.6 < float(shares["a tree, alone"][0]) < 1
     assert 0.6 < float(shares["a tree, taught"][0]) < 1
     found = re.search(r"(?m)^SECONDS = \((.*)\)$", printed)[1].split(", ")
@@ -55,14 +56,22 @@ def test_planted_seconds_are_found_and_every_way_is_judged_by_them(tool, store, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"count": 9}, "run r1: has times on 9 problems, expected at least 60; `kernelmark run train-tiles` has more"),
-        ({"kernels": ["conv/pyfftw.tiled@HEIGHT=64,WIDTH=64"]}, "run r1: has no time of conv/pyfftw.tiled; `kernelmark "
-         "run train-tiles` measures it and its tiles"),
-        (None, "train-tiles: no run in {path} has a time for it; `kernelmark run train-tiles` makes one"),
+        ({"count": 9}, "run r1: has times on 9 problems, expected at least 60; `kernelmark run {suite}` has more"),
+        ({"kernels": [SIDE_64]}, f"run r1: has no time of {KERNEL}; `kernelmark run {{suite}}` measures its tiles"),
+        (None, "{suite}: no run in {path} has a time for it; `kernelmark run {suite}` makes one"),
     ],
-)  # fmt: skip
+)
 def test_a_store_that_lacks_rows_is_one_line(tool, store, planted, options, message, capsys):
     if options is not None:
         planted(**options)
     assert tool.main(["--db", str(store.path)]) == 2
-    assert capsys.readouterr().err == f"fft_sides: {message}\n".replace("{path}", str(store.path))
+    expected = message.replace("{suite}", SUITE).replace("{path}", str(store.path))
+    assert capsys.readouterr().err == f"tile_choice: {expected}\n"
+
+
+def test_the_suite_of_implicit_gemm_has_the_tiles_that_it_chooses_from(registry):
+    kernels = {name for entry in find_suite("train-implicit-tiles", registry).entries() for name in entry.kernels}
+    implicit = registry.kernels["conv/cuda.implicit"]
+    preferred = {(tile["BM"], tile["BN"]) for tile in implicit.prefer.tiles}
+    pinned = [registry.named(name).tile for name in kernels - {implicit.id}]
+    assert {(tile["BM"], tile["BN"]) for tile in pinned} == preferred
