@@ -78,7 +78,7 @@ def called_ns(model: Model, folder: Path) -> float:
     facts = {"shapes": SHAPES, "inputs": len(names), "calls": CALLS, "op": model.op, "arguments": arguments}
     (folder / "select.h").write_text(as_c(model))
     (folder / "main.c").write_text(PROGRAM.format(**facts))
-    subprocess.run(["cc", "-O2", "main.c", "-o", "main"], cwd=folder, check=True)
+    subprocess.run(["cc", "-O2", "main.c", "-o", "main", "-lm"], cwd=folder, check=True)
     text = "\n".join(" ".join(map(str, row)) for row in rows)
     done = subprocess.run([folder / "main"], input=text, capture_output=True, text=True, check=True)
     return float(done.stdout.split()[0])

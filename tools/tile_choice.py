@@ -27,8 +27,8 @@ from bench.record.store import Store, default_store
 from bench.report.standings import find_run
 from bench.tune.select import rows
 from bench.tune.select.bootstrap import drawn, share
-from bench.tune.select.forest import GROWERS
-from bench.tune.select.regret import TREE, folds, held_out, losses
+from bench.tune.select.grown import GROWERS
+from bench.tune.select.regret import SELECTOR, folds, held_out, losses
 from bench.tune.select.training import LEAST_PROBLEMS, Data, data_of, space_of
 from kernels.conv.fft._tiling import cuts
 from kernels.conv.fft.cpu import SECONDS, work
@@ -80,7 +80,7 @@ def text(store: Store, registry: Registry, run: str, kernel: str) -> str:
         raise UsageError(f"run {run}: {found}; `kernelmark run {SUITES[kernel]}` has more")
     own = np.argsort([name != kernel for name in times.kernels], kind="stable")
     orders = {"its own choice": np.tile(own, (len(data.costs), 1))}
-    orders |= {f"a tree, {grown}": held_out(data, grown)[TREE] for grown in GROWERS}
+    orders |= {f"a selector ({grown})": held_out(data, grown)[SELECTOR] for grown in GROWERS}
     last = ""
     if kernel == FFT:
         works = works_of(data, registry)
@@ -88,9 +88,9 @@ def text(store: Store, registry: Registry, run: str, kernel: str) -> str:
         last = f"\n\nSECONDS = ({', '.join(f'{value:.3g}' for value in fit(works, times.means))})"
     table = []
     for way, _, logs in losses(times, orders):
-        found = share(-logs, drawn(data.families))
+        own_share = share(-logs, drawn(data.families))
         worst = int(np.nanargmax(logs))
-        interval = f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
+        interval = f"{own_share.mean:.3f} [{own_share.low:.3f}, {own_share.high:.3f}]"
         table.append((way, interval, f"{math.exp(-logs[worst]):.2f}", times.problems[worst].id))
     families = len(set(data.families.tolist()))
     head = f"{run}: {len(data.costs)} problems of {families} families, processes: {times.processes}"

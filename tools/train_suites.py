@@ -32,13 +32,20 @@ def near(rng: random.Random, size: int, least: int = 1) -> int:
     return max(least, round(size * 2 ** rng.uniform(-1, 1)))
 
 
+def channels_near(rng: random.Random, size: int) -> int:
+    """Return channels near those of a layer, a multiple of 8 as there; those of an image, 3, may be any number."""
+    drawn = near(rng, size)
+    return drawn if size < 8 else max(8, round(drawn / 8) * 8)
+
+
 def convolutions() -> list[Conv]:
     """Return convolutions near those of the networks; the taps and the stride of a layer stay together."""
     rng, layers = random.Random(SEED), sorted(layer for layer in held_out() if isinstance(layer, Conv))
     found: dict[Conv, None] = {}
     while len(found) < PROBLEMS:
         like = rng.choice(layers)
-        drawn = like._replace(c=near(rng, like.c), side=near(rng, like.side, like.r), k=near(rng, like.k))
+        side = near(rng, like.side, like.r)
+        drawn = like._replace(c=channels_near(rng, like.c), side=side, k=channels_near(rng, like.k))
         outputs = (drawn.side // drawn.stride) ** 2
         if drawn not in layers and 2 * drawn.c * drawn.k * outputs * drawn.r * drawn.s <= MOST_FLOP:
             found[drawn] = None
@@ -57,7 +64,7 @@ def products() -> list[tuple[int, int, int]]:
     return list(found)
 
 
-_NEAR = "drawn with a seed: channels, filters and side each up to an octave around those of a layer"
+_NEAR = "drawn with a seed: channels and filters (multiples of 8) and side, each up to an octave around a layer's"
 _HOW = f"""Sized for two processes within an hour on two cores: {PROBLEMS} problems of at most {MOST_FLOP / 1e9:g}
 GFLOP, of which a case takes {MAX_TIME_S} s of samples and {CALLS} calls at {FLOP_PER_S / 1e9:g} GFLOP/s besides; the
 test of this file adds them up. No layer of ResNet-50, VGG-16, GoogLeNet or AlexNet is part of it: those are the test of

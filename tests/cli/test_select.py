@@ -185,7 +185,7 @@ def damaged(path, **changes):
     ("changes", "found"),
     [
         ({"device_name": "Other CPU"}, "is of Other CPU, here is "),
-        ({"format": 0}, "has format 0, expected 1; `kernelmark select --train` makes one"),
+        ({"format": 0}, "has format 0, expected 2; `kernelmark select --train` makes one"),
         ({"column": 1}, "is no selector, or one of another schema: Object contains unknown field `column`"),
         ({"op": "sort"}, "is of 'sort', which is no operation"),
         ({"op": "transpose"}, "has the inputs m, n, k, batch, expected m, n;"),

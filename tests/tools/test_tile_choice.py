@@ -47,8 +47,8 @@ def test_planted_seconds_are_found_and_every_way_is_judged_by_them(tool, store, 
     shares = {way: found for way, *found in re.findall(r"(?m)^(\w.*?)  +(\S+) \[(\S+), (\S+)\] +(\S+)", printed)}
     assert shares["its own choice"] == ["0.800", "0.800", "0.800", "0.80"]
     assert shares["a refitted model"] == ["1.000", "1.000", "1.000", "1.00"]
-    assert 0.6 < float(shares["a tree, alone"][0]) < 1
-    assert 0.6 < float(shares["a tree, taught"][0]) < 1
+    assert 0.6 < float(shares["a selector (alone)"][0]) < 1
+    assert 0.6 < float(shares["a selector (taught)"][0]) < 1
     found = re.search(r"(?m)^SECONDS = \((.*)\)$", printed)[1].split(", ")
     assert [float(value) for value in found] == pytest.approx(SECONDS, rel=0.01)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bench.tune.select.answer import answer
-from bench.tune.select.regret import FOLDS, LIBRARY, NEAREST, SINGLE, TIMED, TREE, folds
+from bench.tune.select.regret import FOLDS, LIBRARY, NEAREST, SELECTOR, SINGLE, TIMED, folds
 from bench.tune.select.rows import SELECTED
 from bench.tune.select.train import train
 from bench.tune.select.training import families_of
@@ -43,7 +43,7 @@ def test_a_planted_border_is_recovered_within_one_measured_step(trained, border)
 
 def test_a_border_along_the_work_is_recovered_though_no_size_has_one(trained):
     model = trained({FIRST: at(), SECOND: lambda m, n, k: at(2 if m * n * k < 2**24 else 0.5)(m, n, k)}).model
-    assert lines(model)[TREE].share.mean > 0.97
+    assert lines(model)[SELECTOR].share.mean > 0.97
     assert {node.expression for node in model.tree} & {"m * n * k", "m * n", "batch * m * n * k"}
 
 
@@ -163,17 +163,17 @@ def test_what_a_library_chooses_and_what_a_selector_was_timed_at_stand_beside_it
     found = lines(model)
     assert found[LIBRARY].kernel == FIRST
     assert found[TIMED].kernel == f"gemm/{SELECTED}"
-    assert found[TIMED].share.mean < found[TREE].share.mean
+    assert found[TIMED].share.mean < found[SELECTOR].share.mean
 
 
 def test_a_kernel_that_refuses_gives_way_to_the_next(trained, registry):
     kernels = bordered(128)
     kernels[SECOND] = lambda m, n, k: None if n > 512 else bordered(128, 3)[SECOND](m, n, k)
     model = trained(kernels).model
-    assert lines(model)[TREE].problems == len(shapes())
+    assert lines(model)[SELECTOR].problems == len(shapes())
     refused = [one for one in model.measured if "n768k" in one.problem or "n1024k" in one.problem]
     assert {one.fastest for one in refused} == {FIRST}
-    assert lines(model)[TREE].share.mean > 0.9
+    assert lines(model)[SELECTOR].share.mean > 0.9
 
 
 def test_answers_name_the_nearest_shape_and_what_lies_outside(trained, registry):

@@ -1,4 +1,4 @@
-"""Selectors as code: exports choose as the model does, and the tree as one of scikit-learn does."""
+"""Selectors as code: exports of trees and of formulas choose as the model does, and a tree as scikit-learn's does."""
 
 import random
 import re
@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from bench.tune.select import rows
-from bench.tune.select.answer import at_leaf, ordered
+from bench.tune.select.answer import placed
 from bench.tune.select.export import as_c, as_python
-from bench.tune.select.forest import GROWERS, taught
+from bench.tune.select.forest import taught
+from bench.tune.select.grown import GROWERS
 from bench.tune.select.model import space_in
 from bench.tune.select.regret import held_out, losses
 from bench.tune.select.train import train
@@ -20,25 +21,27 @@ from bench.tune.select.tree import CLIP, DEPTH, LEAST, descend, grow
 from planted import convolutions
 
 
-@pytest.fixture
-def convolution(store, registry):
-    """The selector of such a run, with 10,000 problems within it and beyond, and its orders of kernels for them."""
+@pytest.fixture(params=["alone", "formula"])
+def convolution(request, store, registry, monkeypatch):
+    """A selector of such a run, with 10,000 problems within it and beyond, and its orders of kernels for them."""
     convolutions(store)
+    monkeypatch.setattr("bench.tune.select.train.GROWERS", {request.param: GROWERS[request.param]})
     model = train(store, registry, ["conv"], ()).model
-    assert len(model.leaves) > 3
+    assert not model.single
+    assert (model.formula is not None) == (request.param == "formula")
     rng, drawn = random.Random(1), []
     while len(drawn) < 10_000:
         numbers = [float(rng.randint(1, 2 ** rng.randint(1, 11))) for _ in model.inputs]
         drawn.append([*numbers, float(rng.randrange(3))])
     splits = [node for node in model.tree if node.expression and "==" not in node.expression]
-    for i, row in enumerate(drawn[::2]):  # half of them at a threshold, where less and equal differ
+    for i, row in enumerate(drawn[::2] if splits else ()):  # half of them at a threshold, where less and equal differ
         node = splits[i % len(splits)]
         first, *others = re.findall(r"[a-z]\w*", node.expression)
         row[model.inputs.index(first)] = node.threshold
         for name in {*others} - {first}:
             row[model.inputs.index(name)] = 1.0
     space = space_in(model, registry)
-    return model, drawn, [ordered(model, at_leaf(model, space, np.array([row]))) for row in drawn]
+    return model, drawn, [placed(model, space, np.array([row]))[1] for row in drawn]
 
 
 def test_the_python_export_chooses_as_the_model_does_on_10_000_shapes(convolution):
@@ -65,7 +68,7 @@ def test_the_c_export_chooses_as_the_model_does_on_10_000_shapes(convolution, tm
         f"            puts(kernelmark_conv_kernels[kernelmark_conv_select("
         f"{', '.join(f'v[{i}]' for i in range(count))}, word, rank)]);\n    }}\n}}\n"
     )
-    words = [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "main.c", "-o", "main"]
+    words = [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "main.c", "-o", "main", "-lm"]
     subprocess.run(words, cwd=tmp_path, check=True)
     text = "\n".join(" ".join([*map(repr, row[:-1]), str(int(row[-1]))]) for row in drawn)
     done = subprocess.run([tmp_path / "main"], input=text, capture_output=True, text=True, check=True)
@@ -92,11 +95,11 @@ def noisy(store, registry):
     return data_of(times, space_of(times.problems))
 
 
-def test_of_two_ways_to_grow_a_tree_the_one_is_kept_that_loses_less_on_held_out_families(store, registry):
+def test_of_all_ways_to_make_a_selector_the_one_is_kept_that_loses_least_on_held_out_families(store, registry):
     data = noisy(store, registry)
     lost = {grown: losses(data.times, held_out(data, grown))[0].logs.mean() for grown in GROWERS}
     model = train(store, registry, ["conv"], ()).model
-    assert lost["alone"] != lost["taught"]
+    assert len(set(lost.values())) == len(lost) == 3
     assert model.grown == min(lost, key=lost.get)
     assert model.regret.lines[0].share.mean == pytest.approx(np.exp(-min(lost.values())))
 

@@ -11,6 +11,7 @@ from bench.plan.errors import UsageError
 from bench.plan.operation import Problem
 from bench.plan.registry import Registry
 from bench.tune.select.bootstrap import Share
+from bench.tune.select.grown import orders
 from bench.tune.select.model import Model, Split, space_in
 from bench.tune.select.training import Space
 
@@ -63,9 +64,9 @@ def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, s
     Raises UsageError where none can.
     """
     space = space_in(model, registry)
-    node = at_leaf(model, space, space.numbers([problem]))
+    node, names = placed(model, space, space.numbers([problem]))
     refused: list[str] = []
-    for name in ordered(model, node):
+    for name in names:
         reason = _refusal(name, problem, registry)
         if not reason:
             return node, name, refused
@@ -73,18 +74,24 @@ def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, s
     raise UsageError(f"{problem.id}: no kernel of the selector takes it: {refused[0]}; train on others")
 
 
-def at_leaf(model: Model, space: Space, known: Array) -> Split:
-    """Return the leaf of one problem, by its inputs."""
-    values = dict(zip(space.texts, space.features(known)[0].tolist(), strict=True))
-    node = model.tree[0]
-    while node.expression:
-        node = model.tree[node.below if values[node.expression] <= node.threshold else node.above]
-    return node
+def placed(model: Model, space: Space, known: Array) -> tuple[Split, list[str]]:
+    """Return the leaf of one problem, by its inputs, and the kernels for it by name, the one to call first.
 
-
-def ordered(model: Model, node: Split) -> list[str]:
-    """Return the kernels of a leaf by name, the one to call first."""
-    return [model.kernels[place] for place in node.order]
+    A choice that a formula made for no problem of the training has the leaf of all that were held out.
+    """
+    if model.formula:
+        order = orders(model.formula, space, known)[0].tolist()
+        node = next((leaf for leaf in model.tree if leaf.order[0] == order[0]), None)
+        if node is None:
+            way = model.regret.lines[0]
+            node = Split(order=order, problems=way.problems, share=way.share, worst=way.worst)
+    else:
+        values = dict(zip(space.texts, space.features(known)[0].tolist(), strict=True))
+        node = model.tree[0]
+        while node.expression:
+            node = model.tree[node.below if values[node.expression] <= node.threshold else node.above]
+        order = node.order
+    return node, [model.kernels[place] for place in order]
 
 
 def _refusal(name: str, problem: Problem, registry: Registry) -> str | None:

@@ -10,8 +10,8 @@ from bench.tune.select.regret import Regret
 class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `select --json` prints. single: the kernel to use everywhere, "" where a choice is worth it.
 
-    problems, leaves: of the training and of its tree; choices: of how many of these problems each kernel is the choice;
-    answer: null for a training.
+    problems: of the training; leaves: of its tree, or the kernels that a formula chooses; choices: of how many problems
+    each kernel is the choice; answer: null for a training.
     """
 
     op: str

@@ -1,4 +1,4 @@
-"""Selectors as code: nested comparisons in C and in Python, which choose as the model does, and the model as JSON."""
+"""Selectors as code: comparisons or a formula in C and in Python, which choose as the model does; and as JSON."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bench.plan.text import one_line
 from bench.report.format import factor
+from bench.tune.select.formula import Formula
 from bench.tune.select.model import Model, Split, as_json, facts
 
 _WORD = re.compile(r"(\w+) == (\d+)")
@@ -24,32 +25,25 @@ class _Language(NamedTuple):
 def as_c(model: Model) -> str:
     """Return a header with a function that returns the place of the kernel to call, or of the next ones by its rank."""
     op, prefix = _name(model.op), f"KERNELMARK_{_name(model.op).upper()}"
-    language = _Language("if ({}) {{", "} else {", "}", "leaf = {};", lambda name, word: _macro(prefix, name, word))
-    orders = [f"        {{{', '.join(map(str, node.order))}}}," for node in model.leaves]
-    kernels = [f'    "{kernel}",' for kernel in model.kernels]
     parameters = [f"double {name}" for name in model.inputs] + [f"int {name}" for name in model.words]
     lines = [
         *(f"/* {_comment(line)} */" for line in _about(model)),
         f"#ifndef {prefix}_SELECT_H",
         f"#define {prefix}_SELECT_H",
+        *["", "#include <math.h>"] * bool(model.formula),
         "",
         f"#define {prefix}_KERNELS {len(model.kernels)}",
         *(f"#define {_macro(prefix, name, word)} {i}" for name, i, word in _words(model)),
         "",
         f"static const char *const kernelmark_{op}_kernels[{prefix}_KERNELS] = {{",
-        *kernels,
+        *(f'    "{kernel}",' for kernel in model.kernels),
         "};",
         "",
         f"/* rank: 0 for the kernel to call, 1 for the next if that one refuses, and so on below {prefix}_KERNELS. */",
         f"static inline int kernelmark_{op}_select({', '.join(parameters)}, int rank)",
         "{",
-        f"    static const unsigned char order[{len(model.leaves)}][{prefix}_KERNELS] = {{",
-        *orders,
-        "    };",
-        "    int leaf;",
         *(f"    (void){name};" for name in (*model.inputs, *model.words)),
-        *_branches(model, language, "    "),
-        "    return order[leaf][rank];",
+        *(_c_formula(model, model.formula, prefix) if model.formula else _c_tree(model, prefix)),
         "}",
         "",
         "#endif",
@@ -57,27 +51,104 @@ def as_c(model: Model) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _c_tree(model: Model, prefix: str) -> Iterator[str]:
+    yield f"    static const unsigned char order[{len(model.leaves)}][{prefix}_KERNELS] = {{"
+    yield from (f"        {{{', '.join(map(str, node.order))}}}," for node in model.leaves)
+    yield "    };"
+    yield "    int leaf;"
+    language = _Language("if ({}) {{", "} else {", "}", "leaf = {};", lambda name, word: _macro(prefix, name, word))
+    yield from _branches(model, language, "    ")
+    yield "    return order[leaf][rank];"
+
+
+def _c_formula(model: Model, formula: Formula, prefix: str) -> Iterator[str]:
+    """Costs of all kernels at once, so that a compiler adds several with an instruction; then the least one.
+
+    Names end in _, which no input's does.
+    """
+    axes, terms = len(formula.axes), len(formula.weights[0])
+    yield f"    static const double weights_[{len(formula.weights)}][{terms}][{prefix}_KERNELS] = {{"
+    for table in formula.weights:
+        yield "        {"
+        yield from (f"            {{{', '.join(map(repr, row))}}}," for row in table)
+        yield "        },"
+    yield "    };"
+    yield f"    const double z_[{axes}] = {{"
+    yield from (f"        {text}," for text in _variables(formula))
+    yield "    };"
+    yield "    int words_ = 0;"
+    for name, values in model.words.items():
+        found = " + ".join(f"{i} * ({name} == {_macro(prefix, name, word)})" for i, word in enumerate(values) if i)
+        yield f"    words_ = words_ * {len(values)} + {found};"
+    yield f"    const double (*w_)[{prefix}_KERNELS] = weights_[words_];"
+    yield f"    double cost_[{prefix}_KERNELS];"
+    each = f"for (int i_ = 0; i_ < {prefix}_KERNELS; i_++)"
+    yield f"    {each} cost_[i_] = w_[0][i_];"
+    yield f"    {each}"
+    yield f"        for (int a_ = 0; a_ < {axes}; a_++) cost_[i_] += z_[a_] * w_[1 + a_][i_];"
+    yield f"    for (int a_ = 0, t_ = {1 + axes}; a_ < {axes}; a_++)"
+    yield f"        for (int b_ = a_; b_ < {axes}; b_++, t_++)"
+    yield f"            {each} cost_[i_] += z_[a_] * z_[b_] * w_[t_][i_];"
+    yield "    for (;; rank--) {"
+    yield "        int least_ = 0;"
+    yield f"        {each} least_ = cost_[i_] < cost_[least_] ? i_ : least_;"
+    yield "        if (rank <= 0) return least_;"
+    yield "        cost_[least_] = HUGE_VAL;"
+    yield "    }"
+
+
 def as_python(model: Model) -> str:
-    """Return a module without imports, with a function that returns the ids of kernels, the one to call first."""
-    language = _Language("if {}:", "else:", "", "return ORDERS[{}]", lambda name, word: repr(word))
-    orders = [f"    ({', '.join(repr(model.kernels[place]) for place in node.order)},)," for node in model.leaves]
-    names = [*model.inputs, *model.words]
+    """Return a module with a function that returns the ids of kernels, the one to call first."""
     about = "\n".join(_about(model)).replace("\\", "/").replace('"""', "'''")
-    lines = [
-        f'"""{about}\n"""',
-        "",
-        "#: The kernels of each leaf, the one to call first; where it refuses, the next.",
-        "ORDERS = (",
-        *orders,
-        ")",
-        "",
-        "",
-        f"def select({', '.join(names)}):",
-        '    """Return the ids of the kernels to call, the best first."""',
-        *(f"    {name} = float({name})" for name in model.inputs),
-        *_branches(model, language, "    "),
-    ]
+    lines = [f'"""{about}\n"""', "", *(_python_formula(model, model.formula) if model.formula else _python_tree(model))]
     return "\n".join(lines) + "\n"
+
+
+def _python_tree(model: Model) -> Iterator[str]:
+    yield "#: The kernels of each leaf, the one to call first; where it refuses, the next."
+    yield "ORDERS = ("
+    yield from (f"    ({', '.join(repr(model.kernels[place]) for place in node.order)},)," for node in model.leaves)
+    yield ")"
+    yield from _python_head(model)
+    language = _Language("if {}:", "else:", "", "return ORDERS[{}]", lambda name, word: repr(word))
+    yield from _branches(model, language, "    ")
+
+
+def _python_formula(model: Model, formula: Formula) -> Iterator[str]:
+    yield "from math import log2"
+    yield "from operator import mul"
+    yield ""
+    yield f"KERNELS = ({', '.join(map(repr, model.kernels))},)"
+    yield "#: What each kernel costs, by words and terms."
+    yield "WEIGHTS = ("
+    for table in formula.weights:
+        yield "    ("
+        yield from (f"        ({', '.join(map(repr, row))},)," for row in table)
+        yield "    ),"
+    yield ")"
+    yield from _python_head(model)
+    yield f"    z_ = [{', '.join(_variables(formula))}]"
+    yield "    x_ = [1.0, *z_, *(first * second for i, first in enumerate(z_) for second in z_[i:])]"
+    yield "    words_ = 0"
+    for name, values in model.words.items():
+        places = ", ".join(f"{word!r}: {i}" for i, word in enumerate(values))
+        yield f"    words_ = words_ * {len(values)} + {{{places}}}.get({name}, 0)"
+    yield "    costs_ = [sum(map(mul, x_, column)) for column in zip(*WEIGHTS[words_])]"
+    yield "    return tuple(KERNELS[i] for i in sorted(range(len(KERNELS)), key=costs_.__getitem__))"
+
+
+def _python_head(model: Model) -> Iterator[str]:
+    yield ""
+    yield ""
+    yield f"def select({', '.join([*model.inputs, *model.words])}):"
+    yield '    """Return the ids of the kernels to call, the best first."""'
+    yield from (f"    {name} = float({name})" for name in model.inputs)
+
+
+def _variables(formula: Formula) -> Iterator[str]:
+    """Yield the variables of a formula, in either language."""
+    for axis in formula.axes:
+        yield f"(log2({axis.expression}) - {axis.centre!r}) * {axis.scale!r}"
 
 
 FORMATS: dict[str, Callable[[Model], str]] = {"c": as_c, "python": as_python, "json": as_json}

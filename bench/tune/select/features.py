@@ -1,7 +1,8 @@
 """What a selector looks at: the inputs of a problem, and expressions of them that read alike in Python and in C.
 
 A tree compares each expression with a threshold, so a logarithm would change no choice, and neither would a division by
-the size of a cache: a model is of one device. Without them the expressions are exact in both languages.
+the size of a cache: a selector is of one device. Without them the expressions are exact in both languages. A formula
+takes the logarithms of a few of them.
 """
 
 import typing
@@ -35,6 +36,9 @@ EXPRESSIONS = {
     ),
 }  # fmt: skip
 
+#: What a formula takes the logarithms of: the fewest expressions that tell the problems of an operation apart.
+SLOPES = {"conv": ("n * p * q", "c / groups", "k / groups", "r * s", "stride_h * stride_w", "groups")}
+
 
 def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
     """Return the names of an operation's inputs."""
@@ -59,6 +63,11 @@ def expressions(kind: type[Problem], words: Mapping[str, Sequence[str]]) -> tupl
     """Return the expressions of an operation; `direction == 2` is whether the word is the third of those listed."""
     known = EXPRESSIONS.get(kind.op, inputs_of(kind))
     return (*known, *(f"{name} == {i}" for name, values in words.items() for i in range(len(values))))
+
+
+def slopes_of(kind: type[Problem]) -> tuple[str, ...]:
+    """Return the expressions whose logarithms a formula has for an operation."""
+    return SLOPES.get(kind.op, inputs_of(kind))
 
 
 def numbers(problem: Problem, words: Mapping[str, Sequence[str]]) -> list[float]:

@@ -5,8 +5,6 @@ and the mean of what they expect varies less (bagging, Breiman, 1996). That mean
 and a single tree is grown on these (Breiman and Shang, "Born again trees", 1996).
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from bench.plan.dtypes import Array
@@ -38,10 +36,6 @@ def taught(space: Space, known: Array, costs: Array) -> Node:
 def alone(space: Space, known: Array, costs: Array) -> Node:
     """Return the tree that is grown on the problems themselves."""
     return grow(space.features(known), costs)
-
-
-#: The ways to grow a tree; a training takes the one that loses less on held-out families.
-GROWERS: dict[str, Callable[[Space, Array, Array], Node]] = {"alone": alone, "taught": taught}
 
 
 def _around(rng: np.random.Generator, known: Array, inputs: int) -> Array:

@@ -1,12 +1,10 @@
-"""A selector: a tree over the shapes of one operation in one setting, with what it costs; how it is made and kept."""
+"""A selector: a tree or a formula over the shapes of one operation in one setting; how it is kept."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from bench.measure.devices import devices_present
 from bench.plan.errors import UsageError
@@ -16,14 +14,13 @@ from bench.plan.registry import Registry
 from bench.record.store import default_store
 from bench.report.export import writing
 from bench.report.figures.plan import file_name
-from bench.tune.select.bootstrap import Share, drawn, share
-from bench.tune.select.forest import GROWERS
-from bench.tune.select.regret import Lost, Regret
-from bench.tune.select.training import Data, Space, single
-from bench.tune.select.tree import Node, leaf
+from bench.tune.select.bootstrap import Share
+from bench.tune.select.formula import Formula
+from bench.tune.select.regret import Regret
+from bench.tune.select.training import Space
 from bench.tune.tuned import device_name
 
-_FORMAT = 1
+_FORMAT = 2
 AUTO = "auto"
 
 
@@ -31,7 +28,8 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A node of the tree: one with an expression goes on to `below` where that is at most the threshold.
 
     A leaf has an order of kernels, by their places; problems: how many it was made from; share: of the oracle's speed
-    on those when they were held out; worst: the least of these shares.
+    on those when they were held out; worst: the least of these shares. Of a formula, the problems with the same choice
+    are a leaf, whose order is that of their mean.
     """
 
     expression: str = ""
@@ -55,7 +53,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A selector as it is kept and exported. single: the kernel to call everywhere, "" where a choice is worth it.
 
     words: the values of axes of names, which are numbers in expressions by their places; fixed: what all problems had
-    alike; ranges: the least and the greatest value of each input; grown: `alone` or `taught`; tree: the root first.
+    alike; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`; tree: the root
+    first; formula: what chooses in place of the tree, which then has leaves alone.
     """
 
     format: int = _FORMAT
@@ -77,6 +76,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     regret: Regret
     grown: str
     tree: list[Split]
+    formula: Formula | None
     measured: list[Measured]
 
     @property
@@ -89,56 +89,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def leaves(self) -> list[Split]:
         """Return the nodes without a split."""
         return [node for node in self.tree if not node.expression]
-
-
-def made(runs: Sequence[str], data: Data, lost: Lost, found: Regret, grown: str) -> Model:
-    """Return the selector of some data: one kernel where a choice is not worth it.
-
-    lost: by trees that have not seen the families of the problems.
-    """
-    setting, space, kernels = data.times.setting, data.space, data.times.kernels
-    best = single(data.times.means, data.costs)
-    root = GROWERS[grown](space, data.known, data.costs) if found.is_worth_it else leaf(data.costs)._replace(order=best)
-    ranges = zip(space.inputs, data.known.min(axis=0).tolist(), data.known.max(axis=0).tolist(), strict=False)
-    fastest = np.argmin(data.costs, axis=1)
-    return Model(
-        **{name: getattr(setting, name) for name in setting._fields if name != "host"},
-        runs=list(runs),
-        kernels=kernels,
-        inputs=list(space.inputs),
-        words=space.words,
-        fixed=space.fixed,
-        ranges={name: (low, high) for name, low, high in ranges},
-        single="" if root.below else kernels[int(root.order[0])],
-        regret=found,
-        grown=grown,
-        tree=list(_listed(root, space, data, lost)),
-        measured=[
-            Measured(problem.id, kernels[int(column)])
-            for problem, column in zip(data.times.problems, fastest, strict=True)
-        ],
-    )
-
-
-def _listed(root: Node, space: Space, data: Data, lost: Lost) -> Iterator[Split]:
-    """Yield the nodes of a tree, each after the one above it."""
-    nodes, at = [root], 0
-    while at < len(nodes):
-        node = nodes[at]
-        if node.below is None or node.above is None:
-            logs, families = lost.logs[node.rows], data.families[node.rows]
-            yield Split(
-                order=node.order.tolist(),
-                problems=len(node.rows),
-                share=share(-logs, drawn(families)),
-                worst=float(np.exp(-logs.max())),
-            )
-        else:
-            below = len(nodes)
-            nodes += [node.below, node.above]
-            text = space.texts[node.feature]
-            yield Split(expression=text, threshold=node.threshold, below=below, above=below + 1)
-        at += 1
 
 
 def file_of(op: str, device: str, where: str = AUTO) -> Path:
@@ -189,6 +139,8 @@ def _complaint(model: Model, registry: Registry) -> str:
         return f"compares {unknown[0]!r}, which is no expression of {model.op}"
     if list(space.inputs) != model.inputs:
         return f"has the inputs {', '.join(model.inputs)}, expected {', '.join(space.inputs)}"
+    if model.formula and (wrong := model.formula.complaint(space, len(model.kernels))):
+        return wrong
     whole = all(_is_whole(at, node, model) for at, node in enumerate(model.tree))
     return "" if model.tree and whole else "has a tree with a node that leads nowhere"
 
@@ -202,10 +154,10 @@ def _is_whole(at: int, node: Split, model: Model) -> bool:
 
 def space_in(model: Model, registry: Registry) -> Space:
     """Return the space that a selector was made in."""
-    from bench.tune.select.features import expressions, inputs_of
+    from bench.tune.select.features import expressions, inputs_of, slopes_of
 
     kind = registry.operations[model.op]
-    return Space(inputs_of(kind), model.words, model.fixed, expressions(kind, model.words))
+    return Space(inputs_of(kind), model.words, model.fixed, expressions(kind, model.words), slopes_of(kind))
 
 
 def kept(problem: Problem, where: str, registry: Registry) -> Model:

@@ -16,15 +16,14 @@ from bench.record.reader import Reader
 from bench.report.contest import faster, time_of
 from bench.report.noise import noise_of
 from bench.tune.select.bootstrap import Draws, Share, drawn, quotient, share
-from bench.tune.select.forest import GROWERS
+from bench.tune.select.grown import GROWERS, orders
 from bench.tune.select.rows import SELECTED, Times
 from bench.tune.select.training import Data, single
-from bench.tune.select.tree import descend
 
 FOLDS = 5
 #: What the oracle has to gain over the best single kernel before a choice between kernels is worth its code.
 WORTH = 1.05
-TREE, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest neighbour", "library's own", "as it ran"
+SELECTOR, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest neighbour", "library's own", "as it ran"
 #: What a library does when it is asked for an operation and no algorithm is named, the first that has a time.
 LIBRARIES = {
     "gemm": ("gemm/cublas.sgemm", "gemm/numpy.matmul"),
@@ -97,10 +96,9 @@ def folds(families: Array) -> list[Array]:
     return [np.flatnonzero(np.isin(families, part)) for part in parts]
 
 
-def by_tree(known: Data, asked: Data, grown: str) -> Array:
-    """Choose by a tree of what is known, grown in one of the ways of `GROWERS`."""
-    tree = GROWERS[grown](known.space, known.known, known.costs)
-    return np.array([descend(tree, values).order for values in asked.features])
+def by_selector(known: Data, asked: Data, grown: str) -> Array:
+    """Choose by a selector that is made of what is known, in one of the ways of `GROWERS`."""
+    return orders(GROWERS[grown](known.space, known.known, known.costs), known.space, asked.known)
 
 
 def by_single(known: Data, asked: Data) -> Array:
@@ -115,8 +113,8 @@ def by_nearest(known: Data, asked: Data) -> Array:
 
 
 def rules(grown: str) -> dict[str, Rule]:
-    """Return the ways to choose that learn, with a tree that is grown so."""
-    return {TREE: partial(by_tree, grown=grown), SINGLE: by_single, NEAREST: by_nearest}
+    """Return the ways to choose that learn, with a selector that is made so."""
+    return {SELECTOR: partial(by_selector, grown=grown), SINGLE: by_single, NEAREST: by_nearest}
 
 
 def part(data: Data, rows: Array) -> Data:
@@ -127,23 +125,23 @@ def part(data: Data, rows: Array) -> Data:
 
 def held_out(data: Data, grown: str) -> dict[str, Array]:
     """Return the orders of kernels that each rule finds for problems whose family it has not seen."""
-    orders = {way: np.empty(data.costs.shape, dtype=np.intp) for way in rules(grown)}
+    found = {way: np.empty(data.costs.shape, dtype=np.intp) for way in rules(grown)}
     for fold in folds(data.families):
         rest = np.setdiff1d(np.arange(len(data.known)), fold)
         if len(fold):
             for way, rule in rules(grown).items():
-                orders[way][fold] = rule(part(data, rest), part(data, fold))
-    return orders
+                found[way][fold] = rule(part(data, rest), part(data, fold))
+    return found
 
 
-def losses(times: Times, orders: dict[str, Array]) -> list[Lost]:
+def losses(times: Times, chosen: dict[str, Array]) -> list[Lost]:
     """Return what each way loses against the oracle; a kernel without a time on a problem gives way to the next.
 
-    orders: of the first kernels of the table; the selector's own rows may be a column after those.
+    chosen: the orders of the first kernels of the table; the selector's own rows may be a column after those.
     """
     count = candidates(times)
     oracle = _oracle(times.logs[:, :, :count])
-    own = [Lost(way, _first(order, times.means[:, :count]), oracle) for way, order in orders.items()]
+    own = [Lost(way, _first(order, times.means[:, :count]), oracle) for way, order in chosen.items()]
     for way, kernel in ((LIBRARY, _library(times)), (TIMED, f"{times.setting.op}/{SELECTED}")):
         if kernel in times.kernels:
             column = times.kernels.index(kernel)
@@ -184,7 +182,7 @@ def regret(store: Reader, times: Times, families: Array, lost: Sequence[Lost], w
     """Return what each way comes to, with intervals over families that are drawn again and again."""
     draws, ids = drawn(families), {problem.id for problem in times.problems}
     by_way = {each.way: each.logs for each in lost}
-    tree, one = by_way[TREE], by_way[SINGLE]
+    tree, one = by_way[SELECTOR], by_way[SINGLE]
     gap = share(one, draws)
     return Regret(
         held_out=what,

@@ -10,8 +10,9 @@ from bench.plan.registry import Registry
 from bench.plan.shards import group_of
 from bench.record.reader import Reader
 from bench.tune.select import rows
-from bench.tune.select.forest import GROWERS
-from bench.tune.select.model import Model, made
+from bench.tune.select.grown import GROWERS
+from bench.tune.select.making import made
+from bench.tune.select.model import Model
 from bench.tune.select.regret import FOLDS, Lost, Regret, held_out, losses, regret, rules
 from bench.tune.select.rows import SELECTED, Times
 from bench.tune.select.training import Data, data_of, require_enough, space_of

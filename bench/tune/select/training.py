@@ -9,7 +9,7 @@ import numpy as np
 from bench.plan.dtypes import Array
 from bench.plan.errors import UsageError
 from bench.plan.operation import Problem
-from bench.tune.select.features import evaluated, expressions, inputs_of, numbers, others_of, words_of
+from bench.tune.select.features import evaluated, expressions, inputs_of, numbers, others_of, slopes_of, words_of
 from bench.tune.select.rows import Times
 from bench.tune.select.tree import costs_of
 
@@ -21,13 +21,14 @@ class Space(NamedTuple):
     """What is looked at in a problem of one operation.
 
     inputs: the names of its numbers; words: of each axis of names with two values or more, those values; fixed: what
-    all problems have alike; texts: the expressions that a tree can compare.
+    all problems have alike; texts: the expressions that a tree can compare; slopes: those of a formula.
     """
 
     inputs: tuple[str, ...]
     words: dict[str, list[str]]
     fixed: dict[str, Any]
     texts: tuple[str, ...]
+    slopes: tuple[str, ...]
 
     def numbers(self, problems: Sequence[Problem]) -> Array:
         """Return problems x inputs, the numbers of words last."""
@@ -60,7 +61,7 @@ def space_of(problems: Sequence[Problem]) -> Space:
     words = {name: sorted({getattr(p, name) for p in problems}) for name in words_of(kind)}
     fixed |= {name: values[0] for name, values in words.items() if len(values) == 1}
     words = {name: values for name, values in words.items() if len(values) > 1}
-    return Space(inputs_of(kind), words, fixed, expressions(kind, words))
+    return Space(inputs_of(kind), words, fixed, expressions(kind, words), slopes_of(kind))
 
 
 class Data(NamedTuple):

@@ -61,7 +61,14 @@ def verdict(model: Model) -> str:
     part = found.recovered
     low, high = (percent(end) if end is not None else "" for end in (part.low, part.high))
     share = f"{percent(part.mean)} [{low}, {high}]"
-    return f"Select: {gap}, and the selector, a tree of {len(model.leaves)} leaves, recovers {share} of that."
+    return f"Select: {gap}, and the selector, {made_of(model)}, recovers {share} of that."
+
+
+def made_of(model: Model) -> str:
+    """Return `a tree of 12 leaves`, or `a quadratic formula of 4 logarithms`."""
+    if model.formula:
+        return f"a quadratic formula of {count(len(model.formula.axes), 'logarithm')}"
+    return f"a tree of {len(model.leaves)} leaves"
 
 
 def words(share: Share) -> str:
@@ -85,7 +92,8 @@ def answered(model: Model, found: Answer) -> str:
     """Return the choice for a problem, and what it may cost."""
     how = f"{words(found.share)} the speed of the oracle, at worst {factor(found.worst)}"
     use = "use it for every shape, since no choice is certainly better" if model.single else (
-        f"on {count(found.problems, 'held-out problem')} of the same leaf {how}"
+        f"on {count(found.problems, 'held-out problem')} {'with' if model.formula else 'of'} the same "
+        f"{'choice' if model.formula else 'leaf'} {how}"
     )  # fmt: skip
     parts = [f"{found.problem}: {found.kernel}", f"{use} ({model.subject})."]
     if model.single:

@@ -1,0 +1,118 @@
+"""A formula for what each kernel costs: a quadratic polynomial of the logarithms of a shape's sizes.
+
+Where the best kernel changes along slopes, as between algorithms whose work grows by other powers, a tree needs many
+steps that few problems each can place; a polynomial needs a few coefficients for all.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from bench.plan.dtypes import Array
+from bench.tune.select.features import evaluated
+from bench.tune.select.training import Space
+from bench.tune.select.tree import MISSING
+
+#: Costs beyond this are out of the question, and count no more. RIDGE: the penalty of a coefficient for each problem,
+#: times the square of its degree, of one more where it is a word's own.
+CAP, RIDGE = float(np.log(3)), 3e-3
+
+
+class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A variable of the polynomial: (log2(expression) - centre) * scale."""
+
+    expression: str
+    centre: float
+    scale: float
+
+
+class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Coefficients for each combination of words, the last changing fastest, and in it of terms x kernels.
+
+    The terms are 1, each variable, and each product of two, in the order of `terms`.
+    """
+
+    axes: list[Axis]
+    weights: list[list[list[float]]]
+
+    def costs(self, space: Space, known: Array) -> Array:
+        """Return problems x kernels: the logarithm of the time over the least one, by the formula."""
+        values = np.log2(evaluated((*space.inputs, *space.words), [axis.expression for axis in self.axes], known))
+        scaled = (values - [axis.centre for axis in self.axes]) * [axis.scale for axis in self.axes]
+        found: Array = np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)])
+        return found
+
+    def complaint(self, space: Space, kernels: int) -> str:
+        """Return why it is no formula of a space, or nothing."""
+        if unknown := [axis.expression for axis in self.axes if axis.expression not in space.slopes]:
+            return f"has a formula of {unknown[0]!r}, which is no expression of it"
+        shape = len(_places(space)), len(terms(np.zeros((1, len(self.axes))))[0]), kernels
+        found = {(len(self.weights), len(table), len(row)) for table in self.weights for row in table}
+        return "" if found == {shape} else f"has a formula whose coefficients are not {' x '.join(map(str, shape))}"
+
+
+def terms(scaled: Array) -> Array:
+    """Return problems x terms: 1, the variables, and their products, those of the first variable first."""
+    first, second = np.triu_indices(scaled.shape[1])
+    return np.column_stack([np.ones(len(scaled)), scaled, scaled[:, first] * scaled[:, second]])
+
+
+def combination(space: Space, known: Array) -> Array:
+    """Return the number of each problem's words; an unknown word counts as the first."""
+    found = np.zeros(len(known), dtype=np.intp)
+    for column, values in enumerate(space.words.values(), start=len(space.inputs)):
+        found = found * len(values) + np.maximum(known[:, column], 0).astype(np.intp)
+    return found
+
+
+def fitted(space: Space, known: Array, costs: Array) -> Formula:
+    """Return the formula with the least squares of errors, each word with an intercept and slopes of its own."""
+    values = np.log2(evaluated((*space.inputs, *space.words), space.slopes, known))
+    varies = np.ptp(values, axis=0) > 0
+    axes = [
+        Axis(text, float(column.mean()), float(1 / column.std()))
+        for text, column in zip(np.array(space.slopes)[varies].tolist(), values[:, varies].T, strict=True)
+    ]
+    count = len(axes)
+    shared = terms((values[:, varies] - [axis.centre for axis in axes]) * [axis.scale for axis in axes])
+    own = [
+        shared[:, : 1 + count] * (known[:, column] == number)[:, None]
+        for column, words in enumerate(space.words.values(), start=len(space.inputs))
+        for number in range(len(words))
+    ]
+    slopes = [0.1, *[1.0] * count]
+    penalty = np.square([*slopes, *[2.0] * (shared.shape[1] - len(slopes)), *(np.add(slopes, 1).tolist() * len(own))])
+    design = np.hstack([shared, *own])
+    fits = np.column_stack([_ridge(design, costs[:, column], penalty) for column in range(costs.shape[1])])
+    return Formula(axes, [_combined(fits, shared.shape[1], 1 + count, chosen).tolist() for chosen in _places(space)])
+
+
+def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
+    """Return the coefficients of one kernel, from the problems that it has a time for; `CAP` where it has none."""
+    has = costs != MISSING
+    if not has.any():
+        none: Array = np.eye(len(penalty))[0] * CAP
+        return none
+    rows = design[has]
+    normal = rows.T @ rows + np.diag(RIDGE * len(design) * penalty)
+    found: Array = np.linalg.solve(normal, rows.T @ np.minimum(costs[has], CAP))
+    return found
+
+
+def _places(space: Space) -> list[list[int]]:
+    """Return for each combination of words where the columns of its words stand, counted in words."""
+    found: list[list[int]] = [[]]
+    before = 0
+    for words in space.words.values():
+        found = [[*chosen, before + number] for chosen in found for number in range(len(words))]
+        before += len(words)
+    return found
+
+
+def _combined(fits: Array, shared: int, own: int, chosen: Sequence[int]) -> Array:
+    """Return terms x kernels: the shared coefficients, and those of the words that are chosen."""
+    found = fits[:shared].copy()
+    for word in chosen:
+        found[:own] += fits[shared + word * own : shared + (word + 1) * own]
+    return found
