@@ -84,7 +84,7 @@ class Display(Progress):
         self._show(f"{PHASES[stage]} {self._where}: {entrant.kernel} on {entrant.problem.partition('/')[2]}")
 
     def waits(self, left_s: float) -> None:
-        self._show(f"process {self._process} of {self._processes} is done; the next starts in {left_s:.0f} s")
+        self._show(f"process {self._process} is done; the next starts in {left_s:.0f} s")
         if not self._terminal and not self._waiting:
             click.echo(f"[the next process starts in {left_s:.0f} s]", err=True)
         self._waiting = True
@@ -92,7 +92,7 @@ class Display(Progress):
     def ends(self, planned: PlannedJob, process: int) -> None:
         self._done += len(planned.job.entrants)
         self._done_s += _least_s(planned)
-        if process == self._processes and self._following[id(planned)] != planned.job.problems:
+        if process >= self._processes and self._following[id(planned)] != planned.job.problems:
             self._print_tables()
 
     def glimpses(self, found: list[Glimpse]) -> None:
@@ -102,7 +102,9 @@ class Display(Progress):
     def _where(self) -> str:
         """Return `12 of 199 cases, about 2 min left`."""
         part = f"{self._done} of {self._total} cases"
-        if self._processes > 1:
+        if self._process > self._processes:
+            part = f"process {self._process}, in place of disturbed ones, {part}"
+        elif self._processes > 1:
             part = f"process {self._process} of {self._processes}, {part}"
         return f"{part}, about {_rounded(self._left_s)} left"
 
@@ -110,7 +112,7 @@ class Display(Progress):
     def _left_s(self) -> float:
         """Return the time limits of the jobs left, times what those done took in comparison with theirs."""
         pace = (now() - self._began_s) / self._done_s if self._done_s else 1.0
-        return (self._total_s - self._done_s) * pace
+        return max(0.0, self._total_s - self._done_s) * pace
 
     def _print_tables(self) -> None:
         tables = len({(r.problem, r.mode, r.isa) for r in self._rows})

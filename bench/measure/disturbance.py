@@ -3,10 +3,14 @@
 import math
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from bench.measure.device import Window
 
+#: A row is noisy if its machine was disturbed during this share of its sampling, in per cent: less hardly moves a
+#: median, and is recorded in the column `disturbed` all the same.
+LEAST_PCT = 10
 _DURING = "{} during {:.0f} % of the sampling"
 _CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>[0-9]{1,9}) % of the sampling")
 _CEILING = "the {} ceiling was disturbed: {}"
@@ -47,3 +51,9 @@ def disturbances(text: str) -> list[Disturbance]:
     found = map(_CAUSE.fullmatch, parts)
     low = [match for part in parts if (match := _LOW.match(part))]
     return [Disturbance(m["cause"], int(m["share"])) for m in found if m] + [Disturbance(m[0], 100) for m in low]
+
+
+@lru_cache(maxsize=1024)
+def was_noisy(disturbed: str) -> bool:
+    """Return whether a text of the column `disturbed` makes a timed row a noisy one."""
+    return any(one.share_pct >= LEAST_PCT for one in disturbances(disturbed))

@@ -160,7 +160,7 @@ class Store(Reader):
                 )
 
     def set_aside(self, run_id: str, job: int, process: int, measured: Sequence[Measurement]) -> None:
-        """Keep what one process found of a job, by its place in the plan, until the last process has been asked."""
+        """Keep what one process found of a job, by its place in the plan, until its last one has been asked."""
         values = (run_id, job, process, msgspec.msgpack.encode(measured))
         with self._writing():
             self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?)", values)

@@ -1,16 +1,12 @@
 """Which rows were measured on a noisy machine: their mark, and what stands below tables and on top of pages."""
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import NamedTuple
 
-from bench.measure.disturbance import disturbances
+from bench.measure.disturbance import disturbances, was_noisy
 from bench.record.result import Result
 from bench.report.format import count
 
-#: A row is noisy if its machine was disturbed during this share of its sampling, in per cent: less hardly moves a
-#: median, and is recorded in the column `disturbed` all the same.
-LEAST_PCT = 10
 #: Stands before the time of a noisy row, in every table and figure.
 MARK = "~"
 CLEAN, NOISY = "clean", "noisy"
@@ -40,12 +36,6 @@ class Noise(NamedTuple):
 def is_noisy(r: Result) -> bool:
     """Whether a timed row was disturbed during at least a tenth of its sampling."""
     return r.time_s_median is not None and was_noisy(r.disturbed)
-
-
-@lru_cache(maxsize=1024)
-def was_noisy(disturbed: str) -> bool:
-    """Whether what a row's column `disturbed` holds makes a timed row a noisy one."""
-    return any(one.share_pct >= LEAST_PCT for one in disturbances(disturbed))
 
 
 def marked(time: str, r: Result) -> str:

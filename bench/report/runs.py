@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from bench.measure.disturbance import was_noisy
 from bench.record.merge_shards import MERGED
 from bench.record.reader import Reader
 from bench.record.run_reader import RunFacts, Tally
 from bench.report.format import count
 from bench.report.layout import Column, table
-from bench.report.noise import was_noisy
 
 COLUMNS = (
     Column("run"),

@@ -1,4 +1,4 @@
-"""One job measured in several fresh processes: their measurements become one a contender."""
+"""One job measured in several fresh processes: which of them count, and their measurements as one a contender."""
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,13 +9,47 @@ from typing import Any
 
 import msgspec
 
+from bench.measure.disturbance import was_noisy
 from bench.measure.measurement import BETWEEN, Measurement
 from bench.measure.stats import pooled_interval, speedup
-from bench.plan.case import Entrant, PlannedJob
+from bench.plan.case import Entrant, Plan, PlannedJob
 from bench.plan.status import Status
 
+#: Further processes, in place of disturbed ones, that a job of several processes may have.
+SPARE = 2
 
-def merge(runs: Sequence[Sequence[Measurement]], baseline_of: Callable[[str], str | None]) -> list[Measurement]:
+Process = Sequence[Measurement]
+
+
+def planned_processes(plan: Plan) -> int:
+    """Return how many processes each job of a plan is measured in."""
+    return plan.processes if plan.mode.does.times else 1
+
+
+def is_settled(planned: PlannedJob, found: Sequence[Process], processes: int) -> bool:
+    """Return whether no further process is to measure the job: enough were undisturbed, or it has had all it may have.
+
+    A job of one process is settled by it. The samples play no part in the decision, only what disturbed them.
+    """
+    if len(found) < processes:
+        return still_good(planned, found) is None
+    most = processes + SPARE if processes > 1 else 1
+    return len(found) >= most or sum(map(_stands, found)) >= processes
+
+
+def counted(found: Sequence[Process], processes: int) -> Sequence[Process]:
+    """Return the processes that the row is formed from, in their order: the undisturbed before the others."""
+    ranked = sorted(range(len(found)), key=lambda place: (not _stands(found[place]), place))
+    return [found[place] for place in sorted(ranked[:processes])]
+
+
+def _stands(process: Process) -> bool:
+    """Return whether a process cannot be replaced: it was not disturbed, or a contender failed in it."""
+    failed = any(measured.status != Status.OK for measured in process)
+    return failed or not any(was_noisy(measured.disturbed) for measured in process)
+
+
+def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> list[Measurement]:
     """The processes' samples together, with intervals that hold for the next process. One process stays as it is.
 
     baseline_of: the baseline of a problem. A kernel that failed in any process has failed. A ratio is formed only
@@ -32,7 +66,7 @@ def merge(runs: Sequence[Sequence[Measurement]], baseline_of: Callable[[str], st
     return list(merged.values())
 
 
-def still_good(planned: PlannedJob, found: Sequence[Sequence[Measurement]]) -> PlannedJob | None:
+def still_good(planned: PlannedJob, found: Sequence[Process]) -> PlannedJob | None:
     """Return the job without the contenders that have failed in an earlier process; None where none is left."""
     bad = {measured.entrant for rows in found for measured in rows if measured.status != Status.OK}
     good = [entrant for entrant in planned.job.entrants if entrant not in bad]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,7 +30,7 @@ from bench.record.result import Result, make_result
 from bench.record.store import Layer, Run, Store
 from bench.run.ceilings import Ceilings
 from bench.run.commit import git_commit
-from bench.run.passes import merge, only, still_good
+from bench.run.passes import counted, is_settled, merge, only, planned_processes, still_good
 from bench.run.pool import Execute
 from bench.run.progress import Progress
 from bench.run.resume import taken_up
@@ -61,6 +62,7 @@ class Session:
         self.run_id = run.run_id
         self._cases = store.recorded(run.run_id) if resume is not None else set()
         self._taken = resume is not None
+        self._processes = planned_processes(plan)
         self._ceilings: Ceilings | None = None
         if plan.ceilings and plan.mode.does.times and execute is not None:
             registry = discover(plan.plugins)
@@ -89,16 +91,25 @@ class Session:
         keep = [entrant for entrant in job.entrants if entrant in left or entrant in bases]
         return only(planned, keep) if left else None
 
-    def take(self, number: int, process: int, planned: PlannedJob) -> None:
-        """Measure a job, by its place in the plan, in one process of several, and keep what it finds for `measure`."""
-        before, self._taken = self._pending(number), True
-        if len(before) < process and (left := still_good(planned, before)):
-            self._store.set_aside(self.run_id, number, process, self._ask(left, process))
+    def measure(
+        self, number: int, planned: PlannedJob, registry: Registry, process: int = 1
+    ) -> list[tuple[Result, Measurement]]:
+        """Measure a job, by its place in the plan, in one of its processes, unless that is done already.
 
-    def measure(self, number: int, planned: PlannedJob, registry: Registry) -> list[tuple[Result, Measurement]]:
-        """Measure a job in the last of its processes and commit its rows."""
+        Once no further process is to measure it, commit its rows and return them; before, keep what was found.
+        """
         before = self._pending(number)
-        rows = self.record(planned, self._merged(before, planned), registry)
+        left = still_good(planned, before) if len(before) < process else None
+        found = [*before, self._ask(left, process)] if left else before
+        if not is_settled(planned, found, self._processes):
+            if left:
+                self._taken = True
+                self._store.set_aside(self.run_id, number, process, found[-1])
+            return []
+        measured = merge(counted(found, self._processes), planned.job.baseline_of)
+        if self._ceilings is not None:  # those of now
+            self._ceilings.apply(planned.job, measured)
+        rows = self.record(planned, measured, registry)
         if before:
             self._store.forget(self.run_id, number)
         return rows
@@ -123,15 +134,6 @@ class Session:
     def _pending(self, number: int) -> list[list[Measurement]]:
         """Return what earlier processes found of a job; the store is asked only if there may have been any."""
         return self._store.pending(self.run_id, number) if self._taken else []
-
-    def _merged(self, before: list[list[Measurement]], planned: PlannedJob) -> list[Measurement]:
-        """Return what all processes have found, the last of them now, under the ceilings of now."""
-        left = still_good(planned, before)
-        found = [*before, self._ask(left, len(before) + 1)] if left else before
-        measured = merge(found, planned.job.baseline_of)
-        if self._ceilings is not None:
-            self._ceilings.apply(planned.job, measured)
-        return measured
 
     def _ask(self, planned: PlannedJob, process: int) -> list[Measurement]:
         assert self._execute is not None
@@ -200,11 +202,12 @@ def run_passes(
 ) -> bool:
     """Pass over the jobs once a process, so that those of a case lie far apart; rows come with the last pass.
 
-    `notify` gets each row, `progress` gets notice of what goes on before. Returns whether all of them are done.
+    Jobs that were disturbed in one of the passes have further ones. `notify` gets each row, `progress` gets notice of
+    what goes on before. Returns whether all of them are done.
     """
-    last = plan.processes if plan.mode.does.times else 1
-    for process in range(1, last + 1):
-        began = now()
+    last = planned_processes(plan)
+    for process in count(1):
+        began, unsettled = now(), process < last
         for number, planned in enumerate(planned_jobs()):
             if interrupted():
                 return False
@@ -212,14 +215,14 @@ def run_passes(
             left = session.missing(planned, registry)
             if left is not None:
                 progress.begins(left, process)
-            if left is not None and process < last:
-                session.take(number, process, left)
-            elif left is not None:
-                for result, _ in session.measure(number, left, registry):
+                rows = session.measure(number, left, registry, process)
+                unsettled |= not rows
+                for result, _ in rows:
                     notify(result)
             progress.ends(planned, process)
-        if process < last:
-            _wait(began + plan.spread_s, progress, interrupted)
+        if not unsettled:
+            break
+        _wait(began + plan.spread_s, progress, interrupted)
     return True
 
 

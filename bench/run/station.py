@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import lru_cache
+from itertools import count
 from socket import gethostname
 
 import msgspec
@@ -28,7 +29,7 @@ from bench.plan.errors import UsageError
 from bench.run.asked import plan_asked
 from bench.run.ceilings import Ceilings
 from bench.run.commit import git_commit
-from bench.run.passes import merge, still_good
+from bench.run.passes import counted, is_settled, merge, planned_processes, still_good
 from bench.run.pool import Workers
 from bench.run.task import Expected, Found, Task
 
@@ -92,6 +93,7 @@ class Station:
         _refuse_less(plan)
         self.plan, self._gpu, self._host = plan, gpu, host
         self._held, self._workers = ExitStack(), Workers()
+        self._processes = planned_processes(plan)
         if not gpu:  # otherwise the run holds it
             self._held.enter_context(exclusive(plan.devices, plan.share_gpu))
         self._workers.load(plan)
@@ -110,23 +112,25 @@ class Station:
     def measure(self, jobs: Sequence[PlannedJob]) -> Found:
         """Measure the jobs in each of their processes, at least `spread_s` apart."""
         self._taken.clear()
-        last = self.plan.processes if self.plan.mode.does.times else 1
         found: list[list[list[Measurement]]] = [[] for _ in jobs]
-        rows = []
-        for process in range(1, last + 1):
+        rows: dict[int, list[Measurement]] = {}
+        for process in count(1):
             began = now()
-            for planned, before in zip(jobs, found, strict=True):
+            for place, (planned, before) in enumerate(zip(jobs, found, strict=True)):
+                if place in rows:
+                    continue
                 if left := still_good(planned, before):
                     key = msgspec.structs.replace(planned.key, process=process)
                     before.append(self._execute(left.job, key))
-                if process == last:
-                    rows.append(self._placed(planned, before))
-            if process < last:
-                pause(max(0.0, began + self.plan.spread_s - now()))
-        return Found(self._host, rows, list(self._taken))
+                if is_settled(planned, before, self._processes):
+                    rows[place] = self._placed(planned, before)
+            if len(rows) == len(jobs):
+                break
+            pause(max(0.0, began + self.plan.spread_s - now()))
+        return Found(self._host, [rows[place] for place in range(len(jobs))], list(self._taken))
 
     def _placed(self, planned: PlannedJob, found: list[list[Measurement]]) -> list[Measurement]:
-        rows = merge(found, planned.job.baseline_of)
+        rows = merge(counted(found, self._processes), planned.job.baseline_of)
         if self._ceilings is not None:
             self._ceilings.apply(planned.job, rows)
         return rows

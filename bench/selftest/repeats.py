@@ -5,6 +5,7 @@ the runs of a series are under way at once: the first process of each, then the 
 with another that begins when the first is over.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -86,12 +87,12 @@ def _fresh(job: Job, key: WorkerKey) -> list[Measurement]:
 
 
 def _measure(sessions: Sequence[Session], planned: PlannedJob, registry: Registry, tick: Tick) -> None:
-    for process in range(1, PLAN.processes + 1):
-        for session in sessions:
-            if process < PLAN.processes:
-                session.take(0, process, planned)
-            else:
-                session.measure(0, planned, registry)
+    for process in itertools.count(1):
+        left = [session for session in sessions if session.missing(planned, registry)]
+        if not left:
+            break
+        for session in left:
+            session.measure(0, planned, registry, process)
             tick()
 
 

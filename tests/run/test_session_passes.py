@@ -6,11 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bench.measure.disturbance import was_noisy
+from bench.measure.measurement import Measurement
 from bench.plan.case import Plan, jobs
 from bench.plan.discovery import discover
 from bench.plan.modes import Mode
 from bench.plan.suites import find_suite
 from bench.run import session as sessions
+from bench.run.passes import counted
 from bench.run.pool import Workers
 from bench.run.progress import Progress
 from bench.run.session import Session, run_passes
@@ -33,11 +36,19 @@ class Heard(Progress):
 FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
 
 
+def disturbed_in(numbers, job, key, found):
+    """Let these processes of the first problem's job be disturbed by others, and no other one."""
+    hit = key.process in numbers and job.problems == (SMALL,)
+    for measured in found:
+        measured.disturbed = "others took 0.9 CPUs during 50 % of the sampling" if hit else ""
+    return found
+
+
 @pytest.fixture
 def passes(registry, store):
     """A run of three passes over two problems, in real processes: its rows, what it said, and its session."""
 
-    def of(*names, interrupted=lambda: False, session=None):
+    def of(*names, interrupted=lambda: False, session=None, disturbed=()):
         kernels = tuple(f"copy/{name}" for name in names)
         plan = Plan(("cpu",), kernels, Mode.HOT, plugins=(FAULTS,), max_time_s=0.02, ceilings=False, processes=3)
         plan = msgspec.structs.replace(plan, spread_s=0.0, suites=(SMALL, "copy/m4n5/f32"))
@@ -45,7 +56,11 @@ def passes(registry, store):
         suites = [find_suite(name, known) for name in plan.suites]
         said = []
         with Workers() as workers:
-            session = Session(store, suites, plan, workers.run, session and session.run_id)
+
+            def execute(job, key):
+                return disturbed_in(disturbed, job, key, workers.run(job, key))
+
+            session = Session(store, suites, plan, execute, session and session.run_id)
             run_passes(
                 session, lambda: jobs(suites, known, plan), known, plan, lambda r: None, Heard(said), interrupted
             )
@@ -77,6 +92,28 @@ def test_a_run_that_is_left_between_passes_goes_on_with_what_its_processes_have_
     rows, said, _ = passes("numpy.copyto", session=session)
     assert [(r.status, r.processes) for r in rows] == [("ok", 3)] * 2
     assert [len(store.parts(r.run_id, r.case)) for r in rows] == [3, 3]
+
+
+def test_a_disturbed_process_is_replaced_by_a_further_one(passes, store):
+    rows, said, session = passes("numpy.copyto", "bad.honest", disturbed=(2,))
+    assert said[6:] == [f"process 4: {SMALL}"]
+    assert [(r.status, r.processes, r.disturbed) for r in rows] == [("ok", 3, "")] * 4
+    assert all(len(store.parts(r.run_id, r.case)) == 3 for r in rows)
+    assert store.pending(session.run_id, 0) == []
+
+
+def test_a_machine_that_stays_disturbed_leaves_its_mark_after_two_further_processes(passes):
+    rows, said, _ = passes("numpy.copyto", "bad.honest", disturbed=(2, 3, 4, 5))
+    assert said[6:] == [f"process 4: {SMALL}", f"process 5: {SMALL}"]
+    marks = {r.problem: (r.processes, was_noisy(r.disturbed)) for r in rows}
+    assert marks == {SMALL: (3, True), "copy/m4n5/f32": (3, False)}
+
+
+def test_a_process_in_which_a_kernel_failed_is_not_replaced():
+    noise = "others took 0.9 CPUs during 50 % of the sampling"
+    fine, noisy = ([Measurement(kernel="copy/k", disturbed=text)] for text in ("", noise))
+    failed = [*noisy, Measurement(kernel="copy/bad", status="wrong")]
+    assert counted([failed, noisy, fine, fine], 3) == [failed, fine, fine]
 
 
 def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
