@@ -93,7 +93,8 @@ def _measure(sessions: Sequence[Session], planned: PlannedJob, registry: Registr
             break
         for session in left:
             session.measure(0, planned, registry, process)
-            tick()
+            if process <= PLAN.processes:  # `count` knows of no further ones
+                tick()
 
 
 def _repeat(store: Store, run_id: str) -> Repeat:
