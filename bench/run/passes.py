@@ -15,9 +15,6 @@ from bench.measure.stats import pooled_interval, speedup
 from bench.plan.case import Entrant, Plan, PlannedJob
 from bench.plan.status import Status
 
-#: Further processes, in place of disturbed ones, that a job of several processes may have.
-SPARE = 2
-
 Process = Sequence[Measurement]
 
 
@@ -29,12 +26,12 @@ def planned_processes(plan: Plan) -> int:
 def is_settled(planned: PlannedJob, found: Sequence[Process], processes: int) -> bool:
     """Return whether no further process is to measure the job: enough were undisturbed, or it has had all it may have.
 
-    A job of one process is settled by it. The samples play no part in the decision, only what disturbed them.
+    In place of disturbed ones it may have half as many again. The samples play no part in the decision, only what
+    disturbed them.
     """
     if len(found) < processes:
         return still_good(planned, found) is None
-    most = processes + SPARE if processes > 1 else 1
-    return len(found) >= most or sum(map(_stands, found)) >= processes
+    return len(found) >= processes + processes // 2 or sum(map(_stands, found)) >= processes
 
 
 def counted(found: Sequence[Process], processes: int) -> Sequence[Process]:

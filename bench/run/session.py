@@ -62,7 +62,6 @@ class Session:
         self.run_id = run.run_id
         self._cases = store.recorded(run.run_id) if resume is not None else set()
         self._taken = resume is not None
-        self._processes = planned_processes(plan)
         self._ceilings: Ceilings | None = None
         if plan.ceilings and plan.mode.does.times and execute is not None:
             registry = discover(plan.plugins)
@@ -92,7 +91,7 @@ class Session:
         return only(planned, keep) if left else None
 
     def measure(
-        self, number: int, planned: PlannedJob, registry: Registry, process: int = 1
+        self, number: int, planned: PlannedJob, registry: Registry, process: int = 1, processes: int = 1
     ) -> list[tuple[Result, Measurement]]:
         """Measure a job, by its place in the plan, in one of its processes, unless that is done already.
 
@@ -101,12 +100,12 @@ class Session:
         before = self._pending(number)
         left = still_good(planned, before) if len(before) < process else None
         found = [*before, self._ask(left, process)] if left else before
-        if not is_settled(planned, found, self._processes):
+        if not is_settled(planned, found, processes):
             if left:
                 self._taken = True
                 self._store.set_aside(self.run_id, number, process, found[-1])
             return []
-        measured = merge(counted(found, self._processes), planned.job.baseline_of)
+        measured = merge(counted(found, processes), planned.job.baseline_of)
         if self._ceilings is not None:  # those of now
             self._ceilings.apply(planned.job, measured)
         rows = self.record(planned, measured, registry)
@@ -215,7 +214,7 @@ def run_passes(
             left = session.missing(planned, registry)
             if left is not None:
                 progress.begins(left, process)
-                rows = session.measure(number, left, registry, process)
+                rows = session.measure(number, left, registry, process, last)
                 unsettled |= not rows
                 for result, _ in rows:
                     notify(result)

@@ -92,7 +92,7 @@ def _measure(sessions: Sequence[Session], planned: PlannedJob, registry: Registr
         if not left:
             break
         for session in left:
-            session.measure(0, planned, registry, process)
+            session.measure(0, planned, registry, process, PLAN.processes)
             if process <= PLAN.processes:  # `count` knows of no further ones
                 tick()
 

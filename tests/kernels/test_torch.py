@@ -49,7 +49,8 @@ def test_bfloat16_is_right(torch, layout: str, direction: str) -> None:
 def test_products_are_right(torch, dtype: str, layout: str, words: str) -> None:
     for sizes in ("m65n33k31", "m1n70k257", "m128n96k64"):
         (measured,) = verified(f"gemm/{sizes}/{dtype}/{layout}{words}", PRODUCT)
-        assert measured.status == "ok", f"{sizes}: {measured.reason}"
+        refused = dtype == "bf16" and "ldc" in words
+        assert measured.status == ("unsupported" if refused else "ok"), f"{sizes}: {measured.reason}"
 
 
 def test_a_product_tells_what_ran(torch) -> None:

@@ -36,12 +36,7 @@ class Heard(Progress):
 FAULTS = str(Path(__file__).parents[1].joinpath("faults.py"))
 
 
-def disturbed_in(numbers, job, key, found):
-    """Let these processes of the first problem's job be disturbed by others, and no other one."""
-    hit = key.process in numbers and job.problems == (SMALL,)
-    for measured in found:
-        measured.disturbed = "others took 0.9 CPUs during 50 % of the sampling" if hit else ""
-    return found
+DISTURBED = "others took 0.9 CPUs during 50 % of the sampling"
 
 
 @pytest.fixture
@@ -58,7 +53,10 @@ def passes(registry, store):
         with Workers() as workers:
 
             def execute(job, key):
-                return disturbed_in(disturbed, job, key, workers.run(job, key))
+                found = workers.run(job, key)
+                for measured in found:  # whatever else the machine does
+                    measured.disturbed = DISTURBED if key.process in disturbed and job.problems == (SMALL,) else ""
+                return found
 
             session = Session(store, suites, plan, execute, session and session.run_id)
             run_passes(
@@ -102,16 +100,15 @@ def test_a_disturbed_process_is_replaced_by_a_further_one(passes, store):
     assert store.pending(session.run_id, 0) == []
 
 
-def test_a_machine_that_stays_disturbed_leaves_its_mark_after_two_further_processes(passes):
-    rows, said, _ = passes("numpy.copyto", "bad.honest", disturbed=(2, 3, 4, 5))
-    assert said[6:] == [f"process 4: {SMALL}", f"process 5: {SMALL}"]
+def test_a_machine_that_stays_disturbed_leaves_its_mark_after_half_as_many_processes_again(passes):
+    rows, said, _ = passes("numpy.copyto", "bad.honest", disturbed=(2, 3, 4))
+    assert said[6:] == [f"process 4: {SMALL}"]
     marks = {r.problem: (r.processes, was_noisy(r.disturbed)) for r in rows}
     assert marks == {SMALL: (3, True), "copy/m4n5/f32": (3, False)}
 
 
 def test_a_process_in_which_a_kernel_failed_is_not_replaced():
-    noise = "others took 0.9 CPUs during 50 % of the sampling"
-    fine, noisy = ([Measurement(kernel="copy/k", disturbed=text)] for text in ("", noise))
+    fine, noisy = ([Measurement(kernel="copy/k", disturbed=text)] for text in ("", DISTURBED))
     failed = [*noisy, Measurement(kernel="copy/bad", status="wrong")]
     assert counted([failed, noisy, fine, fine], 3) == [failed, fine, fine]
 
