@@ -145,7 +145,7 @@ def blocks(product, y, x, u, v, products, held, packed, g, items, start, stop):
 
 @jit
 def blocks_last(product, y, x, u, v, products, held, packed, g, items, start, stop):
-    """The same with channels last."""
+    """Items as in `blocks`, of images with channels last."""
     for item in range(start, stop):
         s0, s1, f0, f1 = items[item]
         tiles, count = (s1 - s0) * g.across, f1 - f0
