@@ -33,8 +33,8 @@ def jit(function: F) -> F:
 
 
 def part(function: F) -> F:
-    """Compiled as a part of its callers, each of which contains it, so that it needs no cache of its own."""
-    return cast(F, cast(Any, numba).njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    """Compiled only as a part of its callers, each of which contains it: by itself, LLVM would have it to do again."""
+    return cast(F, cast(Any, numba).njit(inline="always")(function))
 
 
 def c_function(signature: Any) -> Callable[[Callable[..., None]], Any]:

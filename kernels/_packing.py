@@ -45,13 +45,13 @@ def pack(held, b, at, deep, first, last):
         panel, j = 0, first
         while j < last:
             real, lanes = widths(j, last)
-            _turn(held[panel : panel + deep * lanes], b[0], at + j * b[3], b[3], deep, real, lanes)
+            turn(held[panel : panel + deep * lanes], b[0], at + j * b[3], b[3], deep, real, lanes)
             panel, j = panel + deep * lanes, j + lanes
 
 
 @part
-def _turn(to, b, at, column, deep, real, lanes):
-    """Copy a panel of columns, each of which lies side by side, block by block."""
+def turn(to, b, at, column, deep, real, lanes):
+    """Copy a panel of columns, each of which lies side by side, block by block; it is `lanes` wide, `real` of them."""
     steps, columns = deep // SIDE * SIDE, real // SIDE * SIDE
     for t in range(0, steps, SIDE):
         for i in range(0, columns, SIDE):

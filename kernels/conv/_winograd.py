@@ -39,6 +39,9 @@ F4 = Transforms(
     ),
 )
 
+#: By m.
+BY_TILE = {2: F2, 4: F4}
+
 
 def growth(f: Transforms) -> float:
     """How much larger (rms) errors are after the inverse transform than those of a sum of as many plain products."""

@@ -10,6 +10,11 @@ import pytest
 
 pytest.importorskip("numba")
 
+import numba
+
+from kernel_rig import compiled_by
+from kernels._numba import part
+
 ROOT = Path(__file__).parents[2]
 CALLEE = """
 from kernels._numba import jit
@@ -61,3 +66,15 @@ def test_what_is_compiled_is_kept_and_what_is_a_month_old_is_removed(answer) -> 
     os.utime(folder, (0, 0))
     answer(20)
     assert folder not in list(answer.cache.iterdir())
+
+
+@part
+def _next(value):
+    return value + 1
+
+
+def test_a_part_is_compiled_only_within_its_caller() -> None:
+    after = numba.njit(lambda value: _next(value) + _next(2 * value))
+    compiled = compiled_by(lambda: after(1))
+    assert {event.data["dispatcher"] for _, event in compiled} == {after}
+    assert after(3) == 11

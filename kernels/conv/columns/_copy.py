@@ -8,10 +8,10 @@ it lies pixel by pixel, otherwise tap by tap; what the padding would give is 0.
 
 import numpy as np
 
-from kernels._numba import jit
+from kernels._numba import part
 
 
-@jit
+@part
 def met(tap, pad, stride, dilation, size, outputs):
     """The outputs first:last for which a tap meets an element inside, of `size`; not more than `outputs`."""
     first = max(0, -((tap * dilation - pad) // stride))
@@ -20,7 +20,7 @@ def met(tap, pad, stride, dilation, size, outputs):
     return min(first, last), last
 
 
-@jit
+@part
 def gather(columns, x, g, at, block, first, last):
     """Columns of the pixels first:last of the image whose group of channels begins at x[at]."""
     if g.channels_last:
@@ -29,7 +29,7 @@ def gather(columns, x, g, at, block, first, last):
         _by_tap(columns, x, g, at, block, first, last, False)
 
 
-@jit
+@part
 def scatter(columns, x, g, at, block, first, last):
     """Columns added to the image that they would be gathered from."""
     if g.channels_last:
@@ -38,7 +38,7 @@ def scatter(columns, x, g, at, block, first, last):
         _by_tap(columns, x, g, at, block, first, last, True)
 
 
-@jit
+@part
 def _by_tap(columns, x, g, at, block, first, last, back):
     c0, c1, t0, t1 = block
     row = 0
@@ -54,42 +54,42 @@ def _by_tap(columns, x, g, at, block, first, last, back):
                 low, high = min(max(start, inside[0]), stop), max(min(stop, inside[1]), start)
                 if h < 0 or h >= g.h or low >= high:
                     low = high = stop
-                part = columns[row : row + stop - start]
+                line = columns[row : row + stop - start]
                 if not back:
-                    part[: low - start] = np.float32(0)
-                    part[high - start :] = np.float32(0)
+                    line[: low - start] = np.float32(0)
+                    line[high - start :] = np.float32(0)
                 if low < high:
                     begin = at + c * g.x_c + h * g.x_h + low * g.stride_w + b
-                    _row(part[low - start : high - start], x, begin, g.stride_w, back)
+                    _row(line[low - start : high - start], x, begin, g.stride_w, back)
                 row += stop - start
                 pixel += stop - start
 
 
-@jit
-def _row(part, x, begin, stride, back):
-    """Elements of x, `stride` apart, to `part` or from it; a step of 1 is a loop of its own, which LLVM vectorises."""
-    there = x[begin : begin + (len(part) - 1) * stride + 1]
+@part
+def _row(line, x, begin, stride, back):
+    """Elements of x, `stride` apart, to `line` or from it; a step of 1 is a loop of its own, which LLVM vectorises."""
+    there = x[begin : begin + (len(line) - 1) * stride + 1]
     if stride == 1:
-        _run(part, there, back)
+        _run(line, there, back)
     elif back:
-        for j in range(len(part)):
-            there[j * stride] += part[j]
+        for j in range(len(line)):
+            there[j * stride] += line[j]
     else:
-        for j in range(len(part)):
-            part[j] = there[j * stride]
+        for j in range(len(line)):
+            line[j] = there[j * stride]
 
 
-@jit
-def _run(part, there, back):
+@part
+def _run(line, there, back):
     if back:
-        for j in range(len(part)):
-            there[j] += part[j]
+        for j in range(len(line)):
+            there[j] += line[j]
     else:
-        for j in range(len(part)):
-            part[j] = there[j]
+        for j in range(len(line)):
+            line[j] = there[j]
 
 
-@jit
+@part
 def _by_pixel(columns, x, g, at, block, first, last, back):
     """Taps side by side that meet elements side by side are one run of all their channels."""
     c0, c1, t0, t1 = block
@@ -104,12 +104,12 @@ def _by_pixel(columns, x, g, at, block, first, last, back):
             low, high = min(max(0, -w), taps), max(min(taps, g.w - w), 0)
             if h < 0 or h >= g.h or low >= high:
                 low = high = taps
-            part = columns[place : place + taps * depth]
+            line = columns[place : place + taps * depth]
             if not back:
-                part[: low * depth] = np.float32(0)
-                part[high * depth :] = np.float32(0)
+                line[: low * depth] = np.float32(0)
+                line[high * depth :] = np.float32(0)
             if low < high:
                 begin = at + h * g.x_h + (w + low) * g.x_w + c0
-                _run(part[low * depth : high * depth], x[begin : begin + (high - low) * depth], back)
+                _run(line[low * depth : high * depth], x[begin : begin + (high - low) * depth], back)
             place += taps * depth
             t += taps

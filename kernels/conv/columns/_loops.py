@@ -7,37 +7,37 @@ Each function does the items `start:stop` of a plan (`_plan.py`) on one thread, 
 
 import numpy as np
 
-from kernels._numba import jit
+from kernels._numba import jit, part
 from kernels._product import multiply
 from kernels.conv.columns._copy import gather, scatter
 
 
-@jit
+@part
 def _filters(w, g, group, f0, block):
     """The filters from f0 on, at a block of channels and taps, as a matrix (filters x block)."""
     depth = g.c * g.r * g.s
     return w, (group * g.k + f0) * depth + block[0] * g.w_c + block[2] * g.w_tap, depth, 1
 
 
-@jit
+@part
 def _image(x, g, image, group):
     return image * g.x_n + group * g.c * g.x_c
 
 
-@jit
+@part
 def _pixels(y, g, image, group, f0, first):
     """The outputs of the filters from f0 on, at the pixels from `first` on, as a matrix (filters x pixels)."""
     return y, image * g.y_n + (group * g.k + f0) * g.y_k + first * g.y_pixel, g.y_k, g.y_pixel
 
 
-@jit
+@part
 def _formed(columns, g, block, count):
     """The matrix (block x pixels) in which columns lie."""
     depth = (block[1] - block[0]) * (block[3] - block[2])
     return (columns, 0, 1, depth) if g.channels_last else (columns, 0, count, 1)
 
 
-@jit
+@part
 def _as_stored(x, g, at, block, first):
     """The image itself as that matrix, where each pixel meets one element, in order."""
     return x, at + block[0] * g.x_c + first * g.x_w, g.x_c, g.x_w
@@ -83,7 +83,7 @@ def image_gradient(product, held, x, w, y, columns, g, plain, items, blocks, ste
                     scatter(columns, x, g, at, block, first, last)
 
 
-@jit
+@part
 def _clear(x, g, at, c0, c1):
     if g.channels_last:
         for place in range(g.h * g.w):

@@ -8,12 +8,12 @@ are multiplied with one another, plane by plane, and each filter is transformed 
 
 from kernelmark import Array, Launch
 from kernels._host import in_turn
-from kernels._numba import bind, jit
+from kernels._numba import bind, jit, move
 from kernels._product import SCRATCH, address, multiply
 from kernels._team import in_bands
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd import _loops as loops
-from kernels.conv.winograd._lines import LANES, filters_back
+from kernels.conv.winograd._lines import LANES, TAPS, filters_back, join
 from kernels.conv.winograd._rows import between_zeros
 from kernels.conv.winograd._tiling import Tiling, output_gradient, tiling
 
@@ -45,15 +45,16 @@ def _filters(w, p, held, g, line, start, stop):
     for k in range(start, stop):
         for b in range(side):
             place = b * line, side * line, b * plane + k * g.c, side * plane, m * side * plane
-            filters_back(m, held, p, place, g.c)
+            filters_back(g.tile, held, p, place, g.c)
         for r in range(3):
             place = through + 3 * r * line, line, r * side * line, line, m * line
-            filters_back(m, held, held, place, g.c)
-        at = k * g.c * 9
-        for tap in range(9):
-            off = held[through + tap * line : through + tap * line + g.c]
-            for c in range(len(off)):
-                w[at + tap * g.w_tap + c * g.w_c] = off[c]
+            filters_back(g.tile, held, held, place, g.c)
+        if g.channels_last:
+            for tap in range(9):
+                move(w, (9 * k + tap) * g.c, held, through + tap * line, g.c)
+        else:
+            join(TAPS, held, 0, held, (through, line), g.c)
+            move(w, 9 * k * g.c, held, 0, 9 * g.c)
 
 
 def launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:

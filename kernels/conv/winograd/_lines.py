@@ -5,6 +5,7 @@ LLVM does not vectorise loops over lines that it cannot prove not to overlap, so
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 import numpy as np
@@ -15,24 +16,32 @@ from numba.extending import intrinsic
 
 from kernelmark import Array
 from kernels._host import registers
-from kernels._numba import data, jit, llvm
-from kernels.conv._winograd import F2, F4
+from kernels._numba import data, llvm
+from kernels.conv._winograd import BY_TILE
 
 LANES = registers().nbytes // 4
+TAPS = (0,) * 9  # of a filter, for `divide` and `join`
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 
 
-def _transform(matrix: Array, m: int) -> Any:
-    """An intrinsic that takes lines through `matrix`: to[a] = sum over i of matrix[a, i] off[i], `count` elements each.
+def _transform(name: str, transposed: bool = False) -> Any:
+    """An intrinsic that takes lines through a matrix of F(m x m, 3 x 3), A^T, G or B^T, or one of them transposed.
 
-    Line a of the results begins at `to_at + a step`, line i of the inputs at `off_at + i % m near + i // m far`. Whole
-    vectors are written, up to LANES - 1 elements beyond `count`.
+    Called as f(tile, to, off, (to_at, step, off_at, near, far), count), m being the length of the tuple `tile`, so that
+    nothing is compiled for another one: to[a] = sum over i of matrix[a, i] off[i], `count` elements each. Line a of the
+    results begins at `to_at + a step`, line i of the inputs at `off_at + i % m near + i // m far`. Whole vectors are
+    written, up to LANES - 1 elements beyond `count`.
     """
 
-    def lines(_context: Any, to: Any, off: Any, place: Any, count: Any) -> Any:
+    def lines(_context: Any, tile: Any, to: Any, off: Any, place: Any, count: Any) -> Any:
+        m = len(tile)
+        matrix = getattr(BY_TILE[m], name)
+        if transposed:
+            matrix = matrix.T
+
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            target, source = (data(context, builder, signature.args[i], args[i]) for i in (0, 1))
-            to_at, step, off_at, near, far = cgutils.unpack_tuple(builder, args[2], 5)
+            target, source = (data(context, builder, signature.args[i], args[i]) for i in (1, 2))
+            to_at, step, off_at, near, far = cgutils.unpack_tuple(builder, args[3], 5)
 
             def pointer(first: Any, at: Any, offset: Any) -> Any:
                 return builder.bitcast(builder.gep(builder.gep(first, [at]), [offset]), _VECTOR.as_pointer())
@@ -40,8 +49,8 @@ def _transform(matrix: Array, m: int) -> Any:
             def times(value: Any, factor: int) -> Any:
                 return builder.mul(value, value.type(factor))
 
-            zero, whole = (args[3].type(value) for value in (0, LANES))
-            with cgutils.for_range_slice(builder, zero, args[3], whole, args[3].type) as (j, _):
+            zero, whole = (args[4].type(value) for value in (0, LANES))
+            with cgutils.for_range_slice(builder, zero, args[4], whole, args[4].type) as (j, _):
                 inputs = [
                     builder.load(
                         pointer(source, builder.add(off_at, j), builder.add(times(near, i % m), times(far, i // m))),
@@ -54,7 +63,7 @@ def _transform(matrix: Array, m: int) -> Any:
                     builder.store(_sum(builder, row, inputs), place, align=4)
             return context.get_dummy_value()
 
-        return types.void(to, off, place, count), generate
+        return types.void(tile, to, off, place, count), generate
 
     return cast(Any, intrinsic(lines))
 
@@ -77,103 +86,67 @@ def _constant(value: float) -> Any:
     return ir.Constant(_VECTOR, [float(np.float32(value))] * LANES)
 
 
-_INPUT_2, _FILTER_2, _OUTPUT_2 = (_transform(matrix, 2) for matrix in (F2.bt, F2.g, F2.at))
-_INPUT_4, _FILTER_4, _OUTPUT_4 = (_transform(matrix, 4) for matrix in (F4.bt, F4.g, F4.at))
-_OUTPUT_BACK_2, _FILTER_BACK_2 = (_transform(matrix, 2) for matrix in (F2.at.T, F2.g.T))
-_OUTPUT_BACK_4, _FILTER_BACK_4 = (_transform(matrix, 4) for matrix in (F4.at.T, F4.g.T))
+inputs, filters, outputs = (_transform(name) for name in ("bt", "g", "at"))
+#: From the gradient of outputs to that of products, and from that of transformed filters to that of filters.
+outputs_back, filters_back = (_transform(name, transposed=True) for name in ("at", "g"))
 
 
-@jit
-def inputs(m, to, off, place, count):
-    """B^T."""
-    if m == 2:
-        _INPUT_2(to, off, place, count)
-    else:
-        _INPUT_4(to, off, place, count)
-
-
-@jit
-def filters(m, to, off, place, count):
-    """G."""
-    if m == 2:
-        _FILTER_2(to, off, place, count)
-    else:
-        _FILTER_4(to, off, place, count)
-
-
-@jit
-def outputs(m, to, off, place, count):
-    """A^T."""
-    if m == 2:
-        _OUTPUT_2(to, off, place, count)
-    else:
-        _OUTPUT_4(to, off, place, count)
-
-
-@jit
-def outputs_back(m, to, off, place, count):
-    """A: from the gradient of outputs to that of products."""
-    if m == 2:
-        _OUTPUT_BACK_2(to, off, place, count)
-    else:
-        _OUTPUT_BACK_4(to, off, place, count)
-
-
-@jit
-def filters_back(m, to, off, place, count):
-    """G^T: from the gradient of transformed filters to that of filters."""
-    if m == 2:
-        _FILTER_BACK_2(to, off, place, count)
-    else:
-        _FILTER_BACK_4(to, off, place, count)
-
-
-def _divide(phases: int) -> Any:
-    """Every phases-th of a line's elements side by side; called as f(to, at, length, line)."""
-
-    def typed(_context: Any, to: Any, at: Any, length: Any, line: Any) -> Any:
-        return types.void(to, at, length, line), generate
-
+def _divide(_context: Any, tile: Any, to: Any, at: Any, length: Any, line: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target, line = (data(context, builder, signature.args[i], args[i]) for i in (0, 3))
-        at, length = args[1:3]
-        zero, whole = (length.type(value) for value in (0, LANES))
-
-        def vector(first: Any, *offsets: Any) -> Any:
-            for offset in offsets:
-                first = builder.gep(first, [offset])
-            return builder.bitcast(first, _VECTOR.as_pointer())
-
-        with cgutils.for_range_slice(builder, zero, length, whole, length.type) as (j, _):
-            begin = builder.mul(j, length.type(phases))
-            parts = [builder.load(vector(line, begin, length.type(i * LANES)), align=4) for i in range(phases)]
-            for phase, part in enumerate(_separated(builder, parts)):
-                builder.store(part, vector(target, at, j, builder.mul(length, length.type(phase))), align=4)
+        target, line = (data(context, builder, signature.args[i], args[i]) for i in (1, 4))
+        at, length, n = args[2], args[3], len(tile)
+        with cgutils.for_range_slice(builder, length.type(0), length, length.type(LANES), length.type) as (j, _):
+            parts = _loaded(builder, line, [(builder.mul(j, length.type(n)), length.type(i * LANES)) for i in range(n)])
+            for i in range(n):
+                part = _picked(builder, parts, range(i, n * LANES, n))
+                place = _vector(builder, target, at, j, builder.mul(length, length.type(i)))
+                builder.store(part, place, align=4)
         return context.get_dummy_value()
 
-    return cast(Any, intrinsic(typed))
+    return types.void(tile, to, at, length, line), generate
 
 
-def _separated(builder: Any, vectors: list[Any]) -> list[Any]:
-    """The i-th of n vectors: the elements i, i + n, i + 2 n and so on of all, for n a power of two."""
-    if len(vectors) == 1:
-        return vectors
-    indices = ir.VectorType(ir.IntType(32), LANES)
-    pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
-    halves = []
-    for first in (0, 1):
-        mask = ir.Constant(indices, list(range(first, 2 * LANES, 2)))
-        halves.append(_separated(builder, [builder.shuffle_vector(low, high, mask) for low, high in pairs]))
-    return [part for both in zip(*halves, strict=True) for part in both]
+#: `divide(tile, to, at, length, line)`: every m-th of a line's elements side by side, in m parts of whole vectors.
+divide = cast(Any, intrinsic(_divide))
 
 
-_DIVIDE_2, _DIVIDE_4 = _divide(2), _divide(4)
+def _join(_context: Any, tile: Any, to: Any, at: Any, off: Any, place: Any, count: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, source = (data(context, builder, signature.args[i], args[i]) for i in (1, 3))
+        begin, step = cgutils.unpack_tuple(builder, args[4], 2)
+        at, count, n = args[2], args[5], len(tile)
+        with cgutils.for_range_slice(builder, count.type(0), count, count.type(LANES), count.type) as (j, _):
+            offsets = [(begin, j, builder.mul(step, count.type(i))) for i in range(n)]
+            lines = _loaded(builder, source, offsets)
+            for i in range(n):
+                part = _picked(builder, lines, [k % n * LANES + k // n for k in range(i * LANES, (i + 1) * LANES)])
+                place = _vector(builder, target, at, builder.mul(j, count.type(n)), count.type(i * LANES))
+                builder.store(part, place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(tile, to, at, off, place, count), generate
 
 
-@jit
-def divide(phases, to, at, length, line):
-    """The elements of a line in two or four parts, each `length` long, which is whole vectors."""
-    if phases == 2:
-        _DIVIDE_2(to, at, length, line)
-    else:
-        _DIVIDE_4(to, at, length, line)
+#: `join(tile, to, at, off, (begin, step), count)`: the elements of m lines of `count`, the first of each, then the
+#: second, and so on. Line i begins at off[begin + i step]. Vectors are read and written whole.
+join = cast(Any, intrinsic(_join))
+
+
+def _vector(builder: Any, first: Any, *offsets: Any) -> Any:
+    for offset in offsets:
+        first = builder.gep(first, [offset])
+    return builder.bitcast(first, _VECTOR.as_pointer())
+
+
+def _loaded(builder: Any, first: Any, places: list[Any]) -> list[Any]:
+    return [builder.load(_vector(builder, first, *offsets), align=4) for offsets in places]
+
+
+def _picked(builder: Any, vectors: list[Any], places: Iterable[int]) -> Any:
+    """A vector of the elements at these places of vectors that lie side by side, merged from one after the other."""
+    found, wanted = vectors[0], [divmod(place, LANES) for place in places]
+    for number, vector in enumerate(vectors[1:], 1):
+        kept = (at if number == 1 and of == 0 else i for i, (of, at) in enumerate(wanted))
+        mask = [LANES + at if of == number else old for old, (of, at) in zip(kept, wanted, strict=True)]
+        found = builder.shuffle_vector(found, vector, ir.Constant(ir.VectorType(ir.IntType(32), LANES), mask))
+    return found

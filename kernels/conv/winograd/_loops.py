@@ -1,4 +1,4 @@
-"""Winograd convolution on one thread: filters transformed, and blocks of tiles transformed, multiplied, put back.
+"""Winograd convolution on one thread: blocks of tiles transformed, multiplied with filters, put back.
 
 Transformed operands are `side` x `side` planes, one for each place in a tile. A plane of images is (channels x tiles)
 or, with channels last, (tiles x channels); lines along its second axis go through the transforms together.
@@ -8,9 +8,9 @@ or, with channels last, (tiles x channels); lines along its second axis go throu
 
 import numpy as np
 
-from kernels._numba import jit, move
+from kernels._numba import jit, move, part
 from kernels._product import multiply
-from kernels.conv.winograd._lines import LANES, divide, filters, inputs, outputs, outputs_back
+from kernels.conv.winograd._lines import LANES, divide, inputs, join, outputs, outputs_back
 
 
 @jit
@@ -31,25 +31,10 @@ def padded(to, source, held, g, start, stop):
             to[at + left + count : at + row] = np.float32(0)
         else:
             move(held, left, source, begin, count)
-            divide(g.phases, to, at, g.columns, held)
+            divide(g.tile, to, at, g.columns, held)
 
 
-@jit
-def filter_planes(u, w, held, g, start, stop):
-    """Planes (k x c) of filters start:stop; a row of theirs ends in elements that are not read."""
-    side, line = g.m + 2, g.filter_line
-    plane, through = g.k * line, 9 * line
-    for k in range(start, stop):
-        for tap in range(9):
-            at = k * g.c * 9 + (8 - tap if g.rotated else tap) * g.w_tap
-            for c in range(g.c):
-                held[tap * line + c] = w[at + c * g.w_c]
-        filters(g.m, held, held, (through, 3 * line, 0, 3 * line, g.m * 3 * line), 3 * line)
-        for a in range(side):
-            filters(g.m, u, held, (a * side * plane + k * line, plane, through + a * 3 * line, line, g.m * line), g.c)
-
-
-@jit
+@part
 def planes(v, x, held, g, plane, length, c0, c1, s0, s1):
     """Planes of channels c0:c1 at strips s0:s1, in lines over tiles, `length` from one channel to the next.
 
@@ -68,7 +53,7 @@ def planes(v, x, held, g, plane, length, c0, c1, s0, s1):
                 _transformed(g, v, held, (to, plane, a * line, g.columns, 1), g.across)
 
 
-@jit
+@part
 def planes_last(v, x, held, g, plane, length, s0, s1, tile):
     """Planes of strips s0:s1, the first from a tile on, in lines over channels, `length` from one tile to the next."""
     side, m = g.m + 2, g.m
@@ -84,41 +69,40 @@ def planes_last(v, x, held, g, plane, length, s0, s1, tile):
             tile += 1
 
 
-@jit
+@part
 def _transformed(g, to, off, place, count):
     if g.back:
-        outputs_back(g.m, to, off, place, count)
+        outputs_back(g.tile, to, off, place, count)
     else:
-        inputs(g.m, to, off, place, count)
+        inputs(g.tile, to, off, place, count)
 
 
-@jit
+@part
 def _outputs(held, products, g, plane, at, count):
     """The m x m lines that one line of all planes becomes, the first at held[0]; how long they are."""
     side, m, line = g.m + 2, g.m, (count + LANES - 1) // LANES * LANES
     between = m * m * line
     for b in range(side):
         place = between + b * line, side * line, b * plane + at, side * plane, m * side * plane
-        outputs(m, held, products, place, count)
+        outputs(g.tile, held, products, place, count)
     for a in range(m):
-        outputs(m, held, held, (a * m * line, line, between + a * side * line, line, m * line), count)
+        outputs(g.tile, held, held, (a * m * line, line, between + a * side * line, line, m * line), count)
     return line
 
 
-@jit
+@part
 def _put(y, held, line, g, image_at, s0, s1):
     """One channel of the output, from lines over tiles."""
+    between = g.m * g.m * line
     for strip in range(s0, s1):
         image, down = strip // g.down, strip % g.down
         for a in range(min(g.m, g.out_height - g.m * down)):
             at = image * g.outputs * g.out_height * g.out_width + image_at + (g.m * down + a) * g.out_width
-            for b in range(g.m):
-                off = (a * g.m + b) * line + (strip - s0) * g.across
-                for j in range((g.out_width - b + g.m - 1) // g.m):
-                    y[at + j * g.m + b] = held[off + j]
+            join(g.tile, held, between, held, (a * g.m * line + (strip - s0) * g.across, line), g.across)
+            move(y, at, held, between, g.out_width)
 
 
-@jit
+@part
 def _put_last(y, held, line, g, tile, f0, f1):
     """One tile of the output, from lines over channels."""
     strip, across = tile // g.across, tile % g.across
@@ -131,31 +115,42 @@ def _put_last(y, held, line, g, tile, f0, f1):
                 to[i] = off[i]
 
 
+@part
+def _multiplied(product, u, v, products, packed, g, tiles, f0, count, strides, result_strides):
+    """Return how far apart planes of products are, for channels of the output from f0 on.
+
+    strides: from a channel to the next and from a tile to the next, of v and of the products.
+    """
+    plane, out_plane = g.inputs * tiles + LANES, count * tiles + LANES
+    for e in range((g.m + 2) ** 2):
+        factor = u, e * g.filter_plane + f0 * g.filter_line, g.filter_line, 1
+        operand = v, e * plane, strides[0], strides[1]
+        result = products, e * out_plane, result_strides[0], result_strides[1]
+        multiply(product, packed, count, tiles, g.inputs, factor, operand, False, result)
+    return out_plane
+
+
 @jit
 def blocks(product, y, x, u, v, products, held, packed, g, items, start, stop):
     """Items: strips of tiles s0:s1, channels of the output f0:f1."""
-    places = (g.m + 2) ** 2
     for item in range(start, stop):
         s0, s1, f0, f1 = items[item]
         tiles, count = (s1 - s0) * g.across, f1 - f0
-        plane, out_plane = g.inputs * tiles + LANES, count * tiles + LANES
-        if g.channels_last:
-            planes_last(v, x, held, g, plane, g.inputs, s0, s1, 0)
-        else:
-            planes(v, x, held, g, plane, tiles, 0, g.inputs, s0, s1)
-        for e in range(places):
-            at = e * g.k * g.filter_line
-            factor = (u, at + f0, 1, g.filter_line) if g.rotated else (u, at + f0 * g.filter_line, g.filter_line, 1)
-            if g.channels_last:
-                operand, result = (v, e * plane, 1, g.inputs), (products, e * out_plane, 1, count)
-            else:
-                operand, result = (v, e * plane, tiles, 1), (products, e * out_plane, tiles, 1)
-            multiply(product, packed, count, tiles, g.inputs, factor, operand, False, result)
-        if g.channels_last:
-            for tile in range(tiles):
-                line = _outputs(held, products, g, out_plane, tile * count, count)
-                _put_last(y, held, line, g, s0 * g.across + tile, f0, f1)
-        else:
-            for f in range(count):
-                line = _outputs(held, products, g, out_plane, f * tiles, tiles)
-                _put(y, held, line, g, (f0 + f) * g.out_height * g.out_width, s0, s1)
+        planes(v, x, held, g, g.inputs * tiles + LANES, tiles, 0, g.inputs, s0, s1)
+        plane = _multiplied(product, u, v, products, packed, g, tiles, f0, count, (tiles, 1), (tiles, 1))
+        for f in range(count):
+            line = _outputs(held, products, g, plane, f * tiles, tiles)
+            _put(y, held, line, g, (f0 + f) * g.out_height * g.out_width, s0, s1)
+
+
+@jit
+def blocks_last(product, y, x, u, v, products, held, packed, g, items, start, stop):
+    """Items as in `blocks`, of images with channels last."""
+    for item in range(start, stop):
+        s0, s1, f0, f1 = items[item]
+        tiles, count = (s1 - s0) * g.across, f1 - f0
+        planes_last(v, x, held, g, g.inputs * tiles + LANES, g.inputs, s0, s1, 0)
+        plane = _multiplied(product, u, v, products, packed, g, tiles, f0, count, (1, g.inputs), (1, count))
+        for tile in range(tiles):
+            line = _outputs(held, products, g, plane, tile * count, count)
+            _put_last(y, held, line, g, s0 * g.across + tile, f0, f1)

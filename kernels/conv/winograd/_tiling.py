@@ -8,18 +8,19 @@ from kernels.conv.problem import ConvProblem
 class Tiling(NamedTuple):
     """An image of `inputs` channels to one of `outputs`, in tiles of m x m: `down` strips of `across` tiles.
 
-    k, c, w_c, w_tap: the filters as stored; `filter_line` is a row of their transforms. rotated: for dgrad. back: tiles
-    are of the output's gradient, m x m, for wgrad.
+    tile: m numbers, whose count is part of the type, by which transforms are chosen where code is compiled.
+    k, c: the filters as stored; their transforms are planes of `filter_plane` elements, in rows of
+    `filter_line`. rotated: for dgrad. back: tiles are of the output's gradient, m x m, for wgrad.
     height, width, top, left, rows, columns, phases: of the padded copy, whose parts are whole vectors
     of `lanes`. With channels last, widths count elements.
     """
 
     m: int
+    tile: tuple[int, ...]
     k: int
     c: int
-    w_c: int
-    w_tap: int
     filter_line: int
+    filter_plane: int
     rotated: bool
     inputs: int
     outputs: int
@@ -46,13 +47,14 @@ def tiling(problem: ConvProblem, m: int, lanes: int = 1) -> Tiling:
     (height, width), (out_height, out_width) = (results, images) if back else (images, results)
     top, left = (2 - pad.before if back else pad.before for pad in (problem.pad_h, problem.pad_w))
     down, across, unit = -(-out_height // m), -(-out_width // m), inputs if last else 1
+    line = -(-inputs // lanes) * lanes
     return Tiling(
         m=m,
+        tile=(0,) * m,
         k=problem.k,
         c=problem.c,
-        w_c=1 if last else 9,
-        w_tap=problem.c if last else 1,
-        filter_line=-(-problem.c // lanes) * lanes,
+        filter_line=line,
+        filter_plane=outputs * line + lanes,
         rotated=back,
         inputs=inputs,
         outputs=outputs,

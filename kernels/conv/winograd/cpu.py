@@ -64,6 +64,7 @@ def _cut(g: Tiling, images: int, threads: int, t: Tile) -> Any:
 def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     from kernels._numba import bind
     from kernels._product import SCRATCH, address
+    from kernels.conv.winograd import _filters
     from kernels.conv.winograd import _loops as loops
     from kernels.conv.winograd._gradient import launch
     from kernels.conv.winograd._lines import LANES
@@ -74,15 +75,16 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     g = tiling(problem, m, LANES)
     items, side, threads = _cut(g, problem.n, x.threads, x.tile), m + 2, x.threads
     source, w, out = (getattr(x, name).reshape(-1) for name in ("ywx" if g.rotated else "xwy"))
-    u = x.scratch((side * side * g.k * g.filter_line + LANES,), "f32")
+    u = x.scratch((side * side * g.filter_plane,), "f32")
+    lines, count = _filters.lines(g)
     image, rows = between_zeros(problem, x, g, source)
     tiles = int((items[:, 1] - items[:, 0]).max()) * g.across
     channels = int((items[:, 3] - items[:, 2]).max())
     x.chose(tiles=tiles)
 
     def filters(start: int, stop: int) -> Launch:
-        held = x.scratch(((9 + 3 * side) * g.filter_line + LANES,), "f32")
-        return bind(loops.filter_planes, u, w, held, g, start, stop)
+        held = x.scratch((_filters.scratch(side, g.filter_line),), "f32")
+        return bind(lines, u, w, held, g, start, stop)
 
     def block(start: int, stop: int) -> Launch:
         v = x.scratch((side * side * (g.inputs * tiles + LANES),), "f32")
@@ -91,11 +93,12 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         longest = (channels if g.channels_last else tiles) + LANES
         held = x.scratch((max(side * (across + 2 * LANES), (m * m + m * side) * longest + LANES),), "f32")
         packed = x.scratch((SCRATCH,), "f32")
-        return bind(loops.blocks, address(), out, image, u, v, products, held, packed, g, items, start, stop)
+        run = loops.blocks_last if g.channels_last else loops.blocks
+        return bind(run, address(), out, image, u, v, products, held, packed, g, items, start, stop)
 
     return in_turn(
         rows,
-        in_bands(g.k, threads, filters),
+        in_bands(count, threads, filters),
         in_bands(len(items), threads, block),
     )
 

@@ -1,0 +1,63 @@
+"""Filters transformed: `side` x `side` planes, one for each place in a tile, as products of planes read them.
+
+A plane has a row for each channel of the output, along which those of the input lie, so that products read it in place.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+from collections.abc import Callable
+
+from kernels._numba import jit, move, part
+from kernels._packing import SIDE, turn
+from kernels.conv.winograd._lines import LANES, TAPS, divide, filters
+from kernels.conv.winograd._tiling import Tiling
+
+
+def lines(g: Tiling) -> tuple[Callable[..., None], int]:
+    """Return what transforms the filters, and the number of rows or blocks of rows that it takes."""
+    return (lines_of_k, -(-g.c // SIDE)) if g.rotated else (lines_of_c, g.k)
+
+
+def scratch(side: int, line: int) -> int:
+    """Return the elements of scratch that either of both needs."""
+    return (9 * SIDE + 3 * side) * line + LANES
+
+
+@jit
+def lines_of_c(u, w, held, g, start, stop):
+    """Rows k, start:stop, for fprop."""
+    line, depth = g.filter_line, 9 * g.c
+    for k in range(start, stop):
+        if g.channels_last:
+            for tap in range(9):
+                move(held, tap * line, w, k * depth + tap * g.c, g.c)
+        else:
+            move(held, 9 * line, w, k * depth, depth)
+            divide(TAPS, held, 0, line, held[9 * line :])
+        _transformed(u, held, g, k, 0, line, g.c)
+
+
+@jit
+def lines_of_k(u, w, held, g, start, stop):
+    """Rows c, in blocks start:stop of SIDE, which are transposed together, of filters rotated for dgrad."""
+    line, depth = g.filter_line, 9 * g.c
+    for block in range(start, stop):
+        first = block * SIDE
+        count = min(SIDE, g.c - first)
+        parts, begin, inner = (9, first, count) if g.channels_last else (1, 9 * first, 9 * count)
+        for i in range(parts):
+            turn(held[i * SIDE * line :], w, begin + i * g.c, depth, inner, g.k, line)
+        for c in range(count):
+            at, tap = (c * line, SIDE * line) if g.channels_last else (9 * c * line, line)
+            _transformed(u, held, g, first + c, at + 8 * tap, -tap, g.k)
+
+
+@part
+def _transformed(u, held, g, row, at, tap, count):
+    """A row of all planes, from lines of `count` whose first is at held[at], `tap` from one to the next."""
+    line, side, m = g.filter_line, g.m + 2, g.m
+    plane, through = g.filter_plane, 9 * SIDE * line
+    for s in range(3):
+        filters(g.tile, held, held, (through + s * line, 3 * line, at + s * tap, 3 * tap, m * 3 * tap), count)
+    for a in range(side):
+        filters(g.tile, u, held, (a * side * plane + row * line, plane, through + a * 3 * line, line, m * line), count)
