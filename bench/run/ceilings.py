@@ -170,13 +170,17 @@ class Ceilings:
         return ""
 
     def _job(self, need: Need, problem: Problem, job: Job, times: int) -> Job:
-        """Our own microbenchmarks alone: a user's plug-in does not set the measure that it is held against."""
+        """Our own microbenchmarks alone: a user's plug-in does not set the measure that it is held against.
+
+        Of several threads, one that uses a single one is no measure; it would take as long as the others.
+        """
         kernels = tuple(
             kernel.id
             for kernel in self._registry.kernels.values()
             if (kernel.op, kernel.device) == (problem.op, need.device)
             and kernel.outside(problem) is None
             and kernel.is_ours
+            and (kernel.threaded or need.threads == 1)
             and (need.moves or need.kind == kernel.numerics_for(problem))
             and (need.kind != "link" or kernel.id in LINKS)
         )
