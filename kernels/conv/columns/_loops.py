@@ -62,15 +62,14 @@ def forward(product, held, x, w, y, columns, g, plain, items, blocks, start, sto
 
 @jit
 def image_gradient(product, held, x, w, y, columns, g, plain, items, blocks, step, start, stop):
-    """Write x. Items: image, group, blocks e0:e1, which share their channels; pixels are taken `step` at a time."""
-    pixels = g.p * g.q
+    """Write x. Items: image, group, blocks e0:e1 of the same channels, pixels p0:p1, `step` at a time."""
     for item in range(start, stop):
-        image, group, e0, e1 = items[item]
+        image, group, e0, e1, p0, p1 = items[item]
         at = _image(x, g, image, group)
         if not plain:
             _clear(x, g, at, blocks[e0, 0], blocks[e0, 1])
-        for first in range(0, pixels, step):
-            last = min(pixels, first + step)
+        for first in range(p0, p1, step):
+            last = min(p1, first + step)
             gradient = _pixels(y, g, image, group, 0, first)
             for e in range(e0, e1):
                 block = blocks[e, 0], blocks[e, 1], blocks[e, 2], blocks[e, 3]

@@ -30,18 +30,18 @@ def depth(blocks: Array) -> int:
 def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Items: image, group, filters, pixels."""
     blocks = _blocks(g, plain, g.n * g.groups, 1, t.DEPTH)
-    pixels, images = g.p * g.q, g.n * g.groups
-    wide = pixels >= NARROW * threads
-    columns = split(pixels, _step(blocks, plain, pixels, t.AREA), images if wide else 4 * threads, threads)
-    filters = split(g.k, g.k, images * len(columns), threads)
+    filters, columns = _products(g, g.k, _step(blocks, plain, g.p * g.q, t.AREA), NARROW * threads, threads)
     items = [(n, group, *f, *p) for n in range(g.n) for group in range(g.groups) for f in filters for p in columns]
     return Plan(np.array(items), blocks, max(p1 - p0 for p0, p1 in columns))
 
 
 def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Items: image, group, blocks e0:e1, which add to the same channels."""
-    images = g.n * g.groups
-    if g.channels_last:
+    """Items: image, group, blocks e0:e1, which add to the same channels, pixels."""
+    images, whole = g.n * g.groups, [(0, g.p * g.q)]
+    if plain:
+        parts, whole = _products(g, g.c, g.p * g.q, g.c, threads)  # each of whose rows is copied, too
+        rows, each = [(*c, 0, 1) for c in parts], 1
+    elif g.channels_last:
         parts = split(g.c, g.c, images, threads if g.c >= NARROW * threads else 1)
         most = max(1, t.DEPTH // g.c) if len(parts) == 1 else 1
         taps = split(g.r * g.s, most, 4, 1)
@@ -49,8 +49,9 @@ def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     else:
         rows, each = _blocks(g, plain, images, threads, t.DEPTH).tolist(), 1
     blocks = np.array(rows)
+    starts = range(0, len(rows), each)
     items = [
-        (n, group, e, e + each) for n in range(g.n) for group in range(g.groups) for e in range(0, len(rows), each)
+        (n, group, e, e + each, *p) for n in range(g.n) for group in range(g.groups) for e in starts for p in whole
     ]
     return Plan(np.array(items), blocks, _step(blocks, plain, g.p * g.q, t.AREA))
 
@@ -61,6 +62,18 @@ def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     filters = split(g.k, g.k, g.groups * len(blocks), threads)
     items = [(group, *f, e) for group in range(g.groups) for f in filters for e in range(len(blocks))]
     return Plan(np.array(items), blocks, _step(blocks, plain, g.p * g.q, t.AREA))
+
+
+def _products(
+    g: Shape, high: int, most: int, enough: int, threads: int
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Rows and pixels of the products of `high` rows: threads share the pixels if there are `enough`, else the rows.
+
+    Threads that share the rows each pack all of the pixels, and the reverse.
+    """
+    pixels, images = g.p * g.q, g.n * g.groups
+    columns = split(pixels, most, images if pixels >= enough else 4 * threads, threads)
+    return split(high, high, images * len(columns), threads), columns
 
 
 def _blocks(g: Shape, plain: bool, others: int, threads: int, deep: int) -> Array:
