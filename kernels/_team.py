@@ -109,14 +109,22 @@ class _Team:
 
     def _spread(self) -> None:
         """Keep the others to CPUs of their own, beside that of the calling thread, if there are enough."""
-        cpu = _LIBC.sched_getcpu() if sys.platform == "linux" else -1
-        if cpu == self._cpu:
+        if (cpu := here()) == self._cpu:
             return
         self._cpu = cpu
-        others = sorted(os.sched_getaffinity(0) - {cpu})
-        if len(others) >= len(self._members):
-            for i, member in enumerate(self._members):
-                member.keep_to(others[i :: len(self._members)])
+        for member, own in zip(self._members, beside(cpu, len(self._members)), strict=False):
+            member.keep_to(own)
+
+
+def here() -> int:
+    """Return the CPU that the calling thread runs on now, or -1 where the system does not report it."""
+    return int(_LIBC.sched_getcpu()) if sys.platform == "linux" else -1
+
+
+def beside(cpu: int, threads: int) -> list[list[int]]:
+    """Return the CPUs for each of some threads, beside that of the calling one; none where they do not suffice."""
+    others = sorted(os.sched_getaffinity(0) - {cpu}) if sys.platform == "linux" else []
+    return [others[i::threads] for i in range(threads)] if len(others) >= threads else []
 
 
 def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> Launch:
