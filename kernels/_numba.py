@@ -16,7 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernelmark import Launch
-from kernels._host import cache_folder, registers
+from kernels._host import Compiled, cache_folder, registers
 
 KEPT_S = 30 * 24 * 3600
 _alloca = cast(Any, cgutils).alloca_once
@@ -71,7 +71,7 @@ def _compiled() -> Path:
 def bind(function: Callable[..., None], *args: Any) -> Launch:
     """A launch of `function(*args)`, compiled (or read from the cache) now."""
     cast(Any, function).compile(tuple(cast(Any, numba).typeof(arg) for arg in args))
-    return lambda: function(*args)
+    return Compiled(((function, args),))
 
 
 def data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
