@@ -24,7 +24,7 @@ OURS = ("conv/cpu.im2col", "conv/numba.direct", "conv/cpu.winograd", "conv/cpu.w
 
 
 def drawn() -> list[tuple[str, str]]:
-    """Sizes and words of problems, the same in every run; of four, one is for Winograd and one of a filter a channel."""
+    """Sizes and words of problems, the same in every run; one of four is for Winograd, and one depthwise."""
     rng, found = random.Random(20240229), []
     while len(found) < DRAWN:
         sizes, words = (_plain, _depthwise, _any, _any)[len(found) % 4](rng)

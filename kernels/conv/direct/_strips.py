@@ -7,6 +7,7 @@ from kernels._tile import LANES
 from kernels.conv._shape import shape
 from kernels.conv.direct import _depthwise as loops
 from kernels.conv.direct._planes import Cut, forward, image_gradient, items, unit_of, x_side, y_side
+from kernels.conv.direct._vectors import ROWS, SLACK
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 
@@ -22,8 +23,8 @@ def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
     tables = cut, plan.parts, plan.offsets, plan.weights, plan.planes, plan.strides, listed
 
     def band(start: int, stop: int) -> Launch:
-        b = x.scratch((plan.planes[0] * cut.size + loops.SLACK,), "f32")
-        held = x.scratch((loops.ROWS * (plan.strip * cut.pitch * unit + loops.SLACK),), "f32")
+        b = x.scratch((plan.planes[0] * cut.size + SLACK,), "f32")
+        held = x.scratch((ROWS * (plan.strip * cut.pitch * unit + SLACK),), "f32")
         factors = x.scratch((plan.planes[0] * g.r * g.s * LANES,), "f32")
         flat = (array.reshape(-1) for array in (out, source, x.w))
         return bind(loops.images, *flat, b, held, factors, to, side, *tables, start, stop)
@@ -40,8 +41,8 @@ def _filters(problem: ConvProblem, x: ConvOperands) -> Launch:
     tables = cut, like, plan.offsets, plan.weights, plan.planes, plan.strides, (plan.strip, g.n, g.groups)
 
     def band(start: int, stop: int) -> Launch:
-        b = x.scratch((plan.planes[0] * cut.size + loops.SLACK,), "f32")
-        d, sums = x.scratch((like.size + loops.SLACK,), "f32"), x.scratch((g.k * taps * LANES,), "f32")
+        b = x.scratch((plan.planes[0] * cut.size + SLACK,), "f32")
+        d, sums = x.scratch((like.size + SLACK,), "f32"), x.scratch((g.k * taps * LANES,), "f32")
         flat = (array.reshape(-1) for array in (x.w, x.x, x.y))
         return bind(loops.filters, *flat, b, d, sums, x_side(g, unit), y_side(g, unit), *tables, start, stop)
 
