@@ -37,6 +37,12 @@ def part(function: F) -> F:
     return cast(F, cast(Any, numba).njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
 
 
+def inlined(function: F) -> F:
+    """Compiled into each of its callers in place of a call, which would pass an array in seven words."""
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
+    return cast(F, cast(Any, numba).njit(**options)(function))
+
+
 def c_function(signature: Any) -> Callable[[Callable[..., None]], Any]:
     """Return what compiles a function of C types, cached as by `jit`; its `address` is where it is."""
     return lambda function: _cached(cast(Any, numba).cfunc(signature, nopython=True, cache=True), function)

@@ -8,7 +8,7 @@ alike for pixels. The arguments that `_planes.py` describes are the same in all 
 
 import numpy as np
 
-from kernels._numba import jit
+from kernels._numba import inlined, jit, part
 from kernels._tile import LANES
 from kernels.conv.direct._vectors import (
     ACROSS,
@@ -21,6 +21,8 @@ from kernels.conv.direct._vectors import (
     add_tap,
     add_taps,
     halve,
+    halve_4,
+    halve_8,
     many_alike,
     many_sums,
     move,
@@ -35,7 +37,7 @@ from kernels.conv.direct._vectors import (
 )  # fmt: skip
 
 
-@jit
+@inlined
 def _copy(to, at, source, begin, count):
     """Elements side by side, the last vector reaching back."""
     if count >= LANES:
@@ -53,7 +55,7 @@ def _copy(to, at, source, begin, count):
             to[at + i] = source[begin + i]
 
 
-@jit
+@inlined
 def _pick(to, at, source, begin, step, count):
     """Elements `step` apart."""
     if step == 1:
@@ -62,12 +64,18 @@ def _pick(to, at, source, begin, step, count):
         for i in range(0, count - LANES, LANES):
             halve(to, at + i, source, begin + 2 * i)
         halve(to, at + count - LANES, source, begin + 2 * (count - LANES))
+    elif step == 2 and LANES > 8 and count >= 8:
+        halve_8(to, at, source, begin)
+        halve_8(to, at + count - 8, source, begin + 2 * (count - 8))
+    elif step == 2 and LANES > 4 and count >= 4:
+        halve_4(to, at, source, begin)
+        halve_4(to, at + count - 4, source, begin + 2 * (count - 4))
     else:
         for i in range(count):
             to[at + i] = source[begin + i * step]
 
 
-@jit
+@part
 def _load(b, x, side, cut, at, lanes, first):
     """Fill a buffer that was zero at first with the source's rows, from that of the target's row `first` on."""
     for phase in range(cut.down * cut.across):
@@ -90,7 +98,7 @@ def _load(b, x, side, cut, at, lanes, first):
                 _load_few(b, line, x, begin + h * side.row, step, lanes, count)
 
 
-@jit
+@part
 def _load_few(b, line, x, begin, step, lanes, count):
     """Places of fewer channels than a vector has lanes."""
     for j in range(count):
@@ -98,7 +106,7 @@ def _load_few(b, line, x, begin, step, lanes, count):
             b[line + j * LANES + i] = x[begin + j * step + i] if i < lanes else np.float32(0)
 
 
-@jit
+@part
 def _store(out, side, held, cut, at, lanes, rows, columns):
     """Put a strip's sums where they belong; rows: first, step and number; columns: the same."""
     step, count = columns[1] * side.column, columns[2]
@@ -154,21 +162,21 @@ def images(
                 plane += many
 
 
-@jit
+@part
 def _scalars(factors, w, begin, stride, rows, weights, t0, t1):
     for t in range(t0, t1):
         for row in range(rows):
             factors[(t - t0) * rows + row] = w[begin + row * stride + weights[t]]
 
 
-@jit
+@part
 def _vectors(factors, w, begin, stride, lanes, weights, t0, t1):
     for t in range(t0, t1):
         for i in range(LANES):
             factors[(t - t0) * LANES + i] = w[begin + min(i, lanes - 1) * stride + weights[t]]
 
 
-@jit
+@part
 def _weigh(held, factors, b, offsets, t0, t1, length, alike):
     """The sums of a plane; alike: whether a tap has one weight for all lanes."""
     at = 0
@@ -214,7 +222,7 @@ def filters(w, x, y, b, d, sums, side, of_y, cut, like, offsets, weights, planes
             _end(w, sums[plane * taps * LANES :], group * cut.unit, plane, lanes, cut.unit, weights, strides)
 
 
-@jit
+@part
 def _end(w, sums, group, plane, lanes, unit, weights, strides):
     """A filter's gradient where it belongs: the sum of a vector of pixels, or one for each channel."""
     begin = group * strides[1] + plane * strides[0]
@@ -226,7 +234,7 @@ def _end(w, sums, group, plane, lanes, unit, weights, strides):
                 w[begin + i * strides[1] + weights[t]] = sums[t * LANES + i]
 
 
-@jit
+@part
 def _add(sums, d, b, offsets, length):
     t = 0
     while t + TAPS <= len(offsets):

@@ -144,22 +144,23 @@ total_of = cast(Any, intrinsic(_sum))
 move, move_8, move_4 = (_moved(lanes) for lanes in (LANES, 8, 4))
 
 
-def _halved(_context: Any, to: Any, at: Any, source: Any, begin: Any) -> Any:
-    """A vector of every second element; nothing is read beyond the last of them."""
+def _halved(lanes: int) -> Any:
+    def typed(_context: Any, to: Any, at: Any, source: Any, begin: Any) -> Any:
+        return types.void(to, at, source, begin), generate
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector, half = ir.VectorType(ir.FloatType(), lanes).as_pointer(), lanes // 2
         origin = after(builder, data(context, builder, signature.args[2], args[2]), args[3])
-        (low,), (high,) = (
-            loaded(builder, vectors_at(builder, after(builder, origin, number(i)), 1)) for i in (0, LANES - 1)
-        )
-        half = LANES // 2
-        picked = [2 * i for i in range(half)] + [LANES + 2 * i + 1 for i in range(half)]
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), picked)
+        places = [builder.bitcast(after(builder, origin, number(i)), vector) for i in (0, lanes - 1)]
+        low, high = loaded(builder, places)
+        picked = [2 * i for i in range(half)] + [lanes + 2 * i + 1 for i in range(half)]
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), picked)
         target = after(builder, data(context, builder, signature.args[0], args[0]), args[1])
-        stored(builder, [builder.shuffle_vector(low, high, mask)], vectors_at(builder, target, 1))
+        stored(builder, [builder.shuffle_vector(low, high, mask)], [builder.bitcast(target, vector)])
         return context.get_dummy_value()
 
-    return types.void(to, at, source, begin), generate
+    return cast(Any, intrinsic(typed))
 
 
-halve = cast(Any, intrinsic(_halved))
+#: The same with every second element; nothing is read beyond the last of them.
+halve, halve_8, halve_4 = (_halved(lanes) for lanes in (LANES, 8, 4))
