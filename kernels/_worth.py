@@ -33,7 +33,9 @@ class _Threads(Protocol):
     threads: int
 
 
-P, X, Rest = TypeVar("P", bound=Sized), TypeVar("X", bound=_Threads), ParamSpec("Rest")
+P = TypeVar("P", bound=Sized)
+X = TypeVar("X", bound=_Threads)
+Rest = ParamSpec("Rest")
 SetUp = Callable[Concatenate[P, X, Rest], Launch]
 
 

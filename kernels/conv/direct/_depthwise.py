@@ -1,7 +1,6 @@
 """Grouped convolution: vectors of places, each the sum of a weight for each tap times what the tap meets.
 
-A vector is of pixels, or in depthwise convolution with channels last of channels; the weights of a tap are as many,
-alike for pixels. The arguments that `_planes.py` describes are the same in all functions.
+A vector is of pixels, or in depthwise convolution with channels last of channels, whose weights differ. The arguments that `_planes.py` describes are the same in all functions.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -91,19 +90,9 @@ def _load(b, x, side, cut, at, lanes, first):
                     b[line + i] = np.float32(0)
             elif cut.unit == 1:
                 _pick(b, line, x, begin + h * side.row, step, count)
-            elif lanes == LANES:
-                for j in range(count):
-                    move(b, line + j * LANES, x, begin + h * side.row + j * step)
             else:
-                _load_few(b, line, x, begin + h * side.row, step, lanes, count)
-
-
-@part
-def _load_few(b, line, x, begin, step, lanes, count):
-    """Places of fewer channels than a vector has lanes."""
-    for j in range(count):
-        for i in range(LANES):
-            b[line + j * LANES + i] = x[begin + j * step + i] if i < lanes else np.float32(0)
+                for j in range(count):
+                    _copy(b, line + j * cut.unit, x, begin + h * side.row + j * step, lanes)
 
 
 @part
@@ -112,13 +101,9 @@ def _store(out, side, held, cut, at, lanes, rows, columns):
     step, count = columns[1] * side.column, columns[2]
     for i in range(rows[2]):
         line, to = i * cut.pitch * cut.unit, at + (rows[0] + i * rows[1]) * side.row + columns[0] * side.column
-        if cut.unit > 1 and lanes == LANES:
+        if cut.unit > 1:
             for j in range(count):
-                move(out, to + j * step, held, line + j * LANES)
-        elif cut.unit > 1:
-            for j in range(count):
-                for lane in range(lanes):
-                    out[to + j * step + lane] = held[line + j * LANES + lane]
+                _copy(out, to + j * step, held, line + j * cut.unit, lanes)
         elif step == 1:
             _copy(out, to, held, line, count)
         else:
@@ -138,8 +123,8 @@ def images(
         for plane in range(planes[0]):
             at = image * side.image + (group * planes[0] + plane) * side.plane
             _load(b[plane * size :], source, side, cut, at, lanes, r0)
-        for part in range(len(parts)):
-            first_h, step_h, rows, first_w, step_w, columns, t0, t1 = parts[part]
+        for number in range(len(parts)):
+            first_h, step_h, rows, first_w, step_w, columns, t0, t1 = parts[number]
             down, across = (first_h + r0 * step_h, step_h, min(r1, rows) - r0), (first_w, step_w, columns)
             length = ((down[2] - 1) * cut.pitch + columns) * cut.unit
             plane = 0
@@ -152,10 +137,11 @@ def images(
                         row_sums(held, factors, b, offsets, (v, t0, t1, line))
                 elif cut.unit == 1:
                     _scalars(factors, w, begin, 0, 1, weights, t0, t1)
-                    _weigh(held, factors, b, offsets, t0, t1, length, True)
+                    _weigh(held, factors, b, offsets, 0, t0, t1, length, LANES, True)
                 else:
-                    _vectors(factors, w, begin, strides[1], lanes, weights, t0, t1)
-                    _weigh(held, factors, b, offsets, t0, t1, length, False)
+                    for v in range(0, lanes, LANES):
+                        _vectors(factors, w, begin, strides[1], v, lanes, weights, t0, t1)
+                        _weigh(held, factors, b, offsets, v, t0, t1, length, cut.unit, False)
                 for row in range(many):
                     at = image * to.image + (group * planes[1] + plane + row) * to.plane
                     _store(out, to, held[row * line :], cut, at, lanes, down, across)
@@ -170,34 +156,34 @@ def _scalars(factors, w, begin, stride, rows, weights, t0, t1):
 
 
 @part
-def _vectors(factors, w, begin, stride, lanes, weights, t0, t1):
+def _vectors(factors, w, begin, stride, first, channels, weights, t0, t1):
+    """Of the channels from `first` on; the last one stands for those that are missing."""
     for t in range(t0, t1):
         for i in range(LANES):
-            factors[(t - t0) * LANES + i] = w[begin + min(i, lanes - 1) * stride + weights[t]]
+            factors[(t - t0) * LANES + i] = w[begin + min(first + i, channels - 1) * stride + weights[t]]
 
 
 @part
-def _weigh(held, factors, b, offsets, t0, t1, length, alike):
-    """The sums of a plane; alike: whether a tap has one weight for all lanes."""
-    at = 0
-    while at + (MANY - 1) * LANES < length:
+def _weigh(held, factors, b, offsets, at, t0, t1, length, apart, alike):
+    """The sums of a plane's vectors, so far apart; alike: whether a tap has one weight for all lanes."""
+    while at + (MANY - 1) * apart < length:
         if alike:
-            many_alike(held, factors, b, offsets, (at, t0, t1))
+            many_alike(held, factors, b, offsets, (at, t0, t1, LANES))
         else:
-            many_sums(held, factors, b, offsets, (at, t0, t1))
-        at += MANY * LANES
-    while at + (SOME - 1) * LANES < length:
+            many_sums(held, factors, b, offsets, (at, t0, t1, apart))
+        at += MANY * apart
+    while at + (SOME - 1) * apart < length:
         if alike:
-            some_alike(held, factors, b, offsets, (at, t0, t1))
+            some_alike(held, factors, b, offsets, (at, t0, t1, LANES))
         else:
-            some_sums(held, factors, b, offsets, (at, t0, t1))
-        at += SOME * LANES
+            some_sums(held, factors, b, offsets, (at, t0, t1, apart))
+        at += SOME * apart
     while at < length:
         if alike:
-            one_alike(held, factors, b, offsets, (at, t0, t1))
+            one_alike(held, factors, b, offsets, (at, t0, t1, LANES))
         else:
-            one_sum(held, factors, b, offsets, (at, t0, t1))
-        at += LANES
+            one_sum(held, factors, b, offsets, (at, t0, t1, apart))
+        at += apart
 
 
 @jit
@@ -217,7 +203,9 @@ def filters(w, x, y, b, d, sums, side, of_y, cut, like, offsets, weights, planes
                 for plane in range(planes[1]):
                     at = image * of_y.image + (group * planes[1] + plane) * of_y.plane
                     _load(d, y, of_y, like, at, lanes, first)
-                    _add(sums[plane * taps * LANES :], d, b, offsets, length)
+                    for v in range(0, lanes, LANES):
+                        apart = max(cut.unit, LANES)
+                        _add(sums[plane * taps * LANES + v * taps :], d, b, offsets, v, length, apart)
         for plane in range(planes[1]):
             _end(w, sums[plane * taps * LANES :], group * cut.unit, plane, lanes, cut.unit, weights, strides)
 
@@ -225,24 +213,25 @@ def filters(w, x, y, b, d, sums, side, of_y, cut, like, offsets, weights, planes
 @part
 def _end(w, sums, group, plane, lanes, unit, weights, strides):
     """A filter's gradient where it belongs: the sum of a vector of pixels, or one for each channel."""
-    begin = group * strides[1] + plane * strides[0]
-    for t in range(len(weights)):
+    begin, taps = group * strides[1] + plane * strides[0], len(weights)
+    for t in range(taps):
         if unit == 1:
             w[begin + weights[t]] = total_of(sums, t * LANES)
         else:
             for i in range(lanes):
-                w[begin + i * strides[1] + weights[t]] = sums[t * LANES + i]
+                own = (i // LANES * taps + t) * LANES + i % LANES
+                w[begin + i * strides[1] + weights[t]] = sums[own]
 
 
 @part
-def _add(sums, d, b, offsets, length):
+def _add(sums, d, b, offsets, start, stop, apart):
     t = 0
     while t + TAPS <= len(offsets):
-        add_taps(sums, d, b, offsets, (t, length))
+        add_taps(sums, d, b, offsets, (t, start, stop, apart))
         t += TAPS
     while t + FEW <= len(offsets):
-        add_few_taps(sums, d, b, offsets, (t, length))
+        add_few_taps(sums, d, b, offsets, (t, start, stop, apart))
         t += FEW
     while t < len(offsets):
-        add_tap(sums, d, b, offsets, (t, length))
+        add_tap(sums, d, b, offsets, (t, start, stop, apart))
         t += 1

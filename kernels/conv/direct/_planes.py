@@ -1,6 +1,6 @@
 """How grouped convolution, depthwise among it, is cut into planes and strips of rows; pure arithmetic on shapes.
 
-A plane is a channel of an image, or in depthwise convolution with channels last as many channels as a vector has lanes.
+A plane is a channel of an image, or in depthwise convolution with channels last a few vectors of channels.
 A strip of each plane of a group lies in a buffer with zeros around it, a stride's elements taken apart: its phases,
 each of which is `depth` rows of `pitch` places. So every tap meets all outputs of a strip in one run of places, from an
 offset of its own on.
@@ -22,6 +22,8 @@ from kernels._host import split
 from kernels.conv._shape import Shape
 from kernels.conv.direct._phases import phases
 
+VECTORS = 7  # of channels that are read at a time, at most
+
 
 class Side(NamedTuple):
     """Images: their rows and columns, and the strides of image, plane, row and column."""
@@ -37,7 +39,7 @@ class Side(NamedTuple):
 class Cut(NamedTuple):
     """The buffer of a strip: phases down and across, zeros before the source, rows and places of a phase.
 
-    unit: elements of a place, one or a vector's.
+    unit: elements of a place, one or those of a few vectors.
     """
 
     down: int
@@ -85,9 +87,16 @@ class _Axis(NamedTuple):
 _Sides = tuple[list[_Axis], int, int]
 
 
-def unit_of(g: Shape, lanes: int) -> int:
-    """Return how many channels a plane has."""
-    return lanes if g.channels_last and g.c == g.k == 1 else 1
+def unit_of(g: Shape, lanes: int, threads: int) -> int:
+    """Return how many elements a place has: of depthwise convolution with channels last as many as are read at a time.
+
+    They are an odd number of vectors, so that places side by side do not compete for the same lines of a cache.
+    """
+    if not g.channels_last or not g.c == g.k == 1:
+        return 1
+    vectors = -(-g.groups // lanes)
+    parts = -(-(-(-vectors // VECTORS)) // threads) * threads
+    return (-(-vectors // min(parts, vectors)) | 1) * lanes
 
 
 def x_side(g: Shape, unit: int) -> Side:
@@ -144,7 +153,9 @@ def _plan(
     most = max(1, held // (planes[0] * apart_h * apart_w * pitch * unit) - reach)
     strip = max(b - a for a, b in split(length, most, 1, 1))
     cut = Cut(apart_h, apart_w, top, left, strip + reach, pitch, unit)
-    parts, offsets, weights = [], [], []
+    parts: list[tuple[int, ...]] = []
+    offsets: list[int] = []
+    weights: list[int] = []
     for a, b in product(down, across):
         first = len(weights)
         for plane, (t, phase_h, row), (u, phase_w, column) in product(range(planes[0]), a.met, b.met):
@@ -161,7 +172,7 @@ def _reach(axis: _Axis) -> int:
 
 
 def items(g: Shape, plan: Plan, threads: int) -> Array:
-    """Image, group (or plane of them), its lanes, and rows of a strip; with channels last, groups side by side."""
+    """Image, group (or plane of them), its channels in a place, and rows of a strip; with channels last, groups side by side."""
     unit, groups = plan.cut.unit, -(-g.groups // plan.cut.unit)
     strips = split(int(plan.parts[:, 2].max()), plan.strip, g.n * groups, threads)
     pairs = product(strips, range(groups)) if g.channels_last else ((s, i) for i, s in product(range(groups), strips))

@@ -16,7 +16,7 @@ def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
     if problem.direction == "wgrad":
         return _filters(problem, x)
     g = shape(problem)
-    unit, order = unit_of(g, LANES), 1 if problem.direction == "fprop" else -1
+    unit, order = unit_of(g, LANES, x.threads), 1 if problem.direction == "fprop" else -1
     plan = (forward if order == 1 else image_gradient)(g, unit, x.tile.HELD)
     (source, out), (side, to) = (x.x, x.y)[::order], (x_side(g, unit), y_side(g, unit))[::order]
     cut, listed = plan.cut, items(g, plan, x.threads)
@@ -34,7 +34,7 @@ def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
 
 def _filters(problem: ConvProblem, x: ConvOperands) -> Launch:
     g = shape(problem)
-    unit = unit_of(g, LANES)
+    unit = unit_of(g, LANES, x.threads)
     plan = forward(g, unit, x.tile.HELD)
     cut, taps = plan.cut, len(plan.offsets)
     like = Cut(1, 1, 0, 0, plan.strip, cut.pitch, unit)
@@ -42,7 +42,7 @@ def _filters(problem: ConvProblem, x: ConvOperands) -> Launch:
 
     def band(start: int, stop: int) -> Launch:
         b = x.scratch((plan.planes[0] * cut.size + SLACK,), "f32")
-        d, sums = x.scratch((like.size + SLACK,), "f32"), x.scratch((g.k * taps * LANES,), "f32")
+        d, sums = x.scratch((like.size + SLACK,), "f32"), x.scratch((max(g.k * LANES, unit) * taps,), "f32")
         flat = (array.reshape(-1) for array in (x.w, x.x, x.y))
         return bind(loops.filters, *flat, b, d, sums, x_side(g, unit), y_side(g, unit), *tables, start, stop)
 

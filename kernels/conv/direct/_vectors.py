@@ -33,16 +33,19 @@ def _weighted(count: int, alike: bool) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         to, factors, source, offsets = _addresses(context, builder, signature, args)
-        at, first, last = cgutils.unpack_tuple(builder, args[4], 3)
+        at, first, last, apart = cgutils.unpack_tuple(builder, args[4], 4)
+        skipped = [builder.mul(apart, number(i)) for i in range(count)]
         totals = [cast(Any, cgutils).alloca_once(builder, VECTOR) for _ in range(count)]  # which LLVM makes registers
         for held in totals:
             builder.store(VECTOR(None), held)
         with cgutils.for_range_slice(builder, first, last, number(1), INTEGER) as (t, _):
             weight = _weight(builder, factors, builder.sub(t, first), alike)
             begin = after(builder, source, at, builder.load(after(builder, offsets, t)))
-            for held, met in zip(totals, loaded(builder, vectors_at(builder, begin, count)), strict=True):
+            places = [vectors_at(builder, after(builder, begin, skip), 1)[0] for skip in skipped]
+            for held, met in zip(totals, loaded(builder, places), strict=True):
                 builder.store(llvm(builder, "fma", weight, met, builder.load(held)), held)
-        stored(builder, [builder.load(held) for held in totals], vectors_at(builder, after(builder, to, at), count))
+        places = [vectors_at(builder, after(builder, to, at, skip), 1)[0] for skip in skipped]
+        stored(builder, [builder.load(held) for held in totals], places)
         return context.get_dummy_value()
 
     return cast(Any, intrinsic(typed))
@@ -56,8 +59,8 @@ def _weight(builder: Any, factors: Any, tap: Any, alike: bool) -> Any:
     return weight
 
 
-#: `f(held, weights, b, offsets, (at, first, last))`: vectors of held from `at` on are the sums over the taps
-#: first:last of their weights, which begin with those of `first`, times b from at + offsets[tap] on.
+#: `f(held, weights, b, offsets, (at, first, last, apart))`: vectors of held from `at` on, so far apart, are the sums over
+#: the taps first:last of their weights, which begin with those of `first`, times b from at + offsets[tap] on.
 many_sums, some_sums, one_sum = (_weighted(count, False) for count in (MANY, SOME, 1))
 many_alike, some_alike, one_alike = (_weighted(count, True) for count in (MANY, SOME, 1))
 
@@ -91,13 +94,13 @@ def _added(count: int) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         to, gradient, source, offsets = _addresses(context, builder, signature, args)
-        first, length = cgutils.unpack_tuple(builder, args[4], 2)
+        first, start, length, apart = cgutils.unpack_tuple(builder, args[4], 4)
         begins = [after(builder, source, builder.load(after(builder, offsets, first, number(t)))) for t in range(count)]
         places = vectors_at(builder, after(builder, to, builder.mul(first, number(LANES))), count)
         totals = [cast(Any, cgutils).alloca_once(builder, VECTOR) for _ in range(count)]
         for held, value in zip(totals, loaded(builder, places), strict=True):
             builder.store(value, held)
-        with cgutils.for_range_slice(builder, number(0), length, number(LANES), INTEGER) as (at, _):
+        with cgutils.for_range_slice(builder, start, length, apart, INTEGER) as (at, _):
             (factor,) = loaded(builder, vectors_at(builder, after(builder, gradient, at), 1))
             for held, begin in zip(totals, begins, strict=True):
                 (met,) = loaded(builder, vectors_at(builder, after(builder, begin, at), 1))
@@ -108,8 +111,8 @@ def _added(count: int) -> Any:
     return cast(Any, intrinsic(typed))
 
 
-#: `f(sums, d, b, offsets, (first, length))`: for as many taps from `first` on, add the products of d's vectors and of
-#: those of b from offsets[tap] on to a vector of sums.
+#: `f(sums, d, b, offsets, (first, start, stop, apart))`: for as many taps from `first` on, add the products of d's
+#: vectors, so far apart, and of those of b from offsets[tap] on to a vector of sums.
 add_taps, add_few_taps, add_tap = (_added(count) for count in (TAPS, FEW, 1))
 
 

@@ -47,7 +47,7 @@ _PLANES: dict[str, Any] = {
     "modules": ("numba",),
     "threaded": True,
     "tunables": {"HELD": powers(10, 18)},
-    "prefer": Prefer(({"HELD": 2**14},)),
+    "prefer": Prefer(({"HELD": 2**16},)),
 }
 
 
