@@ -62,7 +62,6 @@ def _flat(kinds: Any, values: Any) -> Iterator[bytes]:
 
 
 @lru_cache
-@global_compiler_lock
 def _passes(kinds: Any) -> tuple[int, Any]:
     """Return the address of what calls a function of these types, and the library that it lives in."""
     context = cpu_target.target_context
@@ -78,6 +77,7 @@ def _passes(kinds: Any) -> tuple[int, Any]:
         place = builder.gep(words, [WORD(i)])
         values.append(builder.load(builder.bitcast(place, wanted.as_pointer())))
     builder.ret(builder.call(builder.inttoptr(function.args[0], kind.as_pointer()), values))
-    library.add_ir_module(module)
-    library.finalize()
+    with global_compiler_lock:
+        library.add_ir_module(module)
+        library.finalize()
     return library.get_pointer_to_function(name), library

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
@@ -54,7 +55,8 @@ def registers() -> Registers:
     raise Unsupported(f"{cpu} has no fused multiply-add; expected AVX2 with FMA, AVX-512 or NEON")
 
 
-class Compiled(NamedTuple):
+@dataclass(frozen=True)
+class Compiled:
     """A launch of compiled functions on their arguments, in turn; `_calls.py` calls them without the interpreter."""
 
     calls: tuple[tuple[Callable[..., None], tuple[Any, ...]], ...]

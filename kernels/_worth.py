@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from functools import cache, wraps
 from statistics import median
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], Set
                 x.threads = 1
             return setup(problem, x, *args, **options)
 
-        return sized
+        return cast(SetUp[P, X, Rest], sized)
 
     return decorate
 

@@ -1,6 +1,7 @@
 """Grouped convolution: vectors of places, each the sum of a weight for each tap times what the tap meets.
 
-A vector is of pixels, or in depthwise convolution with channels last of channels, whose weights differ. The arguments that `_planes.py` describes are the same in all functions.
+A vector is of pixels, or with channels last and small groups of channels, whose weights differ. The arguments that
+`_planes.py` describes are the same in all functions.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -19,6 +20,10 @@ from kernels.conv.direct._vectors import (
     add_few_taps,
     add_tap,
     add_taps,
+    expand_2,
+    expand_4,
+    expand_8,
+    expand_16,
     halve,
     halve_4,
     halve_8,
@@ -75,8 +80,11 @@ def _pick(to, at, source, begin, step, count):
 
 
 @part
-def _load(b, x, side, cut, at, lanes, first):
-    """Fill a buffer that was zero at first with the source's rows, from that of the target's row `first` on."""
+def _load(b, size, members, x, side, cut, at, lanes, first):
+    """Fill a buffer that was zero at first with the source's rows, from that of the target's row `first` on.
+
+    size, members: of the planes that places of several channels fill, one for each member of a group.
+    """
     for phase in range(cut.down * cut.across):
         h_phase, w_phase = phase // cut.across, phase % cut.across
         low = min(cut.pitch, max(0, -((w_phase - cut.left) // cut.across)))
@@ -86,13 +94,41 @@ def _load(b, x, side, cut, at, lanes, first):
             h = (first + row) * cut.down + h_phase - cut.top
             line = ((phase * cut.depth + row) * cut.pitch + low) * cut.unit
             if h < 0 or h >= side.height:
-                for i in range(count * cut.unit):
-                    b[line + i] = np.float32(0)
+                for member in range(members):
+                    for i in range(count * cut.unit):
+                        b[line + member * size + i] = np.float32(0)
             elif cut.unit == 1:
                 _pick(b, line, x, begin + h * side.row, step, count)
-            else:
+            elif members == 1:
                 for j in range(count):
                     _copy(b, line + j * cut.unit, x, begin + h * side.row + j * step, lanes)
+            else:
+                for j in range(count):
+                    _expand(b, line + j * cut.unit, size, members, x, begin + h * side.row + j * step, lanes)
+
+
+@part
+def _load_group(b, size, planes, x, side, cut, image, group, lanes, first):
+    if cut.unit > 1:
+        _load(b, size, planes, x, side, cut, image * side.image + group * side.plane, lanes, first)
+    else:
+        for plane in range(planes):
+            at = image * side.image + (group * planes + plane) * side.plane
+            _load(b[plane * size :], 0, 1, x, side, cut, at, lanes, first)
+
+
+@part
+def _expand(b, at, size, members, x, begin, lanes):
+    """A plane for each member of a group."""
+    for v in range(0, lanes, LANES):
+        if members == 2:
+            expand_2(b, at + v, size, x, begin + v)
+        elif members == 4:
+            expand_4(b, at + v, size, x, begin + v)
+        elif members == 8:
+            expand_8(b, at + v, size, x, begin + v)
+        else:
+            expand_16(b, at + v, size, x, begin + v)
 
 
 @part
@@ -120,9 +156,7 @@ def images(
     b[:] = np.float32(0)
     for item in range(start, stop):
         image, group, lanes, r0, r1 = items[item]
-        for plane in range(planes[0]):
-            at = image * side.image + (group * planes[0] + plane) * side.plane
-            _load(b[plane * size :], source, side, cut, at, lanes, r0)
+        _load_group(b, size, planes[0], source, side, cut, image, group, lanes, r0)
         for number in range(len(parts)):
             first_h, step_h, rows, first_w, step_w, columns, t0, t1 = parts[number]
             down, across = (first_h + r0 * step_h, step_h, min(r1, rows) - r0), (first_w, step_w, columns)
@@ -130,7 +164,7 @@ def images(
             plane = 0
             while plane < planes[1] and down[2] > 0:
                 many = ROWS if plane + ROWS <= planes[1] else 1
-                begin = group * cut.unit * strides[1] + plane * strides[0]
+                begin = group * strides[1] + plane * strides[0]
                 if many > 1:
                     _scalars(factors, w, begin, strides[0], many, weights, t0, t1)
                     for v in range(0, length, ACROSS * LANES):
@@ -140,7 +174,7 @@ def images(
                     _weigh(held, factors, b, offsets, 0, t0, t1, length, LANES, True)
                 else:
                     for v in range(0, lanes, LANES):
-                        _vectors(factors, w, begin, strides[1], v, lanes, weights, t0, t1)
+                        _vectors(factors, w, group * cut.unit + v, planes[0], strides, weights, t0, t1)
                         _weigh(held, factors, b, offsets, v, t0, t1, length, cut.unit, False)
                 for row in range(many):
                     at = image * to.image + (group * planes[1] + plane + row) * to.plane
@@ -156,11 +190,12 @@ def _scalars(factors, w, begin, stride, rows, weights, t0, t1):
 
 
 @part
-def _vectors(factors, w, begin, stride, first, channels, weights, t0, t1):
-    """Of the channels from `first` on; the last one stands for those that are missing."""
-    for t in range(t0, t1):
-        for i in range(LANES):
-            factors[(t - t0) * LANES + i] = w[begin + min(first + i, channels - 1) * stride + weights[t]]
+def _vectors(factors, w, first, members, strides, weights, t0, t1):
+    """Of the channels from `first` on."""
+    for i in range(LANES):
+        begin = (first + i) // members * strides[1] + (first + i) % members * strides[0]
+        for t in range(t0, t1):
+            factors[(t - t0) * LANES + i] = w[min(begin + weights[t], len(w) - 1)]
 
 
 @part
@@ -188,39 +223,42 @@ def _weigh(held, factors, b, offsets, at, t0, t1, length, apart, alike):
 
 @jit
 def filters(w, x, y, b, d, sums, side, of_y, cut, like, offsets, weights, planes, strides, sizes, start, stop):
-    """Groups start:stop of wgrad, or planes of them. like: how y is cut into d. sizes: strip, images and groups."""
-    size, taps, (strip, images, groups) = cut.down * cut.across * cut.depth * cut.pitch * cut.unit, len(offsets), sizes
+    """Groups start:stop of wgrad, or places of channels. like: how y is cut into d. sizes: strip, images, channels."""
+    size, taps, (strip, images, channels) = (
+        cut.down * cut.across * cut.depth * cut.pitch * cut.unit,
+        len(offsets),
+        sizes,
+    )
     b[:], d[:] = np.float32(0), np.float32(0)  # the rest of b, which zeros of d are multiplied with, too
     for group in range(start, stop):
-        lanes = min(cut.unit, groups - group * cut.unit)
+        lanes = min(cut.unit, channels - group * cut.unit)
         sums[:] = np.float32(0)
         for image in range(images):
             for first in range(0, of_y.height, strip):
                 length = ((min(strip, of_y.height - first) - 1) * cut.pitch + of_y.width) * cut.unit
-                for plane in range(planes[0]):
-                    at = image * side.image + (group * planes[0] + plane) * side.plane
-                    _load(b[plane * size :], x, side, cut, at, lanes, first)
+                _load_group(b, size, planes[0], x, side, cut, image, group, lanes, first)
                 for plane in range(planes[1]):
                     at = image * of_y.image + (group * planes[1] + plane) * of_y.plane
-                    _load(d, y, of_y, like, at, lanes, first)
+                    _load(d, 0, 1, y, of_y, like, at, lanes, first)
                     for v in range(0, lanes, LANES):
                         apart = max(cut.unit, LANES)
                         _add(sums[plane * taps * LANES + v * taps :], d, b, offsets, v, length, apart)
         for plane in range(planes[1]):
-            _end(w, sums[plane * taps * LANES :], group * cut.unit, plane, lanes, cut.unit, weights, strides)
+            _end(w, sums[plane * taps * LANES :], group, plane, planes[0], lanes, cut.unit, weights, strides)
 
 
 @part
-def _end(w, sums, group, plane, lanes, unit, weights, strides):
+def _end(w, sums, group, plane, members, lanes, unit, weights, strides):
     """A filter's gradient where it belongs: the sum of a vector of pixels, or one for each channel."""
-    begin, taps = group * strides[1] + plane * strides[0], len(weights)
+    taps = len(weights)
     for t in range(taps):
         if unit == 1:
-            w[begin + weights[t]] = total_of(sums, t * LANES)
+            w[group * strides[1] + plane * strides[0] + weights[t]] = total_of(sums, t * LANES)
         else:
             for i in range(lanes):
-                own = (i // LANES * taps + t) * LANES + i % LANES
-                w[begin + i * strides[1] + weights[t]] = sums[own]
+                channel, own = group * unit + i, (i // LANES * taps + t) * LANES + i % LANES
+                begin = channel // members * strides[1] + channel % members * strides[0]
+                w[begin + weights[t]] = sums[own]
 
 
 @part

@@ -1,6 +1,7 @@
 """How grouped convolution, depthwise among it, is cut into planes and strips of rows; pure arithmetic on shapes.
 
-A plane is a channel of an image, or in depthwise convolution with channels last a few vectors of channels.
+A plane is a channel of an image. With channels last, where groups are small, it is a few vectors of channels, in which
+the channel of a group that it is for stands for the whole group.
 A strip of each plane of a group lies in a buffer with zeros around it, a stride's elements taken apart: its phases,
 each of which is `depth` rows of `pitch` places. So every tap meets all outputs of a strip in one run of places, from an
 offset of its own on.
@@ -13,6 +14,7 @@ offset of its own on.
 """
 
 from itertools import product
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +25,7 @@ from kernels.conv._shape import Shape
 from kernels.conv.direct._phases import phases
 
 VECTORS = 7  # of channels that are read at a time, at most
+EXPANDED = (1, 2, 4, 8, 16)  # channels of a group whose vectors `_vectors.py` expands
 
 
 class Side(NamedTuple):
@@ -88,15 +91,21 @@ _Sides = tuple[list[_Axis], int, int]
 
 
 def unit_of(g: Shape, lanes: int, threads: int) -> int:
-    """Return how many elements a place has: of depthwise convolution with channels last as many as are read at a time.
+    """Return how many elements a place has: with channels last and equal groups that vectors hold whole, several.
 
     They are an odd number of vectors, so that places side by side do not compete for the same lines of a cache.
     """
-    if not g.channels_last or not g.c == g.k == 1:
+    whole = g.c == 1 or (g.c in EXPANDED and g.c <= lanes and g.groups * g.c % lanes == 0)
+    if not g.channels_last or g.c != g.k or not whole:
         return 1
-    vectors = -(-g.groups // lanes)
-    parts = -(-(-(-vectors // VECTORS)) // threads) * threads
-    return (-(-vectors // min(parts, vectors)) | 1) * lanes
+    vectors = ceil(g.groups * g.c / lanes)
+    parts = ceil(ceil(vectors / VECTORS) / threads) * threads
+    return (ceil(vectors / min(parts, vectors)) | 1) * lanes
+
+
+def channels(g: Shape, unit: int) -> int:
+    """Return what places divide: all channels, or groups where a place has one element."""
+    return g.groups * (g.c if unit > 1 else 1)
 
 
 def x_side(g: Shape, unit: int) -> Side:
@@ -114,14 +123,16 @@ def forward(g: Shape, unit: int, held: int) -> Plan:
     down = _Axis(0, 1, g.p, [(t, *_apart(t * g.dilation_h, g.stride_h)) for t in range(g.r)])
     across = _Axis(0, 1, g.q, [(t, *_apart(t * g.dilation_w, g.stride_w)) for t in range(g.s)])
     sides = ([down], g.stride_h, g.top), ([across], g.stride_w, g.left)
-    return _plan(g, unit, held, sides, (g.c, g.k), (g.w_c, g.c * g.r * g.s))
+    return _plan(g, unit, held, sides, (g.c, g.k if unit == 1 else 1), (g.w_c, g.c * g.r * g.s))
 
 
 def image_gradient(g: Shape, unit: int, held: int) -> Plan:
     """The plan of dgrad."""
     down, top = _back(g.h, g.r, g.top, g.stride_h, g.dilation_h)
     across, left = _back(g.w, g.s, g.left, g.stride_w, g.dilation_w)
-    return _plan(g, unit, held, ((down, 1, top), (across, 1, left)), (g.k, g.c), (g.c * g.r * g.s, g.w_c))
+    return _plan(
+        g, unit, held, ((down, 1, top), (across, 1, left)), (g.k, g.c if unit == 1 else 1), (g.c * g.r * g.s, g.w_c)
+    )
 
 
 def _apart(distance: int, stride: int) -> tuple[int, int]:
@@ -172,9 +183,11 @@ def _reach(axis: _Axis) -> int:
 
 
 def items(g: Shape, plan: Plan, threads: int) -> Array:
-    """Image, group (or plane of them), its channels in a place, and rows of a strip; with channels last, groups side by side."""
-    unit, groups = plan.cut.unit, -(-g.groups // plan.cut.unit)
-    strips = split(int(plan.parts[:, 2].max()), plan.strip, g.n * groups, threads)
-    pairs = product(strips, range(groups)) if g.channels_last else ((s, i) for i, s in product(range(groups), strips))
-    listed = [(group, min(unit, g.groups - group * unit), *strip) for strip, group in pairs]
+    """Image, group or place of channels, how many channels, and rows of a strip; with channels last, by strips."""
+    unit = plan.cut.unit
+    many = channels(g, unit)
+    groups = range(ceil(many / unit))
+    strips = split(int(plan.parts[:, 2].max()), plan.strip, g.n * len(groups), threads)
+    pairs = product(strips, groups) if g.channels_last else ((s, i) for i, s in product(groups, strips))
+    listed = [(group, min(unit, many - group * unit), *strip) for strip, group in pairs]
     return np.array([(n, *each) for n in range(g.n) for each in listed])

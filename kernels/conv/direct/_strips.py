@@ -6,7 +6,7 @@ from kernels._team import in_bands
 from kernels._tile import LANES
 from kernels.conv._shape import shape
 from kernels.conv.direct import _depthwise as loops
-from kernels.conv.direct._planes import Cut, forward, image_gradient, items, unit_of, x_side, y_side
+from kernels.conv.direct._planes import Cut, channels, forward, image_gradient, items, unit_of, x_side, y_side
 from kernels.conv.direct._vectors import ROWS, SLACK
 from kernels.conv.problem import ConvOperands, ConvProblem
 
@@ -38,7 +38,7 @@ def _filters(problem: ConvProblem, x: ConvOperands) -> Launch:
     plan = forward(g, unit, x.tile.HELD)
     cut, taps = plan.cut, len(plan.offsets)
     like = Cut(1, 1, 0, 0, plan.strip, cut.pitch, unit)
-    tables = cut, like, plan.offsets, plan.weights, plan.planes, plan.strides, (plan.strip, g.n, g.groups)
+    tables = cut, like, plan.offsets, plan.weights, plan.planes, plan.strides, (plan.strip, g.n, channels(g, unit))
 
     def band(start: int, stop: int) -> Launch:
         b = x.scratch((plan.planes[0] * cut.size + SLACK,), "f32")
@@ -46,4 +46,4 @@ def _filters(problem: ConvProblem, x: ConvOperands) -> Launch:
         flat = (array.reshape(-1) for array in (x.w, x.x, x.y))
         return bind(loops.filters, *flat, b, d, sums, x_side(g, unit), y_side(g, unit), *tables, start, stop)
 
-    return in_bands(-(-g.groups // unit), x.threads, band)
+    return in_bands(-(-channels(g, unit) // unit), x.threads, band)

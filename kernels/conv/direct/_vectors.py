@@ -59,8 +59,8 @@ def _weight(builder: Any, factors: Any, tap: Any, alike: bool) -> Any:
     return weight
 
 
-#: `f(held, weights, b, offsets, (at, first, last, apart))`: vectors of held from `at` on, so far apart, are the sums over
-#: the taps first:last of their weights, which begin with those of `first`, times b from at + offsets[tap] on.
+#: `f(held, weights, b, offsets, (at, first, last, apart))`: vectors of held from `at` on, so far apart, are the sums
+#: over the taps first:last of their weights, which begin with those of `first`, times b from at + offsets[tap] on.
 many_sums, some_sums, one_sum = (_weighted(count, False) for count in (MANY, SOME, 1))
 many_alike, some_alike, one_alike = (_weighted(count, True) for count in (MANY, SOME, 1))
 
@@ -167,3 +167,26 @@ def _halved(lanes: int) -> Any:
 
 #: The same with every second element; nothing is read beyond the last of them.
 halve, halve_8, halve_4 = (_halved(lanes) for lanes in (LANES, 8, 4))
+
+
+def _expanded(group: int) -> Any:
+    def typed(_context: Any, to: Any, at: Any, size: Any, source: Any, begin: Any) -> Any:
+        return types.void(to, at, size, source, begin), generate
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = after(builder, data(context, builder, signature.args[0], args[0]), args[1])
+        origin = after(builder, data(context, builder, signature.args[3], args[3]), args[4])
+        (vector,) = loaded(builder, vectors_at(builder, origin, 1))
+        for member in range(group):
+            picked = [min(lane // group * group + member, LANES - 1) for lane in range(LANES)]
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), picked)
+            line = after(builder, place, builder.mul(args[2], number(member)))
+            stored(builder, [builder.shuffle_vector(vector, vector, mask)], vectors_at(builder, line, 1))
+        return context.get_dummy_value()
+
+    return cast(Any, intrinsic(typed))
+
+
+#: `f(to, at, size, source, begin)`: for each member of the groups of 2, 4, ... lanes, a vector in which it stands for
+#: its group; they lie `size` apart.
+expand_2, expand_4, expand_8, expand_16 = (_expanded(group) for group in (2, 4, 8, 16))
