@@ -8,8 +8,9 @@ A vector is of pixels, or with channels last and small groups of channels, whose
 
 import numpy as np
 
-from kernels._numba import inlined, jit, part
+from kernels._numba import jit, part
 from kernels._tile import LANES
+from kernels.conv.direct._moves import load, load_group, store
 from kernels.conv.direct._vectors import (
     ACROSS,
     FEW,
@@ -20,143 +21,27 @@ from kernels.conv.direct._vectors import (
     add_few_taps,
     add_tap,
     add_taps,
-    expand_2,
-    expand_4,
-    expand_8,
-    expand_16,
-    halve,
-    halve_4,
-    halve_8,
     many_alike,
     many_sums,
-    move,
-    move_4,
-    move_8,
     one_alike,
     one_sum,
     row_sums,
     some_alike,
     some_sums,
     total_of,
-)  # fmt: skip
-
-
-@inlined
-def _copy(to, at, source, begin, count):
-    """Elements side by side, the last vector reaching back."""
-    if count >= LANES:
-        for i in range(0, count - LANES, LANES):
-            move(to, at + i, source, begin + i)
-        move(to, at + count - LANES, source, begin + count - LANES)
-    elif LANES > 8 and count >= 8:
-        move_8(to, at, source, begin)
-        move_8(to, at + count - 8, source, begin + count - 8)
-    elif LANES > 4 and count >= 4:
-        move_4(to, at, source, begin)
-        move_4(to, at + count - 4, source, begin + count - 4)
-    else:
-        for i in range(count):
-            to[at + i] = source[begin + i]
-
-
-@inlined
-def _pick(to, at, source, begin, step, count):
-    """Elements `step` apart."""
-    if step == 1:
-        _copy(to, at, source, begin, count)
-    elif step == 2 and count >= LANES:
-        for i in range(0, count - LANES, LANES):
-            halve(to, at + i, source, begin + 2 * i)
-        halve(to, at + count - LANES, source, begin + 2 * (count - LANES))
-    elif step == 2 and LANES > 8 and count >= 8:
-        halve_8(to, at, source, begin)
-        halve_8(to, at + count - 8, source, begin + 2 * (count - 8))
-    elif step == 2 and LANES > 4 and count >= 4:
-        halve_4(to, at, source, begin)
-        halve_4(to, at + count - 4, source, begin + 2 * (count - 4))
-    else:
-        for i in range(count):
-            to[at + i] = source[begin + i * step]
-
-
-@part
-def _load(b, size, members, x, side, cut, at, lanes, first):
-    """Fill a buffer that was zero at first with the source's rows, from that of the target's row `first` on.
-
-    size, members: of the planes that places of several channels fill, one for each member of a group.
-    """
-    for phase in range(cut.down * cut.across):
-        h_phase, w_phase = phase // cut.across, phase % cut.across
-        low = min(cut.pitch, max(0, -((w_phase - cut.left) // cut.across)))
-        count = min(cut.pitch, max(low, -((w_phase - cut.left - side.width) // cut.across))) - low
-        begin, step = at + (low * cut.across + w_phase - cut.left) * side.column, cut.across * side.column
-        for row in range(cut.depth):
-            h = (first + row) * cut.down + h_phase - cut.top
-            line = ((phase * cut.depth + row) * cut.pitch + low) * cut.unit
-            if h < 0 or h >= side.height:
-                for member in range(members):
-                    for i in range(count * cut.unit):
-                        b[line + member * size + i] = np.float32(0)
-            elif cut.unit == 1:
-                _pick(b, line, x, begin + h * side.row, step, count)
-            elif members == 1:
-                for j in range(count):
-                    _copy(b, line + j * cut.unit, x, begin + h * side.row + j * step, lanes)
-            else:
-                for j in range(count):
-                    _expand(b, line + j * cut.unit, size, members, x, begin + h * side.row + j * step, lanes)
-
-
-@part
-def _load_group(b, size, planes, x, side, cut, image, group, lanes, first):
-    if cut.unit > 1:
-        _load(b, size, planes, x, side, cut, image * side.image + group * side.plane, lanes, first)
-    else:
-        for plane in range(planes):
-            at = image * side.image + (group * planes + plane) * side.plane
-            _load(b[plane * size :], 0, 1, x, side, cut, at, lanes, first)
-
-
-@part
-def _expand(b, at, size, members, x, begin, lanes):
-    """A plane for each member of a group."""
-    for v in range(0, lanes, LANES):
-        if members == 2:
-            expand_2(b, at + v, size, x, begin + v)
-        elif members == 4:
-            expand_4(b, at + v, size, x, begin + v)
-        elif members == 8:
-            expand_8(b, at + v, size, x, begin + v)
-        else:
-            expand_16(b, at + v, size, x, begin + v)
-
-
-@part
-def _store(out, side, held, cut, at, lanes, rows, columns):
-    """Put a strip's sums where they belong; rows: first, step and number; columns: the same."""
-    step, count = columns[1] * side.column, columns[2]
-    for i in range(rows[2]):
-        line, to = i * cut.pitch * cut.unit, at + (rows[0] + i * rows[1]) * side.row + columns[0] * side.column
-        if cut.unit > 1:
-            for j in range(count):
-                _copy(out, to + j * step, held, line + j * cut.unit, lanes)
-        elif step == 1:
-            _copy(out, to, held, line, count)
-        else:
-            for j in range(count):
-                out[to + j * step] = held[line + j]
+)
 
 
 @jit
 def images(
     out, source, w, b, held, factors, to, side, cut, parts, offsets, weights, planes, strides, items, start, stop
 ):
-    """Items start:stop of fprop or dgrad."""
+    """Items start:stop of fprop or dgrad. factors: scratch for a group's weights, or those of vectors as packed."""
     size, line = cut.down * cut.across * cut.depth * cut.pitch * cut.unit, len(held) // ROWS
     b[:] = np.float32(0)
     for item in range(start, stop):
         image, group, lanes, r0, r1 = items[item]
-        _load_group(b, size, planes[0], source, side, cut, image, group, lanes, r0)
+        load_group(b, size, planes[0], source, side, cut, image, group, lanes, r0)
         for number in range(len(parts)):
             first_h, step_h, rows, first_w, step_w, columns, t0, t1 = parts[number]
             down, across = (first_h + r0 * step_h, step_h, min(r1, rows) - r0), (first_w, step_w, columns)
@@ -174,11 +59,11 @@ def images(
                     _weigh(held, factors, b, offsets, 0, t0, t1, length, LANES, True)
                 else:
                     for v in range(0, lanes, LANES):
-                        _vectors(factors, w, group * cut.unit + v, planes[0], strides, weights, t0, t1)
-                        _weigh(held, factors, b, offsets, v, t0, t1, length, cut.unit, False)
+                        own = factors[(group * cut.unit + v) * len(weights) + t0 * LANES :]
+                        _weigh(held, own, b, offsets, v, t0, t1, length, cut.unit, False)
                 for row in range(many):
                     at = image * to.image + (group * planes[1] + plane + row) * to.plane
-                    _store(out, to, held[row * line :], cut, at, lanes, down, across)
+                    store(out, to, held[row * line :], cut, at, lanes, down, across)
                 plane += many
 
 
@@ -189,13 +74,15 @@ def _scalars(factors, w, begin, stride, rows, weights, t0, t1):
             factors[(t - t0) * rows + row] = w[begin + row * stride + weights[t]]
 
 
-@part
-def _vectors(factors, w, first, members, strides, weights, t0, t1):
-    """Of the channels from `first` on."""
-    for i in range(LANES):
-        begin = (first + i) // members * strides[1] + (first + i) % members * strides[0]
-        for t in range(t0, t1):
-            factors[(t - t0) * LANES + i] = w[min(begin + weights[t], len(w) - 1)]
+@jit
+def pack(packed, w, members, strides, weights, start, stop):
+    """Vectors start:stop of channels: their weights for all taps."""
+    taps = len(weights)
+    for i in range(start * LANES, stop * LANES):
+        begin = i // members * strides[1] + i % members * strides[0]
+        place = i // LANES * taps * LANES + i % LANES
+        for t in range(taps):
+            packed[place + t * LANES] = w[min(begin + weights[t], len(w) - 1)]
 
 
 @part
@@ -236,10 +123,10 @@ def filters(w, x, y, b, d, sums, side, of_y, cut, like, offsets, weights, planes
         for image in range(images):
             for first in range(0, of_y.height, strip):
                 length = ((min(strip, of_y.height - first) - 1) * cut.pitch + of_y.width) * cut.unit
-                _load_group(b, size, planes[0], x, side, cut, image, group, lanes, first)
+                load_group(b, size, planes[0], x, side, cut, image, group, lanes, first)
                 for plane in range(planes[1]):
                     at = image * of_y.image + (group * planes[1] + plane) * of_y.plane
-                    _load(d, 0, 1, y, of_y, like, at, lanes, first)
+                    load(d, 0, 1, y, of_y, like, at, lanes, first)
                     for v in range(0, lanes, LANES):
                         apart = max(cut.unit, LANES)
                         _add(sums[plane * taps * LANES + v * taps :], d, b, offsets, v, length, apart)

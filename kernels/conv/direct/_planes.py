@@ -98,8 +98,8 @@ def unit_of(g: Shape, lanes: int, threads: int) -> int:
     whole = g.c == 1 or (g.c in EXPANDED and g.c <= lanes and g.groups * g.c % lanes == 0)
     if not g.channels_last or g.c != g.k or not whole:
         return 1
-    vectors = ceil(g.groups * g.c / lanes)
-    parts = ceil(ceil(vectors / VECTORS) / threads) * threads
+    vectors, most = ceil(g.groups * g.c / lanes), VECTORS if g.c == 1 else VECTORS // 2
+    parts = ceil(ceil(vectors / most) / threads) * threads
     return (ceil(vectors / min(parts, vectors)) | 1) * lanes
 
 
@@ -122,8 +122,8 @@ def forward(g: Shape, unit: int, held: int) -> Plan:
     """The plan of fprop and of wgrad. held: elements of a strip at most, if a row has not more."""
     down = _Axis(0, 1, g.p, [(t, *_apart(t * g.dilation_h, g.stride_h)) for t in range(g.r)])
     across = _Axis(0, 1, g.q, [(t, *_apart(t * g.dilation_w, g.stride_w)) for t in range(g.s)])
-    sides = ([down], g.stride_h, g.top), ([across], g.stride_w, g.left)
-    return _plan(g, unit, held, sides, (g.c, g.k if unit == 1 else 1), (g.w_c, g.c * g.r * g.s))
+    sides, targets = (([down], g.stride_h, g.top), ([across], g.stride_w, g.left)), g.k if unit == 1 else 1
+    return _plan(g, unit, held, sides, (g.c, targets), (g.w_c, g.c * g.r * g.s))
 
 
 def image_gradient(g: Shape, unit: int, held: int) -> Plan:
