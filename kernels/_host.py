@@ -2,8 +2,10 @@
 
 import math
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,10 +55,24 @@ def registers() -> Registers:
     raise Unsupported(f"{cpu} has no fused multiply-add; expected AVX2 with FMA, AVX-512 or NEON")
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """A launch of compiled functions on their arguments, in turn; `_calls.py` calls them without the interpreter."""
+
+    calls: tuple[tuple[Callable[..., None], tuple[Any, ...]], ...]
+
+    def __call__(self) -> None:
+        for function, args in self.calls:
+            function(*args)
+
+
 def in_turn(*launches: Launch) -> Launch:
     """A launch of all these, one after the other."""
     if len(launches) == 1:
         return launches[0]
+    compiled = [launch.calls for launch in launches if isinstance(launch, Compiled)]
+    if len(compiled) == len(launches):
+        return Compiled(tuple(chain(*compiled)))
 
     def launch() -> None:
         for one in launches:
@@ -73,20 +89,18 @@ def _libraries() -> list[Any]:
     return [library for library in threadpoolctl.ThreadpoolController().lib_controllers if library.user_api == "blas"]
 
 
-def alone(launch: Launch, threads: int) -> Launch:
-    """The launch, which calls BLAS from this many threads, with BLAS itself on one; its setting is put back."""
-    if threads == 1:
-        return launch
+def alone(launch: Launch) -> Launch:
+    """The launch, which calls BLAS from threads of our own, with BLAS itself on one; its setting is put back."""
     libraries = _libraries()
 
     def run() -> None:
-        known = [library.get_num_threads() for library in libraries]
-        for library in libraries:
+        several = [(library, count) for library in libraries if (count := library.get_num_threads()) > 1]
+        for library, _ in several:
             library.set_num_threads(1)
         try:
             launch()
         finally:
-            for library, count in zip(libraries, known, strict=True):
+            for library, count in several:
                 library.set_num_threads(count)
 
     return run

@@ -16,7 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernelmark import Launch
-from kernels._host import cache_folder, registers
+from kernels._host import Compiled, cache_folder, registers
 
 KEPT_S = 30 * 24 * 3600
 _alloca = cast(Any, cgutils).alloca_once
@@ -35,6 +35,12 @@ def jit(function: F) -> F:
 def part(function: F) -> F:
     """Compiled only as a part of its callers, each of which contains it: by itself, LLVM would have it to do again."""
     return cast(F, cast(Any, numba).njit(inline="always")(function))
+
+
+def inlined(function: F) -> F:
+    """Compiled into each of its callers in place of a call, which would pass an array in seven words."""
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
+    return cast(F, cast(Any, numba).njit(**options)(function))
 
 
 def c_function(signature: Any) -> Callable[[Callable[..., None]], Any]:
@@ -71,7 +77,7 @@ def _compiled() -> Path:
 def bind(function: Callable[..., None], *args: Any) -> Launch:
     """A launch of `function(*args)`, compiled (or read from the cache) now."""
     cast(Any, function).compile(tuple(cast(Any, numba).typeof(arg) for arg in args))
-    return lambda: function(*args)
+    return Compiled(((function, args),))
 
 
 def data(context: Any, builder: Any, kind: Any, array: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Waiting awake, without the GIL, for what another thread writes."""
+"""Waiting awake, without the GIL, for what another thread writes, and doing what it asks for."""
 
 from typing import Any, cast
 
@@ -10,6 +10,9 @@ from numba.extending import intrinsic
 from kernelmark import Array
 from kernels._numba import data, jit
 
+WORDS = 3  # of a call (`_calls.py`)
+CALLS, COUNT = 1, 2  # of a box, whose first element counts what was asked for: where the calls lie, and how many
+FAILED = 1  # after the count of what is done
 _X86 = binding.get_default_triple().startswith("x86_64")
 
 
@@ -29,6 +32,35 @@ def _look(_context: Any, count: Any) -> Any:
 _now = cast(Any, intrinsic(_look))
 
 
+def _store(_context: Any, count: Any, value: Any) -> Any:
+    """The first element, after all that was written before."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store_atomic(args[1], data(context, builder, signature.args[0], args[0]), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(count, types.int64), generate
+
+
+raise_to = cast(Any, intrinsic(_store))
+
+
+def _call(_context: Any, address: Any) -> Any:
+    """The status of a call, 0 unless it raised."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        word = ir.IntType(64)
+        first = builder.inttoptr(args[0], word.as_pointer())
+        passes, function, given = (builder.load(builder.gep(first, [word(i)])) for i in range(WORDS))
+        kind = ir.FunctionType(ir.IntType(32), (word, word))
+        return builder.call(builder.inttoptr(passes, kind.as_pointer()), (function, given))
+
+    return types.int32(types.int64), generate
+
+
+_called = cast(Any, intrinsic(_call))
+
+
 @jit
 def rises(count: Array, beyond: int, rounds: int) -> bool:
     """Whether an element becomes more than `beyond` while it is looked at that often."""
@@ -36,3 +68,43 @@ def rises(count: Array, beyond: int, rounds: int) -> bool:
     while left and _now(count) <= beyond:
         left -= 1
     return left > 0
+
+
+@jit
+def perform(address: int, count: int) -> int:
+    """Do calls in turn, and return how many raised."""
+    failed = 0
+    for i in range(count):
+        failed += _called(address + i * 8 * WORDS) != 0
+    return failed
+
+
+@jit
+def ask(box: Array, address: int, count: int, number: int) -> None:
+    """Ask for these calls, or with none for a task of the interpreter's."""
+    box[CALLS], box[COUNT] = address, count
+    raise_to(box, number)
+
+
+@jit
+def end(done: Array, number: int) -> None:
+    """Count a task of the interpreter's as done."""
+    raise_to(done, number)
+
+
+@jit
+def serve(box: Array, done: Array, number: int, rounds: int) -> int:
+    """Do calls as they are asked for, until a task is the interpreter's or none comes; return how many tasks are done.
+
+    number: how many are done before.
+    """
+    while rises(box, number, rounds) and box[COUNT]:
+        done[FAILED] += perform(box[CALLS], box[COUNT])
+        number += 1
+        raise_to(done, number)
+    return number
+
+
+@jit
+def nothing(_: int) -> None:
+    """Return at once: what a launch of bands costs by itself."""

@@ -11,63 +11,82 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
 from threading import Lock, Semaphore, Thread
-from typing import cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from kernelmark import Launch
+from kernels._host import Compiled
+
+if TYPE_CHECKING:
+    from kernels._calls import Table
 
 #: How often a thread looks for work before it sleeps: 0.3 ms on an AMD EPYC, elsewhere by what a pause costs the CPU.
 #: That has to be less than what contenders are apart, as for the threads of OpenBLAS and libgomp (bench/__init__.py).
 ROUNDS = 10_000
+RAISED = "a compiled function of another thread or of this one raised"
 #: With the GIL kept, which takes less time than to let go of it.
 _LIBC = ctypes.PyDLL(None)
 
 
-class _Signal:
-    """A count that one thread raises and another one awaits: at first awake, then asleep."""
+class Band(NamedTuple):
+    """What a thread does in a launch; the table has its compiled calls, where it consists of them alone."""
 
-    def __init__(self) -> None:
-        from kernels._spin import rises
+    launch: Launch
+    table: "Table | None"
 
-        self._rises, self._count = rises, np.zeros(1, np.int64)
-        self._asleep, self._semaphore = False, Semaphore(0)
+    @staticmethod
+    def of(launch: Launch) -> "Band":
+        from kernels._calls import table
 
-    def send(self) -> None:
-        self._count[0] += 1
-        if self._asleep:
-            self._asleep = False
-            self._semaphore.release()
+        return Band(launch, table(launch) if isinstance(launch, Compiled) else None)
 
-    def wait(self, beyond: int) -> None:
-        """Return once it was sent more than `beyond` times."""
-        while not self._rises(self._count, beyond, ROUNDS):
-            self._asleep = True
-            if self._count[0] > beyond:  # it was sent before it could know that a thread sleeps
-                self._asleep = False
-            else:
-                self._semaphore.acquire()
+    def run(self) -> None:
+        """Do it on the calling thread. Raises ArithmeticError where a compiled function did."""
+        from kernels._spin import perform
+
+        if self.table is None:
+            self.launch()
+        elif perform(self.table.address, len(self.table.words)):
+            raise ArithmeticError(RAISED)
 
 
 class _Member:
-    """A thread that does one task after the other."""
+    """A thread that does one task after the other: compiled calls without the GIL, and launches of Python with it."""
 
     def __init__(self, name: str) -> None:
-        self._asked, self._done, self._tasks = _Signal(), _Signal(), 0
+        from kernels import _spin
+
+        self._spin = _spin
+        lines = np.zeros(64, np.int64)
+        self._box, self._done = lines[:16], lines[32:]  # in lines of their own, for each is written by one thread
+        self._asked, self._asleep, self._semaphore = 0, False, Semaphore(0)
         self._task: Launch | None = None
+        self._held: Band | None = None
         self._error: BaseException | None = None
         self._thread = Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
-    def begin(self, task: Launch) -> None:
-        self._task = task
-        self._tasks += 1
-        self._asked.send()
+    def begin(self, band: Band) -> None:
+        self._asked += 1
+        self._held = band  # a launch that is interrupted must not free what its calls read
+        if band.table is None:
+            self._task = band.launch
+            self._spin.ask(self._box, 0, 0, self._asked)
+        else:
+            self._spin.ask(self._box, band.table.address, len(band.table.words), self._asked)
+        if self._asleep:
+            self._asleep = False
+            self._semaphore.release()
 
     def end(self) -> BaseException | None:
         """Wait until all tasks are done, and return what the last one raised."""
-        self._done.wait(self._tasks - 1)
-        error, self._error = self._error, None
+        while not self._spin.rises(self._done, self._asked - 1, ROUNDS):
+            os.sched_yield()
+        if self._done[self._spin.FAILED]:
+            self._done[self._spin.FAILED] = 0
+            self._error = ArithmeticError(RAISED)
+        error, self._error, self._held = self._error, None, None
         return error
 
     def keep_to(self, cpus: Sequence[int]) -> None:
@@ -77,15 +96,27 @@ class _Member:
     def _serve(self) -> None:
         done = 0
         while True:
-            self._asked.wait(done)
-            task, self._task = self._task, None
-            try:
-                cast(Launch, task)()
-            except BaseException as error:
-                self._error = error
-            del task  # and the operands that it holds
-            done += 1
-            self._done.send()
+            done = self._spin.serve(self._box, self._done, done, ROUNDS)
+            if self._task is not None:
+                self._do()
+                done += 1
+                self._spin.end(self._done, done)
+            else:
+                self._sleep(done)
+
+    def _sleep(self, done: int) -> None:
+        self._asleep = True
+        if self._box[0] > done:  # it was asked before it could be known that it sleeps
+            self._asleep = False
+        else:
+            self._semaphore.acquire()
+
+    def _do(self) -> None:
+        task, self._task = self._task, None
+        try:
+            cast(Launch, task)()
+        except BaseException as error:
+            self._error = error
 
 
 class _Team:
@@ -95,14 +126,14 @@ class _Team:
         self._members = [_Member(f"kernelmark-{i}") for i in range(others)]
         self._lock, self._cpu = Lock(), -1
 
-    def run(self, bands: Sequence[Launch]) -> None:
+    def run(self, bands: Sequence[Band]) -> None:
         """Do all bands at once, the last on the calling thread."""
         with self._lock:
             self._spread()
             for member, band in zip(self._members, bands[:-1], strict=True):
                 member.end()  # of a launch that was interrupted
                 member.begin(band)
-            bands[-1]()
+            bands[-1].run()
             for error in [member.end() for member in self._members]:
                 if error is not None:
                     raise error
@@ -133,8 +164,8 @@ def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> La
     bands = [run(start, stop) for start, stop in pairwise(edges) if start < stop]
     if len(bands) == 1:
         return bands[0]
-    together = team(len(bands) - 1)
-    return lambda: together.run(bands)
+    together, shared = team(len(bands) - 1), [Band.of(band) for band in bands]
+    return lambda: together.run(shared)
 
 
 @cache

@@ -134,13 +134,13 @@ def dots(rows: int) -> Any:
                 (line,) = loaded(builder, vectors_at(builder, after(builder, begin, t), 1))
                 builder.store(llvm(builder, "fma", line, column, builder.load(register)), register)
         for row, register in enumerate(held):
-            builder.store(_total(builder, builder.load(register)), after(builder, c, number(row)))
+            builder.store(total(builder, builder.load(register)), after(builder, c, number(row)))
         return context.get_dummy_value()
 
     return cast(Any, intrinsic(typed))
 
 
-def _total(builder: Any, vector: Any) -> Any:
+def total(builder: Any, vector: Any) -> Any:
     """The sum of a vector's elements, halves added to halves."""
     side = LANES
     while side > 1:

@@ -51,6 +51,10 @@ points = [
 RUNS = (
     QUESTION,
     "gemm/m256n512k512/f32/NN gemm/m256n512k512/f32/NT gemm/m256n512k512/f32/TN gemm/m256n512k512/f32/TT --threads 1,2",
+    "conv/n1c16h8w8k16r3s3pad1/f32/nchw/fprop conv/n1c32h16w16k32r3s3pad1/f32/nchw/fprop "
+    "conv/n1c64h28w28k64r3s3pad1/f32/nchw/fprop conv/n1c64h56w56k64r3s3pad1/f32/nchw/fprop "
+    "conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop "
+    "--threads 1,2 --kernels conv/numba.direct --kernels conv/cpu.im2col --kernels conv/cpu.winograd",
     "filter-sweep",
     "transposition",
     "transfer aggregate/w4n14198784/f32/ef aggregate/w4n1048576/f32/ef "

@@ -8,12 +8,14 @@ import numpy as np
 from kernelmark import Array, Launch
 from kernels._host import in_turn
 from kernels._team import in_bands
+from kernels._worth import threads_that_pay
 from kernels.aggregate._steps import Part, Plan, Step
 from kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
 Arrays = Mapping[str, Array]
 
 
+@threads_that_pay()
 def on_threads(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:
     """Return what carries out a plan on the threads of a set-up."""
     arrays = {name: np.asarray(array) for name, array in operands_of(problem, x, plan).items()}

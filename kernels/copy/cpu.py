@@ -5,6 +5,7 @@ import numpy as np
 from kernelmark import Launch, Prefer, kernel
 from kernels._host import LINE_BYTES
 from kernels._team import in_bands
+from kernels._worth import threads_that_pay
 from kernels.copy.problem import CopyOperands, CopyProblem
 
 
@@ -15,6 +16,7 @@ def copyto(problem: CopyProblem, x: CopyOperands) -> Launch:
 
 
 @kernel("copy", provider="numpy", device="cpu", numerics="exact", modules=("numpy",), threaded=True)
+@threads_that_pay(compiled=False)
 def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
     """NumPy copyto in bands of rows, one a thread."""
     return in_bands(problem.m, x.threads, lambda i, j: lambda: np.copyto(x.b[i:j], x.a[i:j]))
@@ -37,6 +39,7 @@ def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
     },
     prefer=Prefer(({"LINES": 1, "WAYS": 1, "AHEAD": 0, "STREAM": 1},)),
 )
+@threads_that_pay()
 def streaming(problem: CopyProblem, x: CopyOperands) -> Launch:
     """Bands of bytes, one a thread, stored past the caches: no line of B is read before it is written."""
     from kernels._numba import bind

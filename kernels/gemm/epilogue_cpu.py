@@ -6,6 +6,7 @@ from typing import Any
 from kernelmark import Launch, kernel
 from kernels._host import alone, in_turn
 from kernels._team import in_bands
+from kernels._worth import threads_that_pay
 from kernels.gemm._epilogue import EPILOGUES
 from kernels.gemm._steps import Rows, finish
 from kernels.gemm.cpu import multiply, plain
@@ -44,6 +45,7 @@ def _scratch(problem: GemmProblem, x: GemmOperands, rows: int) -> Any:
 
 
 @kernel("gemm", **_NUMPY)
+@threads_that_pay(compiled=False)
 def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
     """NumPy matmul, then the epilogue's steps over all of C, a band of rows for each thread."""
     scratch = _scratch(problem, x, problem.m)
@@ -57,6 +59,7 @@ def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 
 @kernel("gemm", **_NUMPY)
+@threads_that_pay(compiled=False)
 def fused(problem: GemmProblem, x: GemmOperands) -> Launch:
     """A band of rows for each thread, a few of them multiplied by NumPy and finished at a time, while cached."""
 
@@ -71,4 +74,4 @@ def fused(problem: GemmProblem, x: GemmOperands) -> Launch:
 
         return in_turn(*steps())
 
-    return alone(in_bands(problem.m, x.threads, band), x.threads)
+    return alone(in_bands(problem.m, x.threads, band))

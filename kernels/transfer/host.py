@@ -7,6 +7,7 @@ import numpy as np
 from kernelmark import Launch, kernel
 from kernels._host import LINE_BYTES, in_turn
 from kernels._team import in_bands
+from kernels._worth import threads_that_pay
 from kernels.transfer._pages import bind_to_node, give_back
 from kernels.transfer.problem import TransferOperands, TransferProblem
 
@@ -20,42 +21,49 @@ def copied(x: TransferOperands, node: int | None) -> Launch:
 
 
 @kernel("transfer", provider="numpy", modules=("numpy",), **H2H)
+@threads_that_pay(compiled=False)
 def copyto(problem: TransferProblem, x: TransferOperands) -> Launch:
     """NumPy copyto in bands, one a thread; pages as NumPy gets them."""
     return copied(x, problem.node)
 
 
 @kernel("transfer", provider="numpy", modules=("numpy",), host_memory="small", **H2H)
+@threads_that_pay(compiled=False)
 def small_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
     """NumPy copyto between pages of the smallest size."""
     return copied(x, problem.node)
 
 
 @kernel("transfer", provider="numpy", modules=("numpy",), host_memory="huge", **H2H)
+@threads_that_pay(compiled=False)
 def huge_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
     """NumPy copyto between huge pages, which the system is asked for."""
     return copied(x, problem.node)
 
 
 @kernel("transfer", provider="numpy", modules=("numpy",), host_memory="shared", **H2H)
+@threads_that_pay(compiled=False)
 def shared_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
     """NumPy copyto between pages that processes can share."""
     return copied(x, problem.node)
 
 
 @kernel("transfer", provider="numpy", modules=("numpy",), host_memory="small", **H2H)
+@threads_that_pay(compiled=False)
 def fresh_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
     """NumPy copyto into pages that were given back before: the first store to each is a page fault."""
     return in_turn(give_back(x.b), copied(x, problem.node))
 
 
 @kernel("transfer", provider="numpy", modules=("numpy",), host_memory="huge", **H2H)
+@threads_that_pay(compiled=False)
 def fresh_huge_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
     """NumPy copyto into huge pages that were given back before."""
     return in_turn(give_back(x.b), copied(x, problem.node))
 
 
 @kernel("transfer", provider="numba", modules=("numba",), **H2H)
+@threads_that_pay()
 def streaming(problem: TransferProblem, x: TransferOperands) -> Launch:
     """Bands of bytes, one a thread, stored past the caches."""
     from kernels._numba import bind

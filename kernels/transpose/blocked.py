@@ -5,6 +5,7 @@ from typing import Any
 from kernelmark import DTYPES, DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._host import LINE_BYTES, in_turn
 from kernels._team import in_bands
+from kernels._worth import threads_that_pay
 from kernels.transpose._strips import SHARE
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
 
@@ -58,6 +59,7 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     prefer=Prefer(({"RUN": 4096, "DOWN": 128, "STREAM": 1}, {"RUN": RUN, "DOWN": 0, "STREAM": 1})),
     **_NUMBA,
 )
+@threads_that_pay()
 def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """Blocks of a cache line a side transposed in registers, written past the caches where rows are aligned."""
     from kernels._numba import bind
@@ -91,6 +93,7 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     prefer=Prefer((WHOLE,)),
     **_NUMBA,
 )
+@threads_that_pay()
 def tiles(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """In place: chunks along the cycles of their grid, then strips in cache; squares by swapping blocks."""
     from kernels.transpose._tiles import rectangle, square

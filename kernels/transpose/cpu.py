@@ -7,6 +7,7 @@ import numpy as np
 from kernelmark import DTYPES, Launch, kernel
 from kernels._host import in_turn
 from kernels._team import in_bands
+from kernels._worth import threads_that_pay
 from kernels.transpose._openblas import imatcopy as _imatcopy
 from kernels.transpose._openblas import omatcopy as _omatcopy
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
@@ -35,6 +36,7 @@ def omatcopy(problem: TransposeProblem, x: TransposeOperands) -> Launch:
 
 
 @kernel("transpose", places=("out",), threaded=True, **_OPENBLAS)
+@threads_that_pay(compiled=False)
 def omatcopy_threaded(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """OpenBLAS omatcopy in bands of the result's rows, one a thread."""
     return _omatcopy(x.a, x.b, problem.dtype, x.threads)
@@ -57,6 +59,7 @@ def imatcopy(problem: TransposeProblem, x: TransposeOperands) -> Launch:
 
 
 @kernel("transpose", places=("in",), threaded=True, **_OPENBLAS)
+@threads_that_pay(compiled=False)
 def omatcopy_and_back(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """OpenBLAS omatcopy into a full copy on all threads, then copied back on all threads."""
     b = x.scratch((problem.n, problem.m), problem.dtype)

@@ -24,10 +24,10 @@ OURS = ("conv/cpu.im2col", "conv/numba.direct", "conv/cpu.winograd", "conv/cpu.w
 
 
 def drawn() -> list[tuple[str, str]]:
-    """Sizes and words of problems, the same in every run; every fourth is one that Winograd takes."""
+    """Sizes and words of problems, the same in every run; some are for Winograd, some depthwise."""
     rng, found = random.Random(20240229), []
     while len(found) < DRAWN:
-        sizes, words = _plain(rng) if len(found) % 4 == 0 else _any(rng)
+        sizes, words = KINDS[len(found) % len(KINDS)](rng)
         try:
             discover().problem(f"conv/{sizes}/f32/nchw/fprop{words}")
         except UsageError:  # the filter is larger than the padded image
@@ -43,9 +43,17 @@ def _plain(rng: random.Random) -> tuple[str, str]:
     return f"n{n}c{c}h{h}w{w}k{k}r3s3pad{pad}", ""
 
 
+def _depthwise(rng: random.Random) -> tuple[str, str]:
+    channels = rng.choice([1, 3, 8, 17, 37])
+    return _with(rng, channels, channels, channels)
+
+
 def _any(rng: random.Random) -> tuple[str, str]:
-    groups = rng.choice([1, 1, 1, 2, 3, 8])
-    c, k = (groups * rng.choice([1, 1, 2, 3, 5, 7]) for _ in range(2))
+    groups = rng.choice([1, 1, 2, 3, 8])
+    return _with(rng, groups, *(groups * rng.choice([1, 1, 2, 3, 5, 7]) for _ in range(2)))
+
+
+def _with(rng: random.Random, groups: int, c: int, k: int) -> tuple[str, str]:
     h, w = rng.choice([(1, 1), (1, rng.randint(1, 40)), *((rng.randint(1, 17), rng.randint(1, 19)) for _ in range(4))])
     r, s = rng.choice([(1, 1), (3, 3), (rng.randint(1, 6), rng.randint(1, 6)), (rng.randint(1, 6), 1)])
     ends, steps = [rng.randint(0, 4) for _ in range(4)], [rng.randint(1, 4) for _ in range(2)]
@@ -53,6 +61,10 @@ def _any(rng: random.Random) -> tuple[str, str]:
     stride = rng.choice(["1", str(steps[0]), "{}x{}".format(*steps)])
     dilation = rng.choice(["1", "1", "2", "3x1", "1x2"])
     return f"n{rng.randint(1, 3)}c{c}h{h}w{w}k{k}r{r}s{s}pad{pad}stride{stride}", f"/dil{dilation}/g{groups}"
+
+
+#: As many as no sample of every so many problems leaves one out.
+KINDS = (_plain, _any, _depthwise, _any, _plain, _any, _any)
 
 
 def test_drawn_problems_are_of_every_kind() -> None:

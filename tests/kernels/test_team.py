@@ -13,13 +13,17 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernels._team import in_bands, team
+from kernels._team import Band, in_bands, team
 
 WAYS = {"awake": 0.0, "asleep": 0.05}  # seconds between launches
 
 
 def noted(found: list[tuple[int, int]], start: int, stop: int):
     return lambda: found.append((start, stop))
+
+
+def together(*bands) -> None:
+    team(len(bands) - 1).run([Band.of(band) for band in bands])
 
 
 @pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
@@ -55,7 +59,7 @@ def test_what_a_band_raises_is_raised_once_and_the_next_launch_is_sound() -> Non
 def test_a_launch_that_ended_keeps_nothing_alive() -> None:
     operand = np.zeros(3)
     kept = weakref.ref(operand)
-    team(1).run([partial(np.negative, operand, out=operand), lambda: None])
+    together(partial(np.negative, operand, out=operand), lambda: None)
     del operand
     assert kept() is None
 
@@ -71,8 +75,8 @@ def test_a_launch_that_is_interrupted_ends_before_the_next_begins() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        team(1).run([slow, interrupted])
-    team(1).run([lambda: order.append("next"), lambda: None])
+        together(slow, interrupted)
+    together(lambda: order.append("next"), lambda: None)
     assert order == ["slow", "next"]
 
 
@@ -86,7 +90,7 @@ def test_threads_have_cpus_of_their_own() -> None:
     bands = [lambda: kept.append(os.sched_getaffinity(0))] * others
     for _ in range(20):
         kept.clear()
-        team(others).run([*bands, lambda: None])
+        together(*bands, lambda: None)
         assert all(kept)
         assert sum(map(len, kept)) == len(set().union(*kept)) <= others
         time.sleep(0.01)

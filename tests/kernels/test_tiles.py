@@ -91,6 +91,10 @@ SMALL = {
     ),
     "conv/pyfftw.full": ("conv/n2c5h40w31k4r3s5pad1/f32/nchw/fprop",),
 }
+for _name, _sizes in (("depthwise", "c19h23w31k19"), ("grouped", "c38h23w31k95")):
+    SMALL[f"conv/numba.{_name}"] = tuple(
+        f"conv/n2{_sizes}r3s5pad1stride2x1/f32/{words}/g19" for words in ("nchw/fprop", "nhwc/dgrad", "nchw/wgrad")
+    )
 SMALL["conv/numba.direct"] = SMALL["conv/cpu.im2col"]
 
 

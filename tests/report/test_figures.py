@@ -36,6 +36,7 @@ def test_a_run_with_everything_has_every_kind_of_figure(store):
         "Rate over size",
         "Layouts x kernels",
         "Thread scaling",
+        "Thread scaling over size",
         "Crossover of convolution algorithms",
         *OF_OTHERS,
         "Distribution of samples",

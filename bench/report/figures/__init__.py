@@ -18,6 +18,7 @@ from bench.report.figures import (
     speedups,
     style,
     threads,
+    threads_sizes,
     tunables,
     winners,
 )
@@ -46,6 +47,7 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
         rates.rates(data, looks),
         layouts.layout_maps(data),
         threads.thread_scaling(data, looks),
+        threads_sizes.gains_over_size(data, looks),
         crossover.crossover_maps(data, registry),
         winners.winner_maps(data, looks),
         aggregation.aggregations(data, registry),

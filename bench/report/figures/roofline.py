@@ -63,8 +63,8 @@ def _roofs(data: RunData) -> list[Roof]:
         rows[r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)].append(r)
     roofs = []
     for (op, device, threads, numerics), own in rows.items():
-        compute = _ceiling(data, device, threads, numerics)
-        memory = _ceiling(data, device, threads, "link" if op == "transfer" else "memory")
+        compute = highest(data, device, threads, numerics)
+        memory = highest(data, device, threads, "link" if op == "transfer" else "memory")
         if compute and memory and (points := [*_points(own)]):
             roofs.append(Roof(op, compute, memory, points))
     return roofs
@@ -77,7 +77,7 @@ def _points(rows: list[Result]) -> Iterator[tuple[float, float, Result]]:
             yield flop / traffic, flop / r.time_s_median, r
 
 
-def _ceiling(data: RunData, device: str, threads: int, wanted: str) -> Ceiling | None:
+def highest(data: RunData, device: str, threads: int, wanted: str) -> Ceiling | None:
     """Return the highest ceiling of this kind that holds; for memory, the one with the largest copy, in no cache."""
     found = [c for c, doubt in data.all_ceilings if (c.device, c.threads, c.kind) == (device, threads, wanted)]
     largest = max((sum(numbers(c.problem)) for c in found), default=0)

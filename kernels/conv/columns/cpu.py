@@ -2,6 +2,7 @@
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._team import in_bands
+from kernels._worth import threads_that_pay
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 DEFAULT = {"DEPTH": 384, "AREA": 2**17}
@@ -24,6 +25,7 @@ def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     valid=_formed,
     prefer=Prefer((DEFAULT,)),
 )
+@threads_that_pay()
 def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Columns formed in cache, block by block, and multiplied there; none for 1x1 filters."""
     from kernels._numba import bind

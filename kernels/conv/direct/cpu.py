@@ -1,6 +1,10 @@
-"""Direct convolution on the CPU."""
+"""Direct convolution on the CPU, and depthwise convolution."""
+
+from typing import Any
 
 from kernelmark import Launch, Prefer, kernel
+from kernels._host import powers
+from kernels._worth import threads_that_pay
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 
@@ -15,8 +19,50 @@ from kernels.conv.problem import ConvOperands, ConvProblem
     tunables={"STEPS": (32, 64, 128, 256, 512, 1024, 2048, 4096), "AT_ONCE": (16, 32, 64, 128, 256, 512, 1024, 2048)},
     prefer=Prefer(({"STEPS": 256, "AT_ONCE": 1024},)),
 )
+@threads_that_pay()
 def direct(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Direct: tiles of sums in vector registers, each step found through tables of offsets; no columns formed."""
     from kernels.conv.direct._stages import stages
 
     return stages(problem, x)
+
+
+def _not_depthwise(p: ConvProblem) -> str | None:
+    if p.groups != p.c:
+        return f"groups is {p.groups}, expected c = {p.c}: each filter reads one channel"
+    return None if p.k == p.c else f"k is {p.k}, expected c = {p.c}: each channel has one filter"
+
+
+def _not_grouped(p: ConvProblem) -> str | None:
+    if p.groups == 1:
+        return "groups is 1, expected more: conv/numba.direct is for one"
+    return None if _not_depthwise(p) else "a filter for each channel is what conv/numba.depthwise is for"
+
+
+#: HELD: elements of a strip of rows, which with its sums stays in a cache.
+_PLANES: dict[str, Any] = {
+    "provider": "numba",
+    "device": "cpu",
+    "dtypes": ("f32",),
+    "modules": ("numba",),
+    "threaded": True,
+    "tunables": {"HELD": powers(10, 18)},
+}
+
+
+@kernel("conv", supports=_not_depthwise, prefer=Prefer(({"HELD": 2**16},)), **_PLANES)
+@threads_that_pay()
+def depthwise(problem: ConvProblem, x: ConvOperands) -> Launch:
+    """A filter a channel: strips of a plane between zeros, a vector of pixels (nhwc: of channels) for each tap."""
+    from kernels.conv.direct._strips import strips
+
+    return strips(problem, x)
+
+
+@kernel("conv", supports=_not_grouped, prefer=Prefer(({"HELD": 2**17},)), **_PLANES)
+@threads_that_pay()
+def grouped(problem: ConvProblem, x: ConvOperands) -> Launch:
+    """Groups of few channels: strips of their planes between zeros, a vector of pixels for each tap."""
+    from kernels.conv.direct._strips import strips
+
+    return strips(problem, x)

@@ -59,7 +59,7 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int) -> Laun
             steps += [_transformed(inverse, planes[output], start, x.threads)]
     if output == "w":
         steps += [_transformed(inverse, planes["w"], 0, x.threads)]
-    return alone(in_turn(*steps), x.threads)
+    return alone(in_turn(*steps))
 
 
 def _transformed(run: Any, planes: Planes, start: int, threads: int) -> Launch:

@@ -6,6 +6,7 @@ from operator import mul
 from typing import Any
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
+from kernels._worth import threads_that_pay
 from kernels.conv.fft._tiling import Cuts, Sides, cheapest, cuts, executed, spans, whole
 from kernels.conv.problem import ConvOperands, ConvProblem
 
@@ -83,6 +84,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides) -> Launch:
     prefer=Prefer(({"BATCH": BATCH, "BLOCK": BLOCK},)),
     **_FFTW,
 )
+@threads_that_pay(compiled=False)
 def full(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of whole images and of filters as large, CGEMM for each frequency."""
     return _launch(problem, x, whole(problem))
@@ -96,6 +98,7 @@ def full(problem: ConvProblem, x: ConvOperands) -> Launch:
     prefer=Prefer(({"HEIGHT": 0, "WIDTH": 0, "BATCH": BATCH, "BLOCK": BLOCK},)),
     **_FFTW,
 )
+@threads_that_pay(compiled=False)
 def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of overlapping tiles, CGEMM for each frequency; the tile's side chosen by a model of cost."""
     return _launch(problem, x, sides(problem, x.tile))

@@ -7,6 +7,7 @@ import numpy as np
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._host import NARROW, in_turn, powers, split
 from kernels._team import in_bands
+from kernels._worth import threads_that_pay
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd._tiling import Tiling, tiling
@@ -126,12 +127,14 @@ _CPU: dict[str, Any] = {
 
 
 @kernel("conv", numerics="winograd", supports=refused, executed=lambda p, t: executed(p, F2, t), **_CPU)
+@threads_that_pay()
 def winograd(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Winograd F(2x2,3x3): transforms and 16 products, block of tiles by block."""
     return _launch(problem, x, 2)
 
 
 @kernel("conv", numerics="winograd4", supports=refused, executed=lambda p, t: executed(p, F4, t), **_CPU)
+@threads_that_pay()
 def winograd4(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Winograd F(4x4,3x3): transforms and 36 products, block of tiles by block."""
     return _launch(problem, x, 4)

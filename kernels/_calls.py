@@ -1,0 +1,83 @@
+"""Calls of compiled functions without the interpreter: a thread that has no GIL needs not wait for it.
+
+Two threads that wait for the GIL at the begin of a launch sleep and are woken, which takes each 50 us on a virtual
+machine. A call is three words: what loads the arguments and passes them on, the compiled function, and where its
+arguments lie as Numba flattens them, eight bytes each.
+"""
+
+import struct
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import numba
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+
+from kernelmark import Array
+from kernels._host import Compiled
+
+WORD = ir.IntType(64)
+
+
+class Table(NamedTuple):
+    """Calls in turn, three words each, and what has to live as long as they do."""
+
+    words: Array
+    held: tuple[Any, ...]
+
+    @property
+    def address(self) -> int:
+        return int(self.words.ctypes.data)
+
+
+def table(compiled: Compiled) -> Table:
+    """Return the calls of a launch."""
+    held, words = [], []
+    for function, args in compiled.calls:
+        kinds = tuple(cast(Any, numba).typeof(arg) for arg in args)
+        found = cast(Any, function).overloads[kinds]
+        given = np.frombuffer(b"".join(_flat(kinds, args)), np.int64)
+        address = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
+        words.append((_passes(kinds)[0], address, given.ctypes.data))
+        held.append((given, args))
+    return Table(np.array(words, np.int64), tuple(held))
+
+
+def _flat(kinds: Any, values: Any) -> Iterator[bytes]:
+    """Arguments as Numba flattens them, in words of eight bytes."""
+    for kind, value in zip(kinds, values, strict=True):
+        if isinstance(kind, types.Array):
+            of_array = (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)
+            yield struct.pack(f"<{len(of_array)}q", *of_array)
+        elif isinstance(kind, types.BaseTuple):
+            yield from _flat(kind, value)
+        elif isinstance(kind, types.Float):
+            yield np.asarray(value, kind.name).tobytes().ljust(8, b"\0")
+        else:
+            yield struct.pack("<q", int(value))
+
+
+@lru_cache
+def _passes(kinds: Any) -> tuple[int, Any]:
+    """Return the address of what calls a function of these types, and the library that it lives in."""
+    context = cpu_target.target_context
+    kind = context.call_conv.get_function_type(types.none, kinds)
+    library = context.codegen().create_library("kernelmark")
+    module = library.create_ir_module("kernelmark")
+    name = f"kernelmark_{abs(hash(kinds))}"
+    function = ir.Function(module, ir.FunctionType(ir.IntType(32), (WORD, WORD)), name)
+    builder = ir.IRBuilder(function.append_basic_block())
+    words = builder.inttoptr(function.args[1], WORD.as_pointer())
+    values = [builder.alloca(pointer.pointee) for pointer in kind.args[:2]]  # of what is returned or raised
+    for i, wanted in enumerate(kind.args[2:]):
+        place = builder.gep(words, [WORD(i)])
+        values.append(builder.load(builder.bitcast(place, wanted.as_pointer())))
+    builder.ret(builder.call(builder.inttoptr(function.args[0], kind.as_pointer()), values))
+    with global_compiler_lock:
+        library.add_ir_module(module)
+        library.finalize()
+    return library.get_pointer_to_function(name), library

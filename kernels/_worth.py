@@ -1,0 +1,104 @@
+"""Whether a problem is large enough for several threads: a launch on several has a price, which is measured.
+
+The work of a problem on one thread is estimated from what it computes and moves, at rates that are measured once a
+process, as the price is. So it depends on sizes alone.
+"""
+
+import time
+from collections.abc import Callable
+from functools import cache, wraps
+from statistics import median
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+import numpy as np
+
+from kernelmark import Launch
+from kernels._host import registers
+
+LAUNCHES = 2  # that a kernel is taken to consist of
+MOST_S = 100e-6  # of a launch, whatever was measured on a machine that was busy
+STEPS, COPIED = 4096, 1 << 24  # of multiply-adds, and bytes
+
+
+class Sized(Protocol):
+    """What is asked of a problem."""
+
+    @property
+    def flop(self) -> int: ...
+    @property
+    def traffic_bytes(self) -> int: ...
+
+
+class _Threads(Protocol):
+    threads: int
+
+
+P = TypeVar("P", bound=Sized)
+X = TypeVar("X", bound=_Threads)
+Rest = ParamSpec("Rest")
+SetUp = Callable[Concatenate[P, X, Rest], Launch]
+
+
+def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], SetUp[P, X, Rest]]:
+    """Set a kernel up for one thread where several would save less time than launching them takes.
+
+    compiled: whether its bands are calls of compiled functions alone, so that no thread waits for the GIL.
+    """
+
+    def decorate(setup: SetUp[P, X, Rest]) -> SetUp[P, X, Rest]:
+        @wraps(setup)
+        def sized(problem: P, x: X, *args: Rest.args, **options: Rest.kwargs) -> Launch:
+            if x.threads > 1 and not pays(problem, x.threads, compiled):
+                x.threads = 1
+            return setup(problem, x, *args, **options)
+
+        return cast(SetUp[P, X, Rest], sized)
+
+    return decorate
+
+
+def pays(problem: Sized, threads: int, compiled: bool) -> bool:
+    """Whether that many threads save more time on a problem than it takes to launch them."""
+    flop_per_s, bytes_per_s = rates()
+    alone_s = problem.flop / flop_per_s + problem.traffic_bytes / bytes_per_s
+    return alone_s * (1 - 1 / threads) > LAUNCHES * launch_s(threads, compiled)
+
+
+@cache
+def launch_s(threads: int, compiled: bool) -> float:
+    """Return the seconds of a launch whose bands do nothing."""
+    from kernels._numba import bind
+    from kernels._spin import nothing
+    from kernels._team import in_bands
+
+    def band(start: int, _: int) -> Launch:
+        return bind(nothing, start) if compiled else lambda: None
+
+    launch = in_bands(threads, threads, band)
+    return min(MOST_S, *(_typical_s(launch, 21) for _ in range(5)))
+
+
+@cache
+def rates() -> tuple[float, float]:
+    """Return the flop and the bytes a second of one thread: multiply-adds in registers, and a copy past its caches."""
+    from kernels._numba import bind
+    from kernels.fma._numba import groups
+
+    size = registers().group(4)
+    d, x = np.zeros((2, size), np.float32)
+    factors = np.full((2, 1), 0.5, np.float32)
+    multiply_adds = _typical_s(bind(groups, d, x, *factors, STEPS, size, 0, 1), 11)
+    source, target = np.zeros((2, COPIED), np.uint8)
+    return 2 * size * STEPS / multiply_adds, 2 * COPIED / _typical_s(lambda: np.copyto(target, source), 3)
+
+
+def _typical_s(launch: Launch, count: int) -> float:
+    """Return the median time of that many launches after a first one."""
+    launch()
+    return median(_time_s(launch) for _ in range(count))
+
+
+def _time_s(launch: Launch) -> float:
+    start = time.perf_counter()
+    launch()
+    return time.perf_counter() - start

@@ -1,0 +1,162 @@
+"""Grouped convolution: vectors of places, each the sum of a weight for each tap times what the tap meets.
+
+A vector is of pixels, or with channels last and small groups of channels, whose weights differ. The arguments that
+`_planes.py` describes are the same in all functions.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+import numpy as np
+
+from kernels._numba import jit, part
+from kernels._tile import LANES
+from kernels.conv.direct._moves import load, load_group, store
+from kernels.conv.direct._vectors import (
+    ACROSS,
+    FEW,
+    MANY,
+    ROWS,
+    SOME,
+    TAPS,
+    add_few_taps,
+    add_tap,
+    add_taps,
+    many_alike,
+    many_sums,
+    one_alike,
+    one_sum,
+    row_sums,
+    some_alike,
+    some_sums,
+    total_of,
+)
+
+
+@jit
+def images(
+    out, source, w, b, held, factors, to, side, cut, parts, offsets, weights, planes, strides, items, start, stop
+):
+    """Items start:stop of fprop or dgrad. factors: scratch for a group's weights, or those of vectors as packed."""
+    size, line = cut.down * cut.across * cut.depth * cut.pitch * cut.unit, len(held) // ROWS
+    b[:] = np.float32(0)
+    for item in range(start, stop):
+        image, group, lanes, r0, r1 = items[item]
+        load_group(b, size, planes[0], source, side, cut, image, group, lanes, r0)
+        for number in range(len(parts)):
+            first_h, step_h, rows, first_w, step_w, columns, t0, t1 = parts[number]
+            down, across = (first_h + r0 * step_h, step_h, min(r1, rows) - r0), (first_w, step_w, columns)
+            length = ((down[2] - 1) * cut.pitch + columns) * cut.unit
+            plane = 0
+            while plane < planes[1] and down[2] > 0:
+                many = ROWS if plane + ROWS <= planes[1] else 1
+                begin = group * strides[1] + plane * strides[0]
+                if many > 1:
+                    _scalars(factors, w, begin, strides[0], many, weights, t0, t1)
+                    for v in range(0, length, ACROSS * LANES):
+                        row_sums(held, factors, b, offsets, (v, t0, t1, line))
+                elif cut.unit == 1:
+                    _scalars(factors, w, begin, 0, 1, weights, t0, t1)
+                    _weigh(held, factors, b, offsets, 0, t0, t1, length, LANES, True)
+                else:
+                    for v in range(0, lanes, LANES):
+                        own = factors[(group * cut.unit + v) * len(weights) + t0 * LANES :]
+                        _weigh(held, own, b, offsets, v, t0, t1, length, cut.unit, False)
+                for row in range(many):
+                    at = image * to.image + (group * planes[1] + plane + row) * to.plane
+                    store(out, to, held[row * line :], cut, at, lanes, down, across)
+                plane += many
+
+
+@part
+def _scalars(factors, w, begin, stride, rows, weights, t0, t1):
+    for t in range(t0, t1):
+        for row in range(rows):
+            factors[(t - t0) * rows + row] = w[begin + row * stride + weights[t]]
+
+
+@jit
+def pack(packed, w, members, strides, weights, start, stop):
+    """Vectors start:stop of channels: their weights for all taps."""
+    taps = len(weights)
+    for i in range(start * LANES, stop * LANES):
+        begin = i // members * strides[1] + i % members * strides[0]
+        place = i // LANES * taps * LANES + i % LANES
+        for t in range(taps):
+            packed[place + t * LANES] = w[min(begin + weights[t], len(w) - 1)]
+
+
+@part
+def _weigh(held, factors, b, offsets, at, t0, t1, length, apart, alike):
+    """The sums of a plane's vectors, so far apart; alike: whether a tap has one weight for all lanes."""
+    while at + (MANY - 1) * apart < length:
+        if alike:
+            many_alike(held, factors, b, offsets, (at, t0, t1, LANES))
+        else:
+            many_sums(held, factors, b, offsets, (at, t0, t1, apart))
+        at += MANY * apart
+    while at + (SOME - 1) * apart < length:
+        if alike:
+            some_alike(held, factors, b, offsets, (at, t0, t1, LANES))
+        else:
+            some_sums(held, factors, b, offsets, (at, t0, t1, apart))
+        at += SOME * apart
+    while at < length:
+        if alike:
+            one_alike(held, factors, b, offsets, (at, t0, t1, LANES))
+        else:
+            one_sum(held, factors, b, offsets, (at, t0, t1, apart))
+        at += apart
+
+
+@jit
+def filters(w, x, y, b, d, sums, side, of_y, cut, like, offsets, weights, planes, strides, sizes, start, stop):
+    """Groups start:stop of wgrad, or places of channels. like: how y is cut into d. sizes: strip, images, channels."""
+    size, taps, (strip, images, channels) = (
+        cut.down * cut.across * cut.depth * cut.pitch * cut.unit,
+        len(offsets),
+        sizes,
+    )
+    b[:], d[:] = np.float32(0), np.float32(0)  # the rest of b, which zeros of d are multiplied with, too
+    for group in range(start, stop):
+        lanes = min(cut.unit, channels - group * cut.unit)
+        sums[:] = np.float32(0)
+        for image in range(images):
+            for first in range(0, of_y.height, strip):
+                length = ((min(strip, of_y.height - first) - 1) * cut.pitch + of_y.width) * cut.unit
+                load_group(b, size, planes[0], x, side, cut, image, group, lanes, first)
+                for plane in range(planes[1]):
+                    at = image * of_y.image + (group * planes[1] + plane) * of_y.plane
+                    load(d, 0, 1, y, of_y, like, at, lanes, first)
+                    for v in range(0, lanes, LANES):
+                        apart = max(cut.unit, LANES)
+                        _add(sums[plane * taps * LANES + v * taps :], d, b, offsets, v, length, apart)
+        for plane in range(planes[1]):
+            _end(w, sums[plane * taps * LANES :], group, plane, planes[0], lanes, cut.unit, weights, strides)
+
+
+@part
+def _end(w, sums, group, plane, members, lanes, unit, weights, strides):
+    """A filter's gradient where it belongs: the sum of a vector of pixels, or one for each channel."""
+    taps = len(weights)
+    for t in range(taps):
+        if unit == 1:
+            w[group * strides[1] + plane * strides[0] + weights[t]] = total_of(sums, t * LANES)
+        else:
+            for i in range(lanes):
+                channel, own = group * unit + i, (i // LANES * taps + t) * LANES + i % LANES
+                begin = channel // members * strides[1] + channel % members * strides[0]
+                w[begin + weights[t]] = sums[own]
+
+
+@part
+def _add(sums, d, b, offsets, start, stop, apart):
+    t = 0
+    while t + TAPS <= len(offsets):
+        add_taps(sums, d, b, offsets, (t, start, stop, apart))
+        t += TAPS
+    while t + FEW <= len(offsets):
+        add_few_taps(sums, d, b, offsets, (t, start, stop, apart))
+        t += FEW
+    while t < len(offsets):
+        add_tap(sums, d, b, offsets, (t, start, stop, apart))
+        t += 1

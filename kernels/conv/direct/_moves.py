@@ -1,0 +1,129 @@
+"""Strips of grouped convolution on their way: from the source into a buffer with zeros around, from sums to the target.
+
+The arguments that `_planes.py` describes are the same in all functions.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+import numpy as np
+
+from kernels._numba import inlined, part
+from kernels._tile import LANES
+from kernels.conv.direct._vectors import (
+    expand_2,
+    expand_4,
+    expand_8,
+    expand_16,
+    halve,
+    halve_4,
+    halve_8,
+    move,
+    move_4,
+    move_8,
+)
+
+
+@inlined
+def _copy(to, at, source, begin, count):
+    """Elements side by side, the last vector reaching back."""
+    if count >= LANES:
+        for i in range(0, count - LANES, LANES):
+            move(to, at + i, source, begin + i)
+        move(to, at + count - LANES, source, begin + count - LANES)
+    elif LANES > 8 and count >= 8:
+        move_8(to, at, source, begin)
+        move_8(to, at + count - 8, source, begin + count - 8)
+    elif LANES > 4 and count >= 4:
+        move_4(to, at, source, begin)
+        move_4(to, at + count - 4, source, begin + count - 4)
+    else:
+        for i in range(count):
+            to[at + i] = source[begin + i]
+
+
+@inlined
+def _pick(to, at, source, begin, step, count):
+    """Elements `step` apart."""
+    if step == 1:
+        _copy(to, at, source, begin, count)
+    elif step == 2 and count >= LANES:
+        for i in range(0, count - LANES, LANES):
+            halve(to, at + i, source, begin + 2 * i)
+        halve(to, at + count - LANES, source, begin + 2 * (count - LANES))
+    elif step == 2 and LANES > 8 and count >= 8:
+        halve_8(to, at, source, begin)
+        halve_8(to, at + count - 8, source, begin + 2 * (count - 8))
+    elif step == 2 and LANES > 4 and count >= 4:
+        halve_4(to, at, source, begin)
+        halve_4(to, at + count - 4, source, begin + 2 * (count - 4))
+    else:
+        for i in range(count):
+            to[at + i] = source[begin + i * step]
+
+
+@part
+def load(b, size, members, x, side, cut, at, lanes, first):
+    """Fill a buffer that was zero at first with the source's rows, from that of the target's row `first` on.
+
+    size, members: of the planes that places of several channels fill, one for each member of a group.
+    """
+    for phase in range(cut.down * cut.across):
+        h_phase, w_phase = phase // cut.across, phase % cut.across
+        low = min(cut.pitch, max(0, -((w_phase - cut.left) // cut.across)))
+        count = min(cut.pitch, max(low, -((w_phase - cut.left - side.width) // cut.across))) - low
+        begin, step = at + (low * cut.across + w_phase - cut.left) * side.column, cut.across * side.column
+        for row in range(cut.depth):
+            h = (first + row) * cut.down + h_phase - cut.top
+            line = ((phase * cut.depth + row) * cut.pitch + low) * cut.unit
+            if h < 0 or h >= side.height:
+                for member in range(members):
+                    for i in range(count * cut.unit):
+                        b[line + member * size + i] = np.float32(0)
+            elif cut.unit == 1:
+                _pick(b, line, x, begin + h * side.row, step, count)
+            elif members == 1:
+                for j in range(count):
+                    _copy(b, line + j * cut.unit, x, begin + h * side.row + j * step, lanes)
+            else:
+                for j in range(count):
+                    _expand(b, line + j * cut.unit, size, members, x, begin + h * side.row + j * step, lanes)
+
+
+@part
+def load_group(b, size, planes, x, side, cut, image, group, lanes, first):
+    if cut.unit > 1:
+        load(b, size, planes, x, side, cut, image * side.image + group * side.plane, lanes, first)
+    else:
+        for plane in range(planes):
+            at = image * side.image + (group * planes + plane) * side.plane
+            load(b[plane * size :], 0, 1, x, side, cut, at, lanes, first)
+
+
+@part
+def _expand(b, at, size, members, x, begin, lanes):
+    """A plane for each member of a group."""
+    for v in range(0, lanes, LANES):
+        if members == 2:
+            expand_2(b, at + v, size, x, begin + v)
+        elif members == 4:
+            expand_4(b, at + v, size, x, begin + v)
+        elif members == 8:
+            expand_8(b, at + v, size, x, begin + v)
+        else:
+            expand_16(b, at + v, size, x, begin + v)
+
+
+@part
+def store(out, side, held, cut, at, lanes, rows, columns):
+    """Put a strip's sums where they belong; rows: first, step and number; columns: the same."""
+    step, count = columns[1] * side.column, columns[2]
+    for i in range(rows[2]):
+        line, to = i * cut.pitch * cut.unit, at + (rows[0] + i * rows[1]) * side.row + columns[0] * side.column
+        if cut.unit > 1:
+            for j in range(count):
+                _copy(out, to + j * step, held, line + j * cut.unit, lanes)
+        elif step == 1:
+            _copy(out, to, held, line, count)
+        else:
+            for j in range(count):
+                out[to + j * step] = held[line + j]
