@@ -93,7 +93,7 @@ def _measure(sessions: Sequence[Session], planned: PlannedJob, registry: Registr
             break
         for session in left:
             session.measure(0, planned, registry, process, PLAN.processes)
-            if process <= PLAN.processes:  # `count` knows of no further ones
+            if process <= PLAN.processes:  # `count` has no further ones
                 tick()
 
 

@@ -63,7 +63,7 @@ def _with(rng: random.Random, groups: int, c: int, k: int) -> tuple[str, str]:
     return f"n{rng.randint(1, 3)}c{c}h{h}w{w}k{k}r{r}s{s}pad{pad}stride{stride}", f"/dil{dilation}/g{groups}"
 
 
-#: As many as no sample of every so many problems leaves one out.
+#: A prime number of them, so that no sample at equal distances leaves one out.
 KINDS = (_plain, _any, _depthwise, _any, _plain, _any, _any)
 
 
