@@ -94,6 +94,7 @@ def unit_of(g: Shape, lanes: int, threads: int) -> int:
     """Return how many elements a place has: with channels last and equal groups that vectors hold whole, several.
 
     They are an odd number of vectors, so that places side by side do not compete for the same lines of a cache.
+    threads: as many as share nothing but the channels.
     """
     whole = g.c == 1 or (g.c in EXPANDED and g.c <= lanes and g.groups * g.c % lanes == 0)
     if not g.channels_last or g.c != g.k or not whole:

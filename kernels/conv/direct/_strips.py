@@ -17,7 +17,7 @@ def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
     if problem.direction == "wgrad":
         return _filters(problem, x)
     g = shape(problem)
-    unit, order = unit_of(g, LANES, x.threads), 1 if problem.direction == "fprop" else -1
+    unit, order = unit_of(g, LANES, 1), 1 if problem.direction == "fprop" else -1
     plan = (forward if order == 1 else image_gradient)(g, unit, x.tile.HELD)
     (source, out), (side, to) = (x.x, x.y)[::order], (x_side(g, unit), y_side(g, unit))[::order]
     cut, listed, vectors = plan.cut, items(g, plan, x.threads), -(-channels(g, unit) // LANES)

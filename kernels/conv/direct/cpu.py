@@ -47,10 +47,11 @@ _PLANES: dict[str, Any] = {
     "modules": ("numba",),
     "threaded": True,
     "tunables": {"HELD": powers(10, 18)},
+    "prefer": Prefer(({"HELD": 2**17},)),
 }
 
 
-@kernel("conv", supports=_not_depthwise, prefer=Prefer(({"HELD": 2**16},)), **_PLANES)
+@kernel("conv", supports=_not_depthwise, **_PLANES)
 @threads_that_pay()
 def depthwise(problem: ConvProblem, x: ConvOperands) -> Launch:
     """A filter a channel: strips of a plane between zeros, a vector of pixels (nhwc: of channels) for each tap."""
@@ -59,7 +60,7 @@ def depthwise(problem: ConvProblem, x: ConvOperands) -> Launch:
     return strips(problem, x)
 
 
-@kernel("conv", supports=_not_grouped, prefer=Prefer(({"HELD": 2**17},)), **_PLANES)
+@kernel("conv", supports=_not_grouped, **_PLANES)
 @threads_that_pay()
 def grouped(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Groups of few channels: strips of their planes between zeros, a vector of pixels for each tap."""
