@@ -70,10 +70,10 @@ def _seconds(c: Cuts) -> float:
 
 
 def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides) -> Launch:
-    from kernels.conv.fft._spectra import spectral
+    from kernels.conv.fft._spectra import by_fftw, spectral
 
-    c = cuts(problem, taken, flip=True)
-    return spectral(problem, x, c, at_once(c, x.tile.BLOCK))
+    c = cuts(problem, taken)
+    return spectral(problem, x, c, at_once(c, x.tile.BLOCK), by_fftw)
 
 
 @kernel(
@@ -99,3 +99,39 @@ def full(problem: ConvProblem, x: ConvOperands) -> Launch:
 def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of overlapping tiles, CGEMM for each frequency; the tile's side chosen by a model of cost."""
     return _launch(problem, x, sides(problem, x.tile))
+
+
+#: Sides of tiles for which there is straight code; up to these, any product of 2, 3, 5 and 7.
+SHORT = (8, 12, 16, 20, 24, 32, 40, 48, 64, 96)
+
+
+@lru_cache
+def short(p: ConvProblem) -> Sides:
+    """The sides for lanes."""
+    return cheapest(p, SHORT, _seconds)
+
+
+def sides_short(p: ConvProblem, t: Tile) -> Sides:
+    height, width = short(p)
+    return t.HEIGHT or height, t.WIDTH or width
+
+
+@kernel(
+    "conv",
+    provider="numba",
+    device="cpu",
+    dtypes=("f32",),
+    numerics="fft",
+    modules=("numba",),
+    threaded=True,
+    executed=lambda p, t: executed(cuts(p, sides_short(p, t)), 8),
+    tunables={"HEIGHT": (0, *SHORT), "WIDTH": (0, *SHORT), **_MEMORY},
+    valid=_valid,
+    prefer=Prefer(({"HEIGHT": 0, "WIDTH": 0, "BATCH": BATCH, "BLOCK": BLOCK},)),
+)
+def fft_tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
+    """FFTs of overlapping tiles, one in each lane of vectors; complex products in vector registers."""
+    from kernels.conv.fft._spectra import in_lanes, spectral
+
+    c = cuts(problem, sides_short(problem, x.tile))
+    return spectral(problem, x, c, at_once(c, x.tile.BLOCK), in_lanes)
