@@ -27,7 +27,7 @@ def forward(codelets, flat, cut, order, held, spectra, start, stop):
     half, line, buffer = held
     units, _, across = half.shape[:3]
     rows, sign = _rows(cut.height), -1 if cut.turned else 1
-    places, addresses = np.empty((3, UNIT), np.int64), np.empty(UNIT, np.int64)
+    places, addresses = np.empty((5, UNIT), np.int64), np.empty(UNIT, np.int64)
     to_step, to_part = FLOAT * across * spectra[0].size, FLOAT * spectra[0, 0].size
     step = 2 * FLOAT * UNIT
     half[:, rows:] = np.float32(0)
@@ -55,7 +55,7 @@ def inverse(codelets, flat, cut, order, held, spectra, start, stop):
     half, line, buffer = held
     units, across = half.shape[0], half.shape[2]
     scale = np.float32(1 / (cut.height.side * cut.width.side))
-    places, addresses = np.empty((3, UNIT), np.int64), np.empty(UNIT, np.int64)
+    places, addresses = np.empty((5, UNIT), np.int64), np.empty(UNIT, np.int64)
     step, part = FLOAT * across * spectra[0].size, FLOAT * spectra[0, 0].size
     to_step = 2 * FLOAT * UNIT
     for first in range(start * units, stop * units, units):
@@ -86,7 +86,7 @@ def _units(order):
 
 @part
 def _find(places, cut, order, plane):
-    """Tiles of UNIT planes: where the image begins, rows and columns of the corner; columns and beyond that exist.
+    """Tiles of UNIT planes: where the image begins, row and column of the corner, and the columns that it meets.
 
     Returns whether they are neighbouring channels of a tile, side by side in memory.
     """
@@ -94,19 +94,21 @@ def _find(places, cut, order, plane):
         exists, offset, top, left = place(cut, order, plane + lane)
         places[0, lane] = offset if exists else _NOWHERE
         places[1, lane], places[2, lane] = top + cut.height.first, left + cut.width.first
+        places[3, lane], places[4, lane] = met(cut.width, left + cut.width.first)
     same = places[0, UNIT - 1] - places[0, 0] == UNIT - 1 and places[0, 0] != _NOWHERE
     return same and not order.tiles_first and cut.strides[1] == 1
 
 
 @part
 def _row(cut, places, lane, i):
-    """Where row i of a tile begins in memory, without its columns, or _NOWHERE."""
-    height = cut.height
-    at = places[1, lane] + i
-    if places[0, lane] == _NOWHERE or i >= height.extent or at < 0 or at >= height.size * height.spacing:
-        return _NOWHERE
-    row, between = divmod(at, height.spacing)
-    return _NOWHERE if between else places[0, lane] + row * cut.strides[3]
+    """Where row i of a tile begins in memory, without its columns; its first column, and the columns that it meets."""
+    height, at = cut.height, places[1, lane] + i
+    exists = places[0, lane] != _NOWHERE and i < height.extent and 0 <= at < height.size * height.spacing
+    if height.spacing > 1:
+        at, between = divmod(at, height.spacing)
+        exists = exists and between == 0
+    last = places[4, lane] if exists else places[3, lane]
+    return places[0, lane] + at * cut.strides[3], places[2, lane], places[3, lane], last
 
 
 @part
@@ -115,32 +117,30 @@ def _fetch(line, buffer, flat, cut, places, addresses, together, i):
     width, by_column = cut.width, cut.strides[4]
     side = width.side
     if together:
-        begin, left = _row(cut, places, 0, i), places[2, 0]
-        first, last = met(width, left) if begin != _NOWHERE else (0, 0)
+        begin, left, first, last = _row(cut, places, 0, i)
         line[: side * UNIT] = np.float32(0)
         for column in range(first, last):
             move(line, (column * width.spacing - left) * UNIT, flat, begin + column * by_column, UNIT)
     elif by_column == 1 and width.spacing == 1:
         whole = len(buffer) // UNIT
         for lane in range(UNIT):
-            begin, left = _row(cut, places, lane, i), places[2, lane]
-            first, last = met(width, left) if begin != _NOWHERE else (0, 0)
+            begin, left, first, last = _row(cut, places, lane, i)
             at = begin + left
             if last - first == side and at + whole <= len(flat):
                 addresses[lane] = flat.ctypes.data + FLOAT * at
                 continue
-            to = buffer[lane * whole : (lane + 1) * whole]
-            to[:] = np.float32(0)
-            for j in range(last - first):
-                to[first - left + j] = flat[begin + first + j]
+            off, to = flat[begin + first : begin + last], buffer[lane * whole : (lane + 1) * whole]
             addresses[lane] = to.ctypes.data
+            to[:] = np.float32(0)
+            to = to[first - left :]
+            for j in range(len(off)):
+                to[j] = off[j]
         for at in range(0, side, UNIT):
             turned(line.ctypes.data + FLOAT * UNIT * at, UNIT, addresses, at)
     else:
         line[: side * UNIT] = np.float32(0)
         for lane in range(UNIT):
-            begin, left = _row(cut, places, lane, i), places[2, lane]
-            first, last = met(width, left) if begin != _NOWHERE else (0, 0)
+            begin, left, first, last = _row(cut, places, lane, i)
             for column in range(first, last):
                 line[(column * width.spacing - left) * UNIT + lane] = flat[begin + column * by_column]
 
@@ -150,8 +150,7 @@ def _store(line, buffer, flat, cut, places, addresses, together, i, scale):
     """Row i of the outputs of UNIT tiles."""
     width, by_column = cut.width, cut.strides[4]
     if together:
-        begin, left = _row(cut, places, 0, i), places[2, 0]
-        first, last = met(width, left) if begin != _NOWHERE else (0, 0)
+        begin, left, first, last = _row(cut, places, 0, i)
         for column in range(first, last):
             off = line[(width.lead + column * width.spacing - left) * UNIT :]
             to = flat[begin + column * by_column :]
@@ -164,13 +163,12 @@ def _store(line, buffer, flat, cut, places, addresses, together, i, scale):
             addresses[j] = line.ctypes.data + FLOAT * UNIT * (at + j)
         turned(buffer.ctypes.data + FLOAT * at, whole, addresses, 0)
     for lane in range(UNIT):
-        begin, left = _row(cut, places, lane, i), places[2, lane]
-        first, last = met(width, left) if begin != _NOWHERE else (0, 0)
-        off = buffer[lane * whole + width.lead : (lane + 1) * whole]
+        begin, left, first, last = _row(cut, places, lane, i)
+        off = buffer[lane * whole + width.lead + first * width.spacing - left : (lane + 1) * whole]
         if by_column == 1 and width.spacing == 1:
             to = flat[begin + first : begin + last]
             for j in range(len(to)):
-                to[j] = off[first - left + j] * scale
+                to[j] = off[j] * scale
         else:
-            for column in range(first, last):
-                flat[begin + column * by_column] = off[column * width.spacing - left] * scale
+            for j in range(last - first):
+                flat[begin + (first + j) * by_column] = off[j * width.spacing] * scale

@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernels._host import registers
-from kernels._numba import data, jit, part
+from kernels._numba import data, everywhere, jit, part
 from kernels._tile import INTEGER, LANES, VECTOR, Sums, after, loaded, number, stored, vectors_at
 
 #: Steps of a sum at a time: a panel takes 32 KiB with 512-bit registers, and less with narrower ones.
@@ -57,15 +57,14 @@ def _complex_products(rows: int, vectors: int) -> Any:
         with cgutils.for_range_slice(builder, number(0), args[6], number(1), INTEGER) as (t, _):
             line = after(builder, b, builder.mul(t, number(2 * vectors * LANES)))
             factors = loaded(builder, vectors_at(builder, line, 2 * vectors))
-            steps = [builder.mul(t, a_step), builder.add(builder.mul(t, a_step), a_part)]
-            elements = [
-                [builder.load(after(builder, begin, step)) for begin in begins] for step in steps
-            ]
-            (re, im), (b_re, b_im) = elements, (factors[:vectors], factors[vectors:])
-            parts[0][0].add(re.__getitem__, b_re)
-            parts[1][0].add(re.__getitem__, b_im)
-            parts[0][0].add(im.__getitem__, [builder.fneg(value) for value in b_im])
-            parts[1][0].add(im.__getitem__, b_re)
+            re, im = factors[:vectors], factors[vectors:]
+            minus = [builder.fneg(value) for value in im]
+            step = builder.mul(t, a_step)
+            for row, begin in enumerate(begins):
+                for at, pairs in ((step, (re, im)), (builder.add(step, a_part), (minus, re))):
+                    element = everywhere(builder, builder.load(after(builder, begin, at)), VECTOR)
+                    for (sums, _), pair in zip(parts, pairs, strict=True):
+                        sums.add_to(row, element, pair)
         for sums, places in parts:
             stored(builder, sums.values(), places)
         return context.get_dummy_value()
