@@ -92,6 +92,7 @@ SMALL = {
     "conv/pyfftw.full": ("conv/n2c5h40w31k4r3s5pad1/f32/nchw/fprop",),
 }
 SMALL["conv/numba.direct"] = SMALL["conv/cpu.im2col"]
+SMALL["conv/numba.fft_tiled"] = SMALL["conv/pyfftw.tiled"]
 
 
 def wrong(problem: str, name: str, count: int) -> list[str]:

@@ -7,7 +7,7 @@ over tiles (`_lanes`) need not be compiled again for another length.
 # mypy: allow-untyped-calls, allow-untyped-defs
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -15,7 +15,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._numba import c_function, data, everywhere
+from kernels._host import LINE_BYTES
+from kernels._numba import c_function, data, everywhere, past_the_caches
 from kernels._tile import INTEGER, LANES, VECTOR, number
 from kernels.conv.fft._dft import Vectors, half_spectrum, signal, spectrum
 from kernels.transpose._blocks import transposed, width
@@ -39,10 +40,12 @@ class _Place:
     def load(self, at: int, parts: int = 2) -> Any:
         return tuple(self._builder.load(self._pointer(at, i), align=4) if i < parts else None for i in range(2))
 
-    def store(self, at: int, *values: Any) -> None:
+    def store(self, at: int, *values: Any, past: bool = False) -> None:
         for part, value in enumerate(values):
             held = ir.Constant(VECTOR, None) if value is None else value
-            self._builder.store(held, self._pointer(at, part), align=4)
+            stored = self._builder.store(held, self._pointer(at, part), align=4)
+            if past:
+                past_the_caches(self._builder, stored, LINE_BYTES)
 
 
 def _codelet(generated: Callable[..., None], count: int) -> Any:
@@ -63,14 +66,14 @@ def _codelet(generated: Callable[..., None], count: int) -> Any:
     return cast(Any, intrinsic(prefer_literal=True)(typed))
 
 
-def _generate_column(builder: Any, n: int, lane: Any, values: Any) -> None:
+def _generate_column(builder: Any, n: int, lane: Any, values: Any, past: bool = False) -> None:
     to, to_step, to_part, off, step, part, sign = values
     target = _Place(builder, builder.add(to, lane), to_step, to_part)
     source = _Place(builder, builder.add(off, lane), step, part)
     factor = everywhere(builder, builder.sitofp(sign, ir.FloatType()), VECTOR)
     numbers = [lambda at=at: source.load(at) for at in range(n)]
     for at, (real, imaginary) in spectrum(Vectors(builder, VECTOR), numbers):
-        target.store(at, real, builder.fmul(imaginary, factor))
+        target.store(at, real, builder.fmul(imaginary, factor), past=past)
 
 
 def _generate_row(builder: Any, n: int, lane: Any, values: Any) -> None:
@@ -98,16 +101,25 @@ def _generate_row_back(builder: Any, n: int, lane: Any, values: Any) -> None:
 
 
 _column, _row, _row_back = _codelet(_generate_column, 7), _codelet(_generate_row, 2), _codelet(_generate_row_back, 2)
+_column_past = _codelet(partial(_generate_column, past=True), 7)
+#: Whether stores can go past the caches, which takes a vector that fills a line.
+CAN_PASS = LANES == UNIT
 
 
 @lru_cache
-def column(n: int) -> int:
-    """The address of f(to, to_step, to_part, off, step, part, sign): n complex numbers, imaginary parts times sign."""
+def column(n: int, past: bool = False) -> int:
+    """The address of f(to, to_step, to_part, off, step, part, sign): n complex numbers, imaginary parts times sign.
+
+    past: they are written past the caches, to whole lines.
+    """
 
     def run(to, to_step, to_part, off, step, part, sign):
         _column(n, (to, to_step, to_part, off, step, part, sign))
 
-    return _address(run, 7)
+    def run_past(to, to_step, to_part, off, step, part, sign):
+        _column_past(n, (to, to_step, to_part, off, step, part, sign))
+
+    return _address(run_past if past else run, 7)
 
 
 @lru_cache

@@ -27,11 +27,14 @@ class Vectors:
     def add(self, a: Any, b: Any) -> Any:
         return b if a is None else a if b is None else self._builder.fadd(a, b)
 
+    def minus(self, a: Any) -> Any:
+        return None if a is None else self._builder.fneg(a)
+
     def sub(self, a: Any, b: Any) -> Any:
-        return a if b is None else self._builder.fneg(b) if a is None else self._builder.fsub(a, b)
+        return self.minus(b) if a is None else a if b is None else self._builder.fsub(a, b)
 
     def times(self, factor: float, a: Any, plus: Any = None) -> Any:
-        """factor a + plus, rounded once."""
+        """Return factor a + plus, rounded once."""
         if a is None:
             return plus
         constant = ir.Constant(self._kind, [factor] * self._kind.count)
@@ -97,7 +100,7 @@ def _factor(n: int) -> int:
 
 
 def _conjugate(v: Vectors, number: Number) -> Number:
-    return number[0], v.sub(None, number[1]) if number[1] is not None else None
+    return number[0], v.minus(number[1])
 
 
 def _combined(v: Vectors, parts: list[Number], k: int, n: int) -> list[Number]:
@@ -107,8 +110,8 @@ def _combined(v: Vectors, parts: list[Number], k: int, n: int) -> list[Number]:
     (a, b), (c, d) = parts
     cos, sin = math.cos(2 * math.pi * k / n), math.sin(2 * math.pi * k / n)
     first = v.times(cos, c, v.times(sin, d, a)), v.times(cos, d, v.times(-sin, c, b))
-    # first + second = 2 (a, b): six operations in place of eight
-    return [first, (v.times(2, a, v.sub(None, first[0])), v.sub(v.times(2, b), first[1]))]
+    # The second is 2 (a, b) - first: six operations in place of eight.
+    return [first, (v.times(2, a, v.minus(first[0])), v.sub(v.times(2, b), first[1]))]
 
 
 def _turned(v: Vectors, number: Number, k: int, n: int) -> Number:
@@ -116,21 +119,17 @@ def _turned(v: Vectors, number: Number, k: int, n: int) -> Number:
     a, b = number
     quarters, rest = divmod(4 * k, n)
     if rest == 0:
-        return [(a, b), (b, _negative(v, a)), (_negative(v, a), _negative(v, b)), (_negative(v, b), a)][quarters % 4]
+        return [(a, b), (b, v.minus(a)), (v.minus(a), v.minus(b)), (v.minus(b), a)][quarters % 4]
     cos, sin = math.cos(2 * math.pi * k / n), math.sin(2 * math.pi * k / n)
     return v.times(cos, a, v.times(sin, b)), v.times(cos, b, v.times(-sin, a))
-
-
-def _negative(v: Vectors, a: Any) -> Any:
-    return None if a is None else v.sub(None, a)
 
 
 def _small(v: Vectors, numbers: list[Number]) -> list[Number]:
     """The transform of a prime count of numbers, those at both ends taken together."""
     p, first = len(numbers), numbers[0]
     if p == 2:
-        return [(v.add(first[0], numbers[1][0]), v.add(first[1], numbers[1][1])),
-                (v.sub(first[0], numbers[1][0]), v.sub(first[1], numbers[1][1]))]  # fmt: skip
+        pairs = list(zip(*numbers, strict=True))
+        return [(v.add(*pairs[0]), v.add(*pairs[1])), (v.sub(*pairs[0]), v.sub(*pairs[1]))]
     pairs = [(numbers[j], numbers[p - j]) for j in range(1, p // 2 + 1)]
     sums = [(v.add(a[0], b[0]), v.add(a[1], b[1])) for a, b in pairs]
     differences = [(v.sub(a[0], b[0]), v.sub(a[1], b[1])) for a, b in pairs]

@@ -8,7 +8,7 @@ spectra the columns follow, which are written where products read them. They rel
 
 import numpy as np
 
-from kernels._numba import jit, move, part
+from kernels._numba import fence, jit, move, part
 from kernels.conv.fft._codelets import UNIT, call, turned
 from kernels.conv.fft._planes import met, place
 
@@ -44,6 +44,7 @@ def forward(codelets, flat, cut, order, held, spectra, start, stop):
                 line_at = off + u * FLOAT * half[0].size
                 call(codelets[1], (to, to_step, to_part, line_at, across * step, FLOAT * UNIT, sign))
                 to += FLOAT * UNIT
+    fence()  # type: ignore[call-arg]  # of columns written past the caches
 
 
 @jit

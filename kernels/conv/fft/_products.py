@@ -8,7 +8,6 @@ is read from a first-level cache; A is read as it lies, an element for all lanes
 
 from typing import Any, cast
 
-import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
@@ -112,11 +111,11 @@ def products(held, sizes, a, a_place, b, b_place, keep, c, c_place, start, stop)
             wide = min(WIDTH, lanes - j)
             for begin in range(0, steps, DEPTH):
                 deep = min(DEPTH, steps - begin)
-                off = b_at + begin * b_place[2] + j, b_place[2], b_place[3]
+                source = b_at + begin * b_place[2] + j, b_place[2], b_place[3]
                 if wide > LANES:
-                    _pack2(held, b, off, deep)
+                    _pack2(held, b, source, deep)
                 else:
-                    _pack1(held, b, off, deep)
+                    _pack1(held, b, source, deep)
                 off = a_at + begin * a_place[3], a_place[2], a_place[3], a_place[4]
                 _panel(held, rows, wide, deep, keep or begin > 0, a, off, c, (c_at + j, c_place[2], c_place[3]))
 

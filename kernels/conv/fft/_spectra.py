@@ -17,7 +17,7 @@ from kernels._numba import bind
 from kernels._team import in_bands
 from kernels._tile import LANES
 from kernels.conv.fft import _lanes, _planes
-from kernels.conv.fft._codelets import UNIT, column, row, row_back
+from kernels.conv.fft._codelets import CAN_PASS, UNIT, column, row, row_back
 from kernels.conv.fft._planes import Order
 from kernels.conv.fft._products import SCRATCH, WIDTH, products
 from kernels.conv.fft._tiling import Cut, Cuts
@@ -37,7 +37,7 @@ class Way(NamedTuple):
     run: Callable[..., None]
     addresses: tuple[int, int]
     batch: int
-    held: list[tuple[Array, ...]]
+    held: list[Any]
     facts: dict[str, str]
 
 
@@ -75,18 +75,16 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: An
     return in_turn(*launches)
 
 
-def axes(problem: ConvProblem, c: Cuts, tiles: int) -> str:
+def axes(problem: ConvProblem, c: Cuts, tiles: int) -> tuple[str, ...]:
     """Rows, lanes and steps of the products: lanes along the axis of the output that fills vectors better."""
     sizes = {"k": c.y.channels, "c": c.x.channels, "t": tiles}
-    first, second = {"fprop": "kt", "dgrad": "ct", "wgrad": "ck"}[problem.direction]
+    first, second = {"fprop": ("k", "t"), "dgrad": ("c", "t"), "wgrad": ("c", "k")}[problem.direction]
     (steps,) = set(sizes) - {first, second}
     waste = {axis: -(-sizes[axis] // LANES) * LANES / sizes[axis] for axis in (first, second)}
-    return (second + first if waste[first] <= waste[second] else first + second) + steps
+    return (second, first, steps) if waste[first] <= waste[second] else (first, second, steps)
 
 
-def _planes_of(
-    problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, name: str, lanes: str, way: Any
-) -> Planes:
+def _planes_of(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, name: str, lanes: str, way: Any) -> Planes:
     cut: Cut = getattr(c, name)
     images, channels = problem.shapes()[name][:2]
     order = Order(0, images if name == "w" else block, images, channels, lanes == ("k" if name == "w" else "t"))
@@ -101,8 +99,8 @@ def _planes_of(
 
 
 def by_fftw(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
-    """Planes one after the other, FFTW's plan for a batch of them."""
-    batch = _batch(count, x.threads, (x.tile.BATCH << 10) // (4 * cut.points))
+    """Planes one after the other, FFTW's plan for a batch of them; none smaller than a cache line of spectra."""
+    batch = _batch(count, x.threads, _fitting(x, cut), UNIT)
     shape = (batch, cut.height.side, cut.width.side)
     plan = transform(*shape, output)
     held = [(x.scratch(shape, "f32"), _complex(x, (cut.frequencies, batch))) for _ in range(x.threads)]
@@ -111,14 +109,20 @@ def by_fftw(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
 
 def in_lanes(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
     """UNIT planes at a time, one in each lane; a batch is as many of these as are written side by side."""
-    (height, width), units = (cut.height.side, cut.width.side), math.ceil(count / UNIT)
-    most = max(1, (x.tile.BATCH << 10) // (4 * cut.points * UNIT))
-    units = min(most, math.ceil(units / x.threads))
+    height, width = cut.height.side, cut.width.side
+    units = _batch(math.ceil(count / UNIT), x.threads, _fitting(x, cut) // UNIT, 1)
     whole = math.ceil(width / UNIT) * UNIT
     shapes = (units, height, width // 2 + 1, 2, UNIT), (whole * UNIT,), (whole * UNIT,)
     held = [tuple(x.scratch(shape, "f32") for shape in shapes) for _ in range(x.threads)]
-    run, rows = (_lanes.inverse, row_back) if output else (_lanes.forward, row)
-    return Way(run, (rows(width), column(height)), units * UNIT, held, {})
+    if output:
+        return Way(_lanes.inverse, (row_back(width), column(height)), units * UNIT, held, {})
+    past = CAN_PASS and 8 * cut.frequencies * count > x.tile.STREAM << 20
+    return Way(_lanes.forward, (row(width), column(height, past)), units * UNIT, held, {})
+
+
+def _fitting(x: ConvOperands, cut: Cut) -> int:
+    """Planes that fit a batch."""
+    return int(x.tile.BATCH << 10) // (4 * cut.points)
 
 
 def _complex(x: ConvOperands, shape: tuple[int, ...]) -> Array:
@@ -126,9 +130,9 @@ def _complex(x: ConvOperands, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def _batch(count: int, threads: int, limit: int) -> int:
+def _batch(count: int, threads: int, limit: int, least: int) -> int:
     """A power of two, so that there are few plans: the largest that gives no thread an eighth more than its share."""
-    sizes = [1 << i for i in range(max(UNIT, limit).bit_length())]
+    sizes = [1 << i for i in range(max(least, limit).bit_length())]
     share = count / threads
     return min(sizes, key=lambda size: (max(math.ceil(share / size) * size, 1.125 * share), -size))
 
@@ -166,7 +170,7 @@ def _multiplied(planes: dict[str, Planes], x: ConvOperands, output: str, along: 
 
 
 def _strides(planes: Planes, name: str) -> dict[str, int]:
-    """Of an operand's axes, groups (`g`), frequencies (`f`) and parts (`p`) in its spectra."""
+    """Strides of an operand's axes, groups (`g`), frequencies (`f`) and parts (`p`) in its spectra."""
     order, cut = planes.order, planes.cut
     channel, tile = (order.tiles, 1) if order.tiles_first else (1, order.channels)
     axes = {"x": {"c": channel, "t": tile}, "y": {"k": channel, "t": tile}, "w": {"c": channel, "k": tile}}[name]

@@ -126,9 +126,7 @@ def cuts(p: ConvSizes, sides: Sides) -> Cuts:
     return Cuts(*(cut(name, *axes) for name, *axes in zip("xwy", height, width, strict=True)))
 
 
-def _axes(
-    p: ConvSizes, side: int, sizes: tuple[int, int, int], steps: tuple[int, int, int]
-) -> tuple[Axis, Axis, Axis]:
+def _axes(p: ConvSizes, side: int, sizes: tuple[int, int, int], steps: tuple[int, int, int]) -> tuple[Axis, Axis, Axis]:
     """Axes of x, w and y: tiles of the output, or of y in wgrad, follow each other; the input's overlap."""
     (image, taps, outputs), (stride, dilation, pad) = sizes, steps
     last = (taps - 1) * dilation
