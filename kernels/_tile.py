@@ -66,11 +66,14 @@ class Sums:
     def add(self, elements: Callable[[int], Any], factors: list[Any]) -> None:
         """Add the products of an element for each row and of the vectors that all rows share."""
         for row in range(self._rows):
-            element = everywhere(self._builder, elements(row), VECTOR)
-            for i, factor in enumerate(factors):
-                register = self._held[row * self._vectors + i]
-                total = llvm(self._builder, "fma", element, factor, self._builder.load(register))
-                self._builder.store(total, register)
+            self.add_to(row, everywhere(self._builder, elements(row), VECTOR), factors)
+
+    def add_to(self, row: int, element: Any, factors: list[Any]) -> None:
+        """Add the products of a row's element, in all lanes, and of the vectors."""
+        for i, factor in enumerate(factors):
+            register = self._held[row * self._vectors + i]
+            total = llvm(self._builder, "fma", element, factor, self._builder.load(register))
+            self._builder.store(total, register)
 
     def values(self) -> list[Any]:
         return [self._builder.load(register) for register in self._held]

@@ -20,7 +20,7 @@ from networks import (
     resnext50,
     vgg16,
 )
-from suite_text import Row, header, read, table
+from suite_text import NO_FFT, NO_FULL_FFT, Row, header, read, table
 
 AXES = ("c", "h", "w", "k", "r", "s", "pad", "stride")
 
@@ -83,10 +83,9 @@ def _peers(name: str, layers: Iterator[Layer]) -> Iterator[str]:
     convs = [layer for layer in layers if isinstance(layer, Conv)]
     axes = {"dtype": "f32", "n": [1, 8], "layout": ["nchw", "nhwc"]}
     for direction, chosen in (("fprop", convs), ("dgrad", convs[1:]), ("wgrad", convs)):
-        for left_out, is_pointwise in (("conv/pyfftw.*", True), ("conv/pyfftw.full", False)):
+        for kernels, is_pointwise in ((NO_FFT, True), (NO_FULL_FFT, False)):
             sizes = (conv.sizes for conv in chosen if (conv.r == conv.s == 1) == is_pointwise)
             if cases := Counter(dict.fromkeys(sizes, 1)):
-                kernels = ["!" + left_out]
                 yield table("conv", cases, AXES, network=name, **axes, direction=direction, kernels=kernels)
 
 

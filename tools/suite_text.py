@@ -10,6 +10,8 @@ from typing import Any
 
 DATA = Path(__file__).resolve().parent / "data"
 Row = dict[str, str]
+#: For filters that FFT is out of question for, and for images that one FFT is.
+NO_FFT, NO_FULL_FFT = ["!conv/pyfftw.*", "!conv/numba.fft_tiled"], ["!conv/pyfftw.full"]
 
 
 def read(name: str) -> list[Row]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from kernels.conv.implicit.cuda import BROAD, LEAST, LOW, NARROW, SQUARE
 from networks import Conv, Dense, Layer, alexnet, googlenet, resnet50, vgg16
-from suite_text import header, table
+from suite_text import NO_FFT, NO_FULL_FFT, header, table
 
 #: The networks whose layers are the test, and are never drawn.
 HELD_OUT: tuple[Callable[[], Iterator[Layer]], ...] = (resnet50, vgg16, googlenet, alexnet)
@@ -80,10 +80,10 @@ def train_conv() -> str:
     """The text of train-conv.toml."""
     parts = []
     for i, direction in enumerate(("fprop", "dgrad", "wgrad")):
-        for left_out, is_pointwise in (("conv/pyfftw.*", True), ("conv/pyfftw.full", False)):
+        for kernels, is_pointwise in ((NO_FFT, True), (NO_FULL_FFT, False)):
             chosen = (conv for conv in convolutions()[i::3] if (conv.r == 1) == is_pointwise)
             cases: Counter[Sizes] = Counter(conv.sizes for conv in chosen)
-            fixed = {"dtype": "f32", "n": 1, "direction": direction, "kernels": ["!" + left_out]}
+            fixed = {"dtype": "f32", "n": 1, "direction": direction, "kernels": kernels}
             parts.append(table("conv", cases, AXES, **fixed))
     return _suite(
         f"Training, convolution: {PROBLEMS} problems near the layers of four networks, for kernelmark select",

@@ -15,6 +15,13 @@ def width(itemsize: int) -> int:
     return min(16, LINE_BYTES // itemsize)
 
 
+def transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """A block's columns, from its V rows as vectors."""
+    for _ in range(len(rows).bit_length() - 1):
+        rows = _interleave(builder, rows)
+    return rows
+
+
 def _interleave(builder: Any, rows: list[Any]) -> list[Any]:
     """One of log2(V) rounds: row i and row i + V/2, element by element; after the last the block is transposed."""
     side, i32 = len(rows), ir.IntType(32)
@@ -42,9 +49,7 @@ def _block(streaming: bool) -> Any:
             return builder.bitcast(builder.gep(data(context, builder, kind, array), [at]), vector.as_pointer())
 
         rows = [builder.load(pointer(signature.args[3], source, s, lds, i), align=itemsize) for i in range(side)]
-        for _ in range(side.bit_length() - 1):
-            rows = _interleave(builder, rows)
-        for i, row in enumerate(rows):
+        for i, row in enumerate(transposed(builder, rows)):
             store = builder.store(row, pointer(signature.args[0], target, d, ldd, i), align=itemsize)
             if streaming:
                 past_the_caches(builder, store, itemsize * side)

@@ -170,20 +170,6 @@ def test_winograd_counts_the_operations_of_its_transforms() -> None:
     assert executed("winograd", "conv/n1c1h4w4k1r3s3/f32/nchw/wgrad") == products + inputs + outputs + filters
 
 
-@pytest.mark.parametrize("kernel", ["conv/pyfftw.full", "conv/pyfftw.tiled"])
-def test_blas_has_its_threads_back_after_a_launch(kernel: str) -> None:
-    import scipy.linalg.blas  # noqa: F401
-    import threadpoolctl
-
-    def threads() -> list[int]:
-        return [lib["num_threads"] for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"]
-
-    launch, *_ = set_up("conv/n2c8h12w12k8r3s3pad1/f32/nchw/fprop", kernel, 3)
-    with threadpoolctl.threadpool_limits(2, user_api="blas"):
-        launch()
-        assert set(threads()) == {2}
-
-
 @pytest.mark.parametrize("kernel", OURS)
 def test_a_launch_neither_compiles_nor_allocates(kernel: str) -> None:
     for direction, layout in product(DIRECTIONS[:2], LAYOUTS):

@@ -1,5 +1,6 @@
-"""Convolution by FFTW: right across tiles, batches, blocks and threads, and by the tile that the row has."""
+"""Convolution by FFT: right across tiles, batches, blocks and threads, and by the tile that the row has."""
 
+import ctypes
 import json
 from itertools import product
 from types import SimpleNamespace
@@ -12,10 +13,10 @@ pytest.importorskip("pyfftw")
 
 from bench.plan.discovery import discover
 from kernel_rig import DIRECTIONS, allocated_by, set_up, verified
-from kernels.conv.fft import _planes, _spectra, _transforms, cpu
+from kernels.conv.fft import _codelets, _lanes, _planes, _products, _spectra, _transforms, cpu
 from kernels.conv.fft._tiling import Cuts, cheapest, cuts, good_size, spans, whole
 
-KERNELS = ("conv/pyfftw.full", "conv/pyfftw.tiled")
+KERNELS = ("conv/pyfftw.full", "conv/pyfftw.tiled", "conv/numba.fft_tiled")
 LAYOUTS = ("nchw", "nhwc")
 #: Tiles and batches that end within an image, beyond it, and with it; more than one group; zeros between elements.
 RAGGED = (
@@ -24,6 +25,7 @@ RAGGED = (
     ("n5c4h1w97k4r1s9pad0x4", "/dil1x3"),
     ("n2c1h20w20k33r5s5", ""),
     ("n1c33h61w1k1r11s1pad5x0", ""),
+    ("n2c40h21w24k35r3s3pad1", ""),
 )
 LAYER = "conv/n1c64h224w224k64r7s7pad3/f32/nchw/fprop"
 
@@ -35,13 +37,19 @@ def tile(monkeypatch: pytest.MonkeyPatch):
 
     def set_(side: int, block_bytes: int) -> None:
         monkeypatch.setattr(cpu, "SIDES", (side,))
+        monkeypatch.setattr(cpu, "STRAIGHT", (side, 32))
         monkeypatch.setattr(cpu, "at_once", lambda c, _: at_once(c, block_bytes / 2**20))
         # The tile that holds a whole image is a candidate too, unless the model thinks it dear.
         monkeypatch.setattr(cpu, "_seconds", lambda c: -c.x.places)
+        monkeypatch.setattr(cpu, "_straight_seconds", lambda c: c.points)  # the side if it holds the filter
+        forget()
+
+    def forget() -> None:
         cpu.chosen.cache_clear()
+        cpu.straight.cache_clear()
 
     yield set_
-    cpu.chosen.cache_clear()
+    forget()
 
 
 @pytest.mark.parametrize(("sizes", "words"), RAGGED)
@@ -50,8 +58,7 @@ def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(
     sizes: str, words: str, direction: str, tile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = _spectra._batch  # of no bytes, so that each operand takes several batches
-    monkeypatch.setattr(_spectra, "_batch", lambda count, threads, _: batch(count, threads, 0))
-    monkeypatch.setattr(_spectra, "_PRODUCT_BYTES", 700)  # and each filter's gradient several pieces
+    monkeypatch.setattr(_spectra, "_batch", lambda count, threads, _, least: batch(count, threads, 0, least))
     several = 0
     for side, layout, threads in product((32, 12), LAYOUTS, (1, 2, 5)):
         tile(side, 40_000)
@@ -78,9 +85,16 @@ def test_rows_tell_the_tile_and_how_fftw_planned_it() -> None:
     assert json.loads(measured.tunables)["tile"] == "108x54"
 
 
-def test_larger_filters_take_larger_tiles() -> None:
-    sides = [cpu.chosen(discover().problem(f"conv/n1c64h224w224k64r{r}s{r}/f32/nchw/fprop")) for r in (3, 7, 31)]
+@pytest.mark.parametrize("choose", [cpu.chosen, cpu.straight])
+def test_larger_filters_take_larger_tiles(choose) -> None:
+    sides = [choose(discover().problem(f"conv/n1c64h224w224k64r{r}s{r}/f32/nchw/fprop")) for r in (3, 7, 31)]
     assert sides == sorted(set(sides))
+
+
+def test_a_filter_larger_than_every_tile_is_refused() -> None:
+    problem = discover().problem("conv/n1c2h300w20k2r25s3/f32/nchw/fprop/dil4x1")
+    refused = discover().kernels["conv/numba.fft_tiled"].refuses(problem)
+    assert "r reaches over 97 elements, expected at most 96" in refused
 
 
 def candidates(problem) -> list[Cuts]:
@@ -128,9 +142,9 @@ def test_executed_operations_are_those_of_transforms_and_products() -> None:
 
 def test_tiles_save_operations_where_filters_are_large() -> None:
     problem = discover().problem(LAYER)
-    full, tiled = (discover().kernels[name].executed_flop(problem) for name in KERNELS)
-    assert tiled * 4 < full < problem.flop
-    assert tiled * 8 < problem.flop
+    full, *tiled = (discover().kernels[name].executed_flop(problem) for name in KERNELS)
+    assert max(tiled) * 4 < full < problem.flop
+    assert max(tiled) * 8 < problem.flop
 
 
 @pytest.mark.parametrize("shape", [(8, 1, 1), (8, 1, 12), (16, 14, 1), (8, 7, 10), (32, 16, 16)])
@@ -156,21 +170,55 @@ def aligned(shape, dtype):
     return pyfftw.empty_aligned(shape, dtype)
 
 
+@pytest.mark.parametrize("n", [1, 2, 9, 14, 20, 25, 32, 96])
+def test_straight_transforms_are_those_of_numpy(n: int) -> None:
+    unit, item = _codelets.UNIT, 4
+    rng, half = np.random.default_rng(n), n // 2 + 1
+    numbers = rng.uniform(-1, 1, (n, 2, unit)).astype(np.float32)
+    found, signal, back = np.empty_like(numbers), numbers[:, 0].copy(), np.empty((n, unit), np.float32)
+    spectrum = np.empty((half, 2, unit), np.float32)
+    strides = 2 * item * unit, item * unit
+    called(_codelets.column(n), found.ctypes.data, *strides, numbers.ctypes.data, *strides, -1)
+    called(_codelets.row(n), spectrum.ctypes.data, signal.ctypes.data)
+    called(_codelets.row_back(n), back.ctypes.data, spectrum.ctypes.data)
+    as_complex = [array[:, 0] + 1j * array[:, 1] for array in (numbers, found, spectrum)]
+    assert np.abs(as_complex[1].conj() - np.fft.fft(as_complex[0], axis=0)).max() < 1e-5
+    assert np.abs(as_complex[2] - np.fft.rfft(signal, axis=0)).max() < 1e-5
+    assert np.abs(back / n - signal).max() < 1e-6
+
+
+def called(address: int, *numbers: int) -> None:
+    ctypes.CFUNCTYPE(None, *(ctypes.c_int64,) * len(numbers))(address)(*numbers)
+
+
+@pytest.mark.parametrize(("rows", "lanes", "steps"), [(1, 1, 1), (31, 33, 300), (97, 70, 7), (13, 9, 129)])
+@pytest.mark.parametrize("keep", [False, True])
+def test_products_are_those_of_numpy(rows: int, lanes: int, steps: int, keep: bool) -> None:
+    rng, frequencies, groups = np.random.default_rng(rows), 3, 2
+    shapes = [(frequencies, 2, groups, *shape) for shape in ((rows, steps), (steps, lanes), (rows, lanes))]
+    a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
+    expected = c.copy() if keep else np.zeros_like(c)
+    expected[:, 0] += a[:, 0] @ b[:, 0] - a[:, 1] @ b[:, 1]
+    expected[:, 1] += a[:, 0] @ b[:, 1] + a[:, 1] @ b[:, 0]
+    of = [(array[0].size, array[0, 0, 0].size, array.shape[-1]) for array in (a, b, c)]
+    parts = [array[0, 0].size for array in (a, b, c)]
+    held, flat = np.empty(_products.SCRATCH, np.float32), np.append(b, np.zeros(_products.WIDTH, np.float32))
+    places = (*of[0], 1, parts[0]), (*of[1], parts[1]), (*of[2], parts[2])
+    sizes = groups, rows, lanes, steps
+    _products.products(held, sizes, a.ravel(), places[0], flat, places[1], keep, c.reshape(-1), places[2], 0, 3)
+    assert np.abs(c - expected).max() < 1e-4
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_a_launch_neither_compiles_nor_allocates_nor_keeps_blas_to_one_thread(kernel: str, direction: str) -> None:
-    import threadpoolctl
-
+def test_a_launch_neither_compiles_nor_allocates(kernel: str, direction: str) -> None:
     launch, operands, *_ = set_up(f"conv/n2c19h60w61k21r3s3pad1/f32/nchw/{direction}", kernel, 3)
     launch()
     operands.poison()
-    known = len(_planes.forward.signatures), len(_planes.inverse.signatures)
-    with threadpoolctl.threadpool_limits(2, user_api="blas"):
-        peak = allocated_by(launch)
-        found = {lib["num_threads"] for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"}
-    assert found == {2}
-    assert peak < 50_000
-    assert known == (len(_planes.forward.signatures), len(_planes.inverse.signatures))
+    functions = [run for module in (_planes, _lanes) for run in (module.forward, module.inverse)]
+    known = [len(run.signatures) for run in functions]
+    assert allocated_by(launch) < 50_000
+    assert known == [len(run.signatures) for run in functions]
     assert not np.isnan(operands.flat[{"fprop": "y", "dgrad": "x", "wgrad": "w"}[direction]]).any()
 
 
@@ -179,9 +227,9 @@ def test_filters_are_transformed_once_whatever_the_blocks(tile, monkeypatch: pyt
     names = []
     transformed = _spectra._transformed
 
-    def noted(run, planes, *rest):
+    def noted(planes, *rest):
         names.append({(6, 10): "w", (1, 10): "x", (1, 6): "y"}[planes.cut.images, planes.cut.channels])
-        return transformed(run, planes, *rest)
+        return transformed(planes, *rest)
 
     monkeypatch.setattr(_spectra, "_transformed", noted)
     for direction in DIRECTIONS:

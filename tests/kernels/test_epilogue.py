@@ -9,7 +9,7 @@ from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.kernel import Scratch
 from emulated import wrong_in_emulator
-from kernel_rig import LAYOUTS, REGISTRY, chosen, drawn, lean, refusal, verified
+from kernel_rig import LAYOUTS, REGISTRY, chosen, drawn, lean, refusal, set_up, verified
 from kernels.gemm import _reference
 
 FUSED, TWO_STEP = "gemm/cuda.async_fused", "gemm/cuda.async_two_step"
@@ -190,3 +190,16 @@ def test_no_other_epilogue_than_that_inspected_spills_where_a_thread_has_most_su
     wide = chosen(FUSED, f"gemm/m4096n4096k64/f32/{words}")
     assert (wide.tile.TM, wide.tile.TN) == (8, 16)
     lean(FUSED, [name for name, _ in wide.calls], "sm_90a")
+
+
+def test_blas_has_its_threads_back_after_a_launch() -> None:
+    import scipy.linalg.blas  # noqa: F401
+    import threadpoolctl
+
+    def threads() -> list[int]:
+        return [lib["num_threads"] for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"]
+
+    launch, *_ = set_up("gemm/m30n20k10/f32/NN/epi-sigmoid", "gemm/numpy.fused", 3)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        launch()
+        assert set(threads()) == {2}

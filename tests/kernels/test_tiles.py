@@ -96,6 +96,7 @@ for _name, _sizes in (("depthwise", "c19h23w31k19"), ("grouped", "c38h23w31k95")
         f"conv/n2{_sizes}r3s5pad1stride2x1/f32/{words}/g19" for words in ("nchw/fprop", "nhwc/dgrad", "nchw/wgrad")
     )
 SMALL["conv/numba.direct"] = SMALL["conv/cpu.im2col"]
+SMALL["conv/numba.fft_tiled"] = SMALL["conv/pyfftw.tiled"]
 
 
 def wrong(problem: str, name: str, count: int) -> list[str]:

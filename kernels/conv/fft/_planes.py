@@ -54,7 +54,7 @@ class Order(NamedTuple):
 
 
 @jit
-def _place(cut: Cut, order: Order, plane: int) -> tuple[bool, int, int, int]:
+def place(cut: Cut, order: Order, plane: int) -> tuple[bool, int, int, int]:
     """Whether there is such a plane, its offset, and its tile's corner."""
     if order.tiles_first:
         channel, tile = divmod(plane, order.tiles)
@@ -68,7 +68,7 @@ def _place(cut: Cut, order: Order, plane: int) -> tuple[bool, int, int, int]:
 
 
 @jit
-def _met(axis: Axis, begin: int) -> tuple[int, int]:
+def met(axis: Axis, begin: int) -> tuple[int, int]:
     """Elements of the tensor that lie in a tile from `begin` on."""
     first = max(0, -(-begin // axis.spacing))
     return first, min(axis.size, (begin + axis.extent - 1) // axis.spacing + 1)
@@ -86,28 +86,26 @@ def _fetch(flat: Array, cut: Cut, offset: int, top: int, left: int, target: Arra
     """A tile's elements, into zeros."""
     height, width, by_row, by_column = cut.height, cut.width, cut.strides[3], cut.strides[4]
     top, left = top + height.first, left + width.first
-    row_0, row_1 = _met(height, top)
-    column_0, column_1 = _met(width, left)
+    row_0, row_1 = met(height, top)
+    column_0, column_1 = met(width, left)
     for row in range(row_0, row_1):
         source = offset + row * by_row
         i = row * height.spacing - top
-        if cut.turned:
-            i = height.lead - i
-        if by_column == 1 and width.spacing == 1 and not cut.turned and column_0 < column_1:
+        if by_column == 1 and width.spacing == 1 and column_0 < column_1:
             part = flat[source + column_0 : source + column_1]
             _copy(part, target[i, column_0 - left : column_1 - left], np.float32(1))
             continue
         for column in range(column_0, column_1):
             j = column * width.spacing - left
-            target[i, width.lead - j if cut.turned else j] = flat[source + column * by_column]
+            target[i, j] = flat[source + column * by_column]
 
 
 @jit
 def _store(flat: Array, cut: Cut, offset: int, top: int, left: int, source: Array, scale: np.float32) -> None:
     """The outputs of a tile, as far as they are the image's."""
     height, width, by_row, by_column = cut.height, cut.width, cut.strides[3], cut.strides[4]
-    row_0, row_1 = _met(height, top)
-    column_0, column_1 = _met(width, left)
+    row_0, row_1 = met(height, top)
+    column_0, column_1 = met(width, left)
     for row in range(row_0, row_1):
         target = offset + row * by_row
         i = height.lead + row * height.spacing - top
@@ -122,33 +120,39 @@ def _store(flat: Array, cut: Cut, offset: int, top: int, left: int, source: Arra
 
 
 @jit
-def forward(fft, flat, cut, order, block, held, spectra, start, stop):  # type: ignore[no-untyped-def]
-    """Batches start:stop of planes: cut to `block`, transformed to `held`, spread over the frequencies.
+def forward(fft, flat, cut, order, held, spectra, start, stop):  # type: ignore[no-untyped-def]
+    """Batches start:stop of planes: cut to a block, transformed, spread over the frequencies.
 
-    fft: addresses of FFTW's execution and plan. held: a batch's spectra (frequency, plane).
+    fft: addresses of FFTW's execution and plan. held: a batch of tiles, and its spectra (frequency, plane). spectra:
+    (frequency, part, plane); parts are real and imaginary.
     """
-    batch = len(block)
+    block, found = held
+    batch, sign = len(block), np.float32(-1 if cut.turned else 1)
     for at in range(start * batch, stop * batch, batch):
         for b in range(batch):
-            exists, offset, top, left = _place(cut, order, at + b)
+            exists, offset, top, left = place(cut, order, at + b)
             block[b] = 0
             if exists:
                 _fetch(flat, cut, offset, top, left, block[b])
-        transform(fft, block, held)
-        for frequency in range(len(held)):
-            spectra[frequency, at : at + batch] = held[frequency]
+        transform(fft, block, found)
+        for frequency in range(len(found)):
+            row, real, imaginary = found[frequency], spectra[frequency, 0], spectra[frequency, 1]
+            for b in range(batch):
+                real[at + b], imaginary[at + b] = row[b].real, sign * row[b].imag
 
 
 @jit
-def inverse(fft, flat, cut, order, block, held, spectra, start, stop):  # type: ignore[no-untyped-def]
+def inverse(fft, flat, cut, order, held, spectra, start, stop):  # type: ignore[no-untyped-def]
     """Gather batches start:stop of spectra, transform them, and store their outputs, divided by the tile's size."""
-    batch = len(block)
-    scale = np.float32(1 / (block.shape[1] * block.shape[2]))
+    block, found = held
+    batch, scale = len(block), np.float32(1 / (cut.height.side * cut.width.side))
     for at in range(start * batch, stop * batch, batch):
-        for frequency in range(len(held)):
-            held[frequency] = spectra[frequency, at : at + batch]
-        transform(fft, held, block)
+        for frequency in range(len(found)):
+            row, real, imaginary = found[frequency], spectra[frequency, 0], spectra[frequency, 1]
+            for b in range(batch):
+                row[b] = complex(real[at + b], imaginary[at + b])
+        transform(fft, found, block)
         for b in range(batch):
-            exists, offset, top, left = _place(cut, order, at + b)
+            exists, offset, top, left = place(cut, order, at + b)
             if exists:
                 _store(flat, cut, offset, top, left, block[b], scale)

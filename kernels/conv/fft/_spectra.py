@@ -1,93 +1,128 @@
 """Convolution by the FFT of tiles: transforms, a complex matrix product a frequency, and the way back.
 
-Overlap-save in every direction, all of them circular convolutions of planes whose window is kept: fprop of x with the
-filter backwards, dgrad of y with the filter, wgrad of x with y backwards, summed over tiles. Spectra lie as
-(frequency, plane), so that BLAS finds its matrices where FFTW leaves them.
+Overlap-save in every direction, all of them circular convolutions or correlations of planes whose window is kept:
+fprop correlates x with the filter, dgrad convolves y with it, wgrad correlates x with y, summed over tiles. Spectra lie
+as (frequency, part, plane), the parts being real and imaginary, so that products find their matrices there.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels._host import alone, in_turn
+from kernels._host import in_turn
 from kernels._numba import bind
 from kernels._team import in_bands
-from kernels.conv.fft._planes import Order, forward, inverse
+from kernels._tile import LANES
+from kernels.conv.fft import _lanes, _planes
+from kernels.conv.fft._codelets import CAN_PASS, UNIT, column, row, row_back
+from kernels.conv.fft._planes import Order
+from kernels.conv.fft._products import SCRATCH, WIDTH, products
 from kernels.conv.fft._tiling import Cut, Cuts
-from kernels.conv.fft._transforms import Transform, transform
+from kernels.conv.fft._transforms import transform
 from kernels.conv.problem import ConvOperands, ConvProblem
 
-LINE = 8  # complex numbers of a cache line of 64 bytes; a batch of tiles too large for it is no smaller
-#: Bytes of products that wait to be added to a filter's gradient.
-_PRODUCT_BYTES = 256 << 10
+#: Axes of a problem's matrices: its filters and channels, both of a group, and tiles.
+AXES = {"x": "ct", "w": "kc", "y": "kt"}
+
+
+class Way(NamedTuple):
+    """How planes are transformed, `batch` at a time: by a Numba function, with addresses that it calls.
+
+    held: what each thread needs for a batch. facts: of how it was planned.
+    """
+
+    run: Callable[..., None]
+    addresses: tuple[int, int]
+    batch: int
+    held: list[Any]
+    facts: dict[str, str]
 
 
 class Planes(NamedTuple):
-    """An operand's planes, where they are cut, in how many batches, and in which order.
-
-    blocks, held: a batch of tiles and one of spectra for each thread. spectra: of all planes, (frequency, plane).
-    """
+    """An operand's planes, where they are cut, in which order and in how many batches, and their spectra, flat."""
 
     flat: Array
     cut: Cut
     order: Order
     batches: int
-    blocks: list[Array]
-    held: list[Array]
+    width: int
     spectra: Array
-    plan: Transform
+    way: Way
 
 
-def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int) -> Launch:
-    """A launch that convolves by tiles, a block of them at a time; the filters' spectra are formed once."""
+def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: Any) -> Launch:
+    """A launch that convolves by tiles, a block of them at a time; the filters' spectra are formed once.
+
+    way: `by_fftw` or `in_lanes`.
+    """
     inputs, output = [name for name in "wxy" if name != problem.output], problem.output
-    planes = {name: _planes(problem, x, c, block, name) for name in "xwy"}
+    rows, lanes, steps = axes(problem, c, block)
+    planes = {name: _planes_of(problem, x, c, block, name, lanes, way) for name in "xwy"}
     height, width = c.sides
-    x.chose(tile=width if height == width else f"{height}x{width}", tiles=block, **planes["w"].plan.facts)
-    starts = range(0, c.x.places, block)
-    matrices = _matrices(problem, planes)
-    multiplied = _products(*matrices, x.threads)
-    added = _added(*matrices, x) if output == "w" and len(starts) > 1 else multiplied
-    steps: list[Launch] = []
-    for start in starts:
+    x.chose(tile=width if height == width else f"{height}x{width}", tiles=block, **planes["w"].way.facts)
+    launches: list[Launch] = []
+    for start in range(0, c.x.places, block):
         wanted = [name for name in inputs if name != "w" or start == 0]
-        steps += [_transformed(forward, planes[name], start, x.threads) for name in wanted]
-        steps += [added if start else multiplied]
+        launches += [_transformed(planes[name], start, x.threads) for name in wanted]
+        launches += [_multiplied(planes, x, output, (rows, lanes, steps), output == "w" and start > 0)]
         if output != "w":
-            steps += [_transformed(inverse, planes[output], start, x.threads)]
+            launches += [_transformed(planes[output], start, x.threads)]
     if output == "w":
-        steps += [_transformed(inverse, planes["w"], 0, x.threads)]
-    return alone(in_turn(*steps))
+        launches += [_transformed(planes["w"], 0, x.threads)]
+    return in_turn(*launches)
 
 
-def _transformed(run: Any, planes: Planes, start: int, threads: int) -> Launch:
-    """The planes of the block of tiles that begins at `start`, or of all filters, by all threads."""
-    buffers = iter(zip(planes.blocks, planes.held, strict=True))
-    fft, order = (planes.plan.execute, planes.plan.plan), planes.order._replace(first=start)
-
-    def band(first: int, last: int) -> Launch:
-        block, held = next(buffers)
-        return bind(run, fft, planes.flat, planes.cut, order, block, held, planes.spectra, first, last)
-
-    return in_bands(planes.batches, threads, band)
+def axes(problem: ConvProblem, c: Cuts, tiles: int) -> tuple[str, ...]:
+    """Rows, lanes and steps of the products: lanes along the axis of the output that fills vectors better."""
+    sizes = {"k": c.y.channels, "c": c.x.channels, "t": tiles}
+    first, second = {"fprop": ("k", "t"), "dgrad": ("c", "t"), "wgrad": ("c", "k")}[problem.direction]
+    (steps,) = set(sizes) - {first, second}
+    waste = {axis: -(-sizes[axis] // LANES) * LANES / sizes[axis] for axis in (first, second)}
+    return (second, first, steps) if waste[first] <= waste[second] else (first, second, steps)
 
 
-def _planes(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, name: str) -> Planes:
+def _planes_of(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, name: str, lanes: str, way: Any) -> Planes:
     cut: Cut = getattr(c, name)
     images, channels = problem.shapes()[name][:2]
-    order = Order(0, images if name == "w" else block, images, channels, problem.layout == "nchw" and name != "w")
+    order = Order(0, images if name == "w" else block, images, channels, lanes == ("k" if name == "w" else "t"))
     count = order.channels * order.tiles
-    batch = _batch(count, x.threads, (x.tile.BATCH << 10) // (4 * cut.points))
-    batches = math.ceil(count / batch)
-    width = batches * batch
-    width += LINE * (width * 8 % 4096 == 0)  # rows 4 KiB apart would compete for the same lines of a cache
-    shape = (batch, *c.sides)
-    blocks = [x.scratch(shape, "f32") for _ in range(x.threads)]
-    held = [_complex(x, (c.frequencies, batch)) for _ in range(x.threads)]
-    spectra, plan = _complex(x, (c.frequencies, width)), transform(*shape, name == problem.output)
-    return Planes(getattr(x, name).reshape(-1), cut, order, batches, blocks, held, spectra, plan)
+    found: Way = way(x, cut, count, name == problem.output)
+    batches = math.ceil(count / found.batch)
+    width = -(-batches * found.batch // UNIT) * UNIT
+    width += UNIT * (width * 8 % 4096 == 0)  # rows 4 KiB apart would compete for the same lines of a cache
+    # Vectors of the last row may reach beyond it.
+    spectra = x.scratch((c.frequencies * 2 * width + WIDTH,), "f32")
+    return Planes(getattr(x, name).reshape(-1), cut, order, batches, width, spectra, found)
+
+
+def by_fftw(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
+    """Planes one after the other, FFTW's plan for a batch of them; none smaller than a cache line of spectra."""
+    batch = _batch(count, x.threads, _fitting(x, cut), UNIT)
+    shape = (batch, cut.height.side, cut.width.side)
+    plan = transform(*shape, output)
+    held = [(x.scratch(shape, "f32"), _complex(x, (cut.frequencies, batch))) for _ in range(x.threads)]
+    return Way(_planes.inverse if output else _planes.forward, (plan.execute, plan.plan), batch, held, plan.facts)
+
+
+def in_lanes(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
+    """UNIT planes at a time, one in each lane; a batch is as many of these as are written side by side."""
+    height, width = cut.height.side, cut.width.side
+    units = _batch(math.ceil(count / UNIT), x.threads, _fitting(x, cut) // UNIT, 1)
+    whole = math.ceil(width / UNIT) * UNIT
+    shapes = (units, height, width // 2 + 1, 2, UNIT), (whole * UNIT,), (whole * UNIT,)
+    held = [tuple(x.scratch(shape, "f32") for shape in shapes) for _ in range(x.threads)]
+    if output:
+        return Way(_lanes.inverse, (row_back(width), column(height)), units * UNIT, held, {})
+    past = CAN_PASS and 8 * cut.frequencies * count > x.tile.STREAM << 20
+    return Way(_lanes.forward, (row(width), column(height, past)), units * UNIT, held, {})
+
+
+def _fitting(x: ConvOperands, cut: Cut) -> int:
+    """Planes that fit a batch."""
+    return int(x.tile.BATCH << 10) // (4 * cut.points)
 
 
 def _complex(x: ConvOperands, shape: tuple[int, ...]) -> Array:
@@ -95,64 +130,49 @@ def _complex(x: ConvOperands, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def _batch(count: int, threads: int, limit: int) -> int:
+def _batch(count: int, threads: int, limit: int, least: int) -> int:
     """A power of two, so that there are few plans: the largest that gives no thread an eighth more than its share."""
-    sizes = [1 << i for i in range(max(LINE, limit).bit_length())]
+    sizes = [1 << i for i in range(max(least, limit).bit_length())]
     share = count / threads
     return min(sizes, key=lambda size: (max(math.ceil(share / size) * size, 1.125 * share), -size))
 
 
-def _products(a: Array, b: Array, out: Array, threads: int) -> Launch:
-    """A matrix product for each frequency and group, by all threads."""
+def _transformed(planes: Planes, start: int, threads: int) -> Launch:
+    """The planes of the block of tiles that begins at `start`, or of all filters, by all threads."""
+    way, order, held = planes.way, planes.order._replace(first=start), iter(planes.way.held)
+    spectra = planes.spectra[:-WIDTH].reshape(-1, 2, planes.width)
 
     def band(first: int, last: int) -> Launch:
-        return lambda: np.matmul(a[first:last], b[first:last], out=out[first:last])
+        return bind(way.run, way.addresses, planes.flat, planes.cut, order, next(held), spectra, first, last)
 
-    return in_bands(len(out), threads, band)
+    return in_bands(planes.batches, threads, band)
 
 
-def _added(a: Array, b: Array, out: Array, x: ConvOperands) -> Launch:
-    """The products added to what is there, a few frequencies at a time."""
-    size = max(1, _PRODUCT_BYTES // out[0].nbytes)
+def _multiplied(planes: dict[str, Planes], x: ConvOperands, output: str, along: Any, keep: bool) -> Launch:
+    """A product for each frequency and group, by all threads, added to what is there if `keep`."""
+    rows, lanes, steps = along
+    a, b = ("".join(name for name in "xwy" if set(AXES[name]) == {axis, steps}) for axis in (rows, lanes))
+    of = {name: _strides(planes[name], name) for name in "xwy"}
+    places = [
+        tuple(of[name][axis] for axis in found)
+        for name, found in ((a, f"fg{rows}{steps}p"), (b, f"fg{steps}p"), (output, f"fg{rows}p"))
+    ]
+    cuts = {"k": planes["y"].cut.channels, "c": planes["x"].cut.channels, "t": planes["x"].order.tiles}
+    sizes = (planes["x"].cut.groups, cuts[rows], cuts[lanes], cuts[steps])
+    flat = [planes[name].spectra for name in (a, b, output)]
 
     def band(first: int, last: int) -> Launch:
-        product = _complex(x, (size, *out.shape[1:]))
-        parts = [slice(start, min(start + size, last)) for start in range(first, last, size)]
+        held = x.scratch((SCRATCH,), "f32")
+        operands = (flat[0], places[0], flat[1], places[1], keep, flat[2], places[2])
+        return bind(products, held, sizes, *operands, first, last)
 
-        def add() -> None:
-            for part in parts:
-                held = product[: part.stop - part.start]
-                np.matmul(a[part], b[part], out=held)
-                np.add(out[part], held, out=out[part])
-
-        return add
-
-    return in_bands(len(out), x.threads, band)
+    return in_bands(planes["x"].cut.frequencies, x.threads, band)
 
 
-def _matrices(problem: ConvProblem, planes: dict[str, Planes]) -> tuple[Array, Array, Array]:
-    """The two factors at each frequency and group, and the output, which lies in rows."""
-    x, w, y = (_by_group(planes[name], name) for name in "xwy")
-    a, b, out = {
-        "fprop": (w, x, y),
-        "dgrad": (_transposed(w), y, x),
-        "wgrad": (y, _transposed(x), w),
-    }[problem.direction]
-    if problem.direction != "wgrad" and problem.layout == "nhwc":
-        return _transposed(b), _transposed(a), _transposed(out)
-    return a, b, out
-
-
-def _by_group(planes: Planes, name: str) -> Array:
-    """(frequency, group, channel, tile), of a filter (frequency, group, filter, channel)."""
-    groups, order = planes.cut.groups, planes.order
-    held = planes.spectra[:, : order.channels * order.tiles]
-    if name == "w":
-        return held.reshape(len(held), groups, -1, order.channels)
-    if order.tiles_first:
-        return held.reshape(len(held), groups, -1, order.tiles)
-    return held.reshape(len(held), order.tiles, groups, -1).transpose(0, 2, 3, 1)
-
-
-def _transposed(matrices: Array) -> Array:
-    return matrices.swapaxes(-1, -2)
+def _strides(planes: Planes, name: str) -> dict[str, int]:
+    """Strides of an operand's axes, groups (`g`), frequencies (`f`) and parts (`p`) in its spectra."""
+    order, cut = planes.order, planes.cut
+    channel, tile = (order.tiles, 1) if order.tiles_first else (1, order.channels)
+    axes = {"x": {"c": channel, "t": tile}, "y": {"k": channel, "t": tile}, "w": {"c": channel, "k": tile}}[name]
+    group = cut.images * tile if name == "w" else cut.channels * channel
+    return {**axes, "g": group, "f": 2 * planes.width, "p": planes.width}

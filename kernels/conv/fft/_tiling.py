@@ -18,7 +18,7 @@ class Axis(NamedTuple):
     """One axis of a tensor and of its tiles, in elements of the dense tensor, where the tensor's lie `spacing` apart.
 
     first: where the first of `tiles` tiles begins. step: between tiles. extent: of a tile's side, what is taken from
-    the tensor or put back. lead: the place in a tile of the first output, or of the first element of what is flipped.
+    the tensor or put back. lead: the place in a tile of the first output.
     """
 
     size: int
@@ -35,7 +35,7 @@ class Cut(NamedTuple):
     """A tensor in tiles: groups, channels of a group, and images; a filter is an image in a single tile.
 
     strides: in the tensor, of groups, channels, images, rows and columns. turned: whether this is the operand that is
-    shifted over the other, whose tiles are flipped, or whose spectra are conjugated.
+    shifted over the other, whose spectra are conjugated.
     """
 
     groups: int
@@ -108,10 +108,10 @@ class Cuts(NamedTuple):
 
 
 @lru_cache
-def cuts(p: ConvSizes, sides: Sides, flip: bool = False) -> Cuts:
-    """All three tensors in tiles of `sides`; flip: for circular convolutions, rather than with conjugate spectra."""
-    height = _axes(p, sides[0], (p.h, p.r, p.p), (p.stride_h, p.dilation_h, p.pad_h.before), flip)
-    width = _axes(p, sides[1], (p.w, p.s, p.q), (p.stride_w, p.dilation_w, p.pad_w.before), flip)
+def cuts(p: ConvSizes, sides: Sides) -> Cuts:
+    """All three tensors in tiles of `sides`."""
+    height = _axes(p, sides[0], (p.h, p.r, p.p), (p.stride_h, p.dilation_h, p.pad_h.before))
+    width = _axes(p, sides[1], (p.w, p.s, p.q), (p.stride_w, p.dilation_w, p.pad_w.before))
     turned = {"fprop": "w", "wgrad": "y"}.get(p.direction)
 
     def cut(name: str, height: Axis, width: Axis) -> Cut:
@@ -126,9 +126,7 @@ def cuts(p: ConvSizes, sides: Sides, flip: bool = False) -> Cuts:
     return Cuts(*(cut(name, *axes) for name, *axes in zip("xwy", height, width, strict=True)))
 
 
-def _axes(
-    p: ConvSizes, side: int, sizes: tuple[int, int, int], steps: tuple[int, int, int], flip: bool
-) -> tuple[Axis, Axis, Axis]:
+def _axes(p: ConvSizes, side: int, sizes: tuple[int, int, int], steps: tuple[int, int, int]) -> tuple[Axis, Axis, Axis]:
     """Axes of x, w and y: tiles of the output, or of y in wgrad, follow each other; the input's overlap."""
     (image, taps, outputs), (stride, dilation, pad) = sizes, steps
     last = (taps - 1) * dilation
@@ -138,9 +136,7 @@ def _axes(
     if p.direction == "dgrad":  # a filter reaches back from where its output is
         x = Axis(image, 1, 0, tiles, step, side, step, last)
         return x, w, Axis(outputs, stride, pad - last, tiles, step, side, side)
-    lead = 0 if not flip else last if p.direction == "fprop" else step - 1
-    y = Axis(outputs, stride, 0, tiles, step, side, step, lead)
-    return Axis(image, 1, -pad, tiles, step, side, side), w._replace(lead=lead), y
+    return Axis(image, 1, -pad, tiles, step, side, side), w, Axis(outputs, stride, 0, tiles, step, side, step)
 
 
 def spans(p: ConvSizes) -> Sides:

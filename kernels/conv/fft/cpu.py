@@ -1,6 +1,7 @@
-"""Convolution on the CPU by FFTW: whole images, and tiles of them."""
+"""Convolution on the CPU by FFTs: of whole images and of tiles by FFTW, and of tiles by our own transforms."""
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from operator import mul
 from typing import Any
@@ -12,26 +13,32 @@ from kernels.conv.problem import ConvOperands, ConvProblem
 
 #: Sides that FFTW is quick at (24 and 40 were 1.5 times slower a point).
 SIDES = (8, 12, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256)
+#: Sides of our own transforms, whose code is without loops and grows with the side.
+STRAIGHT = (8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96)
 #: KiB of a batch of tiles, which with its spectra stays in a second-level cache, and MiB that the spectra of a block of
 #: tiles may take together: more tiles at a time read the filters' less often.
 BATCH, BLOCK = 128, 64
 _MEMORY = {"BATCH": (32, 64, 128, 256, 512), "BLOCK": (16, 64, 256)}
+#: MiB of an operand's spectra from which on they are written past the caches: more than second-level caches hold.
+STREAM = 4
 #: The model's seconds for each part of `work`, on one thread: only their ratios count.
 SECONDS = (1 / 25e9, 1 / 100e9, 1 / 12e9, 0.3e-6)
-_FFTW: dict[str, Any] = {
-    "provider": "pyfftw",
-    "device": "cpu",
-    "dtypes": ("f32",),
-    "numerics": "fft",
-    "modules": ("numpy", "numba", "pyfftw", "scipy", "threadpoolctl"),
-    "threaded": True,
-}
+#: The same for our own transforms, which take no longer than it takes to write what they find.
+STRAIGHT_SECONDS = (0, 1 / 130e9, 1 / 9e9, 0.3e-6)
+_ANY: dict[str, Any] = {"device": "cpu", "dtypes": ("f32",), "numerics": "fft", "threaded": True}
+_FFTW: dict[str, Any] = {"provider": "pyfftw", "modules": ("numpy", "numba", "pyfftw"), **_ANY}
 
 
 @lru_cache
 def chosen(p: ConvProblem) -> Sides:
-    """The sides that the model takes for the fastest."""
+    """The sides that the model takes for the fastest with FFTW."""
     return cheapest(p, sorted({*SIDES, *whole(p)}), _seconds)
+
+
+@lru_cache
+def straight(p: ConvProblem) -> Sides:
+    """The sides that the model takes for the fastest with our own transforms."""
+    return cheapest(p, STRAIGHT, _straight_seconds)
 
 
 def at_once(c: Cuts, mib: float) -> int:
@@ -40,9 +47,9 @@ def at_once(c: Cuts, mib: float) -> int:
     return math.ceil(tiles / min(tiles, math.ceil(_spectra_bytes(c, tiles) / (mib * 2**20))))
 
 
-def sides(p: ConvProblem, t: Tile) -> Sides:
+def sides(p: ConvProblem, t: Tile, by_model: Callable[[ConvProblem], Sides]) -> Sides:
     """The sides that the tile has, those of the model where they are 0."""
-    height, width = chosen(p)
+    height, width = by_model(p)
     return t.HEIGHT or height, t.WIDTH or width
 
 
@@ -53,13 +60,21 @@ def _valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     return None
 
 
+def _too_long(p: ConvProblem) -> str | None:
+    """Why no tile of our own transforms holds a filter, or None."""
+    for name, span in zip("rs", spans(p), strict=True):
+        if span > STRAIGHT[-1]:
+            return f"{name} reaches over {span} elements, expected at most {STRAIGHT[-1]}, the side of the largest tile"
+    return None
+
+
 def _spectra_bytes(c: Cuts, tiles: int) -> int:
     """Spectra of as many tiles of both images, without the filters'."""
     return 8 * c.frequencies * tiles * c.x.groups * (c.x.channels + c.y.channels)
 
 
 def work(c: Cuts) -> tuple[float, ...]:
-    """What a convolution by tiles is made of: flop of transforms and of products, bytes of spectra, calls of BLAS."""
+    """What a convolution by tiles is made of: flop of transforms and of products, bytes of spectra, products."""
     block = at_once(c, BLOCK)
     blocks = math.ceil(c.x.places / block)
     moved = 2 * _spectra_bytes(c, block) * blocks + 8 * c.frequencies * c.w.planes * (1 + blocks)
@@ -70,11 +85,15 @@ def _seconds(c: Cuts) -> float:
     return float(sum(map(mul, SECONDS, work(c))))
 
 
-def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides) -> Launch:
-    from kernels.conv.fft._spectra import spectral
+def _straight_seconds(c: Cuts) -> float:
+    return float(sum(map(mul, STRAIGHT_SECONDS, work(c))))
 
-    c = cuts(problem, taken, flip=True)
-    return spectral(problem, x, c, at_once(c, x.tile.BLOCK))
+
+def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides, own: bool) -> Launch:
+    from kernels.conv.fft._spectra import by_fftw, in_lanes, spectral
+
+    c = cuts(problem, taken)
+    return spectral(problem, x, c, at_once(c, x.tile.BLOCK), in_lanes if own else by_fftw)
 
 
 @kernel(
@@ -86,13 +105,13 @@ def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides) -> Launch:
 )
 @threads_that_pay(compiled=False)
 def full(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """FFTs of whole images and of filters as large, CGEMM for each frequency."""
-    return _launch(problem, x, whole(problem))
+    """FFTs of whole images and of filters as large, a complex product for each frequency."""
+    return _launch(problem, x, whole(problem), own=False)
 
 
 @kernel(
     "conv",
-    executed=lambda p, t: executed(cuts(p, sides(p, t)), 8),
+    executed=lambda p, t: executed(cuts(p, sides(p, t, chosen)), 8),
     tunables={"HEIGHT": (0, *SIDES), "WIDTH": (0, *SIDES), **_MEMORY},
     valid=_valid,
     prefer=Prefer(({"HEIGHT": 0, "WIDTH": 0, "BATCH": BATCH, "BLOCK": BLOCK},)),
@@ -100,5 +119,22 @@ def full(problem: ConvProblem, x: ConvOperands) -> Launch:
 )
 @threads_that_pay(compiled=False)
 def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """FFTs of overlapping tiles, CGEMM for each frequency; the tile's side chosen by a model of cost."""
-    return _launch(problem, x, sides(problem, x.tile))
+    """FFTs of overlapping tiles, a complex product for each frequency; the tile's side chosen by a model of cost."""
+    return _launch(problem, x, sides(problem, x.tile, chosen), own=False)
+
+
+@kernel(
+    "conv",
+    provider="numba",
+    modules=("numpy", "numba"),
+    supports=_too_long,
+    executed=lambda p, t: executed(cuts(p, sides(p, t, straight)), 8),
+    tunables={"HEIGHT": (0, *STRAIGHT), "WIDTH": (0, *STRAIGHT), **_MEMORY, "STREAM": (0, STREAM, 32, 1024)},
+    valid=_valid,
+    prefer=Prefer(({"HEIGHT": 0, "WIDTH": 0, "BATCH": BATCH, "BLOCK": BLOCK, "STREAM": STREAM},)),
+    **_ANY,
+)
+@threads_that_pay()
+def fft_tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
+    """FFTs of overlapping tiles, one in each lane of vectors; complex products in vector registers."""
+    return _launch(problem, x, sides(problem, x.tile, straight), own=True)

@@ -1,0 +1,180 @@
+"""Transforms of a tile's rows and columns, UNIT tiles at a time, one in each lane of vectors; compiled for each length.
+
+Numbers lie as UNIT real parts, then UNIT imaginary ones. What is compiled is called by its address, so that the loops
+over tiles (`_lanes`) need not be compiled again for another length.
+"""
+
+# mypy: allow-untyped-calls, allow-untyped-defs
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, cast
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from kernels._host import LINE_BYTES
+from kernels._numba import c_function, data, everywhere, past_the_caches
+from kernels._tile import INTEGER, LANES, VECTOR, number
+from kernels.conv.fft._dft import Vectors, half_spectrum, signal, spectrum
+from kernels.transpose._blocks import transposed, width
+
+#: Tiles at a time: a cache line of each, which is one vector or several.
+UNIT = width(4)
+_POINTER = VECTOR.as_pointer()
+
+
+class _Place:
+    """Numbers at an address, strides being bytes from one to the next, and from a real to its imaginary part."""
+
+    def __init__(self, builder: Any, begin: Any, stride: Any, part: Any) -> None:
+        self._builder, self._begin, self._stride, self._part = builder, begin, stride, part
+
+    def _pointer(self, at: int, part: int) -> Any:
+        builder = self._builder
+        address = builder.add(self._begin, builder.mul(self._stride, number(at)))
+        return builder.inttoptr(builder.add(address, self._part) if part else address, _POINTER)
+
+    def load(self, at: int, parts: int = 2) -> Any:
+        return tuple(self._builder.load(self._pointer(at, i), align=4) if i < parts else None for i in range(2))
+
+    def store(self, at: int, *values: Any, past: bool = False) -> None:
+        for part, value in enumerate(values):
+            held = ir.Constant(VECTOR, None) if value is None else value
+            stored = self._builder.store(held, self._pointer(at, part), align=4)
+            if past:
+                past_the_caches(self._builder, stored, LINE_BYTES)
+
+
+def _codelet(generated: Callable[..., None], count: int) -> Any:
+    """An intrinsic of a length, known when it is compiled, and a tuple of `count` numbers, for each vector of UNIT."""
+
+    def typed(_context: Any, n: Any, numbers: Any) -> Any:
+        if not isinstance(n, types.IntegerLiteral):
+            return None
+
+        def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            values = cgutils.unpack_tuple(builder, args[1], count)
+            with cgutils.for_range_slice(builder, number(0), number(4 * UNIT), number(4 * LANES), INTEGER) as (at, _):
+                generated(builder, n.literal_value, at, values)
+            return context.get_dummy_value()
+
+        return types.void(n, numbers), generate
+
+    return cast(Any, intrinsic(prefer_literal=True)(typed))
+
+
+def _generate_column(builder: Any, n: int, lane: Any, values: Any, past: bool = False) -> None:
+    to, to_step, to_part, off, step, part, sign = values
+    target = _Place(builder, builder.add(to, lane), to_step, to_part)
+    source = _Place(builder, builder.add(off, lane), step, part)
+    factor = everywhere(builder, builder.sitofp(sign, ir.FloatType()), VECTOR)
+    numbers = [lambda at=at: source.load(at) for at in range(n)]
+    for at, (real, imaginary) in spectrum(Vectors(builder, VECTOR), numbers):
+        target.store(at, real, builder.fmul(imaginary, factor), past=past)
+
+
+def _generate_row(builder: Any, n: int, lane: Any, values: Any) -> None:
+    unit = number(4 * UNIT)
+    target = _Place(builder, builder.add(values[0], lane), number(8 * UNIT), unit)
+    source = _Place(builder, builder.add(values[1], lane), unit, unit)
+    numbers = [lambda at=at: source.load(at, 1) for at in range(n)]
+    for at, value in half_spectrum(Vectors(builder, VECTOR), numbers):
+        target.store(at, *value)
+
+
+def _generate_row_back(builder: Any, n: int, lane: Any, values: Any) -> None:
+    unit = number(4 * UNIT)
+    target = _Place(builder, builder.add(values[0], lane), unit, unit)
+    source = _Place(builder, builder.add(values[1], lane), number(8 * UNIT), unit)
+    held: dict[int, Any] = {}
+
+    def half(at: int) -> Any:
+        if at not in held:
+            held[at] = source.load(at)
+        return held[at]
+
+    for at, value in signal(Vectors(builder, VECTOR), n, half):
+        target.store(at, value)
+
+
+_column, _row, _row_back = _codelet(_generate_column, 7), _codelet(_generate_row, 2), _codelet(_generate_row_back, 2)
+_column_past = _codelet(partial(_generate_column, past=True), 7)
+#: Whether stores can go past the caches, which takes a vector that fills a line.
+CAN_PASS = LANES == UNIT
+
+
+@lru_cache
+def column(n: int, past: bool = False) -> int:
+    """The address of f(to, to_step, to_part, off, step, part, sign): n complex numbers, imaginary parts times sign.
+
+    past: they are written past the caches, to whole lines.
+    """
+
+    def run(to, to_step, to_part, off, step, part, sign):
+        _column(n, (to, to_step, to_part, off, step, part, sign))
+
+    def run_past(to, to_step, to_part, off, step, part, sign):
+        _column_past(n, (to, to_step, to_part, off, step, part, sign))
+
+    return _address(run_past if past else run, 7)
+
+
+@lru_cache
+def row(n: int) -> int:
+    """The address of f(to, off): n real numbers to n // 2 + 1 complex ones, all side by side."""
+
+    def run(to, off):
+        _row(n, (to, off))
+
+    return _address(run, 2)
+
+
+@lru_cache
+def row_back(n: int) -> int:
+    """The address of f(to, off): n // 2 + 1 complex numbers to n real ones, times n."""
+
+    def run(to, off):
+        _row_back(n, (to, off))
+
+    return _address(run, 2)
+
+
+def _address(run: Callable[..., None], count: int) -> int:
+    return int(c_function(types.void(*(types.int64,) * count))(run).address)
+
+
+def _call(_context: Any, address: Any, numbers: Any) -> Any:
+    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        values = cgutils.unpack_tuple(builder, args[1], len(numbers))
+        kind = ir.FunctionType(ir.VoidType(), [INTEGER] * len(values))
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), values)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.UniTuple(types.int64, len(numbers))), generate
+
+
+#: `call(address, numbers)`: one of these functions.
+call = cast(Any, intrinsic(_call))
+
+
+def _turn(_context: Any, to: Any, step: Any, addresses: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(32), UNIT)
+        first, skipped = data(context, builder, addresses, args[2]), builder.mul(args[3], number(4))
+        rows = []
+        for i in range(UNIT):
+            address = builder.add(builder.load(builder.gep(first, [number(i)])), skipped)
+            rows.append(builder.load(builder.inttoptr(address, vector.as_pointer()), align=4))
+        for i, value in enumerate(transposed(builder, rows)):
+            place = builder.add(args[0], builder.mul(args[1], number(4 * i)))
+            builder.store(value, builder.inttoptr(place, vector.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, addresses, types.int64), generate
+
+
+#: `turned(to, step, addresses, at)`: to[j step + i] is element at + j of the row at addresses[i], for i, j < UNIT.
+turned = cast(Any, intrinsic(_turn))

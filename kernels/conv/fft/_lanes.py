@@ -1,0 +1,175 @@
+"""Numba functions between images and spectra, UNIT tiles at a time, one in each lane of vectors; serial.
+
+A row of UNIT tiles is transposed, so that an element of all of them is a vector, and transformed; of the tile's half
+spectra the columns follow, which are written where products read them. They release the GIL.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+import numpy as np
+
+from kernels._numba import fence, jit, move, part
+from kernels.conv.fft._codelets import UNIT, call, turned
+from kernels.conv.fft._planes import met, place
+
+FLOAT = 4  # bytes of a number
+#: Numbers of a tile of which there is none, or whose row lies beyond the image.
+_NOWHERE = -1
+
+
+@jit
+def forward(codelets, flat, cut, order, held, spectra, start, stop):
+    """Batches start:stop of tiles to spectra (frequency, part, plane), parts being real and imaginary.
+
+    codelets: addresses for rows and for columns. held: a batch's half spectra (unit, row, column, part, lane), a row of
+    UNIT tiles, element by element, and one tile by tile.
+    """
+    half, line, buffer = held
+    units, _, across = half.shape[:3]
+    rows, sign = _rows(cut.height), -1 if cut.turned else 1
+    places, addresses = np.empty((5, UNIT), np.int64), np.empty(UNIT, np.int64)
+    to_step, to_part = FLOAT * across * spectra[0].size, FLOAT * spectra[0, 0].size
+    step = 2 * FLOAT * UNIT
+    half[:, rows:] = np.float32(0)
+    for first in range(start * units, stop * units, units):
+        count = min(units, _units(order) - first)
+        for u in range(count):
+            together = _find(places, cut, order, (first + u) * UNIT)
+            for i in range(rows):
+                _fetch(line, buffer, flat, cut, places, addresses, together, i)
+                call(codelets[0], (half[u, i].ctypes.data, line.ctypes.data))
+        for x in range(across):
+            to, off = spectra[x].ctypes.data + FLOAT * UNIT * first, half[0, 0, x].ctypes.data
+            for u in range(count):
+                line_at = off + u * FLOAT * half[0].size
+                call(codelets[1], (to, to_step, to_part, line_at, across * step, FLOAT * UNIT, sign))
+                to += FLOAT * UNIT
+    fence()  # type: ignore[call-arg]  # of columns written past the caches
+
+
+@jit
+def inverse(codelets, flat, cut, order, held, spectra, start, stop):
+    """Batches start:stop of spectra back to tiles, whose outputs, in rows from the lead on, are stored.
+
+    The inverse is the transform with real and imaginary parts exchanged, of what goes in and what comes out.
+    """
+    half, line, buffer = held
+    units, across = half.shape[0], half.shape[2]
+    scale = np.float32(1 / (cut.height.side * cut.width.side))
+    places, addresses = np.empty((5, UNIT), np.int64), np.empty(UNIT, np.int64)
+    step, part = FLOAT * across * spectra[0].size, FLOAT * spectra[0, 0].size
+    to_step = 2 * FLOAT * UNIT
+    for first in range(start * units, stop * units, units):
+        count = min(units, _units(order) - first)
+        for x in range(across):
+            off, to = spectra[x, 1].ctypes.data + FLOAT * UNIT * first, half[0, 0, x, 1].ctypes.data
+            for u in range(count):
+                at = to + u * FLOAT * half[0].size
+                call(codelets[1], (at, across * to_step, -FLOAT * UNIT, off, step, -part, 1))
+                off += FLOAT * UNIT
+        for u in range(count):
+            together = _find(places, cut, order, (first + u) * UNIT)
+            for i in range(_rows(cut.height)):
+                call(codelets[0], (line.ctypes.data, half[u, cut.height.lead + i].ctypes.data))
+                _store(line, buffer, flat, cut, places, addresses, together, i, scale)
+
+
+@part
+def _rows(height):
+    """Rows of a tile that are taken from an image or put there."""
+    return min(height.extent, (height.size - 1) * height.spacing + 1 - height.first)
+
+
+@part
+def _units(order):
+    return (order.channels * order.tiles + UNIT - 1) // UNIT
+
+
+@part
+def _find(places, cut, order, plane):
+    """Tiles of UNIT planes: where the image begins, row and column of the corner, and the columns that it meets.
+
+    Returns whether they are neighbouring channels of a tile, side by side in memory.
+    """
+    for lane in range(UNIT):
+        exists, offset, top, left = place(cut, order, plane + lane)
+        places[0, lane] = offset if exists else _NOWHERE
+        places[1, lane], places[2, lane] = top + cut.height.first, left + cut.width.first
+        places[3, lane], places[4, lane] = met(cut.width, left + cut.width.first)
+    same = places[0, UNIT - 1] - places[0, 0] == UNIT - 1 and places[0, 0] != _NOWHERE
+    return same and not order.tiles_first and cut.strides[1] == 1
+
+
+@part
+def _row(cut, places, lane, i):
+    """Where row i of a tile begins in memory, without its columns; its first column, and the columns that it meets."""
+    height, at = cut.height, places[1, lane] + i
+    exists = places[0, lane] != _NOWHERE and i < height.extent and 0 <= at < height.size * height.spacing
+    if height.spacing > 1:
+        at, between = divmod(at, height.spacing)
+        exists = exists and between == 0
+    last = places[4, lane] if exists else places[3, lane]
+    return places[0, lane] + at * cut.strides[3], places[2, lane], places[3, lane], last
+
+
+@part
+def _fetch(line, buffer, flat, cut, places, addresses, together, i):
+    """Row i of UNIT tiles, in lanes."""
+    width, by_column = cut.width, cut.strides[4]
+    side = width.side
+    if together:
+        begin, left, first, last = _row(cut, places, 0, i)
+        line[: side * UNIT] = np.float32(0)
+        for column in range(first, last):
+            move(line, (column * width.spacing - left) * UNIT, flat, begin + column * by_column, UNIT)
+    elif by_column == 1 and width.spacing == 1:
+        whole = len(buffer) // UNIT
+        for lane in range(UNIT):
+            begin, left, first, last = _row(cut, places, lane, i)
+            at = begin + left
+            if last - first == side and at + whole <= len(flat):
+                addresses[lane] = flat.ctypes.data + FLOAT * at
+                continue
+            off, to = flat[begin + first : begin + last], buffer[lane * whole : (lane + 1) * whole]
+            addresses[lane] = to.ctypes.data
+            to[:] = np.float32(0)
+            to = to[first - left :]
+            for j in range(len(off)):
+                to[j] = off[j]
+        for at in range(0, side, UNIT):
+            turned(line.ctypes.data + FLOAT * UNIT * at, UNIT, addresses, at)
+    else:
+        line[: side * UNIT] = np.float32(0)
+        for lane in range(UNIT):
+            begin, left, first, last = _row(cut, places, lane, i)
+            for column in range(first, last):
+                line[(column * width.spacing - left) * UNIT + lane] = flat[begin + column * by_column]
+
+
+@part
+def _store(line, buffer, flat, cut, places, addresses, together, i, scale):
+    """Row i of the outputs of UNIT tiles."""
+    width, by_column = cut.width, cut.strides[4]
+    if together:
+        begin, left, first, last = _row(cut, places, 0, i)
+        for column in range(first, last):
+            off = line[(width.lead + column * width.spacing - left) * UNIT :]
+            to = flat[begin + column * by_column :]
+            for lane in range(UNIT):
+                to[lane] = off[lane] * scale
+        return
+    whole = len(buffer) // UNIT
+    for at in range(0, width.side, UNIT):
+        for j in range(UNIT):
+            addresses[j] = line.ctypes.data + FLOAT * UNIT * (at + j)
+        turned(buffer.ctypes.data + FLOAT * at, whole, addresses, 0)
+    for lane in range(UNIT):
+        begin, left, first, last = _row(cut, places, lane, i)
+        off = buffer[lane * whole + width.lead + first * width.spacing - left : (lane + 1) * whole]
+        if by_column == 1 and width.spacing == 1:
+            to = flat[begin + first : begin + last]
+            for j in range(len(to)):
+                to[j] = off[j] * scale
+        else:
+            for j in range(last - first):
+                flat[begin + (first + j) * by_column] = off[j * width.spacing] * scale
