@@ -100,14 +100,14 @@ def llvm(builder: Any, name: str, *vectors: Any) -> Any:
 
 
 def prefetch(builder: Any, place: Any, write: bool = True) -> None:
-    """Let the line at an address be on its way into the nearest cache; there need be none.
+    """Let the line at an address be on its way into the nearest cache, to be written or only read; there need be none.
 
-    write: it is to be written; else it is to be read once.
+    It is not marked as one that is read once: such lines halved the speed of a copy on an Intel Xeon of 2024.
     """
     address, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [address, flag, flag, flag])
     declared = cast(Any, cgutils).get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-    builder.call(declared, [builder.bitcast(place, address), flag(int(write)), flag(3 * write), flag(1)])
+    builder.call(declared, [builder.bitcast(place, address), flag(int(write)), flag(3), flag(1)])
 
 
 def in_registers(

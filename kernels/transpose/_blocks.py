@@ -7,7 +7,9 @@ from numba import types
 from numba.extending import intrinsic
 
 from kernels._host import LINE_BYTES
-from kernels._numba import data, past_the_caches
+from kernels._numba import data, past_the_caches, prefetch
+
+AHEAD = 2 * LINE_BYTES  # from what is read of a row to what is fetched, where blocks go past the caches
 
 
 def width(itemsize: int) -> int:
@@ -34,6 +36,14 @@ def _interleave(builder: Any, rows: list[Any]) -> list[Any]:
     return shuffled
 
 
+def _joined(builder: Any, parts: list[Any]) -> Any:
+    """One vector of as many, in order."""
+    while len(parts) > 1:
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), 2 * parts[0].type.count), [*range(2 * parts[0].type.count)])
+        parts = [builder.shuffle_vector(*pair, mask) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
 def _block(streaming: bool) -> Any:
     def typed(_context: Any, target: Any, d: Any, ldd: Any, source: Any, s: Any, lds: Any) -> Any:
         return types.void(target, types.int64, types.int64, source, types.int64, types.int64), _generate
@@ -48,11 +58,18 @@ def _block(streaming: bool) -> Any:
             at = builder.add(start, builder.mul(stride, ir.IntType(64)(i)))
             return builder.bitcast(builder.gep(data(context, builder, kind, array), [at]), vector.as_pointer())
 
-        rows = [builder.load(pointer(signature.args[3], source, s, lds, i), align=itemsize) for i in range(side)]
-        for i, row in enumerate(transposed(builder, rows)):
-            store = builder.store(row, pointer(signature.args[0], target, d, ldd, i), align=itemsize)
+        squares = []
+        for first in range(0, LINE_BYTES // itemsize if streaming else side, side):
+            places = [pointer(signature.args[3], source, s, lds, first + i) for i in range(side)]
+            rows = [builder.load(place, align=itemsize) for place in places]
+            for place in places if streaming else ():
+                prefetch(builder, builder.gep(place, [ir.IntType(64)(AHEAD // (itemsize * side))]), write=False)
+            squares.append(transposed(builder, rows))
+        for i, parts in enumerate(zip(*squares, strict=True)):
+            row, place = _joined(builder, list(parts)), pointer(signature.args[0], target, d, ldd, i)
+            store = builder.store(row, builder.bitcast(place, row.type.as_pointer()), align=itemsize)
             if streaming:
-                past_the_caches(builder, store, itemsize * side)
+                past_the_caches(builder, store, LINE_BYTES)
         return context.get_dummy_value()
 
     return intrinsic(typed)
@@ -60,7 +77,8 @@ def _block(streaming: bool) -> Any:
 
 #: `block(target, d, ldd, source, s, lds)`: target[d + j * ldd + i] = source[s + i * lds + j] for i, j < V.
 block = cast(Any, _block(streaming=False))
-#: The same with stores past the caches; each row of the target must start on a multiple of V elements in memory.
+#: The same for as many i as a cache line has elements, each line of the target stored past the caches as a whole; it
+#: has to be one in memory.
 block_streaming = cast(Any, _block(streaming=True))
 
 

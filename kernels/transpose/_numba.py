@@ -6,7 +6,7 @@
 import numpy as np
 
 from kernels._host import LINE_BYTES
-from kernels._numba import fence, jit
+from kernels._numba import fence, jit, move
 from kernels.transpose._blocks import block, block_streaming
 
 PIECE = 2048  # elements moved at a time through a buffer in the first-level cache
@@ -17,18 +17,22 @@ def transpose(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # t
     """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
 
     As many cache lines are read from one row of a before going on to the next as the tuple `lines` is long, which is a
-    constant of the compiled function; down: rows of a before going on along them.
+    constant of the compiled function; down: rows of a before going on along them. Past the caches, blocks go two by
+    two down the rows of a: memory takes two lines next to each other in less time than two that lie apart.
     """
     run = len(lines) * LINE_BYTES // a.itemsize
-    end, last = skip + (m - skip) // side * side, start + (stop - start) // side * side
+    tall = LINE_BYTES // a.itemsize if streaming else side
+    deep = 2 * tall if streaming else side
+    end, last = skip + (m - skip) // tall * tall, start + (stop - start) // side * side
     for ii in range(skip, end, down):
         for jj in range(start, last, run):
-            for i in range(ii, min(end, ii + down), side):
+            for top in range(ii, min(end, ii + down), deep):
                 for j in range(jj, min(last, jj + run), side):
-                    if streaming:
-                        block_streaming(b, j * m + i, m, a, i * n + j, n)
-                    else:
-                        block(b, j * m + i, m, a, i * n + j, n)
+                    for i in range(top, min(end, top + deep), tall):
+                        if streaming:
+                            block_streaming(b, j * m + i, m, a, i * n + j, n)
+                        else:
+                            block(b, j * m + i, m, a, i * n + j, n)
     for j in range(start, last):
         for i in range(skip):
             b[j * m + i] = a[i * n + j]
@@ -68,17 +72,13 @@ def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
 
 @jit
 def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
-    """Each of the m x n matrices start:stop that lie one after the other in x, transposed through s."""
-    whole_m, whole_n = m // side * side, n // side * side
-    for g in range(start, stop):
-        o = g * m * n
-        for i in range(0, whole_m, side):
-            for j in range(0, whole_n, side):
-                block(s, j * m + i, m, x, o + i * n + j, n)
-        for i in range(m):
-            for j in range(whole_n if i < whole_m else 0, n):
-                s[j * m + i] = x[o + i * n + j]
-        x[o : o + m * n] = s[: m * n]
+    """Each of the m x n matrices start:stop that lie one after the other in x, transposed through s.
+
+    It is copied into s and not back from there, since a copy reads memory faster than blocks do.
+    """
+    for o in range(start * m * n, stop * m * n, m * n):
+        move(s, 0, x, o, m * n)
+        transpose(x[o : o + m * n], s, m, n, side, 0, False, (0,), m, 0, n)  # type: ignore[no-untyped-call]
 
 
 @jit
@@ -114,7 +114,7 @@ def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
 def save(x, kept, saved, chunk, start, stop):  # type: ignore[no-untyped-def]
     """Chunks that one segment overwrites and another one wants."""
     for e in range(start, stop):
-        kept[e * chunk : (e + 1) * chunk] = x[saved[e] * chunk : (saved[e] + 1) * chunk]
+        move(kept, e * chunk, x, saved[e] * chunk, chunk)
 
 
 @jit
@@ -123,16 +123,15 @@ def follow(x, s, kept, starts, moves, ends, rows, columns, chunk, start, stop): 
     for e in range(start, stop):
         q = starts[e]
         if ends[e] < 0:
-            s[:chunk] = x[q * chunk : (q + 1) * chunk]
+            move(s, 0, x, q * chunk, chunk)
         for _ in range(moves[e]):
             p = q % rows * columns + q // rows
-            # Views, since LLVM vectorises the loop only where both lengths are known to it.
-            to, off = x[q * chunk : (q + 1) * chunk], x[p * chunk : (p + 1) * chunk]
-            for k in range(chunk):
-                to[k] = off[k]
+            move(x, q * chunk, x, p * chunk, chunk)
             q = p
-        last = s[:chunk] if ends[e] < 0 else kept[ends[e] * chunk : (ends[e] + 1) * chunk]
-        x[q * chunk : (q + 1) * chunk] = last
+        if ends[e] < 0:
+            move(x, q * chunk, s, 0, chunk)
+        else:
+            move(x, q * chunk, kept, ends[e] * chunk, chunk)
 
 
 @jit
@@ -143,9 +142,14 @@ def cut(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
             border[k * m + i] = x[(i + 1) * n - rest + k]
         for k in range(0, n - rest, len(piece)):
             count = min(len(piece), n - rest - k)
-            piece[:count] = x[i * n + k : i * n + k + count]
-            to = i * (n - rest) + k
-            x[to : to + count] = piece[:count]
+            move(piece, 0, x, i * n + k, count)
+            move(x, i * (n - rest) + k, piece, 0, count)
+
+
+@jit
+def append(x, border):  # type: ignore[no-untyped-def]
+    """The border after all that was moved together."""
+    move(x, x.size - border.size, border, 0, border.size)
 
 
 @jit
@@ -155,15 +159,8 @@ def widen(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
         end = n - rest
         while end > 0:
             count = min(len(piece), end)
-            off, to = i * (n - rest) + end - count, i * n + end - count
-            piece[:count] = x[off : off + count]
-            x[to : to + count] = piece[:count]
             end -= count
+            move(piece, 0, x, i * (n - rest) + end, count)
+            move(x, i * n + end, piece, 0, count)
         for k in range(rest):
             x[(i + 1) * n - rest + k] = border[i * rest + k]
-
-
-@jit
-def move(to, off):  # type: ignore[no-untyped-def]
-    """A copy."""
-    to[:] = off

@@ -76,7 +76,7 @@ def _cut(flat: Any, border: Any, buffer: Any, m: int, n: int, rest: int) -> list
 
 
 def _append(flat: Any, border: Any) -> list[Launch]:
-    return [bind(moves.move, flat[flat.size - border.size :], border)] if border is not None else []
+    return [bind(moves.append, flat, border)] if border is not None else []
 
 
 def _stash(flat: Any, border: Any, m: int, n: int, rest: int, side: int) -> list[Launch]:

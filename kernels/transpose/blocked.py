@@ -10,6 +10,7 @@ from kernels.transpose._strips import SHARE
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
 
 RUN = 256  # of the default tile of small matrices
+ALONG = {"RUN": LINE_BYTES, "DOWN": 0, "STREAM": 1}  # the default tile where rows of B begin within a cache line
 WHOLE = {"STRIP": 0, "SEGMENT": 256}  # the default tile of transpositions in place
 _NUMBA: dict[str, Any] = {
     "provider": "numba",
@@ -34,6 +35,14 @@ def _shape(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     return None
 
 
+def _suits(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a tile is not the default: what is written through the caches is to be written along its rows."""
+    line = LINE_BYTES // DTYPES[p.dtype].itemsize
+    if (p.m % line != 0) == (vars(t) == ALONG):
+        return None
+    return f"a row of {p.m} elements is {'no' if p.m % line else 'a'} multiple of a cache line's {line}"
+
+
 def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     """Why a rectangle cannot be cut so, or None. Squares and vectors are not cut."""
     shorter, longer = sorted((p.m, p.n))
@@ -46,7 +55,8 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 #: RUN: bytes read from one row of the source before going on to the next, since more rows at a time defeat the
 #: prefetcher; DOWN: rows of it, or 0 for all, before going on along them; STREAM: written past the caches. The default
-#: of large matrices is what `kernelmark tune` found for the founding problem (docs/tuning.md).
+#: of large matrices is what `kernelmark tune` found for the founding problem (docs/tuning.md); ALONG was the fastest of
+#: 25 for 3000 x 3000, 2039 x 4099 and 1021 x 26751.
 @kernel(
     "transpose",
     places=("out",),
@@ -56,7 +66,7 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
         "STREAM": (0, 1),
     },
     valid=_shape,
-    prefer=Prefer(({"RUN": 4096, "DOWN": 128, "STREAM": 1}, {"RUN": RUN, "DOWN": 0, "STREAM": 1})),
+    prefer=Prefer(({"RUN": 4096, "DOWN": 128, "STREAM": 1}, {"RUN": RUN, "DOWN": 0, "STREAM": 1}, ALONG), _suits),
     **_NUMBA,
 )
 @threads_that_pay()
@@ -68,10 +78,11 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
 
     a, b, m, n = _bits(x.a), _bits(x.b), problem.m, problem.n
     side, size = width(a.itemsize), a.itemsize
-    # Rows whose length is a multiple of the block's all reach the alignment after the same number of elements.
-    streaming = bool(x.tile.STREAM) and m % side == 0 and m > side and b.ctypes.data % size == 0
+    line = LINE_BYTES // size
+    # Rows whose length is a multiple of the line's all reach the alignment after the same number of elements.
+    streaming = bool(x.tile.STREAM) and m % line == 0 and m > line and b.ctypes.data % size == 0
     lines, down = (0,) * (x.tile.RUN // LINE_BYTES), x.tile.DOWN or m
-    skip = -b.ctypes.data % (side * size) // size if streaming else 0
+    skip = -b.ctypes.data % LINE_BYTES // size if streaming else 0
 
     def band(start: int, stop: int) -> Launch:
         return bind(moves.transpose_each, b, a, m, n, side, skip, streaming, lines, down, start, stop)

@@ -93,12 +93,13 @@ def test_a_block_is_transposed_in_registers_wherever_it_lies(dtype: str) -> None
 
 
 @pytest.mark.parametrize("offset", range(0, 64, 4))
-def test_streaming_stores_reach_every_element_at_any_alignment(offset: int) -> None:
-    m, n, side = 64, 37, 16
-    raw = np.zeros(m * n + 32, np.uint32)
-    start = (-raw.ctypes.data % 64 + offset) // 4
-    a, b = np.arange(m * n, dtype=np.uint32), raw[start : start + m * n]
-    bind(_numba.transpose, b, a, m, n, side, -b.ctypes.data % 64 // 4, True, (0,), m, 0, n)()
+@pytest.mark.parametrize("dtype", ["u2", "u4", "u8"])
+def test_streaming_stores_reach_every_element_at_any_alignment(dtype: str, offset: int) -> None:
+    m, n, size = 96, 37, int(dtype[1])
+    raw = np.zeros(m * n + 128 // size, dtype)
+    start = (-raw.ctypes.data % 64 + offset) // size
+    a, b = np.arange(m * n).astype(dtype), raw[start : start + m * n]
+    bind(_numba.transpose, b, a, m, n, width(size), -b.ctypes.data % 64 // size, True, (0,), m, 0, n)()
     assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
 
 
