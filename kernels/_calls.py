@@ -44,7 +44,7 @@ def table(compiled: Compiled) -> Table:
         address = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
         words.append((_passes(kinds)[0], address, given.ctypes.data))
         held.append((given, args))
-    return Table(np.array(words, np.int64), tuple(held))
+    return Table(np.array(words, np.int64).reshape(-1, 3), tuple(held))
 
 
 def _flat(kinds: Any, values: Any) -> Iterator[bytes]:

@@ -11,7 +11,8 @@ from kernelmark import Array
 from kernels._numba import data, jit
 
 WORDS = 3  # of a call (`_calls.py`)
-CALLS, COUNT = 1, 2  # of a box, whose first element counts what was asked for: where the calls lie, and how many
+CALLS, COUNT = 1, 2  # of a box, whose first element counts what was asked for: where the calls lie, how many they are
+OTHER = -1  # that many calls stand for a task of the interpreter's
 FAILED = 1  # after the count of what is done
 _X86 = binding.get_default_triple().startswith("x86_64")
 
@@ -81,7 +82,7 @@ def perform(address: int, count: int) -> int:
 
 @jit
 def ask(box: Array, address: int, count: int, number: int) -> None:
-    """Ask for these calls, or with none for a task of the interpreter's."""
+    """Ask for these calls, or for a task of the interpreter's where they are OTHER."""
     box[CALLS], box[COUNT] = address, count
     raise_to(box, number)
 
@@ -98,7 +99,7 @@ def serve(box: Array, done: Array, number: int, rounds: int) -> int:
 
     number: how many are done before.
     """
-    while rises(box, number, rounds) and box[COUNT]:
+    while rises(box, number, rounds) and box[COUNT] != OTHER:
         done[FAILED] += perform(box[CALLS], box[COUNT])
         number += 1
         raise_to(done, number)

@@ -72,7 +72,7 @@ class _Member:
         self._held = band  # a launch that is interrupted must not free what its calls read
         if band.table is None:
             self._task = band.launch
-            self._spin.ask(self._box, 0, 0, self._asked)
+            self._spin.ask(self._box, 0, self._spin.OTHER, self._asked)
         else:
             self._spin.ask(self._box, band.table.address, len(band.table.words), self._asked)
         if self._asleep:

@@ -13,9 +13,22 @@ import pytest
 
 pytest.importorskip("numba")
 
+from kernels._host import in_turn
+from kernels._numba import bind, jit
 from kernels._team import Band, in_bands, team
 
 WAYS = {"awake": 0.0, "asleep": 0.05}  # seconds between launches
+
+
+@jit
+def add_one(row):
+    for i in range(len(row)):
+        row[i] += 1
+
+
+@jit
+def divide(row):
+    row[0] = 1 // row[0]
 
 
 def noted(found: list[tuple[int, int]], start: int, stop: int):
@@ -37,6 +50,26 @@ def test_every_launch_does_each_band_once(threads: int, pause_s: float) -> None:
         launch()
         assert sorted(found) == list(pairwise(edges))
         time.sleep(pause_s)
+
+
+@pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
+def test_bands_of_any_number_of_compiled_calls_are_done_beside_those_of_the_interpreter(pause_s: float) -> None:
+    counts = np.zeros((3, 8), np.int64)
+    calls = [bind(add_one, row) for row in counts]
+    for number in range(1, 5 if pause_s else 500):
+        together(in_turn(*calls[:2]), in_turn(), calls[2])
+        together(lambda: add_one(counts[0]), in_turn(calls[1], calls[2]), in_turn())
+        assert (counts == 2 * number).all()
+        time.sleep(pause_s)
+
+
+def test_what_a_compiled_function_raises_in_another_thread_is_raised_once() -> None:
+    numbers = np.zeros(1, np.int64)
+    bands = bind(divide, numbers), in_turn()
+    with pytest.raises(ArithmeticError):
+        together(*bands)
+    numbers[0] = 1
+    together(*bands)
 
 
 def test_what_a_band_raises_is_raised_once_and_the_next_launch_is_sound() -> None:
