@@ -49,10 +49,10 @@ def test_items_of_columns_cover_each_output_once() -> None:
         for n, group, f0, f1, p0, p1 in _plan.forward(g, plain, threads, TILE).items:
             y[n, group, f0:f1, p0:p1] += 1
         plan = _plan.image_gradient(g, plain, threads, TILE)
-        x = np.zeros((g.n, g.groups, g.c), int)
-        for n, group, e0, e1 in plan.items:
+        x = np.zeros((g.n, g.groups, g.c, g.p * g.q), int)
+        for n, group, e0, e1, p0, p1 in plan.items:
             (bounds,) = {(block[0], block[1]) for block in plan.blocks[e0:e1].tolist()}
-            x[n, group, slice(*bounds)] += 1
+            x[n, group, slice(*bounds), p0:p1] += 1
         plan = _plan.filter_gradient(g, plain, threads, TILE)
         w = np.zeros((g.groups, g.k, len(plan.blocks)), int)
         for group, f0, f1, e in plan.items:

@@ -20,9 +20,9 @@ from kernels._tile import INTEGER, LANES, VECTOR, Sums, after, loaded, number, s
 #: Steps of a sum at a time: a panel takes 32 KiB with 512-bit registers, and less with narrower ones.
 DEPTH = 128
 WIDTH = 2 * LANES
-#: Rows of a tile two vectors wide, and of one.
-ROWS = registers().accumulators // 4
-TALL = 2 * ROWS
+#: Rows of a tile two vectors wide, and of one: with AVX2 there are 16 registers, otherwise 32.
+ROWS = 2 if registers().nbytes == 32 else registers().accumulators // 4
+TALL = registers().accumulators // 2
 #: Elements of scratch that `products` needs: a panel of B, and a tile of C that is not whole.
 SCRATCH = 2 * DEPTH * WIDTH + 2 * TALL * LANES
 
