@@ -27,11 +27,11 @@ def is_settled(planned: PlannedJob, found: Sequence[Process], processes: int) ->
     """Return whether no further process is to measure the job: enough were undisturbed, or it has had all it may have.
 
     In place of disturbed ones it may have half as many again. The samples play no part in the decision, only what
-    disturbed them.
+    disturbed them. Where all contenders have failed, there is nothing left to measure.
     """
-    if len(found) < processes:
-        return still_good(planned, found) is None
-    return len(found) >= processes + processes // 2 or sum(map(_stands, found)) >= processes
+    if still_good(planned, found) is None or len(found) >= processes + processes // 2:
+        return True
+    return sum(map(_stands, found)) >= processes
 
 
 def counted(found: Sequence[Process], processes: int) -> Sequence[Process]:

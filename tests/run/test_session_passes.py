@@ -13,7 +13,7 @@ from bench.plan.discovery import discover
 from bench.plan.modes import Mode
 from bench.plan.suites import find_suite
 from bench.run import session as sessions
-from bench.run.passes import counted
+from bench.run.passes import counted, is_settled
 from bench.run.pool import Workers
 from bench.run.progress import Progress
 from bench.run.session import Session, run_passes
@@ -105,6 +105,17 @@ def test_a_machine_that_stays_disturbed_leaves_its_mark_after_half_as_many_proce
     assert said[6:] == [f"process 4: {SMALL}"]
     marks = {r.problem: (r.processes, was_noisy(r.disturbed)) for r in rows}
     assert marks == {SMALL: (3, True), "copy/m4n5/f32": (3, False)}
+
+
+def test_a_job_whose_contenders_have_all_failed_has_no_further_process(registry):
+    (planned,) = jobs([find_suite(SMALL, registry)], registry, Plan(("cpu",), ("copy/numpy.copyto",)))
+    noisy, failed = (
+        [Measurement(kernel="copy/numpy.copyto", problem=SMALL, **fields)]
+        for fields in ({"disturbed": DISTURBED}, {"status": "crashed"})
+    )
+    assert is_settled(planned, [noisy, failed], 2)
+    assert not is_settled(planned, [noisy, noisy], 2)
+    assert is_settled(planned, [noisy] * 3, 2)
 
 
 def test_a_process_in_which_a_kernel_failed_is_not_replaced():
