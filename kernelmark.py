@@ -9,7 +9,7 @@ from bench.plan.operation import Arrays, Dim, Operand, Problem
 from bench.plan.registry import cuda_kernel, kernel, operation
 from bench.plan.tiles import Tunable, tile_on
 from bench.plan.tolerance import accumulation_error, accumulation_rms, largest_sum, sum_bound
-from bench.plan.verdict import Bound, Verdict, compare, error_variance, sums_limit
+from bench.plan.verdict import Bound, Verdict, compare, equal, error_variance, sums_limit
 
 __all__ = [
     "DECIMAL",
@@ -36,6 +36,7 @@ __all__ = [
     "accumulation_error",
     "accumulation_rms",
     "compare",
+    "equal",
     "cuda_kernel",
     "error_variance",
     "kernel",

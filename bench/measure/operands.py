@@ -15,12 +15,11 @@ from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
 from bench.plan.operation import Problem
 from bench.plan.registry import REGISTRY
+from bench.plan.verdict import equal
 
 GUARD_BYTES = 4096
 GUARD_PATTERN = 0xA5
 _GUARD = bytes([GUARD_PATTERN]) * GUARD_BYTES
-#: Elements that are compared at a time.
-PIECE = 2**20
 
 
 class Spots(NamedTuple):
@@ -137,7 +136,7 @@ class OperandSet:
             home, bits = self._memory[name], bits_dtype(operand.dtype)
             if operand.role == "in":
                 found = home.download(self.flat[name]).view(bits)
-                if not _equal(found, draw.flat[name].view(bits)):
+                if not equal(found, draw.flat[name].view(bits)):
                     return f"changed its input {name}"
             elif operand.pad:
                 rows = home.download(self.flat[name]).view(bits).reshape(-1, operand.ld)
@@ -150,12 +149,6 @@ class OperandSet:
                     guard.fill(GUARD_PATTERN)
                     return f"wrote {where} the bounds of {name}"
         return None
-
-
-def _equal(found: Array, want: Array) -> bool:
-    """Compare piece by piece: a byte for each element would be a quarter of what large operands take."""
-    pieces = (slice(first, first + PIECE) for first in range(0, want.size, PIECE))
-    return all(np.array_equal(found[piece], want[piece]) for piece in pieces)
 
 
 class Scratch:

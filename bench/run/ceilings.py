@@ -17,8 +17,9 @@ from bench.plan.registry import Registry
 from bench.plan.status import Status
 from bench.run.pool import Execute
 
-#: Clocks and neighbours drift: an older ceiling is measured again.
-MAX_AGE_S = 60.0
+#: Clocks and neighbours drift: an older ceiling is measured again, unless that would take more than a twentieth of
+#: the time: where caches are large, so are the copies that show the bandwidth behind them.
+MAX_AGE_S, MAX_AGE_COSTS = 60.0, 20
 #: Seconds for each kernel, and how many times that at a second look: the intervals of memory are wide by themselves.
 BUDGET_S, AGAIN = 0.3, 4
 #: The operations whose kernels set the ceilings.
@@ -30,10 +31,13 @@ LOW, WIDE = 0.9, 0.1
 
 
 class _Known(NamedTuple):
-    """The ceiling that rows stand on, if one holds. doubt: why the latest, taken twice, is not it, or is disturbed."""
+    """The ceiling that rows stand on, if one holds, until it is stale.
+
+    doubt: why the latest, taken twice, is not it, or is disturbed.
+    """
 
     found: Ceiling | None
-    taken_at_s: float
+    stale_at_s: float
     doubt: str = ""
 
 
@@ -58,7 +62,7 @@ class Ceilings:
     def apply(self, job: Job, rows: list[Measurement]) -> None:
         """Place the timed rows of a job, just measured, under their ceilings, and mistrust one that lies above.
 
-        A ceiling that is older than a minute is measured anew, and so is one that seems surpassed; rows are held
+        A ceiling that is stale is measured anew, and so is one that seems surpassed; rows are held
         against the best of the run, since load lowers a ceiling and never raises it. If it still is surpassed, by
         the baseline or by several kernels, then not they but the ceiling is wrong, and it bounds nothing; but a row at
         twice the highest ceiling ever is mistrusted in any case.
@@ -95,10 +99,9 @@ class Ceilings:
                 row.note(low_ceiling(need.kind, doubt))
 
     def _stale(self, job: Job, problem: Problem, rows: list[Measurement]) -> list[Need]:
-        """Return what the rows refer to and was not measured within the last minute, each once."""
+        """Return what the rows refer to and was not measured lately, each once."""
         wanted = dict.fromkeys(need for row in rows for need in self._needs(job, problem, row))
-        oldest = now() - MAX_AGE_S
-        return [need for need in wanted if need not in self._known or self._known[need].taken_at_s < oldest]
+        return [need for need in wanted if need not in self._known or self._known[need].stale_at_s < now()]
 
     def _surpassed(
         self, job: Job, problem: Problem, rows: list[Measurement]
@@ -134,6 +137,7 @@ class Ceilings:
 
     def _measure(self, need: Need, job: Job) -> None:
         """Take a ceiling, twice if it looks disturbed; if it still does, rows stand on the last one that did not."""
+        began_s = now()
         found, doubt = self._take(need, job), ""
         if found and self._looks_disturbed(found):
             both = filter(None, (found, self._take(need, job, AGAIN)))
@@ -144,7 +148,8 @@ class Ceilings:
             self._doubt(found, doubt)
         if found and doubt and before and before.found:
             found = before.found
-        self._known[need] = _Known(found, now(), doubt)
+        ended_s = now()
+        self._known[need] = _Known(found, ended_s + max(MAX_AGE_S, MAX_AGE_COSTS * (ended_s - began_s)), doubt)
 
     def _take(self, need: Need, job: Job, times: int = 1) -> Ceiling | None:
         problem = self._registry.problem(need.problem)

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from kernelmark import Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, operation
+from kernelmark import Array, Arrays, Dim, Operand, Problem, Tile, Verdict, compare, equal, operation
 
 
 class CopyOperands(Protocol):
@@ -32,10 +32,10 @@ class CopyProblem(Problem, frozen=True, kw_only=True):
         return (Operand("a", shape, self.dtype, "in"), Operand("b", shape, self.dtype, "out"))
 
     def reference(self, inputs: Arrays, rng: np.random.Generator) -> Array:
-        return inputs["a"].copy()
+        return inputs["a"]
 
     def check(self, outputs: Arrays, reference: Array, numerics: str) -> Verdict:
-        if np.array_equal(outputs["b"], reference):
+        if equal(outputs["b"], reference):
             return Verdict(0.0, 0.0)
         return compare("b", outputs["b"], reference.astype(np.float64), self.tolerance(numerics), self.dtype)
 

@@ -39,6 +39,23 @@ def test_ceilings_are_measured_again_after_a_minute_and_not_before(lab):
     assert len(lab.jobs) == 4
 
 
+def test_a_ceiling_that_takes_long_is_measured_again_later(lab):
+    answer = lab.answer
+
+    def slow(job, key):
+        lab.now += 10
+        return answer(job, key)
+
+    lab.answer = slow
+    lab.apply(numpy_matmul=1.0)
+    lab.now += 180  # 190 s since the first of two was taken, 180 since the second
+    lab.apply(numpy_matmul=1.0)
+    assert len(lab.jobs) == 2
+    lab.now += 30
+    lab.apply(numpy_matmul=1.0)
+    assert len(lab.jobs) == 4
+
+
 def test_one_kernel_above_a_ceiling_that_was_measured_again_is_mistrusted_and_loses_its_time(lab):
     base, cheat = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 2e11)
     assert (cheat.status, cheat.samples, cheat.interval, cheat.roofline) == ("mistrusted", [], None, None)
