@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +16,7 @@ from bench.measure.monitor import CpuMonitor
 from bench.measure.pages import PAGES
 from bench.measure.timing import CpuClock
 from bench.plan.dtypes import Array, numpy_dtype
-from bench.plan.errors import Unsupported
+from bench.plan.errors import Unsupported, UsageError
 
 #: Where the system does not report its last-level cache: large enough for the desktop and server parts of 2026.
 LLC_IF_UNKNOWN = 64 * 2**20
@@ -114,7 +115,11 @@ def cpu_name() -> str:
 
 @lru_cache
 def last_level_cache_bytes() -> int:
-    """Size of the largest cache of CPU 0."""
+    """Size of the largest cache of CPU 0, or what KERNELMARK_LLC_BYTES gives. Raises UsageError for what is no size."""
+    if given := os.environ.get("KERNELMARK_LLC_BYTES"):
+        if re.fullmatch("0*[1-9][0-9]{0,17}", given):
+            return int(given)
+        raise UsageError(f"KERNELMARK_LLC_BYTES: is {given!r}, expected an integer above 0, in bytes")
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text().strip()
