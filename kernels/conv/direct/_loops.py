@@ -9,7 +9,7 @@ tables of which is which).
 
 import numpy as np
 
-from kernels._numba import jit, move
+from kernels._numba import inlined, jit, move
 from kernels._tile import LANES
 from kernels.conv.direct._tile import (
     ROWS,
@@ -19,6 +19,7 @@ from kernels.conv.direct._tile import (
     add_narrow_products,
     add_products,
 )
+from kernels.conv.direct._vectors import move as vector
 from kernels.transpose._blocks import block, row, width
 
 SIDE = width(4)  # of a block that is transposed in registers
@@ -85,9 +86,18 @@ def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lan
 def _copy(panel, v, base, count, places):
     """Lanes of v that lie side by side, step by step."""
     for t in range(len(places)):
-        line, off = panel[t * WIDTH :], v[base + places[t] :]  # views, for LLVM to vectorise the loop
+        _lanes(panel, t * WIDTH, v, base + places[t], count)
+
+
+@inlined
+def _lanes(to, at, source, begin, count):
+    """Copy elements side by side."""
+    if count == WIDTH:
+        for i in range(0, WIDTH, LANES):
+            vector(to, at + i, source, begin + i)
+    else:
         for i in range(count):
-            line[i] = off[i]
+            to[at + i] = source[begin + i]
 
 
 @jit
@@ -119,8 +129,7 @@ def _store(out, held, panel, targets, at, lanes, lane, deep):
     """Rows of sums where they belong, in the order in which addresses rise."""
     if lane == 1:
         for row in range(len(targets)):
-            for i in range(lanes):
-                out[at + targets[row] + i] = held[row * WIDTH + i]
+            _lanes(out, at + targets[row], held, row * WIDTH, lanes)
         return
     first = 0
     while first < len(targets):
@@ -131,12 +140,12 @@ def _store(out, held, panel, targets, at, lanes, lane, deep):
             last = joined
         _stand(panel, held, first, last - first, deep)
         for i in range(lanes):
-            to = at + targets[first] + i * lane
+            to = at + i * lane
             if last == joined:
-                move(out, to, panel, i * deep, last - first)
+                move(out, to + targets[first], panel, i * deep, last - first)
             else:
                 for row in range(first, last):
-                    out[to + targets[row] - targets[first]] = panel[i * deep + row - first]
+                    out[to + targets[row]] = panel[i * deep + row - first]
         first = last
 
 

@@ -109,14 +109,16 @@ def panels(lanes: int, width: int) -> list[tuple[int, int]]:
     return [(first, min(width, lanes - first)) for first in range(0, lanes, width)]
 
 
-def row_parts(rows: int, lanes: list[tuple[int, int]], others: int, width: int, cut: tuple[int, int]) -> list[tuple[int, int]]:
+def row_parts(
+    rows: int, lanes: list[tuple[int, int]], groups: int, width: int, cut: tuple[int, int]
+) -> list[tuple[int, int]]:
     """Rows of an item, so many that threads share the items evenly; a panel half as wide as others counts half.
 
     cut: threads, and rows at most.
     """
     threads, most = cut
-    narrow = 2 * lanes[-1][1] <= width
-    return split(rows, most, others * (2 * len(lanes) - 1 if narrow else len(lanes)), threads)
+    halves = 2 * len(lanes) - 1 if 2 * lanes[-1][1] <= width else len(lanes)
+    return split(rows, most, groups * halves, threads)
 
 
 def _around_x(g: Shape) -> Border:
