@@ -9,8 +9,17 @@ tables of which is which).
 
 import numpy as np
 
-from kernels._numba import jit, move
-from kernels.conv.direct._tile import ROWS, WIDTH, add_fewer_products, add_products
+from kernels._numba import inlined, jit, move
+from kernels._tile import LANES
+from kernels.conv.direct._tile import (
+    ROWS,
+    WIDTH,
+    add_fewer_narrow_products,
+    add_fewer_products,
+    add_narrow_products,
+    add_products,
+)
+from kernels.conv.direct._vectors import move as vector
 from kernels.transpose._blocks import block, row, width
 
 SIDE = width(4)  # of a block that is transposed in registers
@@ -49,8 +58,9 @@ def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lan
     """
     for item in range(start, stop):
         r0, r1, t0, t1, at_b, at_v, at_out, count, images, next_b, next_v = items[item]
-        tiles = (r1 - r0 + high - 1) // high
-        held[: tiles * high * WIDTH] = np.float32(0)
+        tall = 2 * high if count <= LANES else high
+        tiles = (r1 - r0 + tall - 1) // tall
+        held[: tiles * tall * WIDTH] = np.float32(0)
         for image in range(images):
             base, source = at_b + image * next_b, at_v + image * next_v
             for first in range(t0, t1, deep):
@@ -59,22 +69,35 @@ def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lan
                     _copy(panel, v, source, count, places[first:last])
                 else:
                     _turn(panel, v, source, count, lanes[0], places, ends, first, last, turned)
-                for tile in range(tiles):
-                    place = tile * high * WIDTH, base, r0 + tile * high, -first * WIDTH, first, last
-                    if high == ROWS:
+                for tile in range(0, tiles * tall, tall):
+                    place = tile * WIDTH, base, r0 + tile, -first * WIDTH, first, last
+                    if tall == ROWS:
                         add_products(held, b, rows, steps, panel, place)
-                    else:
+                    elif tall == ROWS - 1:
                         add_fewer_products(held, b, rows, steps, panel, place)
-        _store(out, held, targets[r0:r1], at_out, count, lanes[1])
+                    elif tall == 2 * ROWS:
+                        add_narrow_products(held, b, rows, steps, panel, place)
+                    else:
+                        add_fewer_narrow_products(held, b, rows, steps, panel, place)
+        _store(out, held, panel, targets[r0:r1], at_out, count, lanes[1], deep)
 
 
 @jit
 def _copy(panel, v, base, count, places):
     """Lanes of v that lie side by side, step by step."""
     for t in range(len(places)):
-        line, off = panel[t * WIDTH :], v[base + places[t] :]  # views, for LLVM to vectorise the loop
+        _lanes(panel, t * WIDTH, v, base + places[t], count)
+
+
+@inlined
+def _lanes(to, at, source, begin, count):
+    """Copy elements side by side."""
+    if count == WIDTH:
+        for i in range(0, WIDTH, LANES):
+            vector(to, at + i, source, begin + i)
+    else:
         for i in range(count):
-            line[i] = off[i]
+            to[at + i] = source[begin + i]
 
 
 @jit
@@ -102,13 +125,38 @@ def _turn(panel, v, base, count, lane, places, ends, first, last, turned):
 
 
 @jit
-def _store(out, held, targets, at, lanes, lane):
+def _store(out, held, panel, targets, at, lanes, lane, deep):
     """Rows of sums where they belong, in the order in which addresses rise."""
     if lane == 1:
         for row in range(len(targets)):
-            for i in range(lanes):
-                out[at + targets[row] + i] = held[row * WIDTH + i]
-    else:
+            _lanes(out, at + targets[row], held, row * WIDTH, lanes)
+        return
+    first = 0
+    while first < len(targets):
+        last, joined = min(len(targets), first + deep), first + 1
+        while joined < last and targets[joined] - targets[joined - 1] == 1:
+            joined += 1
+        if joined - first >= SIDE:
+            last = joined
+        _stand(panel, held, first, last - first, deep)
         for i in range(lanes):
-            for row in range(len(targets)):
-                out[at + targets[row] + i * lane] = held[row * WIDTH + i]
+            to = at + i * lane
+            if last == joined:
+                move(out, to + targets[first], panel, i * deep, last - first)
+            else:
+                for row in range(first, last):
+                    out[to + targets[row]] = panel[i * deep + row - first]
+        first = last
+
+
+@jit
+def _stand(panel, held, first, count, deep):
+    """Rows of sums transposed, to lines of `deep` elements."""
+    if WIDTH % SIDE == 0:
+        for row in range(0, count, SIDE):
+            for i in range(0, WIDTH, SIDE):
+                block(panel, i * deep + row, deep, held, (first + row) * WIDTH + i, WIDTH)
+    else:
+        for row in range(count):
+            for i in range(WIDTH):
+                panel[i * deep + row] = held[(first + row) * WIDTH + i]

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array
-from kernels._host import split
 from kernels.conv._shape import Shape
-from kernels.conv.direct._plan import Border, Item, Plan, grid, line, panels
+from kernels.conv.direct._plan import Border, Item, Plan, grid, line, panels, row_parts
 
 
 class Phase(NamedTuple):
@@ -69,13 +68,13 @@ def _zeros(axis: list[Phase], size: int) -> tuple[int, int]:
 
 def _tables(g: Shape, border: Border, a: Phase, b: Phase) -> _Tables:
     """The tables of the phase that is `a` down and `b` across."""
-    _, channel, row, column = border.strides
+    image, channel, row, column = border.strides
     filters = line(g.k, channel), line(g.k, g.c * g.r * g.s)
     met = (a.outputs + border.top) * row, (b.outputs + border.left) * column
     taps = a.taps * g.s * g.w_tap, b.taps * g.w_tap
-    targets = grid(line(a.length, g.stride_h * g.x_h), line(b.length, g.stride_w * g.x_w))
+    targets = grid(line(g.n, g.x_n), line(a.length, g.stride_h * g.x_h), line(b.length, g.stride_w * g.x_w))
     return _Tables(
-        rows=grid(line(a.length, row), line(b.length, column)),
+        rows=grid(line(g.n, image), line(a.length, row), line(b.length, column)),
         steps=grid(*met, filters[0]) if g.channels_last else grid(filters[0], *met),
         places=grid(*taps, filters[1]) if g.channels_last else grid(filters[1], *taps),
         targets=targets + a.first * g.x_h + b.first * g.x_w,
@@ -83,21 +82,20 @@ def _tables(g: Shape, border: Border, a: Phase, b: Phase) -> _Tables:
 
 
 def _items(g: Shape, border: Border, parts: list[_Tables], width: int, cut: tuple[int, int]) -> list[Item]:
-    """cut: threads, and rows of an item at most."""
-    image, channel, _, _ = border.strides
-    (threads, most), lanes, r, t, found = cut, panels(g.c, width), 0, 0, []
-    for part in parts:
-        found += [
-            Item(
-                *(r + r0, r + r1, t, t + len(part.steps)),
-                b=n * image + group * g.k * channel,
-                v=group * g.k * g.c * g.r * g.s + c * g.w_c,
-                out=n * g.x_n + (group * g.c + c) * g.x_c,
-                lanes=count,
-            )
-            for n, group in product(range(g.n), range(g.groups))
-            for r0, r1 in split(len(part.rows), most, g.n * g.groups * len(lanes), threads)
-            for c, count in lanes
-        ]
-        r, t = r + len(part.rows), t + len(part.steps)
-    return found
+    """All phases of a panel in turn, which read the same filters; cut: threads, and rows of an item at most."""
+    _, channel, _, _ = border.strides
+    lanes, most = panels(g.c, width), max(len(part.rows) for part in parts)
+    count = len(row_parts(most, lanes, g.groups, width, cut))
+    starts = [np.cumsum([0, *map(len, tables)]) for tables in zip(*((p.rows, p.steps) for p in parts), strict=True)]
+    return [
+        Item(
+            *(r + len(part.rows) * i // count, r + len(part.rows) * (i + 1) // count, t, t + len(part.steps)),
+            b=group * g.k * channel,
+            v=group * g.k * g.c * g.r * g.s + c * g.w_c,
+            out=(group * g.c + c) * g.x_c,
+            lanes=number,
+        )
+        for group, i in product(range(g.groups), range(count))
+        for c, number in lanes
+        for part, r, t in zip(parts, *starts, strict=False)
+    ]

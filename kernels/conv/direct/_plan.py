@@ -109,6 +109,18 @@ def panels(lanes: int, width: int) -> list[tuple[int, int]]:
     return [(first, min(width, lanes - first)) for first in range(0, lanes, width)]
 
 
+def row_parts(
+    rows: int, lanes: list[tuple[int, int]], groups: int, width: int, cut: tuple[int, int]
+) -> list[tuple[int, int]]:
+    """Rows of an item, so many that threads share the items evenly; a panel half as wide as others counts half.
+
+    cut: threads, and rows at most.
+    """
+    threads, most = cut
+    halves = 2 * len(lanes) - 1 if 2 * lanes[-1][1] <= width else len(lanes)
+    return split(rows, most, groups * halves, threads)
+
+
 def _around_x(g: Shape) -> Border:
     """The zeros that taps meet."""
     down = (g.p - 1) * g.stride_h + (g.r - 1) * g.dilation_h + 1 - g.top - g.h
@@ -121,24 +133,24 @@ def forward(g: Shape, width: int, threads: int, most: int) -> Plan:
     border, depth = _around_x(g), g.c * g.r * g.s
     image, channel, row, column = border.strides
     lanes = panels(g.k, width)
-    rows = split(g.p * g.q, most, g.n * g.groups * len(lanes), threads)
+    rows = row_parts(g.n * g.p * g.q, lanes, g.groups, width, (threads, most))
     items = [
         Item(
             *(*r, 0, depth),
-            b=n * image + group * g.c * channel,
+            b=group * g.c * channel,
             v=(group * g.k + f) * depth,
-            out=n * g.y_n + (group * g.k + f) * g.y_k,
+            out=(group * g.k + f) * g.y_k,
             lanes=count,
         )
-        for n, group, r in product(range(g.n), range(g.groups), rows)
+        for group, r in product(range(g.groups), rows)
         for f, count in lanes
     ]
     return Plan(
         border=border,
-        rows=grid(line(g.p, g.stride_h * row), line(g.q, g.stride_w * column)),
+        rows=grid(line(g.n, image), line(g.p, g.stride_h * row), line(g.q, g.stride_w * column)),
         steps=_met(g, border),
         places=line(depth, 1),
-        targets=line(g.p * g.q, g.y_pixel),
+        targets=grid(line(g.n, g.y_n), line(g.p * g.q, g.y_pixel)),
         items=np.array(items),
         lanes=(depth, g.y_k),
     )
@@ -149,7 +161,7 @@ def filter_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
     border, depth, pixels = _around_x(g), g.c * g.r * g.s, g.p * g.q
     image, channel, row, column = border.strides
     lanes = panels(g.k, width)
-    rows = split(depth, most, g.groups * len(lanes), threads)
+    rows = row_parts(depth, lanes, g.groups, width, (threads, most))
     items = [
         Item(
             *(*r, 0, pixels),

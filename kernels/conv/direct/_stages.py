@@ -53,7 +53,7 @@ def _surround(b: Array, source: Array, images: int, border: Border, threads: int
 
 
 def _sums(out: Array, b: Array, v: Array, plan: Plan, x: ConvOperands) -> Launch:
-    rows: Any = np.append(plan.rows, np.zeros(ROWS, np.int64))  # the last tile reads beyond
+    rows: Any = np.append(plan.rows, np.zeros(2 * ROWS, np.int64))  # the last tile reads beyond
     most = int((plan.items[:, 1] - plan.items[:, 0]).max())
     high = tile_rows(most)
     tables = (
@@ -69,7 +69,7 @@ def _sums(out: Array, b: Array, v: Array, plan: Plan, x: ConvOperands) -> Launch
     )
 
     def band(start: int, stop: int) -> Launch:
-        held = x.scratch((-(-most // high) * high * WIDTH,), "f32")
+        held = x.scratch(((-(-most // (2 * high)) * 2 * high + loops.SIDE) * WIDTH,), "f32")
         panel, turned = x.scratch((x.tile.STEPS * WIDTH,), "f32"), x.scratch((loops.SIDE**2,), "f32")
         return bind(loops.sums, out, b, v, held, panel, turned, *tables, start, stop)
 

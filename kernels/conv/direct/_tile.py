@@ -1,7 +1,7 @@
 """The inner loop of direct convolution: a tile of sums in vector registers.
 
 Sums of rows x WIDTH: each step multiplies an element of each row, which tables of offsets find, with WIDTH elements
-that lie side by side.
+that lie side by side. Where a panel has no more lanes than a vector, a tile is half as wide and twice as high.
 """
 
 # mypy: allow-untyped-calls
@@ -21,7 +21,7 @@ WIDTH = LANES * VECTORS
 ROWS = 6 if registers().nbytes == 32 else 8  # with AVX2 there are 16 registers, otherwise 32
 
 
-def _products(count: int) -> Any:
+def _products(count: int, wide: int) -> Any:
     def typed(_context: Any, sums: Any, b: Any, rows: Any, steps: Any, v: Any, place: Any) -> Any:
         return types.void(sums, b, rows, steps, v, place), generate
 
@@ -31,13 +31,14 @@ def _products(count: int) -> Any:
         at, base, row, panel, first, last = cgutils.unpack_tuple(builder, args[5], 6)
         offsets = [builder.load(after(builder, row_at, row, number(r))) for r in range(count)]
         begins = [after(builder, elements, base, offset) for offset in offsets]
-        places = vectors_at(builder, after(builder, to, at), count * VECTORS)
-        sums = Sums(builder, count, VECTORS)
+        lines = (after(builder, to, at, number(r * WIDTH)) for r in range(count))
+        places = [place for line in lines for place in vectors_at(builder, line, wide)]
+        sums = Sums(builder, count, wide)
         sums.begin(loaded(builder, places))
         with cgutils.for_range_slice(builder, first, last, number(1), INTEGER) as (t, _):
             step = builder.load(after(builder, step_at, t))
             line = after(builder, vectors, panel, builder.mul(t, number(WIDTH)))
-            factors = loaded(builder, vectors_at(builder, line, VECTORS))
+            factors = loaded(builder, vectors_at(builder, line, wide))
             sums.add(lambda r: builder.load(after(builder, begins[r], step)), factors)
         stored(builder, sums.values(), places)
         return context.get_dummy_value()
@@ -47,9 +48,11 @@ def _products(count: int) -> Any:
 
 #: `add_products(sums, b, rows, steps, v, (at, base, row, panel, first, last))`: for r in ROWS and i in WIDTH,
 #: sums[at + r WIDTH + i] += sum over t in first:last of b[base + rows[row + r] + steps[t]] v[panel + t WIDTH + i].
-add_products = _products(ROWS)
+add_products = _products(ROWS, VECTORS)
 #: The same with a row less, which fits images of 7 x 7 and 14 x 14.
-add_fewer_products = _products(ROWS - 1)
+add_fewer_products = _products(ROWS - 1, VECTORS)
+#: The same of twice as many rows, for i in LANES.
+add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for rows in (ROWS, ROWS - 1))
 
 
 def tile_rows(length: int) -> int:

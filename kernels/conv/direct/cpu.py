@@ -8,7 +8,8 @@ from kernels._worth import threads_that_pay
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 
-#: STEPS: of a sum at a time, a panel's share of a first-level cache of 48 KiB; AT_ONCE: rows of sums that are held.
+#: STEPS: of a sum at a time, a panel of 16 KiB at most, so that a first-level cache of 32 KiB has room for what they
+#: meet, often a line a step; AT_ONCE: rows of sums that are held.
 @kernel(
     "conv",
     provider="numba",
@@ -17,7 +18,7 @@ from kernels.conv.problem import ConvOperands, ConvProblem
     modules=("numba",),
     threaded=True,
     tunables={"STEPS": (32, 64, 128, 256, 512, 1024, 2048, 4096), "AT_ONCE": (16, 32, 64, 128, 256, 512, 1024, 2048)},
-    prefer=Prefer(({"STEPS": 256, "AT_ONCE": 1024},)),
+    prefer=Prefer(({"STEPS": 128, "AT_ONCE": 1024},)),
 )
 @threads_that_pay()
 def direct(problem: ConvProblem, x: ConvOperands) -> Launch:
