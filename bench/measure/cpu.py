@@ -4,6 +4,7 @@ import os
 import platform
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,24 @@ class HostMemory:
         return source
 
 
+class _Eviction:
+    """Twice the last-level cache, a share for each CPU of this process: operands lie in the caches of all of them."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._shares = np.array_split(np.ones(nbytes // 8, np.uint64), cpu_count())
+        cpus = iter(sorted(os.sched_getaffinity(0))[1:]) if hasattr(os, "sched_setaffinity") else None
+        keep = None if cpus is None else lambda: os.sched_setaffinity(0, {next(cpus)})
+        self._threads = ThreadPoolExecutor(max(1, len(self._shares) - 1), initializer=keep)
+
+    def run(self) -> None:
+        """Read and write all shares, one on this thread."""
+        own, *others = self._shares
+        pending = [self._threads.submit(np.add, share, 1, out=share) for share in others]
+        np.add(own, 1, out=own)
+        for share in pending:
+            share.result()
+
+
 class Cpu(HostMemory):
     """The CPU, and host memory as NumPy gets it."""
 
@@ -58,7 +77,7 @@ class Cpu(HostMemory):
         super().__init__(PAGES[""])
         self.device_name = cpu_name()
         self.llc_bytes = last_level_cache_bytes()
-        self._eviction: Array | None = None
+        self._eviction: _Eviction | None = None
 
     def clock(self, hold: bool) -> Clock:
         """Wall-clock time."""
@@ -75,8 +94,8 @@ class Cpu(HostMemory):
     def evict(self) -> None:
         """Read and write twice the last-level cache, so that nothing of the operands stays in it."""
         if self._eviction is None:
-            self._eviction = np.ones(2 * self.llc_bytes // 8, np.uint64)
-        np.add(self._eviction, 1, out=self._eviction)
+            self._eviction = _Eviction(2 * self.llc_bytes)
+        self._eviction.run()
 
     def synchronize(self) -> None:
         """Calls on the CPU return when they are done."""

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bench.measure.cpu import Cpu, last_level_cache_bytes
+from bench.measure.affinity import WorkingThreads
+from bench.measure.cpu import Cpu, cpu_count, last_level_cache_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -29,3 +30,11 @@ def test_what_is_no_size_is_refused(given: str, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("KERNELMARK_LLC_BYTES", given)
     want = f"KERNELMARK_LLC_BYTES: is {given!r}, expected an integer above 0, in bytes"
     assert complaint(last_level_cache_bytes) == want
+
+
+def test_every_cpu_empties_its_own_caches() -> None:
+    cpu = Cpu()
+    with WorkingThreads() as working:
+        for _ in range(30):
+            cpu.evict()
+    assert working.count == cpu_count()
