@@ -207,19 +207,19 @@ class Series:
         self.spent_s = mark.spent_s
         self._started += seconds
 
-    def out_of_time(self, budget: Budget) -> bool:
-        """Return whether it has all samples that its time allows."""
-        return len(self.samples) >= MIN_SAMPLES and self.spent_s >= budget.max_time_s
+    def out_of_time(self, budget: Budget, others: bool = False) -> bool:
+        """Return whether it has all samples that its time allows, or that of others."""
+        return len(self.samples) >= MIN_SAMPLES and (others or self.spent_s >= budget.max_time_s)
 
-    def decide(self, budget: Budget) -> None:
-        """Stop when the interval is narrow enough, or when the time is spent; never below six samples."""
+    def decide(self, budget: Budget, others: bool = False) -> None:
+        """Stop when the interval is narrow enough, or its time or that of others is spent; never below six samples."""
         if len(self.samples) < MIN_SAMPLES:
             return
         spread = min(SPREAD_S, budget.max_time_s)
         may_look = self.clock.now() - self._started >= spread and self._looks.due(len(self.samples))
         if may_look and median_interval(self.samples, self._looks.alpha).relative_width <= budget.rel_ci:
             self.stopped_by = "interval"
-        elif self.out_of_time(budget):
+        elif self.out_of_time(budget, others):
             self.stopped_by = "time"
 
     @property

@@ -12,6 +12,9 @@ WINDOW_S = 0.1
 #: A window with a sample longer than this is taken again at most MAX_LONG_REPEATS times in a job.
 LONG_SAMPLE_S = 0.5
 MAX_LONG_REPEATS = 2
+#: The number of time limits that a baseline may take for the sake of others: one that is twenty times as slow as a
+#: contender would else be sampled twenty times as long.
+BASELINE_TIMES = 4
 
 OnError = Callable[[str, BaseException], None]
 
@@ -27,9 +30,10 @@ def interleave(
 ) -> None:
     """Take samples in turn, forward and backward (ABBA), until every contender has enough.
 
-    The baselines go on as long as anybody does, so that each has its counterpart in the same round. `pause` lets
-    the threads of the last one settle, untimed. `monitors`, by device, say whether what was taken since the last look
-    is to be kept. `look` is called between windows.
+    The baselines go on as long as anybody does, so that each has its counterpart in the same round, until one has taken
+    four times the time limit: then all stop that have enough for an interval. `pause` lets the threads of the last
+    one settle, untimed. `monitors`, by device, say whether what was taken since the last look is to be kept. `look` is
+    called between windows.
     """
     Turns(series, budget, baselines, pause, on_error, monitors or {}).run(look)
 
@@ -108,7 +112,12 @@ class Turns:
         return self._series[name].stopped_by is None
 
     def _out_of_time(self, name: str) -> bool:
-        return self._series[name].out_of_time(self._budget)
+        return self._series[name].out_of_time(self._budget, self._baseline_is_late())
+
+    def _baseline_is_late(self) -> bool:
+        """Return whether a baseline has taken all the time that it may take for the sake of others."""
+        most = BASELINE_TIMES * self._budget.max_time_s
+        return any(self._series[name].spent_s >= most for name in self._active if name in self._baselines)
 
     def _close(self, marks: dict[str, Mark], seconds: float) -> None:
         """Keep the window or set it aside, and see who has enough."""
@@ -124,11 +133,12 @@ class Turns:
         self._keep(windows)
 
     def _keep(self, windows: dict[str, Window]) -> None:
+        is_late = self._baseline_is_late()
         for name in self._active:
             one = self._series[name]
             if window := windows.get(one.device.name):
                 one.windows.append(window)
             if self._running(name):
-                one.decide(self._budget)
+                one.decide(self._budget, is_late)
         running = [name for name in self._active if self._running(name)]
         self._active = [name for name in self._active if name in running or (name in self._baselines and running)]

@@ -18,7 +18,7 @@ from bench.plan.status import Status
 from bench.run.pool import Execute
 
 #: Clocks and neighbours drift: an older ceiling is measured again, unless that would take more than a twentieth of
-#: the time: where caches are large, so are the copies that show the bandwidth behind them.
+#: the time: where caches are large, so are the copies that show the bandwidth of memory.
 MAX_AGE_S, MAX_AGE_COSTS = 60.0, 20
 #: Seconds for each kernel, and how many times that at a second look: the intervals of memory are wide by themselves.
 BUDGET_S, AGAIN = 0.3, 4
