@@ -10,7 +10,21 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, WHOLE, Array, Arrays, Dim, Launch, Operand, Problem, Tile, Verdict, compare, operation
+from kernelmark import (
+    DTYPES,
+    WHOLE,
+    Array,
+    Arrays,
+    Dim,
+    Launch,
+    Operand,
+    Problem,
+    Tile,
+    Verdict,
+    compare,
+    equal,
+    operation,
+)
 
 Direction = Literal["h2d", "d2h", "bidir", "d2d", "p2p", "h2h"]
 #: The multiply-add of `work`: y <- SCALE y + SHIFT, whose fixed point is 1/2; values stay in [-1, 1].

@@ -37,7 +37,7 @@ def test_the_baseline_goes_on_until_the_last_contender_stops(rig: Rig) -> None:
 def test_a_baseline_takes_at_most_four_times_the_limit_for_the_sake_of_others(rig: Rig) -> None:
     series = {"base": rig.warmed("b", seconds=0.5), "fast": rig.warmed("f", seconds=5e-3)}
     interleave(series, Budget(max_time_s=2, rel_ci=-1), {"base"}, False, _unexpected)
-    assert 8 < series["base"].spent_s < 10
+    assert 8 <= series["base"].spent_s < 10
     assert len(series["base"].samples) == len(series["fast"].samples)
     assert [one.stopped_by for one in series.values()] == ["time", "time"]
 
