@@ -71,14 +71,34 @@ def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
 
 
 @jit
+def quarter(b, d, ldb, a, s, lda, m, n, side):  # type: ignore[no-untyped-def]
+    """Whole blocks of an m x n part of a, from element s on, to the part of b from element d on."""
+    for j in range(0, n, side):
+        for i in range(0, m, side):
+            block(b, d + j * ldb + i, ldb, a, s + i * lda + j, lda)
+
+
+@jit
 def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
     """Each of the m x n matrices start:stop that lie one after the other in x, transposed through s.
 
-    It is copied into s and not back from there, since a copy reads memory faster than blocks do.
+    They are copied into s and not back from there, since a copy reads memory faster than blocks do. Where blocks divide
+    all quarters, the right one below waits until the left half is written, so that less lies in s: a matrix and all of
+    its copy fill the second-level cache.
     """
+    h, w = m // 2, n // 2
     for o in range(start * m * n, stop * m * n, m * n):
-        move(s, 0, x, o, m * n)
-        transpose(x[o : o + m * n], s, m, n, side, 0, False, (0,), m, 0, n)  # type: ignore[no-untyped-call]
+        if m % (2 * side) == 0 and n % (2 * side) == 0:
+            move(s, 0, x, o, h * n)
+            quarter(x, o, m, s, 0, n, h, w, side)  # type: ignore[no-untyped-call]
+            quarter(x, o + h, m, x, o + h * n, n, h, w, side)  # type: ignore[no-untyped-call]
+            for i in range(h):
+                move(s, h * n + i * w, x, o + (h + i) * n + w, w)
+            quarter(x, o + w * m, m, s, w, n, h, w, side)  # type: ignore[no-untyped-call]
+            quarter(x, o + w * m + h, m, s, h * n, w, h, w, side)  # type: ignore[no-untyped-call]
+        else:
+            move(s, 0, x, o, m * n)
+            transpose(x[o : o + m * n], s, m, n, side, 0, False, (0,), m, 0, n)  # type: ignore[no-untyped-call]
 
 
 @jit
