@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from kernelmark import Launch
-from kernels._host import LINE_BYTES
+from kernels._host import LINE_BYTES, second_level_bytes
 from kernels._numba import bind
 from kernels._team import in_bands
 from kernels.transpose import _numba as moves
@@ -44,7 +44,8 @@ def square(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[L
 def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[Launch]:
     """The stages, each a launch on all threads but for the moving of rows, which is serial."""
     m, n, shorter, kind = problem.m, problem.n, min(problem.m, problem.n), flat.dtype
-    size, workers, rest = strips(max(m, n), shorter * flat.itemsize, x.threads, x.tile.STRIP)
+    line_bytes, cache_bytes = shorter * flat.itemsize, second_level_bytes()
+    size, workers, rest = strips(max(m, n), line_bytes, x.threads, cache_bytes, x.tile.STRIP)
     many = max(m, n) // size
     buffers = x.scratch((workers, size * shorter), problem.dtype).view(kind)
     border = x.scratch((rest * shorter,), problem.dtype).view(kind) if rest else None
