@@ -7,7 +7,7 @@ import numpy as np
 
 from kernels._host import LINE_BYTES
 from kernels._numba import fence, jit, move
-from kernels.transpose._blocks import block, block_streaming
+from kernels.transpose._blocks import block, block_streaming, blocks_streaming
 
 PIECE = 2048  # elements moved at a time through a buffer in the first-level cache
 
@@ -17,8 +17,8 @@ def transpose(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # t
     """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
 
     As many cache lines are read from one row of a before going on to the next as the tuple `lines` is long, which is a
-    constant of the compiled function; down: rows of a before going on along them. Past the caches, blocks go two by
-    two down the rows of a: memory takes two lines next to each other in less time than two that lie apart.
+    constant of the compiled function; down: rows of a before going on along them. Past the caches, lines of b are
+    written two by two: memory takes two next to each other in less time than two that lie apart.
     """
     run = len(lines) * LINE_BYTES // a.itemsize
     tall = LINE_BYTES // a.itemsize if streaming else side
@@ -26,13 +26,14 @@ def transpose(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # t
     end, last = skip + (m - skip) // tall * tall, start + (stop - start) // side * side
     for ii in range(skip, end, down):
         for jj in range(start, last, run):
-            for top in range(ii, min(end, ii + down), deep):
+            for i in range(ii, min(end, ii + down), deep):
                 for j in range(jj, min(last, jj + run), side):
-                    for i in range(top, min(end, top + deep), tall):
-                        if streaming:
-                            block_streaming(b, j * m + i, m, a, i * n + j, n)
-                        else:
-                            block(b, j * m + i, m, a, i * n + j, n)
+                    if not streaming:
+                        block(b, j * m + i, m, a, i * n + j, n)
+                    elif i + deep <= end:
+                        blocks_streaming(b, j * m + i, m, a, i * n + j, n)
+                    else:
+                        block_streaming(b, j * m + i, m, a, i * n + j, n)
     for j in range(start, last):
         for i in range(skip):
             b[j * m + i] = a[i * n + j]
