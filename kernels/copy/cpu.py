@@ -38,7 +38,7 @@ def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
         "AHEAD": (0, 256, 512, 1024, 2048, 4096, 8192, 16384),
         "STREAM": (0, 1),
     },
-    prefer=Prefer(({"LINES": 1, "WAYS": 4, "AHEAD": 512, "STREAM": 1},)),
+    prefer=Prefer(({"LINES": 1, "WAYS": 4, "AHEAD": 0, "STREAM": 1},)),
 )
 @threads_that_pay()
 def streaming(problem: CopyProblem, x: CopyOperands) -> Launch:
