@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 from kernels._host import LINE_BYTES
 from kernels._numba import data, past_the_caches, prefetch
 
-AHEAD = 4 * LINE_BYTES  # from what is read of a row to what is fetched, where blocks go past the caches
+AHEAD = 2 * LINE_BYTES  # from what is read of a row to what is fetched, where blocks go past the caches
 
 
 def width(itemsize: int) -> int:
@@ -58,16 +58,15 @@ def _block(streamed: int = 0) -> Any:
             at = builder.add(builder.add(start, ir.IntType(64)(j)), builder.mul(stride, ir.IntType(64)(i)))
             return builder.bitcast(builder.gep(data(context, builder, kind, array), [at]), vector.as_pointer())
 
-        squares, fetched = [], []
+        squares = []
         for first in range(0, streamed * line or side, side):
             places = [pointer(signature.args[3], source, s, lds, first + i) for i in range(side)]
             rows = [builder.load(place, align=itemsize) for place in places]
-            fetched += [builder.gep(place, [ir.IntType(64)(AHEAD // (itemsize * side))]) for place in places]
+            for place in places if streamed else ():
+                prefetch(builder, builder.gep(place, [ir.IntType(64)(AHEAD // (itemsize * side))]), write=False)
             squares.append(transposed(builder, rows))
         whole = line // side if streamed else 1
         for i, parts in enumerate(zip(*squares, strict=True)):
-            for place in fetched[i::side] if streamed else ():  # among the stores, so that lines come as others go
-                prefetch(builder, place, write=False)
             for k in range(0, len(parts), whole):
                 row = _joined(builder, list(parts[k : k + whole]))
                 place = pointer(signature.args[0], target, d, ldd, i, k * side)
