@@ -9,7 +9,8 @@ from numba.extending import intrinsic
 from kernels._host import LINE_BYTES
 from kernels._numba import data, past_the_caches, prefetch
 
-AHEAD = 2 * LINE_BYTES  # from what is read of a row to what is fetched, where blocks go past the caches
+#: Bytes of a row that are fetched together, while as many before them are transposed and go past the caches.
+AHEAD = 4 * LINE_BYTES
 
 
 def width(itemsize: int) -> int:
@@ -62,8 +63,6 @@ def _block(streamed: int = 0) -> Any:
         for first in range(0, streamed * line or side, side):
             places = [pointer(signature.args[3], source, s, lds, first + i) for i in range(side)]
             rows = [builder.load(place, align=itemsize) for place in places]
-            for place in places if streamed else ():
-                prefetch(builder, builder.gep(place, [ir.IntType(64)(AHEAD // (itemsize * side))]), write=False)
             squares.append(transposed(builder, rows))
         whole = line // side if streamed else 1
         for i, parts in enumerate(zip(*squares, strict=True)):
@@ -83,6 +82,27 @@ block = cast(Any, _block())
 #: The same for as many i as one or two cache lines have elements, each line of the target stored past the caches as a
 #: whole, two next to each other at once; each has to be one in memory.
 block_streaming, blocks_streaming = (cast(Any, _block(streamed)) for streamed in (1, 2))
+
+
+def _fetch(_context: Any, source: Any, s: Any, lds: Any) -> Any:
+    signature = types.void(source, types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, s, lds = args
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        first = builder.gep(data(context, builder, signature.args[0], source), [s])
+        for i in range(2 * LINE_BYTES * width(itemsize) // AHEAD):
+            row = builder.gep(first, [builder.mul(lds, lds.type(i))])
+            for k in range(0, AHEAD // itemsize, LINE_BYTES // itemsize):
+                prefetch(builder, builder.gep(row, [lds.type(k)]), write=False)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+#: `fetch(source, s, lds)`: AHEAD bytes of each row from source[s] on, of as many rows as are one block's share where
+#: the blocks of AHEAD bytes next to each other fetch for all of their rows.
+fetch = cast(Any, intrinsic(_fetch))
 
 
 def _row(_context: Any, target: Any, d: Any, source: Any, s: Any, stride: Any) -> Any:

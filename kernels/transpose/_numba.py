@@ -7,20 +7,20 @@ import numpy as np
 
 from kernels._host import LINE_BYTES
 from kernels._numba import fence, jit, move
-from kernels.transpose._blocks import block, block_streaming, blocks_streaming
+from kernels.transpose._blocks import AHEAD, block, block_streaming, blocks_streaming, fetch
 
 PIECE = 2048  # elements moved at a time through a buffer in the first-level cache
 
 
 @jit
-def transpose(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # type: ignore[no-untyped-def]
+def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
     """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
 
-    As many cache lines are read from one row of a before going on to the next as the tuple `lines` is long, which is a
-    constant of the compiled function; down: rows of a before going on along them. Past the caches, lines of b are
-    written two by two: memory takes two next to each other in less time than two that lie apart.
+    run: elements read from one row of a before going on to the next; down: rows of a before going on along them. Past
+    the caches, lines of b are written two by two, which is faster than one by one. Then what is read of a is fetched
+    several lines of a row at a time, a few rows with each block: it is faster than a line of each row.
     """
-    run = len(lines) * LINE_BYTES // a.itemsize
+    ahead = AHEAD // a.itemsize
     tall = LINE_BYTES // a.itemsize if streaming else side
     deep = 2 * tall if streaming else side
     end, last = skip + (m - skip) // tall * tall, start + (stop - start) // side * side
@@ -31,6 +31,8 @@ def transpose(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # t
                     if not streaming:
                         block(b, j * m + i, m, a, i * n + j, n)
                     elif i + deep <= end:
+                        turn = (j - jj) % ahead
+                        fetch(a, (i + turn * deep // ahead) * n + j - turn + ahead, n)
                         blocks_streaming(b, j * m + i, m, a, i * n + j, n)
                     else:
                         block_streaming(b, j * m + i, m, a, i * n + j, n)
@@ -47,11 +49,11 @@ def transpose(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # t
 
 
 @jit
-def transpose_each(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # type: ignore[no-untyped-def]
+def transpose_each(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
     """Rows start:stop of all matrices of b one after another, each n x m, from those of a; as in `transpose`."""
     for g in range(start // n, -(-stop // n)):
         first, last, o = max(start - g * n, 0), min(stop - g * n, n), g * m * n
-        transpose(b[o : o + m * n], a[o : o + m * n], m, n, side, skip, streaming, lines, down, first, last)  # type: ignore[no-untyped-call]
+        transpose(b[o : o + m * n], a[o : o + m * n], m, n, side, skip, streaming, run, down, first, last)  # type: ignore[no-untyped-call]
 
 
 @jit
@@ -99,7 +101,7 @@ def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
             quarter(x, o + w * m + h, m, s, h * n, w, h, w, side)  # type: ignore[no-untyped-call]
         else:
             move(s, 0, x, o, m * n)
-            transpose(x[o : o + m * n], s, m, n, side, 0, False, (0,), m, 0, n)  # type: ignore[no-untyped-call]
+            transpose(x[o : o + m * n], s, m, n, side, 0, False, side, m, 0, n)  # type: ignore[no-untyped-call]
 
 
 @jit

@@ -61,7 +61,7 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     "transpose",
     places=("out",),
     tunables={
-        "RUN": (64, 128, 256, 512, 1024, 2048, 4096),
+        "RUN": (64, 128, 256, 512, 1024, 2048, 4096, 32768),
         "DOWN": (0, 64, 128, 256, 512, 1024, 4096, 16384),
         "STREAM": (0, 1),
     },
@@ -81,11 +81,11 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     line = LINE_BYTES // size
     # Rows whose length is a multiple of the line's all reach the alignment after the same number of elements.
     streaming = bool(x.tile.STREAM) and m % line == 0 and m > line and b.ctypes.data % size == 0
-    lines, down = (0,) * (x.tile.RUN // LINE_BYTES), x.tile.DOWN or m
+    run, down = x.tile.RUN // size, x.tile.DOWN or m
     skip = -b.ctypes.data % LINE_BYTES // size if streaming else 0
 
     def band(start: int, stop: int) -> Launch:
-        return bind(moves.transpose_each, b, a, m, n, side, skip, streaming, lines, down, start, stop)
+        return bind(moves.transpose_each, b, a, m, n, side, skip, streaming, run, down, start, stop)
 
     return in_bands(problem.batch * n, x.threads, band)
 

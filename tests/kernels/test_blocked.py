@@ -95,7 +95,7 @@ def test_a_block_is_transposed_in_registers_wherever_it_lies(dtype: str) -> None
     for m, n in itertools.product((side, side + 3), repeat=2):
         a = np.arange(m * n).astype(dtype)
         b = np.zeros_like(a)
-        bind(_numba.transpose, b, a, m, n, side, 0, False, (0,), m, 0, n)()
+        bind(_numba.transpose, b, a, m, n, side, 0, False, side, m, 0, n)()
         assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
 
 
@@ -117,7 +117,7 @@ def test_streaming_stores_reach_every_element_at_any_alignment(dtype: str, offse
     raw = np.zeros(m * n + 128 // size, dtype)
     start = (-raw.ctypes.data % 64 + offset) // size
     a, b = np.arange(m * n).astype(dtype), raw[start : start + m * n]
-    bind(_numba.transpose, b, a, m, n, width(size), -b.ctypes.data % 64 // size, True, (0,), m, 0, n)()
+    bind(_numba.transpose, b, a, m, n, width(size), -b.ctypes.data % 64 // size, True, 64 // size, m, 0, n)()
     assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
 
 
