@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from kernelmark import Launch
-from kernels._host import LINE_BYTES, second_level_bytes
+from kernels._host import second_level_bytes
 from kernels._numba import bind
 from kernels._team import in_bands
 from kernels.transpose import _numba as moves
@@ -83,8 +83,8 @@ def _append(flat: Any, border: Any) -> list[Launch]:
 def _stash(flat: Any, border: Any, m: int, n: int, rest: int, side: int) -> list[Launch]:
     """The last `rest` rows, transposed: they become the last columns."""
     tail = flat[(m - rest) * n :]
-    lines = (0,) * (RUN_BYTES // LINE_BYTES)
-    return [bind(moves.transpose, border, tail, rest, n, side, 0, False, lines, rest, 0, n)] if rest else []
+    run = RUN_BYTES // flat.itemsize
+    return [bind(moves.transpose, border, tail, rest, n, side, 0, False, run, rest, 0, n)] if rest else []
 
 
 def _widen(flat: Any, border: Any, buffer: Any, m: int, n: int, rest: int) -> list[Launch]:
