@@ -25,6 +25,16 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelmark"
 
 
+@lru_cache
+def second_level_bytes() -> int:
+    """Return the size of a CPU's second-level cache, or 1 MiB where the system does not report it."""
+    try:
+        kib = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text()
+        return int(kib.strip().removesuffix("K")) * 1024
+    except (OSError, ValueError):
+        return 2**20
+
+
 class Registers(NamedTuple):
     """Bytes of a CPU's vector registers, and how many of them hold accumulators.
 

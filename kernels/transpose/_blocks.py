@@ -9,7 +9,8 @@ from numba.extending import intrinsic
 from kernels._host import LINE_BYTES
 from kernels._numba import data, past_the_caches, prefetch
 
-AHEAD = 2 * LINE_BYTES  # from what is read of a row to what is fetched, where blocks go past the caches
+#: Bytes of a row that are fetched together, while as many before them are transposed and go past the caches.
+AHEAD = 4 * LINE_BYTES
 
 
 def width(itemsize: int) -> int:
@@ -44,42 +45,64 @@ def _joined(builder: Any, parts: list[Any]) -> Any:
     return parts[0]
 
 
-def _block(streaming: bool) -> Any:
+def _block(streamed: int = 0) -> Any:
     def typed(_context: Any, target: Any, d: Any, ldd: Any, source: Any, s: Any, lds: Any) -> Any:
         return types.void(target, types.int64, types.int64, source, types.int64, types.int64), _generate
 
     def _generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         target, d, ldd, source, s, lds = args
         itemsize = signature.args[0].dtype.bitwidth // 8
-        side = width(itemsize)
+        side, line = width(itemsize), LINE_BYTES // itemsize
         vector = ir.VectorType(ir.IntType(8 * itemsize), side)
 
-        def pointer(kind: Any, array: Any, start: Any, stride: Any, i: int) -> Any:
-            at = builder.add(start, builder.mul(stride, ir.IntType(64)(i)))
+        def pointer(kind: Any, array: Any, start: Any, stride: Any, i: int, j: int = 0) -> Any:
+            at = builder.add(builder.add(start, ir.IntType(64)(j)), builder.mul(stride, ir.IntType(64)(i)))
             return builder.bitcast(builder.gep(data(context, builder, kind, array), [at]), vector.as_pointer())
 
         squares = []
-        for first in range(0, LINE_BYTES // itemsize if streaming else side, side):
+        for first in range(0, streamed * line or side, side):
             places = [pointer(signature.args[3], source, s, lds, first + i) for i in range(side)]
             rows = [builder.load(place, align=itemsize) for place in places]
-            for place in places if streaming else ():
-                prefetch(builder, builder.gep(place, [ir.IntType(64)(AHEAD // (itemsize * side))]), write=False)
             squares.append(transposed(builder, rows))
+        whole = line // side if streamed else 1
         for i, parts in enumerate(zip(*squares, strict=True)):
-            row, place = _joined(builder, list(parts)), pointer(signature.args[0], target, d, ldd, i)
-            store = builder.store(row, builder.bitcast(place, row.type.as_pointer()), align=itemsize)
-            if streaming:
-                past_the_caches(builder, store, LINE_BYTES)
+            for k in range(0, len(parts), whole):
+                row = _joined(builder, list(parts[k : k + whole]))
+                place = pointer(signature.args[0], target, d, ldd, i, k * side)
+                store = builder.store(row, builder.bitcast(place, row.type.as_pointer()), align=itemsize)
+                if streamed:
+                    past_the_caches(builder, store, LINE_BYTES)
         return context.get_dummy_value()
 
     return intrinsic(typed)
 
 
 #: `block(target, d, ldd, source, s, lds)`: target[d + j * ldd + i] = source[s + i * lds + j] for i, j < V.
-block = cast(Any, _block(streaming=False))
-#: The same for as many i as a cache line has elements, each line of the target stored past the caches as a whole; it
-#: has to be one in memory.
-block_streaming = cast(Any, _block(streaming=True))
+block = cast(Any, _block())
+#: The same for as many i as one or two cache lines have elements, each line of the target stored past the caches as a
+#: whole, two next to each other at once; each has to be one in memory.
+block_streaming, blocks_streaming = (cast(Any, _block(streamed)) for streamed in (1, 2))
+
+
+def _fetch(_context: Any, source: Any, s: Any, lds: Any) -> Any:
+    signature = types.void(source, types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, s, lds = args
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        first = builder.gep(data(context, builder, signature.args[0], source), [s])
+        for i in range(2 * LINE_BYTES * width(itemsize) // AHEAD):
+            row = builder.gep(first, [builder.mul(lds, lds.type(i))])
+            for k in range(0, AHEAD // itemsize, LINE_BYTES // itemsize):
+                prefetch(builder, builder.gep(row, [lds.type(k)]), write=False)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+#: `fetch(source, s, lds)`: AHEAD bytes of each row from source[s] on, of as many rows as are one block's share where
+#: the blocks of AHEAD bytes next to each other fetch for all of their rows.
+fetch = cast(Any, intrinsic(_fetch))
 
 
 def _row(_context: Any, target: Any, d: Any, source: Any, s: Any, stride: Any) -> Any:

@@ -7,32 +7,35 @@ import numpy as np
 
 from kernels._host import LINE_BYTES
 from kernels._numba import fence, jit, move
-from kernels.transpose._blocks import block, block_streaming
+from kernels.transpose._blocks import AHEAD, block, block_streaming, blocks_streaming, fetch
 
 PIECE = 2048  # elements moved at a time through a buffer in the first-level cache
 
 
 @jit
-def transpose(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # type: ignore[no-untyped-def]
+def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
     """Rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
 
-    As many cache lines are read from one row of a before going on to the next as the tuple `lines` is long, which is a
-    constant of the compiled function; down: rows of a before going on along them. Past the caches, blocks go two by
-    two down the rows of a: memory takes two lines next to each other in less time than two that lie apart.
+    run: elements read from one row of a before going on to the next; down: rows of a before going on along them. Past
+    the caches, lines of b are written two by two, which is faster than one by one. Then what is read of a is fetched
+    several lines of a row at a time, a few rows with each block: it is faster than a line of each row.
     """
-    run = len(lines) * LINE_BYTES // a.itemsize
+    ahead = AHEAD // a.itemsize
     tall = LINE_BYTES // a.itemsize if streaming else side
     deep = 2 * tall if streaming else side
     end, last = skip + (m - skip) // tall * tall, start + (stop - start) // side * side
     for ii in range(skip, end, down):
         for jj in range(start, last, run):
-            for top in range(ii, min(end, ii + down), deep):
+            for i in range(ii, min(end, ii + down), deep):
                 for j in range(jj, min(last, jj + run), side):
-                    for i in range(top, min(end, top + deep), tall):
-                        if streaming:
-                            block_streaming(b, j * m + i, m, a, i * n + j, n)
-                        else:
-                            block(b, j * m + i, m, a, i * n + j, n)
+                    if not streaming:
+                        block(b, j * m + i, m, a, i * n + j, n)
+                    elif i + deep <= end:
+                        turn = (j - jj) % ahead
+                        fetch(a, (i + turn * deep // ahead) * n + j - turn + ahead, n)
+                        blocks_streaming(b, j * m + i, m, a, i * n + j, n)
+                    else:
+                        block_streaming(b, j * m + i, m, a, i * n + j, n)
     for j in range(start, last):
         for i in range(skip):
             b[j * m + i] = a[i * n + j]
@@ -46,11 +49,11 @@ def transpose(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # t
 
 
 @jit
-def transpose_each(b, a, m, n, side, skip, streaming, lines, down, start, stop):  # type: ignore[no-untyped-def]
+def transpose_each(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
     """Rows start:stop of all matrices of b one after another, each n x m, from those of a; as in `transpose`."""
     for g in range(start // n, -(-stop // n)):
         first, last, o = max(start - g * n, 0), min(stop - g * n, n), g * m * n
-        transpose(b[o : o + m * n], a[o : o + m * n], m, n, side, skip, streaming, lines, down, first, last)  # type: ignore[no-untyped-call]
+        transpose(b[o : o + m * n], a[o : o + m * n], m, n, side, skip, streaming, run, down, first, last)  # type: ignore[no-untyped-call]
 
 
 @jit
@@ -71,14 +74,34 @@ def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
 
 
 @jit
+def quarter(b, d, ldb, a, s, lda, m, n, side):  # type: ignore[no-untyped-def]
+    """Whole blocks of an m x n part of a, from element s on, to the part of b from element d on."""
+    for j in range(0, n, side):
+        for i in range(0, m, side):
+            block(b, d + j * ldb + i, ldb, a, s + i * lda + j, lda)
+
+
+@jit
 def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
     """Each of the m x n matrices start:stop that lie one after the other in x, transposed through s.
 
-    It is copied into s and not back from there, since a copy reads memory faster than blocks do.
+    They are copied into s and not back from there, since a copy reads memory faster than blocks do. Where blocks divide
+    all quarters, the right one below waits until the left half is written, so that less lies in s: a matrix and all of
+    its copy fill the second-level cache.
     """
+    h, w = m // 2, n // 2
     for o in range(start * m * n, stop * m * n, m * n):
-        move(s, 0, x, o, m * n)
-        transpose(x[o : o + m * n], s, m, n, side, 0, False, (0,), m, 0, n)  # type: ignore[no-untyped-call]
+        if m % (2 * side) == 0 and n % (2 * side) == 0:
+            move(s, 0, x, o, h * n)
+            quarter(x, o, m, s, 0, n, h, w, side)  # type: ignore[no-untyped-call]
+            quarter(x, o + h, m, x, o + h * n, n, h, w, side)  # type: ignore[no-untyped-call]
+            for i in range(h):
+                move(s, h * n + i * w, x, o + (h + i) * n + w, w)
+            quarter(x, o + w * m, m, s, w, n, h, w, side)  # type: ignore[no-untyped-call]
+            quarter(x, o + w * m + h, m, s, h * n, w, h, w, side)  # type: ignore[no-untyped-call]
+        else:
+            move(s, 0, x, o, m * n)
+            transpose(x[o : o + m * n], s, m, n, side, 0, False, side, m, 0, n)  # type: ignore[no-untyped-call]
 
 
 @jit

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 SHARE = 0.08  # of the matrix, for strips and what is left over; chunks saved from long cycles are below two per cent
-CACHED = 2**20  # bytes of a strip that is worth cutting longer than 32: in the second-level cache, or nearly
 
 
 class Strips(NamedTuple):
@@ -14,14 +13,14 @@ class Strips(NamedTuple):
     rest: int
 
 
-def strips(longer: int, line_bytes: int, threads: int, wanted: int = 0) -> Strips:
-    """The largest T that leaves every thread a strip within SHARE, one that is cached where T is above 32.
+def strips(longer: int, line_bytes: int, threads: int, cache_bytes: int, wanted: int = 0) -> Strips:
+    """The largest T that leaves every thread a strip within SHARE, one of half the cache where T is above 32.
 
-    From 16 down long chunks matter more than threads, and one strip is enough. wanted: the T to take, with fewer
-    threads where SHARE has no room for all.
+    From 16 down long chunks matter more than threads, and one strip is enough. cache_bytes: of the second-level cache,
+    which holds a strip and most of its copy. wanted: the T to take, with fewer threads where SHARE has no room for all.
     """
     for size in (128, 64, 32, 16, 8, 4, 2) if not wanted else ():
-        if size > 32 and size * line_bytes > CACHED:
+        if size > 32 and 2 * size * line_bytes > cache_bytes:
             continue
         rest = longer % size
         workers = min(threads, (int(SHARE * longer) - rest) // size)

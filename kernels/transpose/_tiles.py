@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from kernelmark import Launch
-from kernels._host import LINE_BYTES
+from kernels._host import second_level_bytes
 from kernels._numba import bind
 from kernels._team import in_bands
 from kernels.transpose import _numba as moves
@@ -44,7 +44,8 @@ def square(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[L
 def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[Launch]:
     """The stages, each a launch on all threads but for the moving of rows, which is serial."""
     m, n, shorter, kind = problem.m, problem.n, min(problem.m, problem.n), flat.dtype
-    size, workers, rest = strips(max(m, n), shorter * flat.itemsize, x.threads, x.tile.STRIP)
+    line_bytes, cache_bytes = shorter * flat.itemsize, second_level_bytes()
+    size, workers, rest = strips(max(m, n), line_bytes, x.threads, cache_bytes, x.tile.STRIP)
     many = max(m, n) // size
     buffers = x.scratch((workers, size * shorter), problem.dtype).view(kind)
     border = x.scratch((rest * shorter,), problem.dtype).view(kind) if rest else None
@@ -82,8 +83,8 @@ def _append(flat: Any, border: Any) -> list[Launch]:
 def _stash(flat: Any, border: Any, m: int, n: int, rest: int, side: int) -> list[Launch]:
     """The last `rest` rows, transposed: they become the last columns."""
     tail = flat[(m - rest) * n :]
-    lines = (0,) * (RUN_BYTES // LINE_BYTES)
-    return [bind(moves.transpose, border, tail, rest, n, side, 0, False, lines, rest, 0, n)] if rest else []
+    run = RUN_BYTES // flat.itemsize
+    return [bind(moves.transpose, border, tail, rest, n, side, 0, False, run, rest, 0, n)] if rest else []
 
 
 def _widen(flat: Any, border: Any, buffer: Any, m: int, n: int, rest: int) -> list[Launch]:

@@ -9,7 +9,8 @@ from kernels._worth import threads_that_pay
 from kernels.transpose._strips import SHARE
 from kernels.transpose.problem import TransposeOperands, TransposeProblem
 
-RUN = 256  # of the default tile of small matrices
+RUN = 256  # the longest run in bytes that is allowed however short rows are
+WHOLE_ROWS = {"RUN": 0, "DOWN": 0, "STREAM": 1}  # the default tile where rows of B are whole cache lines
 ALONG = {"RUN": LINE_BYTES, "DOWN": 0, "STREAM": 1}  # the default tile where rows of B begin within a cache line
 WHOLE = {"STRIP": 0, "SEGMENT": 256}  # the default tile of transpositions in place
 _NUMBA: dict[str, Any] = {
@@ -53,20 +54,19 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     return None
 
 
-#: RUN: bytes read from one row of the source before going on to the next, since more rows at a time defeat the
-#: prefetcher; DOWN: rows of it, or 0 for all, before going on along them; STREAM: written past the caches. The default
-#: of large matrices is what `kernelmark tune` found for the founding problem (docs/tuning.md); ALONG was the fastest of
+#: RUN: bytes read from one row of the source, or 0 for all that a thread transposes of it, before going on to the next;
+#: DOWN: rows of it, or 0 for all, before going on along them; STREAM: written past the caches. ALONG was the fastest of
 #: 25 for 3000 x 3000, 2039 x 4099 and 1021 x 26751.
 @kernel(
     "transpose",
     places=("out",),
     tunables={
-        "RUN": (64, 128, 256, 512, 1024, 2048, 4096),
+        "RUN": (0, 64, 128, 256, 512, 1024, 2048, 4096),
         "DOWN": (0, 64, 128, 256, 512, 1024, 4096, 16384),
         "STREAM": (0, 1),
     },
     valid=_shape,
-    prefer=Prefer(({"RUN": 4096, "DOWN": 128, "STREAM": 1}, {"RUN": RUN, "DOWN": 0, "STREAM": 1}, ALONG), _suits),
+    prefer=Prefer((WHOLE_ROWS, ALONG), _suits),
     **_NUMBA,
 )
 @threads_that_pay()
@@ -81,11 +81,11 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     line = LINE_BYTES // size
     # Rows whose length is a multiple of the line's all reach the alignment after the same number of elements.
     streaming = bool(x.tile.STREAM) and m % line == 0 and m > line and b.ctypes.data % size == 0
-    lines, down = (0,) * (x.tile.RUN // LINE_BYTES), x.tile.DOWN or m
+    run, down = x.tile.RUN // size or n, x.tile.DOWN or m
     skip = -b.ctypes.data % LINE_BYTES // size if streaming else 0
 
     def band(start: int, stop: int) -> Launch:
-        return bind(moves.transpose_each, b, a, m, n, side, skip, streaming, lines, down, start, stop)
+        return bind(moves.transpose_each, b, a, m, n, side, skip, streaming, run, down, start, stop)
 
     return in_bands(problem.batch * n, x.threads, band)
 

@@ -9,7 +9,7 @@ pytest.importorskip("numba")
 
 from kernel_rig import compiled_by, set_up, verified
 from kernels._numba import bind
-from kernels.transpose import _numba, _strips
+from kernels.transpose import _numba, _strips, _tiles
 from kernels.transpose._blocks import width
 
 AWKWARD = [(1, 1), (1, 97), (97, 1), (2, 3), (3, 2), (13, 7), (31, 33), (97, 101), (101, 97), (509, 64), (64, 509)]
@@ -38,7 +38,9 @@ def test_in_place_needs_at_most_a_tenth_of_the_matrix(m: int, n: int, dtype: str
         assert scratch.nbytes <= 0.1 * m * n * np.dtype(f"f{2 if dtype == 'f16' else 8}").itemsize
 
 
-def test_scratch_grows_with_threads_by_one_strip_each() -> None:
+def test_scratch_grows_with_threads_by_one_strip_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_tiles, "second_level_bytes", lambda: 2**20)
+
     def nbytes(threads: int) -> int:
         return set_up("transpose/m512n4099/f32/in", TILES, threads)[-1].nbytes
 
@@ -48,10 +50,15 @@ def test_scratch_grows_with_threads_by_one_strip_each() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 7, 64, 500])
 def test_strips_of_any_length_stay_within_their_share(threads: int) -> None:
     for longer in (*range(2, 300), 1009, 26752, 100003):
-        size, workers, rest = _strips.strips(longer, 4096, threads)
+        size, workers, rest = _strips.strips(longer, 4096, threads, 2**21)
         assert longer == longer // size * size + rest
         assert 1 <= workers <= threads
         assert size == 1 or workers * size + rest <= 0.1 * longer
+
+
+@pytest.mark.parametrize(("cache_bytes", "size"), [(2**18, 32), (2**19, 64), (2**20, 128), (2**21, 128)])
+def test_a_strip_above_32_is_at_most_half_the_second_level_cache(cache_bytes: int, size: int) -> None:
+    assert _strips.strips(26752, 4096, 2, cache_bytes).size == size
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 3), (4, 4), (7, 5), (12, 18), (31, 40), (1, 9)])
@@ -88,8 +95,19 @@ def test_a_block_is_transposed_in_registers_wherever_it_lies(dtype: str) -> None
     for m, n in itertools.product((side, side + 3), repeat=2):
         a = np.arange(m * n).astype(dtype)
         b = np.zeros_like(a)
-        bind(_numba.transpose, b, a, m, n, side, 0, False, (0,), m, 0, n)()
+        bind(_numba.transpose, b, a, m, n, side, 0, False, side, m, 0, n)()
         assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
+
+
+@pytest.mark.parametrize("dtype", ["u2", "u4", "u8"])
+def test_matrices_in_a_row_are_transposed_in_quarters_or_whole_and_no_others_are(dtype: str) -> None:
+    side = width(np.dtype(dtype).itemsize)
+    for m, n in ((2 * side, 4 * side), (6 * side, 2 * side), (2 * side, 3 * side), (side, 2 * side), (7, 5)):
+        a = np.arange(1, 5 * m * n + 1).astype(dtype)
+        x, expected = a.copy(), a.copy()
+        expected[m * n : 4 * m * n] = a.reshape(5, m, n)[1:4].swapaxes(1, 2).reshape(-1)
+        bind(_numba.bands, x, np.zeros(m * n, dtype), m, n, side, 1, 4)()
+        assert np.array_equal(x, expected), (m, n)
 
 
 @pytest.mark.parametrize("offset", range(0, 64, 4))
@@ -99,7 +117,7 @@ def test_streaming_stores_reach_every_element_at_any_alignment(dtype: str, offse
     raw = np.zeros(m * n + 128 // size, dtype)
     start = (-raw.ctypes.data % 64 + offset) // size
     a, b = np.arange(m * n).astype(dtype), raw[start : start + m * n]
-    bind(_numba.transpose, b, a, m, n, width(size), -b.ctypes.data % 64 // size, True, (0,), m, 0, n)()
+    bind(_numba.transpose, b, a, m, n, width(size), -b.ctypes.data % 64 // size, True, 64 // size, m, 0, n)()
     assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T)
 
 
