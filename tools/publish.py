@@ -1,8 +1,8 @@
 """A published report of this machine's CPU: `make publish` writes it to `reports/<machine>-<date>/`.
 
-It measures first, into a store that is kept, so that a run that was cut off goes on and one that was refused can be
-published without being measured again. The exit status is 0 if the report stands, 1 if a kernel failed a check, 2 if
-it was refused, 130 after Ctrl-C.
+It measures first, into a store that is kept, so that a run that was cut off goes on, and of one that was refused as
+noisy only what was disturbed is measured again. The exit status is 0 if the report stands, 1 if a kernel failed a
+check, 2 if it was refused, 130 after Ctrl-C.
 """
 
 import argparse
@@ -77,10 +77,10 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 def measure(db: Path, asked: argparse.Namespace) -> int:
     """Run what the store lacks with the console script's own command; return its status where it has to end here."""
     command = [sys.executable, "-c", "from bench.cli import main; main()", "run", "--db", str(db)]
-    if (unfinished := _unfinished(db)) is None:
+    if (unfinished := _unfinished(db, asked.noisy_anyway)) is None:
         return 0
     if unfinished:
-        command += ["--resume", unfinished]
+        command += ["--resume", unfinished, "--noisy-again"]
     else:
         command += [*asked.suites.split(","), "--device", "cpu", "--max-time", f"{asked.max_time:g}"]
         command += ["--processes", str(asked.processes), "--spread", f"{asked.spread:g}"]
@@ -98,8 +98,11 @@ def measure(db: Path, asked: argparse.Namespace) -> int:
     return 0 if status in (0, 1) else status
 
 
-def _unfinished(db: Path) -> str | None:
-    """Return the run that goes on, nothing where there is none yet, and None where all has been measured."""
+def _unfinished(db: Path, noisy_anyway: bool = False) -> str | None:
+    """Return the run that goes on, nothing where there is none yet, and None where all has been measured.
+
+    A run with disturbed cases goes on, too, unless they are to be published.
+    """
     if not db.is_file():
         return ""
     with closing(Store(db, create=False)) as store:
@@ -108,7 +111,8 @@ def _unfinished(db: Path) -> str | None:
             return ""
         latest = store.run(runs[-1])
         counted = sum(store.statuses(latest.run_id).values())
-    return None if latest.planned is None or counted >= latest.planned else latest.run_id
+        noisy = noise(store, {"": latest.run_id}).noisy and not noisy_anyway
+    return latest.run_id if noisy or (latest.planned is not None and counted < latest.planned) else None
 
 
 def publish(store: Store, asked: argparse.Namespace, machine: str, folder: Path) -> Path:

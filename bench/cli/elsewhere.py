@@ -38,7 +38,7 @@ def run_elsewhere(store: Any, asked: Asked, where: Elsewhere) -> Done:
         planned = case_count(expanded, registry)
         display = Display(expanded, 1, registry, None if asked.resume else table_style())
         own = {"name": asked.name, "planned": planned, **_recorded(store, asked.resume, host)}
-        session = Session(store, chosen, plan, None, asked.resume, **own)
+        session = Session(store, chosen, plan, None, asked.resume, asked.noisy_again, **own)
         click.echo(f"run {session.run_id}")
         with held_run(store.path, session.run_id, "start a run of your own"), display:
             dispatch = Dispatch(session, store, registry, plan, broker)

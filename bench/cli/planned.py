@@ -19,6 +19,7 @@ class Asked(NamedTuple):
     tuned: str | None
     shard: Any
     known: Any
+    noisy_again: bool
 
 
 class Done(NamedTuple):

@@ -56,6 +56,7 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
     shell_complete=completion.runs,
     help="Continue an interrupted run; without SUITE, as it was asked for.",
 )
+@click.option("--noisy-again", is_flag=True, help="With --resume: measure the problems with disturbed cases again.")
 @click.option(
     "--report",
     "report_to",
@@ -113,6 +114,7 @@ def run(
     json_to: IO[str] | None,
     report_to: Path | None,
     fail_noisy: bool,
+    noisy_again: bool,
     only_list: bool,
     dry_run: bool,
     prices: Path | None,
@@ -124,12 +126,14 @@ def run(
     A SUITE is a name (`kernelmark list --suites`), a TOML file or one problem id.
     """
     options = with_selector(select, options)
+    if noisy_again and options["resume"] is None:
+        raise UsageError("--noisy-again: has no run to measure again; name it by --resume")
     if only_list or dry_run:
         if json_to is not None:
             raise UsageError("--json: prints the rows of a run, and --list and --dry-run measure none; leave one out")
         plan_only(only_list, dry_run, prices, **options)
         return
-    _measure(Wanted(csv_path, json_to, report_to, fail_noisy), **options)
+    _measure(Wanted(csv_path, json_to, report_to, fail_noisy), noisy_again=noisy_again, **options)
 
 
 @click.command()
@@ -158,6 +162,7 @@ def _measure(
     suites: tuple[str, ...],
     name: str,
     resume: str | None = None,
+    noisy_again: bool = False,
     tuned: str | None = None,
     shard: Any = None,
     executor: Path | None = None,
@@ -174,7 +179,7 @@ def _measure(
         known = None if suites or resume is None else plan_of(store, resume)
         if wanted.csv is not None:
             check_writable(wanted.csv)
-        asked = Asked(suites, options, name, resume, tuned, shard, known)
+        asked = Asked(suites, options, name, resume, tuned, shard, known, noisy_again)
         if executor or gpus is not None or (known and (known.executor or known.gpus)):
             done = run_elsewhere(store, asked, Elsewhere(executor, start_timeout_s, gpus))
         else:
@@ -202,7 +207,8 @@ def _run_here(store: Any, asked: Asked) -> Done:
         display = Display(expanded, plan.processes, registry, None if asked.resume else table_style())
         workers.progress = display
         with exclusive(plan.devices, plan.share_gpu), workers:
-            session = Session(store, chosen, plan, workers.run, asked.resume, name=asked.name, planned=planned)
+            own = {"name": asked.name, "planned": planned}
+            session = Session(store, chosen, plan, workers.run, asked.resume, asked.noisy_again, **own)
             click.echo(f"run {session.run_id}")
             with held_run(store.path, session.run_id, "start a run of your own"), display:
                 finished = run_jobs(session, lambda: expanded, registry, plan, display.row, display)

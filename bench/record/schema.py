@@ -157,11 +157,16 @@ def row_values(
 
 _OF_A_RUN = ("result", "resource", "ceiling", "host", "layer", "pending", "run")
 _RESULTS = "SELECT result_id FROM result WHERE run_id = ?"
+_OF_A_RESULT = ("ratio", "evidence")
 #: What removes a run, in this order.
 REMOVE = (
-    f"DELETE FROM ratio WHERE result_id IN ({_RESULTS})",
-    f"DELETE FROM evidence WHERE result_id IN ({_RESULTS})",
+    *(f"DELETE FROM {table} WHERE result_id IN ({_RESULTS})" for table in _OF_A_RESULT),
     *(f"DELETE FROM {table} WHERE run_id = ?" for table in _OF_A_RUN),
+)
+#: What removes the rows of one execution of a job of a run, in this order.
+REMOVE_JOB = (
+    *(f"DELETE FROM {table} WHERE result_id IN ({_RESULTS} AND job = ?)" for table in _OF_A_RESULT),
+    "DELETE FROM result WHERE run_id = ? AND job = ?",
 )
 #: What a store of the version before lacks, by that version.
 MIGRATE = {

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from bench.measure.ceiling import Ceiling
+from bench.measure.disturbance import was_noisy
 from bench.measure.host import Host
 from bench.measure.measurement import Evidence, Measurement, Part
 from bench.measure.stats import Ratio
@@ -20,7 +21,7 @@ from bench.record.opening import open_store, require_sound
 from bench.record.reader import Layer as Layer
 from bench.record.reader import Reader
 from bench.record.result import Result
-from bench.record.schema import INSERT, REMOVE, row_values
+from bench.record.schema import INSERT, REMOVE, REMOVE_JOB, row_values
 from bench.record.versions import KernelVersion, Resources, Sources, digest_of, packed
 
 
@@ -110,6 +111,13 @@ class Store(Reader):
             self._db.execute("DELETE FROM machine WHERE machine_id NOT IN (SELECT machine_id FROM run)")
         with suppress(sqlite3.Error):  # another reads, or the disk is full: then new rows take the space
             self._db.execute("VACUUM")
+
+    def remove_noisy(self, run_id: str) -> None:
+        """Delete the rows of all that was measured in turn with a disturbed case, for it to be measured again."""
+        noisy = {result.job for result, _ in self.results(run_id) if was_noisy(result.disturbed)}
+        with self._writing():
+            for statement in REMOVE_JOB:
+                self._db.executemany(statement, [(run_id, job) for job in noisy])
 
     def finish(self, run_id: str, finished_at: str) -> None:
         """Note when a run ended."""

@@ -27,8 +27,11 @@ def plan_of(store: Store, run_id: str) -> Plan:
     return plan
 
 
-def taken_up(store: Store, run_id: str, now: Run) -> Run:
-    """The run of this id, if going on with it would measure the same thing in the same place. Raises UsageError."""
+def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> Run:
+    """The run of this id, if going on with it would measure the same thing in the same place. Raises UsageError.
+
+    noisy_again: it then goes on with what was disturbed, too.
+    """
     store.require_sound()
     before = store.run(run_id)
     _refuse_merged(before)
@@ -43,6 +46,8 @@ def taken_up(store: Store, run_id: str, now: Run) -> Run:
     if found:
         what = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
         raise UsageError(f"--resume {before.run_id}: {what}; a run goes on only as it began: start a new one")
+    if noisy_again:
+        store.remove_noisy(before.run_id)
     return before
 
 

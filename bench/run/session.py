@@ -48,16 +48,17 @@ class Session:
         plan: Plan,
         execute: Execute | None,
         resume: str | None = None,
+        noisy_again: bool = False,
         **own: Any,
     ) -> None:
-        """execute: None where other processes measure (dispatch.py). own: fields of the run, as its `name`."""
+        """execute: None where others measure (dispatch.py). noisy_again: what was disturbed. own: fields of the run."""
         self._store, self._execute = store, execute
         self.tally: Counter[str] = Counter()
         run = msgspec.structs.replace(_run_of(suites, plan), **own)
         if resume is None:
             store.begin(run)
         else:
-            run = taken_up(store, resume, run)
+            run = taken_up(store, resume, run, noisy_again)
             self.tally.update(store.statuses(run.run_id))
         self.run_id = run.run_id
         self._cases = store.recorded(run.run_id) if resume is not None else set()

@@ -1,5 +1,6 @@
 """Runs that are interrupted and taken up again, with real processes and a real store."""
 
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -49,6 +50,32 @@ def test_a_finished_run_measures_nothing_and_shows_its_tables(finished, kernelma
         assert visible(folder / "r.db") == before
         assert len((folder / "rows.csv").read_text().splitlines()) == 1 + len(before)
         (folder / "rows.csv").unlink()
+
+
+def test_what_was_disturbed_is_measured_again_with_all_that_it_was_measured_with(finished, kernelmark_in, tmp_path):
+    folder, run_id, _ = finished
+    store = tmp_path / "r.db"
+    copied = sqlite3.connect(store)
+    sqlite3.connect(folder / "r.db").backup(copied)
+    before = visible(store)
+    noisy = next(iter(before))
+    with copied:
+        words = "others took 0.98 CPUs during 60 % of the sampling"
+        copied.execute('UPDATE result SET disturbed = ? WHERE "case" = ?', (words, noisy))
+    copied.close()
+    done = kernelmark_in(folder, "run", "--resume", run_id, "--noisy-again", "--db", str(store))
+    assert (done.returncode, complaints(done.stderr)) == (0, [])
+    after = visible(store)
+    assert after.keys() == before.keys()
+    again = {case for case in before if after[case]["job"] != before[case]["job"]}
+    assert again == {case for case in before if before[case]["job"] == before[noisy]["job"]}
+    assert len(again) == len(KERNELS)
+    assert query(store, "SELECT result_id FROM ratio WHERE result_id NOT IN (SELECT result_id FROM result)") == []
+
+
+def test_only_a_run_can_be_measured_again(refused) -> None:
+    line = refused("run", "copy/m8n8/f32", "--noisy-again")
+    assert line == "kernelmark: --noisy-again: has no run to measure again; name it by --resume"
 
 
 @pytest.mark.parametrize(

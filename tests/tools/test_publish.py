@@ -32,6 +32,13 @@ def test_a_run_that_was_cut_off_goes_on_and_one_that_is_done_is_not_measured_aga
     assert tool._unfinished(store.path) == goes_on
 
 
+@pytest.mark.parametrize(("anyway", "goes_on"), [(False, "r1"), (True, None)])
+def test_a_noisy_run_is_measured_again_unless_it_is_to_be_published(tool, store, anyway, goes_on):
+    begin(store, planned=1)
+    put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
+    assert tool._unfinished(store.path, anyway) == goes_on
+
+
 def test_without_a_run_all_is_measured(tool, store, tmp_path):
     assert tool._unfinished(store.path) == ""
     assert tool._unfinished(tmp_path / "none.db") == ""
