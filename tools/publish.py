@@ -80,7 +80,7 @@ def measure(db: Path, asked: argparse.Namespace) -> int:
     if (unfinished := _unfinished(db, asked.noisy_anyway)) is None:
         return 0
     if unfinished:
-        command += ["--resume", unfinished, "--noisy-again"]
+        command += ["--resume", unfinished, *(() if asked.noisy_anyway else ("--noisy-again",))]
     else:
         command += [*asked.suites.split(","), "--device", "cpu", "--max-time", f"{asked.max_time:g}"]
         command += ["--processes", str(asked.processes), "--spread", f"{asked.spread:g}"]

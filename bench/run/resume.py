@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from bench.measure.lock import held_run
 from bench.plan.case import Plan
 from bench.plan.errors import UsageError
 from bench.record.store import Run, Store
@@ -47,7 +48,8 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
         what = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
         raise UsageError(f"--resume {before.run_id}: {what}; a run goes on only as it began: start a new one")
     if noisy_again:
-        store.remove_noisy(before.run_id)
+        with held_run(store.path, before.run_id, "start a run of your own"):  # whoever measures it would miss its rows
+            store.remove_noisy(before.run_id)
     return before
 
 

@@ -11,7 +11,8 @@ from kernel_rig import RAGGED
 from kernels._host import split
 from kernels.conv._shape import Shape, shape
 from kernels.conv.columns import _plan
-from kernels.conv.direct import _pixels
+from kernels.conv.direct import _phases, _pixels
+from kernels.conv.direct import _plan as direct
 from kernels.conv.direct._phases import phases
 
 #: And less than one block, strip or item of what is cut into them.
@@ -60,6 +61,18 @@ def test_items_of_columns_cover_each_output_once() -> None:
         assert (y == 1).all()
         assert (x == 1).all()
         assert (w == 1).all()
+
+
+def test_items_of_direct_sums_cover_each_output_once() -> None:
+    for (g, _), threads in product(_shapes(), (1, 2, 5)):
+        y, x, w = g.n * g.groups * g.k * g.p * g.q, g.n * g.groups * g.c * g.h * g.w, g.groups * g.k * g.c * g.r * g.s
+        plans = (direct.forward, y), (_phases.image_gradient, x), (direct.filter_gradient, w)
+        for plan_of, elements in plans:
+            plan, written = plan_of(g, 8, threads, 24), np.zeros(elements, int)
+            for r0, r1, _t0, _t1, _b, _v, out, lanes, *_ in plan.items:
+                assert r1 - r0 <= 24
+                np.add.at(written, out + plan.targets[r0:r1, None] + plan.lanes[1] * np.arange(lanes), 1)
+            assert (written == 1).all()
 
 
 @pytest.mark.parametrize(

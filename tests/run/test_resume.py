@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.measure.lock import held_run
 from bench.plan.suites import find_suite
 from bench.record.store import Store
 from bench.run import session as sessions
@@ -63,7 +64,11 @@ def test_what_was_disturbed_is_measured_again_with_all_that_it_was_measured_with
         words = "others took 0.98 CPUs during 60 % of the sampling"
         copied.execute("UPDATE result SET disturbed = CASE \"case\" WHEN ? THEN ? ELSE '' END", (noisy, words))
     copied.close()
-    done = kernelmark_in(folder, "run", "--resume", run_id, "--noisy-again", "--db", str(store))
+    words = ("run", "--resume", run_id, "--noisy-again", "--db", str(store))
+    with held_run(store, run_id, "wait"):
+        assert kernelmark_in(folder, *words).returncode == 2
+    assert visible(store).keys() == before.keys()
+    done = kernelmark_in(folder, *words)
     assert (done.returncode, complaints(done.stderr)) == (0, [])
     after = visible(store)
     assert after.keys() == before.keys()
