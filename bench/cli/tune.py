@@ -59,8 +59,8 @@ def tune(
     """
     from bench.measure.lock import exclusive
     from bench.record.store import Store, default_store
+    from bench.run.interrupt import interruptible
     from bench.run.pool import Workers
-    from bench.run.session import interruptible
     from bench.tune.screen import DefaultFailed, Interrupted, Rig
     from bench.tune.tuned import opened
     from bench.tune.tuning import Tuning, Wanted

@@ -21,12 +21,13 @@ from bench.plan.errors import UsageError
 from bench.plan.registry import Registry
 from bench.plan.shards import group_of
 from bench.record.store import Store
+from bench.run.interrupt import interruptible
 from bench.run.kept import Kept
 from bench.run.pool import KILLS
 from bench.run.printed import last_words
 from bench.run.process import scratch_file
 from bench.run.progress import Progress
-from bench.run.session import Notify, Session, interruptible
+from bench.run.session import Notify, Session
 from bench.run.task import Answer, Found, Order, Task
 from bench.run.worker import Inbox, send
 

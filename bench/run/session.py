@@ -2,16 +2,13 @@
 
 import secrets
 import shlex
-import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -30,6 +27,7 @@ from bench.record.result import Result, make_result
 from bench.record.store import Layer, Run, Store
 from bench.run.ceilings import Ceilings
 from bench.run.commit import git_commit
+from bench.run.interrupt import interruptible
 from bench.run.passes import counted, is_settled, merge, only, planned_processes, still_good
 from bench.run.pool import Execute
 from bench.run.progress import Progress
@@ -62,6 +60,7 @@ class Session:
             self.tally.update(store.statuses(run.run_id))
         self.run_id = run.run_id
         self._cases = store.recorded(run.run_id) if resume is not None else set()
+        self._places: dict[str, int] = {}
         self._taken = resume is not None
         self._ceilings: Ceilings | None = None
         if plan.ceilings and plan.mode.does.times and execute is not None:
@@ -77,16 +76,17 @@ class Session:
                 self._store.add_layer(self.run_id, Layer(name, problem, planned.part, planned.count), planned.place)
 
     def missing(self, planned: PlannedJob, registry: Registry) -> PlannedJob | None:
-        """Return what of the job has no row in the run yet, with its baselines; None where nothing is left.
+        """Return what of the job is for it to measure and has no row yet, with its baselines; None if nothing is.
 
-        Sweeps of a suite may overlap, and a run may be taken up again in the midst of a job.
+        Suites, and sweeps of a suite, may overlap: the first job of the plan that has a case measures it, in all
+        processes. A run may be taken up again in the midst of a job.
         """
         job = planned.job
-        left = [
-            entrant
-            for entrant in job.entrants
-            if case_of(job, entrant.problem, registry.kernels[entrant.kernel]) not in self._cases
-        ]
+        left = []
+        for entrant in job.entrants:
+            case = case_of(job, entrant.problem, registry.kernels[entrant.kernel])
+            if case not in self._cases and self._places.setdefault(case, planned.place) == planned.place:
+                left.append(entrant)
         bases = {Entrant(problem, job.baseline_of(problem) or "") for problem, _ in left}
         keep = [entrant for entrant in job.entrants if entrant in left or entrant in bases]
         return only(planned, keep) if left else None
@@ -231,20 +231,3 @@ def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -
     while (left_s := until_s - now()) > 0 and not interrupted():
         progress.waits(left_s)
         pause(min(left_s, 1.0))
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn the first SIGINT into a flag; the second one raises KeyboardInterrupt as usual."""
-    hits: list[int] = []
-    before: Any = signal.getsignal(signal.SIGINT)
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        hits.append(number)
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield lambda: bool(hits)
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -43,10 +43,10 @@ DISTURBED = "others took 0.9 CPUs during 50 % of the sampling"
 def passes(registry, store):
     """A run of three passes over two problems, in real processes: its rows, what it said, and its session."""
 
-    def of(*names, interrupted=lambda: False, session=None, disturbed=()):
+    def of(*names, interrupted=lambda: False, session=None, disturbed=(), asked=(SMALL, "copy/m4n5/f32")):
         kernels = tuple(f"copy/{name}" for name in names)
         plan = Plan(("cpu",), kernels, Mode.HOT, plugins=(FAULTS,), max_time_s=0.02, ceilings=False, processes=3)
-        plan = msgspec.structs.replace(plan, spread_s=0.0, suites=(SMALL, "copy/m4n5/f32"))
+        plan = msgspec.structs.replace(plan, spread_s=0.0, suites=asked)
         known = discover(plan.plugins)
         suites = [find_suite(name, known) for name in plan.suites]
         said = []
@@ -73,6 +73,13 @@ def test_each_process_is_a_pass_over_the_suites_and_rows_come_with_the_last(pass
     assert [(r.status, r.processes, r.interval) for r in rows] == [("ok", 3, "between-processes")] * 4
     assert all(len(store.parts(r.run_id, r.case)) == 3 and r.spread_s > 0 for r in rows)
     assert rows[1].speedup_ci95_low < rows[1].speedup < rows[1].speedup_ci95_high
+    assert store.pending(session.run_id, 0) == store.pending(session.run_id, 1) == []
+
+
+def test_a_problem_of_two_suites_is_measured_once_in_each_process(passes, store):
+    rows, said, session = passes("numpy.copyto", "bad.honest", asked=(SMALL, SMALL))
+    assert said == [f"process {n}: {SMALL}" for n in (1, 2, 3)]
+    assert [(r.status, r.processes) for r in rows] == [("ok", 3)] * 2
     assert store.pending(session.run_id, 0) == store.pending(session.run_id, 1) == []
 
 
