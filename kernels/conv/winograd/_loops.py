@@ -15,10 +15,15 @@ from kernels.conv.winograd._lines import LANES, divide, inputs, join, outputs, o
 
 @jit
 def padded(to, source, held, g, start, stop):
-    """Rows start:stop of images between zeros, a row's elements in `phases` parts, every phases-th in each."""
+    """Rows start:stop of images between zeros, a row's elements in `phases` parts, every phases-th in each.
+
+    Vectors are stored whole, and what reaches beyond a row is overwritten by the next; the last row is copied.
+    held: for a row and for its parts, each in a half of it.
+    """
     row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)
     count = min(g.width - skipped, row - left)  # what no tile meets is left out
-    held[:row] = np.float32(0)
+    half = len(held) // 2
+    held[:half] = np.float32(0)
     for line in range(start, stop):
         block, down, at = line // g.rows, line % g.rows - g.top, line * row
         if down < 0 or down >= g.height:
@@ -31,7 +36,11 @@ def padded(to, source, held, g, start, stop):
             to[at + left + count : at + row] = np.float32(0)
         else:
             move(held, left, source, begin, count)
-            divide(g.tile, to, at, g.columns, held)
+            if line < stop - 1:
+                divide(g.tile, to, at, g.columns, held)
+            else:
+                divide(g.tile, held, half, g.columns, held)
+                move(to, at, held, half, row)
 
 
 @part

@@ -15,7 +15,7 @@ def between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Arra
     image = x.scratch((lines * g.phases * g.columns + LANES,), "f32")
 
     def band(start: int, stop: int) -> Launch:
-        held = x.scratch((g.phases * g.columns,), "f32")
+        held = x.scratch((2 * g.phases * (g.columns + LANES),), "f32")
         return bind(loops.padded, image, source, held, g, start, stop)
 
     return image, in_bands(lines, x.threads, band)

@@ -12,7 +12,7 @@ class Tiling(NamedTuple):
     k, c: the filters as stored; their transforms are planes of `filter_plane` elements, in rows of
     `filter_line`. rotated: for dgrad. back: tiles are of the output's gradient, m x m, for wgrad.
     height, width, top, left, rows, columns, phases: of the padded copy, whose parts are whole vectors
-    of `lanes`. With channels last, widths count elements.
+    of `lanes` if they are longer than one. With channels last, widths count elements.
     """
 
     m: int
@@ -67,7 +67,7 @@ def tiling(problem: ConvProblem, m: int, lanes: int = 1) -> Tiling:
         top=top,
         left=left * unit,
         rows=m * down + 2,
-        columns=(m * across + 2) * inputs if last else -(-(across + 1) // lanes) * lanes,
+        columns=(m * across + 2) * inputs if last else _columns(across + 1, lanes),
         phases=1 if last else m,
         channels_last=last,
     )
@@ -84,5 +84,10 @@ def output_gradient(problem: ConvProblem, m: int, lanes: int) -> Tiling:
         top=0,
         left=0,
         rows=m * g.down,
-        columns=m * g.across * problem.k if last else -(-g.across // lanes) * lanes,
+        columns=m * g.across * problem.k if last else _columns(g.across, lanes),
     )
+
+
+def _columns(count: int, lanes: int) -> int:
+    """Elements of a part: small images would otherwise be mostly zeros."""
+    return count if count <= lanes else -(-count // lanes) * lanes
