@@ -1,7 +1,8 @@
 """The filters' gradient by Winograd's transforms, which are those of the forward pass, transposed.
 
 dw = G^T ((A dy A^T) * (B^T x B), summed over tiles) G: `side` x `side` planes of the input and of the output's gradient
-are multiplied with one another, plane by plane, and each filter is transformed back once.
+are multiplied with one another, plane by plane, and each filter is transformed back once. Of both, a
+vector between planes keeps their lines from competing for the same places of a cache.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -101,12 +102,12 @@ class _Side:
         self._g, self._threads, self._length = g, x.threads, -(-lines // LANES) * LANES
         self._image, self.rows = between_zeros(problem, x, g, source.reshape(-1))
         if g.channels_last:
-            self.shape = g.inputs, step * g.across * self._length, 1, self._length
+            self.shape = g.inputs, step * g.across * self._length + LANES, 1, self._length
         else:
-            self.shape = g.inputs, g.inputs * self._length, self._length, 1
+            self.shape = g.inputs, g.inputs * self._length + LANES, self._length, 1
         self.v = x.scratch((side * side * self.shape[1],), "f32")
         row = side * g.inputs if g.channels_last else g.phases * g.columns
-        self._held = [x.scratch((side * (row + LANES) + LANES,), "f32") for _ in range(x.threads)]
+        self._held = [x.scratch((loops.STRIPS * side * (row + LANES) + LANES,), "f32") for _ in range(x.threads)]
 
     def planes(self, first: int, last: int) -> Launch:
         """Return what fills the planes of strips first:last."""

@@ -12,6 +12,8 @@ from kernels._numba import jit, move, part
 from kernels._product import multiply
 from kernels.conv.winograd._lines import LANES, divide, inputs, join, outputs, outputs_back
 
+STRIPS = 8  # whose columns are transformed before their rows: what was just stored is slow to load from elsewhere
+
 
 @jit
 def padded(to, source, held, g, start, stop):
@@ -53,13 +55,16 @@ def planes(v, x, held, g, plane, length, c0, c1, s0, s1):
     row = g.phases * g.columns
     line = row + LANES
     for c in range(c0, c1):
-        for strip in range(s0, s1):
-            image, down = strip // g.down, strip % g.down
-            at = ((image * g.inputs + c) * g.rows + m * down) * row
-            _transformed(g, held, x, (0, line, at, row, m * row), row)
-            for a in range(side):
-                to = a * side * plane + c * length + (strip - s0) * g.across
-                _transformed(g, v, held, (to, plane, a * line, g.columns, 1), g.across)
+        for first in range(s0, s1, STRIPS):
+            last = min(s1, first + STRIPS)
+            for strip in range(first, last):
+                image, down = strip // g.down, strip % g.down
+                at = ((image * g.inputs + c) * g.rows + m * down) * row
+                _transformed(g, held, x, ((strip - first) * side * line, line, at, row, m * row), row)
+            for strip in range(first, last):
+                for a in range(side):
+                    to, at = a * side * plane + c * length + (strip - s0) * g.across, (strip - first) * side + a
+                    _transformed(g, v, held, (to, plane, at * line, g.columns, 1), g.across)
 
 
 @part
