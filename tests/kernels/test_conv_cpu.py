@@ -14,6 +14,9 @@ from bench.plan.errors import UsageError
 from kernel_rig import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, verified
 from kernels._product import SCRATCH
 from kernels.conv.direct import _pixels
+from kernels.conv.winograd import _loops as winograd
+from kernels.conv.winograd._lines import LANES
+from kernels.conv.winograd._tiling import tiling
 
 DRAWN = 210
 ENOUGH = 25  # sets that each kernel has to take in each direction and layout that it declares
@@ -188,3 +191,21 @@ def test_columns_take_scratch_for_blocks_only() -> None:
     assert products < scratch.nbytes <= products + 2 * 2**19  # half a second-level cache of columns for each
     *_, scratch = set_up("conv/n1c256h56w56k64r1s1/f32/nhwc/wgrad", "conv/cpu.im2col")
     assert scratch.nbytes == products
+
+
+@pytest.mark.parametrize("side", [7, 13, 4 * LANES - 1, 4 * LANES + 3])
+def test_rows_between_zeros_leave_those_of_other_threads_alone(side: int) -> None:
+    problem = discover().problem(f"conv/n1c2h{side}w{side}k1r3s3pad1/f32/nchw/fprop")
+    g = tiling(problem, 4, LANES)
+    row, source = g.phases * g.columns, np.arange(2.0 * side * side, dtype="f4") + 1
+    image, held = np.full(2 * g.rows * row, np.nan, "f4"), np.empty(2 * g.phases * (g.columns + LANES), "f4")
+    start, stop = 3, g.rows + 4  # the last has elements
+    winograd.padded(image, source, held, g, start, stop)
+    assert np.isnan(image[: start * row]).all()
+    assert np.isnan(image[stop * row :]).all()
+    for line in range(start, stop):
+        expected = np.zeros(row, "f4")
+        channel, down = divmod(line, g.rows)
+        if 0 < down <= side:
+            expected[1 : side + 1] = source[(channel * side + down - 1) * side :][:side]
+        assert (image[line * row : (line + 1) * row] == expected.reshape(-1, 4).T.reshape(-1)).all()

@@ -19,12 +19,12 @@ STRIPS = 8  # whose columns are transformed before their rows: what was just sto
 def padded(to, source, held, g, start, stop):
     """Rows start:stop of images between zeros, a row's elements in `phases` parts, every phases-th in each.
 
-    Vectors are stored whole, and what reaches beyond a row is overwritten by the next; the last row is copied.
+    Vectors are stored whole. What reaches beyond a row is overwritten by the next ones; the last rows are copied.
     held: for a row and for its parts, each in a half of it.
     """
     row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)
     count = min(g.width - skipped, row - left)  # what no tile meets is left out
-    half = len(held) // 2
+    half, reach = len(held) // 2, row - g.columns + (g.columns + LANES - 1) // LANES * LANES
     held[:half] = np.float32(0)
     for line in range(start, stop):
         block, down, at = line // g.rows, line % g.rows - g.top, line * row
@@ -38,7 +38,7 @@ def padded(to, source, held, g, start, stop):
             to[at + left + count : at + row] = np.float32(0)
         else:
             move(held, left, source, begin, count)
-            if line < stop - 1:
+            if at + reach <= stop * row:
                 divide(g.tile, to, at, g.columns, held)
             else:
                 divide(g.tile, held, half, g.columns, held)
