@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels._host import registers
 from kernels._numba import part
-from kernels._tile import LANES
+from kernels._tile import LANES, moved
 from kernels.transpose._blocks import block, width
 
 #: A tile has ROWS rows of a panel, which is WIDTH lanes wide.
@@ -14,6 +14,7 @@ VECTORS = 3
 WIDTH = VECTORS * LANES
 ROWS = registers().accumulators // VECTORS
 SIDE = width(4)  # of a block that is transposed in registers
+_move_rows = moved(ROWS)
 
 
 @part
@@ -64,18 +65,26 @@ def turn(to, b, at, column, deep, real, lanes):
 
 
 @part
-def gather(to, a, place, count, deep):
-    """Copy ROWS rows of a, step by step; a row that is not there repeats the first, or one that is not summed up."""
+def gather(to, a, place, tiles, deep):
+    """Copy tiles of ROWS rows of a, step by step for all of them, so that as much as possible is read from each page.
+
+    tiles: the first row and where they end, rows from one to the next, and rows of a, beyond which the last is repeated.
+    """
     at, row, step = place
-    if row == 1 and at + (deep - 1) * step + ROWS <= len(a):
-        for t in range(deep):
-            line, off = to[t * ROWS : (t + 1) * ROWS], a[at + t * step :]
+    first, end, rows, m = tiles
+    highest = max(0, min((end - 1 - first) // rows * rows + first, m - rows))
+    vectors = min(deep, max(0, (len(a) - ROWS - highest - at) // step + 1)) if row == 1 else 0
+    for t in range(vectors):
+        place = t * ROWS
+        for i in range(first, end, rows):
+            _move_rows(to, place, a, at + t * step + max(0, min(i, m - rows)))
+            place += deep * ROWS
+    for t in range(vectors, deep):
+        place = t * ROWS
+        for i in range(first, end, rows):
             for r in range(ROWS):
-                line[r] = off[r]
-    else:
-        for t in range(deep):
-            for r in range(ROWS):
-                to[t * ROWS + r] = a[at + t * step + (r * row if r < count else 0)]
+                to[place + r] = a[at + t * step + min(max(0, min(i, m - rows)) + r, m - 1) * row]
+            place += deep * ROWS
 
 
 @part

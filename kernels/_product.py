@@ -19,15 +19,17 @@ from kernels._numba import c_function, data, jit, part
 from kernels._packing import ROWS, WIDTH, gather, pack, put, widths
 from kernels._tile import LANES, dots, products
 
-#: Steps of a sum at a time, and panels of b: 384 KiB together with 512-bit registers.
+#: Steps of a sum at a time, and panels of b, with one for the rest: 480 KiB together with 512-bit registers.
 DEPTH, PANELS = 512, 4
+#: Tiles of a whose rows are copied at a time.
+TILES = 8
 #: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros.
 FEW = 2
 
 #: Where the parts of the scratch begin: panels of b, columns of b, rows of a, a tile of c.
-_COLUMNS = PANELS * WIDTH * DEPTH
+_COLUMNS = (PANELS + 1) * WIDTH * DEPTH
 _A = _COLUMNS + FEW * DEPTH
-_TILE = _A + ROWS * DEPTH
+_TILE = _A + TILES * ROWS * DEPTH
 #: Elements of scratch that `multiply` needs.
 SCRATCH = _TILE + ROWS * WIDTH
 
@@ -48,8 +50,11 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
     if _cycles(n, m, k, b_step != 1, a_row != 1, c_row != 1) < one_way:
         m, n, first, second, result = n, m, _turned(second), _turned(first), _turned(result)
     rows, few = _rows_of(m), _few(m, n, first[3] != 1)
-    for start in range(0, n - few, PANELS * WIDTH):
-        stop = min(n - few, start + PANELS * WIDTH)
+    stop = 0
+    while stop < n - few:
+        start, stop = stop, stop + PANELS * WIDTH
+        if stop + WIDTH > n - few:  # what is left is less than a panel, and would need all of a once more
+            stop = n - few
         for begin in range(0, k, DEPTH):
             deep = min(k - begin, DEPTH)
             pack(held, second, begin * second[2], deep, start, stop)
@@ -118,7 +123,7 @@ def _cycles(m, n, k, a_copied, b_turned, c_scattered):
     """About how long the product takes with rows of tiles along m and lanes along n, at two vectors a cycle."""
     rows, few = _rows_of(m), _few(m, n, a_copied)
     tiles = -(-m // rows) * rows * (-(-(n - few) // LANES) + few / LANES) * k / 2
-    copies = a_copied * COPY * m * k * -(-n // (PANELS * WIDTH)) + b_turned * TURN * n * k
+    copies = a_copied * COPY * m * k * max(1, -(-(n - WIDTH + 1) // (PANELS * WIDTH))) + b_turned * TURN * n * k
     return tiles + copies + c_scattered * STORE * m * n
 
 
@@ -128,9 +133,12 @@ def _tiles(held, rows, m, begin, deep, a, first, last, keep, c):
     for i in range(0, m, rows):
         r = max(0, min(i, m - rows))
         count, source, place = min(rows, m - r), a[0], (a[1] + r * a[2] + begin * a[3], a[2], a[3])
-        if a[3] != 1 or count < rows:
-            gather(held[_A:_TILE], source, place, count, deep)
-            source, place = held, (_A, 1, ROWS)
+        if a[3] != 1 or m < rows:
+            tile = i // rows % TILES
+            if tile == 0:
+                lines, some = (a[1] + begin * a[3], a[2], a[3]), (i, min(m, i + TILES * rows), rows, m)
+                gather(held[_A:_TILE], source, lines, some, deep)
+            source, place = held, (_A + tile * ROWS * deep, 1, ROWS)
         to = c[0], c[1] + r * c[2], c[2], c[3]
         _across(held, rows, i - r, count, source, place, deep, first, last, keep, to)
 

@@ -152,3 +152,21 @@ def total(builder: Any, vector: Any) -> Any:
         masks = (ir.Constant(kind, list(range(first, first + side))) for first in (0, side))
         vector = builder.fadd(*(builder.shuffle_vector(vector, vector, mask) for mask in masks))
     return builder.extract_element(vector, ir.IntType(32)(0))
+
+
+def moved(lanes: int) -> Any:
+    """Return `f(to, at, source, begin)`, which copies so many elements that lie side by side, at once."""
+
+    def typed(_context: Any, to: Any, at: Any, source: Any, begin: Any) -> Any:
+        return types.void(to, at, source, begin), generate
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(ir.FloatType(), lanes).as_pointer()
+        target, origin = (
+            builder.bitcast(after(builder, data(context, builder, signature.args[i], args[i]), args[i + 1]), vector)
+            for i in (0, 2)
+        )
+        builder.store(builder.load(origin, align=4), target, align=4)
+        return context.get_dummy_value()
+
+    return cast(Any, intrinsic(typed))

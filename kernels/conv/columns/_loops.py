@@ -9,7 +9,9 @@ import numpy as np
 
 from kernels._numba import jit, part
 from kernels._product import multiply
+from kernels._packing import SIDE
 from kernels.conv.columns._copy import gather, scatter
+from kernels.transpose._blocks import block as turn
 
 
 @part
@@ -61,8 +63,26 @@ def forward(product, held, x, w, y, columns, g, plain, items, blocks, start, sto
 
 
 @jit
-def image_gradient(product, held, x, w, y, columns, g, plain, items, blocks, step, start, stop):
-    """Write x. Items: image, group, blocks e0:e1 of the same channels, pixels p0:p1, `step` at a time."""
+def turned(to, w, g, start, stop):
+    """Write each group's filters as a matrix (channels and taps x filters), from blocks start:stop of SIDE filters."""
+    depth, blocks = g.c * g.r * g.s, (g.k + SIDE - 1) // SIDE
+    for item in range(start, stop):
+        group, first = item // blocks, item % blocks * SIDE
+        off, at = (group * g.k + first) * depth, group * g.k * depth + first
+        whole = depth // SIDE * SIDE if first + SIDE <= g.k else 0
+        for t in range(0, whole, SIDE):
+            turn(to, at + t * g.k, g.k, w, off + t, depth)
+        for t in range(whole, depth):
+            for i in range(min(SIDE, g.k - first)):
+                to[at + t * g.k + i] = w[off + i * depth + t]
+
+
+@jit
+def image_gradient(product, held, x, w, y, columns, g, plain, items, blocks, step, lying, start, stop):
+    """Write x. Items: image, group, blocks e0:e1 of the same channels, pixels p0:p1, `step` at a time.
+
+    lying: whether w is as stored, or as `turned` has written it.
+    """
     for item in range(start, stop):
         image, group, e0, e1, p0, p1 = items[item]
         at = _image(x, g, image, group)
@@ -74,8 +94,9 @@ def image_gradient(product, held, x, w, y, columns, g, plain, items, blocks, ste
             for e in range(e0, e1):
                 block = blocks[e, 0], blocks[e, 1], blocks[e, 2], blocks[e, 3]
                 depth = (block[1] - block[0]) * (block[3] - block[2])
-                filters = _filters(w, g, group, 0, block)
-                transposed = filters[0], filters[1], filters[3], filters[2]
+                every, row = g.c * g.r * g.s, block[0] * g.w_c + block[2] * g.w_tap
+                off, strides = group * g.k * every + row * (1 if lying else g.k), (1, every) if lying else (g.k, 1)
+                transposed = w, off, strides[0], strides[1]
                 result = _as_stored(x, g, at, block, first) if plain else _formed(columns, g, block, last - first)
                 multiply(product, held, depth, last - first, g.k, transposed, gradient, False, result)
                 if not plain:

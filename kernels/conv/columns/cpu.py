@@ -1,6 +1,7 @@
 """Convolution on the CPU by products with columns (im2col)."""
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
+from kernels._host import in_turn
 from kernels._team import in_bands
 from kernels._worth import threads_that_pay
 from kernels.conv.problem import ConvOperands, ConvProblem
@@ -29,7 +30,8 @@ def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Columns formed in cache, block by block, and multiplied there; none for 1x1 filters."""
     from kernels._numba import bind
-    from kernels._product import SCRATCH, address
+    from kernels._packing import SIDE, WIDTH
+    from kernels._product import PANELS, SCRATCH, address
     from kernels.conv._shape import shape
     from kernels.conv.columns import _loops, _plan
 
@@ -37,13 +39,21 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     name = {"fprop": "forward", "dgrad": "image_gradient", "wgrad": "filter_gradient"}[problem.direction]
     plan: _plan.Plan = getattr(_plan, name)(g, plain, x.threads, x.tile)
     x.chose(pixels=plan.step, depth=_plan.depth(plan.blocks))
-    flat = [array.reshape(-1) for array in (x.x, x.w, x.y)]
-    steps = () if problem.direction == "fprop" else (plan.step,)
+    images, w, y = (array.reshape(-1) for array in (x.x, x.w, x.y))
+    steps: tuple[int | bool, ...] = () if problem.direction == "fprop" else (plan.step,)
+    launches = []
+    if problem.direction == "dgrad":
+        repeated = g.n * g.p * g.q > x.threads * PANELS * WIDTH
+        steps += (not repeated,)
+        if repeated:  # products would each copy rows of filters, which lie across them
+            stored, w = w, x.scratch(w.shape, "f32")
+            count = g.groups * -(-g.k // SIDE)
+            launches.append(in_bands(count, x.threads, lambda i, j: bind(_loops.turned, w, stored, g, i, j)))
 
     def band(start: int, stop: int) -> Launch:
         columns = x.scratch((0 if plain else plan.columns,), "f32")
         tables = (plan.items, plan.blocks, *steps)
         held = x.scratch((SCRATCH,), "f32")
-        return bind(getattr(_loops, name), address(), held, *flat, columns, g, plain, *tables, start, stop)
+        return bind(getattr(_loops, name), address(), held, images, w, y, columns, g, plain, *tables, start, stop)
 
-    return in_bands(len(plan.items), x.threads, band)
+    return in_turn(*launches, in_bands(len(plan.items), x.threads, band))

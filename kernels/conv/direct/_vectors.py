@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from kernels._host import registers
 from kernels._numba import data, everywhere, llvm
-from kernels._tile import INTEGER, LANES, VECTOR, Sums, after, loaded, number, stored, total, vectors_at
+from kernels._tile import INTEGER, LANES, VECTOR, Sums, after, loaded, moved, number, stored, total, vectors_at
 
 MANY, SOME = 8, 4  # vectors of sums at a time
 ROWS, ACROSS = 4, 2 if registers().nbytes == 32 else 4  # planes of the target at a time, and vectors of each
@@ -116,22 +116,6 @@ def _added(count: int) -> Any:
 add_taps, add_few_taps, add_tap = (_added(count) for count in (TAPS, FEW, 1))
 
 
-def _moved(lanes: int) -> Any:
-    def typed(_context: Any, to: Any, at: Any, source: Any, begin: Any) -> Any:
-        return types.void(to, at, source, begin), generate
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vector = ir.VectorType(ir.FloatType(), lanes).as_pointer()
-        target, origin = (
-            builder.bitcast(after(builder, data(context, builder, signature.args[i], args[i]), args[i + 1]), vector)
-            for i in (0, 2)
-        )
-        builder.store(builder.load(origin, align=4), target, align=4)
-        return context.get_dummy_value()
-
-    return cast(Any, intrinsic(typed))
-
-
 def _sum(_context: Any, sums: Any, at: Any) -> Any:
     """The sum of a vector."""
 
@@ -144,7 +128,7 @@ def _sum(_context: Any, sums: Any, at: Any) -> Any:
 
 total_of = cast(Any, intrinsic(_sum))
 #: `f(to, at, source, begin)`: a vector from one place to another.
-move, move_8, move_4 = (_moved(lanes) for lanes in (LANES, 8, 4))
+move, move_8, move_4 = (moved(lanes) for lanes in (LANES, 8, 4))
 
 
 def _halved(lanes: int) -> Any:
