@@ -75,16 +75,16 @@ def gather(to, a, place, tiles, deep):
     highest = max(0, min((end - 1 - first) // rows * rows + first, m - rows))
     vectors = min(deep, max(0, (len(a) - ROWS - highest - at) // step + 1)) if row == 1 else 0
     for t in range(vectors):
-        place = t * ROWS
+        line = t * ROWS
         for i in range(first, end, rows):
-            _move_rows(to, place, a, at + t * step + max(0, min(i, m - rows)))
-            place += deep * ROWS
+            _move_rows(to, line, a, at + t * step + max(0, min(i, m - rows)))
+            line += deep * ROWS
     for t in range(vectors, deep):
-        place = t * ROWS
+        line = t * ROWS
         for i in range(first, end, rows):
             for r in range(ROWS):
-                to[place + r] = a[at + t * step + min(max(0, min(i, m - rows)) + r, m - 1) * row]
-            place += deep * ROWS
+                to[line + r] = a[at + t * step + min(max(0, min(i, m - rows)) + r, m - 1) * row]
+            line += deep * ROWS
 
 
 @part

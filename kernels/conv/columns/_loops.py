@@ -8,8 +8,8 @@ Each function does the items `start:stop` of a plan (`_plan.py`) on one thread, 
 import numpy as np
 
 from kernels._numba import jit, part
-from kernels._product import multiply
 from kernels._packing import SIDE
+from kernels._product import multiply
 from kernels.conv.columns._copy import gather, scatter
 from kernels.transpose._blocks import block as turn
 

@@ -1,8 +1,8 @@
 """The filters' gradient by Winograd's transforms, which are those of the forward pass, transposed.
 
 dw = G^T ((A dy A^T) * (B^T x B), summed over tiles) G: `side` x `side` planes of the input and of the output's gradient
-are multiplied with one another, plane by plane, and each filter is transformed back once. Of both, a
-vector between planes keeps their lines from competing for the same places of a cache.
+are multiplied with one another, plane by plane, and each filter is transformed back once. A vector between these planes
+keeps their lines from competing for the same places of a cache.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
