@@ -68,7 +68,7 @@ def turn(to, b, at, column, deep, real, lanes):
 def gather(to, a, place, tiles, deep):
     """Copy tiles of ROWS rows of a, step by step for all of them, so that as much as possible is read from each page.
 
-    tiles: the first row and where they end, rows from one to the next, and rows of a, beyond which the last is repeated.
+    tiles: the first row and where they end, rows from one to the next, and rows of a, after which the last is repeated.
     """
     at, row, step = place
     first, end, rows, m = tiles

@@ -13,8 +13,10 @@ from kernels._tile import LANES
 
 #: One, fewer than a tile, a tile, tiles and some more, and where tiles of a row less fit better.
 M = (1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS - 1, 2 * (ROWS - 1), 5 * ROWS + 1)
+#: Columns that leave as many as a panel for a second group of panels.
+REST = PANELS * WIDTH + WIDTH
 #: Lanes with one, `FEW` and more beyond whole vectors; several groups of panels.
-N = (1, 2, LANES - 1, LANES, LANES + 1, 2 * LANES + FEW + 1, WIDTH, WIDTH + FEW, (PANELS + 1) * WIDTH - 1, (PANELS + 1) * WIDTH)
+N = (1, 2, LANES - 1, LANES, LANES + 1, 2 * LANES + FEW + 1, WIDTH, WIDTH + FEW, REST - 1, REST)
 K = (1, 5, LANES, LANES + 1, DEPTH + 3)
 U = 2.0**-24
 

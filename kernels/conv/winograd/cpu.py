@@ -92,7 +92,9 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         products = x.scratch((side * side * (channels * tiles + LANES),), "f32")
         across = side * g.inputs if g.channels_last else g.phases * g.columns
         longest = (channels if g.channels_last else tiles) + LANES
-        held = x.scratch((max(loops.STRIPS * side * (across + 2 * LANES), (m * m + m * side) * longest + LANES),), "f32")
+        held = x.scratch(
+            (max(loops.STRIPS * side * (across + 2 * LANES), (m * m + m * side) * longest + LANES),), "f32"
+        )
         packed = x.scratch((SCRATCH,), "f32")
         run = loops.blocks_last if g.channels_last else loops.blocks
         return bind(run, address(), out, image, u, v, products, held, packed, g, items, start, stop)
