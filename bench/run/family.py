@@ -20,8 +20,8 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _TRACKER = b"multiprocessing.resource_tracker"
 #: How often the processes that are left are looked for, and how long the system has for each: five seconds in all.
 _PASSES, _PAUSE_S = 1000, 5e-3
-#: The passes in which a resource tracker may still remove what is shared: two seconds.
-_GRACE_PASSES = 400
+#: The passes in which a resource tracker may still remove what is shared: four seconds, for it may have yet to start.
+_GRACE_PASSES = 800
 
 
 class Member(NamedTuple):
