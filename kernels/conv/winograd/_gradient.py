@@ -106,8 +106,8 @@ class _Side:
         else:
             self.shape = g.inputs, g.inputs * self._length + LANES, self._length, 1
         self.v = x.scratch((side * side * self.shape[1],), "f32")
-        row = side * g.inputs if g.channels_last else g.phases * g.columns
-        self._held = [x.scratch((loops.STRIPS * side * (row + LANES) + LANES,), "f32") for _ in range(x.threads)]
+        strip = side * g.inputs if g.channels_last else loops.STRIPS * (g.phases * g.columns + LANES)
+        self._held = [x.scratch((side * (strip + LANES) + LANES,), "f32") for _ in range(x.threads)]
 
     def planes(self, first: int, last: int) -> Launch:
         """Return what fills the planes of strips first:last."""

@@ -90,11 +90,9 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     def block(start: int, stop: int) -> Launch:
         v = x.scratch((side * side * (g.inputs * tiles + LANES),), "f32")
         products = x.scratch((side * side * (channels * tiles + LANES),), "f32")
-        across = side * g.inputs if g.channels_last else g.phases * g.columns
+        strip = side * g.inputs if g.channels_last else loops.STRIPS * (g.phases * g.columns + LANES)
         longest = (channels if g.channels_last else tiles) + LANES
-        held = x.scratch(
-            (max(loops.STRIPS * side * (across + 2 * LANES), (m * m + m * side) * longest + LANES),), "f32"
-        )
+        held = x.scratch((max(side * (strip + 2 * LANES), (m * m + m * side) * longest + LANES),), "f32")
         packed = x.scratch((SCRATCH,), "f32")
         run = loops.blocks_last if g.channels_last else loops.blocks
         return bind(run, address(), out, image, u, v, products, held, packed, g, items, start, stop)
