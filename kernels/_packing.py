@@ -7,13 +7,13 @@ import numpy as np
 from kernels._host import registers
 from kernels._numba import part
 from kernels._tile import LANES, moved
-from kernels.transpose._blocks import block, width
+from kernels.transpose._blocks import square, square_side
 
 #: A tile has ROWS rows of a panel, which is WIDTH lanes wide.
 VECTORS = 3
 WIDTH = VECTORS * LANES
 ROWS = registers().accumulators // VECTORS
-SIDE = width(4)  # of a block that is transposed in registers
+SIDE = square_side(4)
 _move_rows = moved(ROWS)
 
 
@@ -52,11 +52,11 @@ def pack(held, b, at, deep, first, last):
 
 @part
 def turn(to, b, at, column, deep, real, lanes):
-    """Copy a panel of columns, each of which lies side by side, block by block; it is `lanes` wide, `real` of them."""
+    """Copy a panel of columns, each of which lies side by side, square by square; it is `lanes` wide, `real` of them."""
     steps, columns = deep // SIDE * SIDE, real // SIDE * SIDE
     for t in range(0, steps, SIDE):
         for i in range(0, columns, SIDE):
-            block(to, t * lanes + i, lanes, b, at + t + i * column, column)
+            square(to, t * lanes + i, lanes, b, at + t + i * column, column)
     for t in range(deep):
         for i in range(columns if t < steps else 0, real):
             to[t * lanes + i] = b[at + t + i * column]

@@ -1,12 +1,13 @@
 """A V x V block transposed in vector registers, for Numba functions; LLVM lowers it to whatever the CPU has."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from kernels._host import LINE_BYTES
+from kernels._host import LINE_BYTES, registers
 from kernels._numba import data, past_the_caches, prefetch
 
 #: Bytes of a row that are fetched together, while as many before them are transposed and go past the caches.
@@ -16,6 +17,11 @@ AHEAD = 4 * LINE_BYTES
 def width(itemsize: int) -> int:
     """Elements a side of a block: a cache line of them, at most 16, since a row is a register and 32 are many."""
     return min(16, LINE_BYTES // itemsize)
+
+
+def square_side(itemsize: int) -> int:
+    """Elements a side of a square whose rows, V at most, are registers, so that all of it is in registers at once."""
+    return min(width(itemsize), registers().nbytes // itemsize)
 
 
 def transposed(builder: Any, rows: list[Any]) -> list[Any]:
@@ -45,33 +51,33 @@ def _joined(builder: Any, parts: list[Any]) -> Any:
     return parts[0]
 
 
-def _block(streamed: int = 0) -> Any:
+def _block(sized: Callable[[int], int] = width, streamed: int = 0) -> Any:
     def typed(_context: Any, target: Any, d: Any, ldd: Any, source: Any, s: Any, lds: Any) -> Any:
         return types.void(target, types.int64, types.int64, source, types.int64, types.int64), _generate
 
     def _generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         target, d, ldd, source, s, lds = args
         itemsize = signature.args[0].dtype.bitwidth // 8
-        side, line = width(itemsize), LINE_BYTES // itemsize
-        vector = ir.VectorType(ir.IntType(8 * itemsize), side)
+        side, line = sized(itemsize), LINE_BYTES // itemsize
+        lanes = min(side, registers().nbytes // itemsize)
+        vector, whole = ir.VectorType(ir.IntType(8 * itemsize), lanes), line // lanes if streamed else 1
 
         def pointer(kind: Any, array: Any, start: Any, stride: Any, i: int, j: int = 0) -> Any:
             at = builder.add(builder.add(start, ir.IntType(64)(j)), builder.mul(stride, ir.IntType(64)(i)))
             return builder.bitcast(builder.gep(data(context, builder, kind, array), [at]), vector.as_pointer())
 
-        squares = []
-        for first in range(0, streamed * line or side, side):
-            places = [pointer(signature.args[3], source, s, lds, first + i) for i in range(side)]
-            rows = [builder.load(place, align=itemsize) for place in places]
-            squares.append(transposed(builder, rows))
-        whole = line // side if streamed else 1
-        for i, parts in enumerate(zip(*squares, strict=True)):
-            for k in range(0, len(parts), whole):
-                row = _joined(builder, list(parts[k : k + whole]))
-                place = pointer(signature.args[0], target, d, ldd, i, k * side)
-                store = builder.store(row, builder.bitcast(place, row.type.as_pointer()), align=itemsize)
-                if streamed:
-                    past_the_caches(builder, store, LINE_BYTES)
+        for column in range(0, side, lanes):  # of rows that are longer than a register
+            squares, begin = [], builder.add(s, s.type(column))
+            for first in range(0, streamed * line or side, lanes):
+                places = [pointer(signature.args[3], source, begin, lds, first + i) for i in range(lanes)]
+                squares.append(transposed(builder, [builder.load(place, align=itemsize) for place in places]))
+            for i, parts in enumerate(zip(*squares, strict=True)):
+                for k in range(0, len(parts), whole):
+                    row = _joined(builder, list(parts[k : k + whole]))
+                    place = pointer(signature.args[0], target, d, ldd, column + i, k * lanes)
+                    store = builder.store(row, builder.bitcast(place, row.type.as_pointer()), align=itemsize)
+                    if streamed:
+                        past_the_caches(builder, store, LINE_BYTES)
         return context.get_dummy_value()
 
     return intrinsic(typed)
@@ -79,9 +85,11 @@ def _block(streamed: int = 0) -> Any:
 
 #: `block(target, d, ldd, source, s, lds)`: target[d + j * ldd + i] = source[s + i * lds + j] for i, j < V.
 block = cast(Any, _block())
-#: The same for as many i as one or two cache lines have elements, each line of the target stored past the caches as a
+#: The same for i, j < `square_side`.
+square = cast(Any, _block(square_side))
+#: `block` for as many i as one or two cache lines have elements, each line of the target stored past the caches as a
 #: whole, two next to each other at once; each has to be one in memory.
-block_streaming, blocks_streaming = (cast(Any, _block(streamed)) for streamed in (1, 2))
+block_streaming, blocks_streaming = (cast(Any, _block(streamed=lines)) for lines in (1, 2))
 
 
 def _fetch(_context: Any, source: Any, s: Any, lds: Any) -> Any:
@@ -115,7 +123,7 @@ def _row(_context: Any, target: Any, d: Any, source: Any, s: Any, stride: Any) -
             for kind, array, at in ((signature.args[0], target, d), (signature.args[2], source, s))
         )
         itemsize = signature.args[0].dtype.bitwidth // 8
-        vector = ir.VectorType(ir.IntType(8 * itemsize), width(itemsize))
+        vector = ir.VectorType(ir.IntType(8 * itemsize), square_side(itemsize))
         values = ir.Constant(vector, ir.Undefined)
         for i in range(vector.count):
             place = builder.gep(begin, [builder.mul(stride, stride.type(i))])
@@ -127,5 +135,5 @@ def _row(_context: Any, target: Any, d: Any, source: Any, s: Any, stride: Any) -
     return signature, generate
 
 
-#: `row(target, d, source, s, stride)`: target[d + i] = source[s + i * stride] for i < V.
+#: `row(target, d, source, s, stride)`: target[d + i] = source[s + i * stride] for i < `square_side`.
 row = cast(Any, intrinsic(_row))

@@ -15,6 +15,7 @@ from kernel_rig import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, ve
 from kernels._product import SCRATCH
 from kernels.conv.direct import _pixels
 from kernels.conv.winograd import _loops as winograd
+from kernels.conv.winograd import _planes as planes
 from kernels.conv.winograd._lines import LANES
 from kernels.conv.winograd._tiling import tiling
 
@@ -209,3 +210,20 @@ def test_rows_between_zeros_leave_those_of_other_threads_alone(side: int) -> Non
         if 0 < down <= side:
             expected[1 : side + 1] = source[(channel * side + down - 1) * side :][:side]
         assert (image[line * row : (line + 1) * row] == expected.reshape(-1, 4).T.reshape(-1)).all()
+
+
+@pytest.mark.parametrize("side", [7, 9, 4 * LANES + 3])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_planes_leave_lines_of_other_threads_alone(layout: str, side: int) -> None:
+    problem = discover().problem(f"conv/n1c3h{side}w{side}k1r3s3pad1/f32/{layout}/fprop")
+    g = tiling(problem, 4, LANES)
+    plane, length = planes.strides(g, g.down)
+    v, image = np.full(36 * plane, np.nan, "f4"), np.ones(3 * g.rows * g.phases * g.columns + LANES, "f4")
+    held = np.empty(6 * (winograd.STRIPS * g.inputs * (g.phases * g.columns + LANES) + LANES), "f4")
+    band = planes.strips if g.channels_last else planes.channels
+    band(v, image, held, g, plane, length, 0, g.down, 1, 2)
+    lines = v[: len(v) // plane * plane].reshape(-1, plane)[:, : plane - LANES].reshape(36, -1, length)
+    own = slice(g.across, 2 * g.across) if g.channels_last else slice(1, 2)
+    assert not np.isnan(lines[:, own, : g.inputs if g.channels_last else g.down * g.across]).any()
+    lines[:, own] = np.nan
+    assert np.isnan(v).all()

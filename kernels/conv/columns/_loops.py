@@ -11,7 +11,7 @@ from kernels._numba import jit, part
 from kernels._packing import SIDE
 from kernels._product import multiply
 from kernels.conv.columns._copy import gather, scatter
-from kernels.transpose._blocks import block as turn
+from kernels.transpose._blocks import square
 
 
 @part
@@ -71,7 +71,7 @@ def turned(to, w, g, start, stop):
         off, at = (group * g.k + first) * depth, group * g.k * depth + first
         whole = depth // SIDE * SIDE if first + SIDE <= g.k else 0
         for t in range(0, whole, SIDE):
-            turn(to, at + t * g.k, g.k, w, off + t, depth)
+            square(to, at + t * g.k, g.k, w, off + t, depth)
         for t in range(whole, depth):
             for i in range(min(SIDE, g.k - first)):
                 to[at + t * g.k + i] = w[off + i * depth + t]

@@ -20,10 +20,10 @@ from kernels.conv.direct._tile import (
     add_products,
 )
 from kernels.conv.direct._vectors import move as vector
-from kernels.transpose._blocks import block, row, width
+from kernels.transpose._blocks import row, square, square_side
 
-SIDE = width(4)  # of a block that is transposed in registers
-WORTH = 5  # steps from which on transposing a block takes less time than to gather their elements
+SIDE = square_side(4)
+WORTH = SIDE // 4 + 1  # steps from which on transposing a square takes less time than to gather their elements
 
 
 @jit
@@ -113,12 +113,12 @@ def _turn(panel, v, base, count, lane, places, ends, first, last, turned):
                     for e in range(min(SIDE, count - i)):
                         panel[(u - first) * WIDTH + i + e] = v[base + places[u] + (i + e) * lane]
             elif end - t == SIDE:
-                block(panel, at, WIDTH, v, begin, lane)
+                square(panel, at, WIDTH, v, begin, lane)
             elif end - t < WORTH:
                 for u in range(t, end):
                     row(panel, at + (u - t) * WIDTH, v, begin + places[u] - places[t], lane)
             else:
-                block(turned, 0, SIDE, v, begin, lane)
+                square(turned, 0, SIDE, v, begin, lane)
                 for u in range(t, end):
                     row(panel, at + (u - t) * WIDTH, turned, (places[u] - places[t]) * SIDE, 1)
         t = end
@@ -155,7 +155,7 @@ def _stand(panel, held, first, count, deep):
     if WIDTH % SIDE == 0:
         for row in range(0, count, SIDE):
             for i in range(0, WIDTH, SIDE):
-                block(panel, i * deep + row, deep, held, (first + row) * WIDTH + i, WIDTH)
+                square(panel, i * deep + row, deep, held, (first + row) * WIDTH + i, WIDTH)
     else:
         for row in range(count):
             for i in range(WIDTH):

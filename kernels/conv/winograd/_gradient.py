@@ -1,32 +1,20 @@
 """The filters' gradient by Winograd's transforms, which are those of the forward pass, transposed.
 
 dw = G^T ((A dy A^T) * (B^T x B), summed over tiles) G: `side` x `side` planes of the input and of the output's gradient
-are multiplied with one another, plane by plane, and each filter is transformed back once. A vector between these planes
-keeps their lines from competing for the same places of a cache.
+are multiplied with one another, plane by plane, and each filter is transformed back once.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-from kernelmark import Array, Launch
+from kernelmark import Launch
 from kernels._host import in_turn
 from kernels._numba import bind, jit, move
 from kernels._product import SCRATCH, address, multiply
 from kernels._team import in_bands
 from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.winograd import _loops as loops
 from kernels.conv.winograd._lines import LANES, TAPS, filters_back, join
-from kernels.conv.winograd._rows import between_zeros
-from kernels.conv.winograd._tiling import Tiling, output_gradient, tiling
-
-
-@jit
-def _channels(v, x, held, g, plane, length, s0, s1, start, stop):
-    loops.planes(v, x, held, g, plane, length, start, stop, s0, s1)
-
-
-@jit
-def _strips(v, x, held, g, plane, length, s0, s1, start, stop):
-    loops.planes_last(v, x, held, g, plane, length, s0 + start, s0 + stop, start * g.across)
+from kernels.conv.winograd._planes import Planes
+from kernels.conv.winograd._tiling import output_gradient, tiling
 
 
 @jit
@@ -64,8 +52,8 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     strips = problem.n * g.down
     step = max(1, min(strips, x.threads * x.tile.HELD // (side * side * (g.c + g.k) * g.across)))
     x.chose(tiles=step * g.across)
-    source = _Side(problem, x, g, x.x, step)
-    result = _Side(problem, x, output_gradient(problem, m, LANES), x.y, step)
+    source = Planes(problem, x, g, x.x, step)
+    result = Planes(problem, x, output_gradient(problem, m, LANES), x.y, step)
     sums = x.scratch((side * side * g.k * g.c + LANES,), "f32")
     packed = [x.scratch((SCRATCH,), "f32") for _ in range(x.threads)]
 
@@ -80,7 +68,7 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     blocks: list[Launch] = []
     for first in range(0, strips, step):
         last = min(strips, first + step)
-        blocks += [source.planes(first, last), result.planes(first, last)]
+        blocks += [source.fill(first, last), result.fill(first, last)]
         blocks.append(products((last - first) * g.across, first > 0))
     line = -(-g.c // LANES) * LANES
 
@@ -89,32 +77,3 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         return bind(_filters, x.w.reshape(-1), sums, held, g, line, start, stop)
 
     return in_turn(source.rows, result.rows, *blocks, in_bands(g.k, x.threads, filters))
-
-
-class _Side:
-    """The input or the output's gradient: its rows between zeros, and its planes of `step` strips.
-
-    shape: channels, elements of a plane, and strides in it from a channel and from a tile to the next.
-    """
-
-    def __init__(self, problem: ConvProblem, x: ConvOperands, g: Tiling, source: Array, step: int) -> None:
-        side, lines = g.m + 2, g.inputs if g.channels_last else (step - 1) * g.across + -(-g.across // LANES) * LANES
-        self._g, self._threads, self._length = g, x.threads, -(-lines // LANES) * LANES
-        self._image, self.rows = between_zeros(problem, x, g, source.reshape(-1))
-        if g.channels_last:
-            self.shape = g.inputs, step * g.across * self._length + LANES, 1, self._length
-        else:
-            self.shape = g.inputs, g.inputs * self._length + LANES, self._length, 1
-        self.v = x.scratch((side * side * self.shape[1],), "f32")
-        strip = side * g.inputs if g.channels_last else loops.STRIPS * (g.phases * g.columns + LANES)
-        self._held = [x.scratch((side * (strip + LANES) + LANES,), "f32") for _ in range(x.threads)]
-
-    def planes(self, first: int, last: int) -> Launch:
-        """Return what fills the planes of strips first:last."""
-        g, own, run = self._g, iter(self._held), _strips if self._g.channels_last else _channels
-
-        def band(start: int, stop: int) -> Launch:
-            place = self.shape[1], self._length, first, last, start, stop
-            return bind(run, self.v, self._image, next(own), g, *place)
-
-        return in_bands(last - first if g.channels_last else g.inputs, self._threads, band)

@@ -130,12 +130,13 @@ def _put_last(y, held, line, g, tile, f0, f1):
 
 
 @part
-def _multiplied(product, u, v, products, packed, g, tiles, f0, count, strides, result_strides):
+def _multiplied(product, u, v, products, packed, g, tiles, f0, count, plane, strides, result_strides):
     """Return how far apart planes of products are, for channels of the output from f0 on.
 
-    strides: from a channel to the next and from a tile to the next, of v and of the products.
+    plane: how far apart those of v are. strides: from a channel to the next and from a tile to the next, of v and of
+    the products.
     """
-    plane, out_plane = g.inputs * tiles + LANES, count * tiles + LANES
+    out_plane = count * tiles + LANES
     for e in range((g.m + 2) ** 2):
         factor = u, e * g.filter_plane + f0 * g.filter_line, g.filter_line, 1
         operand = v, e * plane, strides[0], strides[1]
@@ -145,26 +146,35 @@ def _multiplied(product, u, v, products, packed, g, tiles, f0, count, strides, r
 
 
 @jit
-def blocks(product, y, x, u, v, products, held, packed, g, items, start, stop):
-    """Items: strips of tiles s0:s1, channels of the output f0:f1."""
+def blocks(product, y, x, u, v, products, held, packed, g, filled, items, start, stop):
+    """Items: strips of tiles s0:s1, channels of the output f0:f1.
+
+    filled: of v that has the planes already, the stride between two of them and between their lines; else zeros.
+    """
     for item in range(start, stop):
         s0, s1, f0, f1 = items[item]
         tiles, count = (s1 - s0) * g.across, f1 - f0
-        planes(v, x, held, g, g.inputs * tiles + LANES, tiles, 0, g.inputs, s0, s1)
-        plane = _multiplied(product, u, v, products, packed, g, tiles, f0, count, (tiles, 1), (tiles, 1))
+        plane, line = filled
+        if plane == 0:
+            plane, line = g.inputs * tiles + LANES, tiles
+            planes(v, x, held, g, plane, line, 0, g.inputs, s0, s1)
+        plane = _multiplied(product, u, v, products, packed, g, tiles, f0, count, plane, (line, 1), (tiles, 1))
         for f in range(count):
             line = _outputs(held, products, g, plane, f * tiles, tiles)
             _put(y, held, line, g, (f0 + f) * g.out_height * g.out_width, s0, s1)
 
 
 @jit
-def blocks_last(product, y, x, u, v, products, held, packed, g, items, start, stop):
+def blocks_last(product, y, x, u, v, products, held, packed, g, filled, items, start, stop):
     """Items as in `blocks`, of images with channels last."""
     for item in range(start, stop):
         s0, s1, f0, f1 = items[item]
         tiles, count = (s1 - s0) * g.across, f1 - f0
-        planes_last(v, x, held, g, g.inputs * tiles + LANES, g.inputs, s0, s1, 0)
-        plane = _multiplied(product, u, v, products, packed, g, tiles, f0, count, (1, g.inputs), (1, count))
+        plane, line = filled
+        if plane == 0:
+            plane, line = g.inputs * tiles + LANES, g.inputs
+            planes_last(v, x, held, g, plane, line, s0, s1, 0)
+        plane = _multiplied(product, u, v, products, packed, g, tiles, f0, count, plane, (1, line), (1, count))
         for tile in range(tiles):
             line = _outputs(held, products, g, plane, tile * count, count)
             _put_last(y, held, line, g, s0 * g.across + tile, f0, f1)

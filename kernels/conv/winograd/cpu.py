@@ -69,7 +69,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     from kernels.conv.winograd import _loops as loops
     from kernels.conv.winograd._gradient import launch
     from kernels.conv.winograd._lines import LANES
-    from kernels.conv.winograd._rows import between_zeros
+    from kernels.conv.winograd._planes import Planes, between_zeros
 
     if problem.direction == "wgrad":
         return launch(problem, x, m)
@@ -78,8 +78,14 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     source, w, out = (getattr(x, name).reshape(-1) for name in ("ywx" if g.rotated else "xwy"))
     u = x.scratch((side * side * g.filter_plane,), "f32")
     lines, count = _filters.lines(g)
-    image, rows = between_zeros(problem, x, g, source)
     tiles = int((items[:, 1] - items[:, 0]).max()) * g.across
+    strips, v, filled = problem.n * g.down, None, (0, 0)
+    if len(items) > 1 and tiles == strips * g.across and not x.tile.OUTPUTS:  # threads would each transform all of it
+        planes = Planes(problem, x, g, source, strips)
+        image, v, filled = planes.image, planes.v, planes.strides
+        rows = in_turn(planes.rows, planes.fill(0, strips))
+    else:
+        image, rows = between_zeros(problem, x, g, source)
     channels = int((items[:, 3] - items[:, 2]).max())
     x.chose(tiles=tiles)
 
@@ -88,14 +94,14 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         return bind(lines, u, w, held, g, start, stop)
 
     def block(start: int, stop: int) -> Launch:
-        v = x.scratch((side * side * (g.inputs * tiles + LANES),), "f32")
+        own = x.scratch((side * side * (g.inputs * tiles + LANES),), "f32") if v is None else v
         products = x.scratch((side * side * (channels * tiles + LANES),), "f32")
         strip = side * g.inputs if g.channels_last else loops.STRIPS * (g.phases * g.columns + LANES)
         longest = (channels if g.channels_last else tiles) + LANES
         held = x.scratch((max(side * (strip + 2 * LANES), (m * m + m * side) * longest + LANES),), "f32")
         packed = x.scratch((SCRATCH,), "f32")
         run = loops.blocks_last if g.channels_last else loops.blocks
-        return bind(run, address(), out, image, u, v, products, held, packed, g, items, start, stop)
+        return bind(run, address(), out, image, u, own, products, held, packed, g, filled, items, start, stop)
 
     return in_turn(
         rows,

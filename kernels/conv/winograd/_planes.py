@@ -1,0 +1,72 @@
+"""Rows of images between zeros, as Winograd's transforms on the CPU read them, and planes that threads share."""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+from kernelmark import Array, Launch
+from kernels._numba import bind, jit
+from kernels._team import in_bands
+from kernels.conv.problem import ConvOperands, ConvProblem
+from kernels.conv.winograd import _loops as loops
+from kernels.conv.winograd._lines import LANES
+from kernels.conv.winograd._tiling import Tiling
+
+
+def between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Array) -> tuple[Array, Launch]:
+    """Return the scratch for all rows, and what fills it."""
+    lines = problem.n * (1 if g.channels_last else g.inputs) * g.rows
+    image = x.scratch((lines * g.phases * g.columns + LANES,), "f32")
+
+    def band(start: int, stop: int) -> Launch:
+        held = x.scratch((2 * g.phases * (g.columns + LANES),), "f32")
+        return bind(loops.padded, image, source, held, g, start, stop)
+
+    return image, in_bands(lines, x.threads, band)
+
+
+@jit
+def channels(v, x, held, g, plane, length, s0, s1, start, stop):
+    loops.planes(v, x, held, g, plane, length, start, stop, s0, s1)
+
+
+@jit
+def strips(v, x, held, g, plane, length, s0, s1, start, stop):
+    loops.planes_last(v, x, held, g, plane, length, s0 + start, s0 + stop, start * g.across)
+
+
+def strides(g: Tiling, count: int) -> tuple[int, int]:
+    """Return how far apart planes of `count` strips are, and in one its lines.
+
+    A vector between planes, and whole vectors for a line, keep lines from competing for the same places of a cache, and
+    threads, which write whole vectors, from writing into each other's lines.
+    """
+    if g.channels_last:
+        lines, longest = count * g.across, g.inputs
+    else:
+        lines, longest = g.inputs, (count - 1) * g.across + -(-g.across // LANES) * LANES
+    length = -(-longest // LANES) * LANES
+    return lines * length + LANES, length
+
+
+class Planes:
+    """The input or the output's gradient: its rows between zeros, and its planes of `step` strips, for all threads.
+
+    shape: channels, the stride of planes, and strides in one from a channel and from a tile to the next.
+    """
+
+    def __init__(self, problem: ConvProblem, x: ConvOperands, g: Tiling, source: Array, step: int) -> None:
+        self._g, self._threads, side = g, x.threads, g.m + 2
+        self.image, self.rows = between_zeros(problem, x, g, source.reshape(-1))
+        self.strides = plane, length = strides(g, step)
+        self.shape = g.inputs, plane, *((1, length) if g.channels_last else (length, 1))
+        self.v = x.scratch((side * side * plane,), "f32")
+        strip = side * g.inputs if g.channels_last else loops.STRIPS * (g.phases * g.columns + LANES)
+        self._held = [x.scratch((side * (strip + LANES) + LANES,), "f32") for _ in range(x.threads)]
+
+    def fill(self, first: int, last: int) -> Launch:
+        """Return what fills the planes of strips first:last."""
+        g, own, run = self._g, iter(self._held), strips if self._g.channels_last else channels
+
+        def band(start: int, stop: int) -> Launch:
+            return bind(run, self.v, self.image, next(own), g, *self.strides, first, last, start, stop)
+
+        return in_bands(last - first if g.channels_last else g.inputs, self._threads, band)
