@@ -4,9 +4,9 @@
 
 import numpy as np
 
-from kernels._host import registers
+from kernels._host import LINE_BYTES, registers
 from kernels._numba import part
-from kernels._tile import LANES, moved
+from kernels._tile import LANES, fetch_line, moved
 from kernels.transpose._blocks import square, square_side
 
 #: A tile has ROWS rows of a panel, which is WIDTH lanes wide.
@@ -15,6 +15,8 @@ WIDTH = VECTORS * LANES
 ROWS = registers().accumulators // VECTORS
 SIDE = square_side(4)
 _move_rows = moved(ROWS)
+AHEAD, LINE = 8, LINE_BYTES // 4
+GAP = LINE  # between tiles of rows, which would otherwise compete for the same places of a cache
 
 
 @part
@@ -33,6 +35,9 @@ def pack(held, b, at, deep, first, last):
     """Copy columns first:last of the rows from b[at] on, panel by panel, the last with zeros up to a whole vector."""
     if b[3] == 1:  # row by row, so that as much as possible is read from each page
         for t in range(deep):
+            ahead = at + min(t + AHEAD, deep - 1) * b[2]
+            for j in range(first, last, LINE):
+                fetch_line(b[0], ahead + j)
             panel, j = 0, first
             while j < last:
                 real, lanes = widths(j, last)
@@ -78,13 +83,13 @@ def gather(to, a, place, tiles, deep):
         line = t * ROWS
         for i in range(first, end, rows):
             _move_rows(to, line, a, at + t * step + max(0, min(i, m - rows)))
-            line += deep * ROWS
+            line += deep * ROWS + GAP
     for t in range(vectors, deep):
         line = t * ROWS
         for i in range(first, end, rows):
             for r in range(ROWS):
                 to[line + r] = a[at + t * step + min(max(0, min(i, m - rows)) + r, m - 1) * row]
-            line += deep * ROWS
+            line += deep * ROWS + GAP
 
 
 @part

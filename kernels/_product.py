@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
 from kernels._numba import c_function, data, jit, part
-from kernels._packing import ROWS, WIDTH, gather, pack, put, widths
+from kernels._packing import GAP, ROWS, WIDTH, gather, pack, put, widths
 from kernels._tile import LANES, dots, products
 
 #: Steps of a sum at a time, and panels of b, with one for the rest: 480 KiB together with 512-bit registers.
@@ -29,7 +29,7 @@ FEW = 2
 #: Where the parts of the scratch begin: panels of b, columns of b, rows of a, a tile of c.
 _COLUMNS = (PANELS + 1) * WIDTH * DEPTH
 _A = _COLUMNS + FEW * DEPTH
-_TILE = _A + TILES * ROWS * DEPTH
+_TILE = _A + TILES * (ROWS * DEPTH + GAP)
 #: Elements of scratch that `multiply` needs.
 SCRATCH = _TILE + ROWS * WIDTH
 
@@ -138,7 +138,7 @@ def _tiles(held, rows, m, begin, deep, a, first, last, keep, c):
             if tile == 0:
                 lines, some = (a[1] + begin * a[3], a[2], a[3]), (i, min(m, i + TILES * rows), rows, m)
                 gather(held[_A:_TILE], source, lines, some, deep)
-            source, place = held, (_A + tile * ROWS * deep, 1, ROWS)
+            source, place = held, (_A + tile * (ROWS * deep + GAP), 1, ROWS)
         to = c[0], c[1] + r * c[2], c[2], c[3]
         _across(held, rows, i - r, count, source, place, deep, first, last, keep, to)
 

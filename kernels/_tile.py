@@ -14,7 +14,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernels._host import registers
-from kernels._numba import data, everywhere, llvm
+from kernels._numba import data, everywhere, llvm, prefetch
 
 LANES = registers().nbytes // 4
 
@@ -170,3 +170,15 @@ def moved(lanes: int) -> Any:
         return context.get_dummy_value()
 
     return cast(Any, intrinsic(typed))
+
+
+def _fetch(_context: Any, source: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        prefetch(builder, after(builder, data(context, builder, signature.args[0], args[0]), args[1]), write=False)
+        return context.get_dummy_value()
+
+    return types.void(source, at), generate
+
+
+#: `fetch_line(source, at)`: let the line of that element be on its way into the nearest cache.
+fetch_line = cast(Any, intrinsic(_fetch))

@@ -57,8 +57,8 @@ def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 
 
 def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Items: group, filters, one block."""
-    blocks = _blocks(g, plain, g.groups, threads, t.DEPTH)
+    """Items: group, filters, one block. Of a product's sides, threads share the longer one, and all read the other."""
+    blocks = _blocks(g, plain, g.groups, 1 if plain and g.c < g.k else threads, t.DEPTH)
     filters = split(g.k, g.k, g.groups * len(blocks), threads)
     items = [(group, *f, e) for group in range(g.groups) for f in filters for e in range(len(blocks))]
     return Plan(np.array(items), blocks, _step(blocks, plain, g.p * g.q, t.AREA))
@@ -79,7 +79,7 @@ def _products(
 def _blocks(g: Shape, plain: bool, others: int, threads: int, deep: int) -> Array:
     """All channels and taps in ranges of the filter: whole channels, or with channels last whole taps."""
     taps = g.r * g.s
-    if g.channels_last:
+    if g.channels_last and not plain:
         return np.array([(0, g.c, *t) for t in split(taps, max(1, deep // g.c), others, threads)])
     most = g.c if plain else max(1, deep // taps)
     return np.array([(*c, 0, taps) for c in split(g.c, most, others, threads)])
