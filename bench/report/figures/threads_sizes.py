@@ -1,7 +1,7 @@
 """Thread scaling over size: how much faster each kernel is on the most threads than on one, and what ceilings allow."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,25 +44,27 @@ class Gain(NamedTuple):
 
 def gains_over_size(data: RunData, looks: dict[str, Look]) -> Kind:
     """Return a figure for each operation with two problems or more whose kernels have rows on one thread and more."""
-    rows: dict[tuple[str, ...], dict[tuple[str, str], list[Result]]] = defaultdict(lambda: defaultdict(list))
-    for r in data.timed:
-        if r.device == "cpu" and work(r):
-            rows[r.op, r.mode, r.isa][r.problem, r.kernel].append(r)
-    figures = []
-    for (op, mode, isa), own in rows.items():
-        found = [gain for each in own.values() for gain in _gain(data, each)]
-        if len({gain.row.problem for gain in found}) > 1:
-            figures.append(_figure(op, mode, isa, found, looks))
+    found: dict[tuple[str, ...], list[Gain]] = defaultdict(list)
+    for gain in gains(data):
+        found[gain.row.op, gain.row.mode, gain.row.isa].append(gain)
+    several = {key: own for key, own in found.items() if len({gain.row.problem for gain in own}) > 1}
+    figures = [_figure(*key, own, looks) for key, own in several.items()]
     return kind(
         TITLE, figures, "no operation has two problems on one thread and on several; `--threads 1,2` does", MOST
     )
 
 
-def _gain(data: RunData, rows: list[Result]) -> Iterable[Gain]:
-    one, most = (pick(rows, key=lambda r: r.threads) for pick in (min, max))
-    if one.threads == 1 < most.threads:
-        times = [_least_s(data, row) for row in (one, most)]
-        yield Gain(most, time_of(one).over(time_of(most)), times[0] / times[1] if all(times) else None)
+def gains(data: RunData) -> Iterator[Gain]:
+    """Yield the gain of each kernel and problem of a CPU that has rows on one thread and on more."""
+    rows: dict[tuple[str, ...], list[Result]] = defaultdict(list)
+    for r in data.timed:
+        if r.device == "cpu" and work(r):
+            rows[r.op, r.mode, r.isa, r.problem, r.kernel].append(r)
+    for own in rows.values():
+        one, most = (pick(own, key=lambda r: r.threads) for pick in (min, max))
+        if one.threads == 1 < most.threads:
+            times = [_least_s(data, row) for row in (one, most)]
+            yield Gain(most, time_of(one).over(time_of(most)), times[0] / times[1] if all(times) else None)
 
 
 def _least_s(data: RunData, r: Result) -> float:
