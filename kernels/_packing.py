@@ -57,7 +57,7 @@ def pack(held, b, at, deep, first, last):
 
 @part
 def turn(to, b, at, column, deep, real, lanes):
-    """Copy a panel of columns, each of which lies side by side, square by square; it is `lanes` wide, `real` of them."""
+    """Copy a panel of columns, each of which lies side by side, by squares; it is `lanes` wide, `real` of them."""
     steps, columns = deep // SIDE * SIDE, real // SIDE * SIDE
     for t in range(0, steps, SIDE):
         for i in range(0, columns, SIDE):

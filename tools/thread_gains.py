@@ -1,8 +1,8 @@
 """Prints how CPU kernels scale from one thread to the most, kernel by kernel, as Markdown.
 
-`python tools/thread_gains.py --run RUN [--db FILE]` reads a run that was made with `--threads 1,2` or the like. A gain is
-the time on one thread over that on the most. What the ceilings allow is the same ratio of the times that they leave to
-what a row executes and moves; shares of it are of problems with at least 50 MFLOP, since smaller ones are bound by
+`python tools/thread_gains.py --run RUN [--db FILE]` reads a run that was made with `--threads 1,2` or the like. A gain
+is the time on one thread over that on the most. What the ceilings allow is the same ratio of the times that they leave
+to what a row executes and moves; shares of it are of problems with at least 50 MFLOP, since smaller ones are bound by
 neither. Thread counts are not measured in turn, so a gain owes something to what else the machine did.
 """
 
@@ -38,7 +38,7 @@ HEADERS = (
 
 
 def by_kernel(found: Iterable[Gain]) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each kernel: its gains on all problems, then its shares of what the ceilings allow on large ones."""
+    """Yield a row for each kernel: its gains, then the shares of what ceilings allow that it has on large problems."""
     kernels: dict[str, list[Gain]] = defaultdict(list)
     for gain in found:
         kernels[gain.row.kernel].append(gain)

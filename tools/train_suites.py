@@ -41,8 +41,8 @@ def channels_near(rng: random.Random, size: int) -> int:
 def convolutions() -> list[Conv]:
     """Return convolutions near those of the networks; the taps and the stride of a layer stay together.
 
-    A kind of layer (its taps and stride) is drawn as the root of its layers: half of all are 1x1 and three in 84 are 1x1
-    with stride 2, of which too few would be drawn to learn from.
+    A kind of layer (its taps and stride) is drawn as the root of its layers: half of all are 1x1, and three in 84 are
+    1x1 with stride 2, of which too few would be drawn to learn from.
     """
     rng, layers = random.Random(SEED), sorted(layer for layer in held_out() if isinstance(layer, Conv))
     kinds = Counter((layer.r, layer.stride) for layer in layers)

@@ -44,11 +44,14 @@ class Gain(NamedTuple):
 
 def gains_over_size(data: RunData, looks: dict[str, Look]) -> Kind:
     """Return a figure for each operation with two problems or more whose kernels have rows on one thread and more."""
-    found: dict[tuple[str, ...], list[Gain]] = defaultdict(list)
+    found: dict[tuple[str, str, str], list[Gain]] = defaultdict(list)
     for gain in gains(data):
         found[gain.row.op, gain.row.mode, gain.row.isa].append(gain)
-    several = {key: own for key, own in found.items() if len({gain.row.problem for gain in own}) > 1}
-    figures = [_figure(*key, own, looks) for key, own in several.items()]
+    figures = [
+        _figure(op, mode, isa, own, looks)
+        for (op, mode, isa), own in found.items()
+        if len({gain.row.problem for gain in own}) > 1
+    ]
     return kind(
         TITLE, figures, "no operation has two problems on one thread and on several; `--threads 1,2` does", MOST
     )
