@@ -103,11 +103,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         run = loops.blocks_last if g.channels_last else loops.blocks
         return bind(run, address(), out, image, u, own, products, held, packed, g, filled, items, start, stop)
 
-    return in_turn(
-        rows,
-        in_bands(count, threads, filters),
-        in_bands(len(items), threads, block),
-    )
+    return in_turn(rows, in_bands(count, threads, filters), in_bands(len(items), threads, block))
 
 
 def _parts(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
