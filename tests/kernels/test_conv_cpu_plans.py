@@ -118,3 +118,16 @@ def test_phases_meet_each_output_through_each_tap_where_it_is(
     places = product(range(outputs), range(taps))
     defined = {(output * stride + tap * dilation - pad, tap, output) for output, tap in places}
     assert {place for place in defined if 0 <= place[0] < size} == {place for place in met if 0 <= place[2] < outputs}
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize(("c", "k", "longer"), [(256, 64, "channels"), (64, 256, "filters")])
+def test_threads_share_the_longer_side_of_a_1x1_filters_gradient(layout: str, c: int, k: int, longer: str) -> None:
+    problem = discover().problem(f"conv/n1c{c}h28w28k{k}r1s1/f32/{layout}/wgrad")
+    plan = _plan.filter_gradient(shape(problem), True, 2, TILE)
+    filters = {(int(item[1]), int(item[2])) for item in plan.items}
+    halves = {
+        "channels": ([[0, 128, 0, 1], [128, 256, 0, 1]], {(0, 64)}),
+        "filters": ([[0, 64, 0, 1]], {(0, 128), (128, 256)}),
+    }
+    assert (plan.blocks.tolist(), filters) == halves[longer]

@@ -1,5 +1,7 @@
 """The suites that selectors are trained on: what is made, without the layers of the test, and within an hour."""
 
+from collections import Counter
+
 import pytest
 
 from bench.plan.case import Plan, jobs
@@ -30,6 +32,16 @@ def test_shapes_lie_around_the_layers_in_every_size(registry):
         (low, high), (least, most) = extent(["train-conv"], axis), extent(HELD_OUT, axis)
         assert low <= 2 * least, axis
         assert high >= most / 2, axis
+
+
+def test_each_kind_of_layer_is_drawn_in_every_direction(registry):
+    def kinds(*names):
+        problems = [entry.problem for name in names for entry in find_suite(name, registry).entries()]
+        return Counter((p.direction, p.r, str(p.stride)) for p in problems if p.op == "conv")
+
+    drawn = kinds("train-conv")
+    assert min(drawn[kind] for kind in kinds(*HELD_OUT)) >= 3
+    assert min(drawn[direction, 1, "2"] for direction in ("fprop", "dgrad", "wgrad")) >= 10
 
 
 @pytest.mark.parametrize("name", NAMES)
