@@ -3,15 +3,20 @@
 from importlib import import_module
 from typing import Any
 
-from kernelmark import Launch
+from kernelmark import Launch, Unsupported
 from kernels._torch import on_threads, tensor
 from kernels.conv._sizes import as_nchw
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 
 def convolution(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """A launch on `x.threads` threads, whatever other kernels have set meanwhile."""
+    """A launch on `x.threads` threads, whatever other kernels have set meanwhile.
+
+    Raises Unsupported for gradients that PyTorch's own loops, which keep partial sums in bfloat16, would get wrong.
+    """
     torch: Any = import_module("torch")
+    if problem.dtype == "bf16" and problem.direction != "fprop" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        raise Unsupported(f"{problem.direction} of bf16 is not by oneDNN on this CPU; expected one with AVX-512")
     images, filters, y = (tensor(as_nchw(array, problem.layout)) for array in (x.x, x.w, x.y))
     geometry = (
         [problem.stride_h, problem.stride_w],
