@@ -4,8 +4,6 @@ Where the best kernel changes along slopes, as between algorithms whose work gro
 steps that few problems each can place; a polynomial needs a few coefficients for all.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 import numpy as np
 
@@ -15,8 +13,8 @@ from bench.tune.select.training import Space
 from bench.tune.select.tree import MISSING
 
 #: Costs beyond this are out of the question, and count no more. RIDGE: the penalty of a coefficient for each problem,
-#: times the square of its degree, of one more where it is a word's own.
-CAP, RIDGE = float(np.log(3)), 3e-3
+#: times the square of its degree; OWN: how many times that degree counts where the coefficient is a word's own.
+CAP, RIDGE, OWN = float(np.log(3)), 3e-3, 2.0
 
 
 class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,25 +65,25 @@ def combination(space: Space, known: Array) -> Array:
 
 
 def fitted(space: Space, known: Array, costs: Array) -> Formula:
-    """Return the formula with the least squares of errors, each word with an intercept and slopes of its own."""
+    """Return the formula with the least squares of errors: shared coefficients, and for each word some of its own."""
     values = np.log2(evaluated((*space.inputs, *space.words), space.slopes, known))
     varies = np.ptp(values, axis=0) > 0
     axes = [
         Axis(text, float(column.mean()), float(1 / column.std()))
         for text, column in zip(np.array(space.slopes)[varies].tolist(), values[:, varies].T, strict=True)
     ]
-    count = len(axes)
     shared = terms((values[:, varies] - [axis.centre for axis in axes]) * [axis.scale for axis in axes])
     own = [
-        shared[:, : 1 + count] * (known[:, column] == number)[:, None]
+        shared * (known[:, column] == number)[:, None]
         for column, words in enumerate(space.words.values(), start=len(space.inputs))
         for number in range(len(words))
     ]
-    slopes = [0.1, *[1.0] * count]
-    penalty = np.square([*slopes, *[2.0] * (shared.shape[1] - len(slopes)), *(np.add(slopes, 1).tolist() * len(own))])
+    degrees = np.array([0.1, *[1.0] * len(axes), *[2.0] * (shared.shape[1] - 1 - len(axes))])
+    penalty = np.square(np.concatenate([degrees, *[OWN * degrees] * len(own)]))
     design = np.hstack([shared, *own])
     fits = np.column_stack([_ridge(design, costs[:, column], penalty) for column in range(costs.shape[1])])
-    return Formula(axes, [_combined(fits, shared.shape[1], 1 + count, chosen).tolist() for chosen in _places(space)])
+    parts = fits.reshape(1 + len(own), len(degrees), -1)
+    return Formula(axes, [(parts[0] + parts[1:][chosen].sum(axis=0)).tolist() for chosen in _places(space)])
 
 
 def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
@@ -101,18 +99,10 @@ def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
 
 
 def _places(space: Space) -> list[list[int]]:
-    """Return for each combination of words where the columns of its words stand, counted in words."""
+    """Return for each combination of words their places among all words."""
     found: list[list[int]] = [[]]
     before = 0
     for words in space.words.values():
         found = [[*chosen, before + number] for chosen in found for number in range(len(words))]
         before += len(words)
-    return found
-
-
-def _combined(fits: Array, shared: int, own: int, chosen: Sequence[int]) -> Array:
-    """Return terms x kernels: the shared coefficients, and those of the words that are chosen."""
-    found = fits[:shared].copy()
-    for word in chosen:
-        found[:own] += fits[shared + word * own : shared + (word + 1) * own]
     return found
