@@ -55,6 +55,8 @@ def _flat(kinds: Any, values: Any) -> Iterator[bytes]:
             yield struct.pack(f"<{len(of_array)}q", *of_array)
         elif isinstance(kind, types.BaseTuple):
             yield from _flat(kind, value)
+        elif isinstance(kind, types.NoneType):
+            yield bytes(8)
         elif isinstance(kind, types.Float):
             yield np.asarray(value, kind.name).tobytes().ljust(8, b"\0")
         else:

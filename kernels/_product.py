@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
-from kernels._numba import c_function, data, jit, part
+from kernels._numba import c_function, data, inlined, jit, part
 from kernels._packing import GAP, ROWS, WIDTH, gather, pack, put, widths
 from kernels._tile import LANES, dots, products
 
@@ -118,7 +118,7 @@ def _few(m, n, a_copied):
     return n % LANES if n % LANES <= FEW and m >= ROWS and not a_copied else 0
 
 
-@part
+@inlined
 def _cycles(m, n, k, a_copied, b_turned, c_scattered):
     """About how long the product takes with rows of tiles along m and lanes along n, at two vectors a cycle."""
     rows, few = _rows_of(m), _few(m, n, a_copied)

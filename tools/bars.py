@@ -15,6 +15,7 @@ from clock_bars import clock_bars
 from cluster_bars import cluster_bars
 from conv_bars import conv_bars
 from emulator_bars import emulator_bars
+from first_call_bars import first_call_bars
 from many_bars import many_bars
 from report_bars import report_bars
 from scale_bars import scale_bars
@@ -66,6 +67,7 @@ def bars() -> Iterator[Bar]:
         clock_bars,
         transpose_bars,
         conv_bars,
+        first_call_bars,
         emulator_bars,
         aggregate_bars,
         throughput_bars,

@@ -14,16 +14,18 @@ FULL, TILED = "conv/pyfftw.full", "conv/numba.fft_tiled"
 VGG = "conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop"
 SEVEN = "conv/n1c64h224w224k64r7s7pad3/f32/nchw/fprop"
 LARGE = "conv/n1c16h128w128k16r31s31pad15/f32/nchw/fprop"
+DEPTHWISE = "conv/n1c144h56w56k144r3s3pad1/f32/nchw/fprop/g144"
 #: Problem, the least ratio of our best algorithm's rate to oneDNN's, and in words.
 AGAINST_ONEDNN = (
     (VGG, 1.2, "VGG conv3_2, 256-256 channels, 56x56, 3x3"),
     (SEVEN, 2.5, "64-64 channels, 224x224, 7x7"),
     (LARGE, 20.0, "16-16 channels, 128x128, 31x31"),
+    (DEPTHWISE, 1.0, "MobileNet-v2, 144 channels, 56x56, depthwise 3x3"),
 )
 
 
 def conv_bars() -> Iterator[tuple[str, str, bool]]:
-    """Our best algorithm against oneDNN on three layers, and tiled FFTs against whole ones."""
+    """Our best algorithm against oneDNN on four layers, and tiled FFTs against whole ones."""
     from bench.measure.machine import module_missing
 
     missing = module_missing("torch")

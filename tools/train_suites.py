@@ -5,8 +5,10 @@
 
 import math
 import random
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 
 from kernels.conv.implicit.cuda import BROAD, LEAST, LOW, NARROW, SQUARE
 from networks import Conv, Dense, Layer, alexnet, googlenet, resnet50, vgg16
@@ -17,7 +19,7 @@ HELD_OUT: tuple[Callable[[], Iterator[Layer]], ...] = (resnet50, vgg16, googlene
 #: Problems of each suite, seconds a case, and what a problem may compute at most.
 PROBLEMS, MAX_TIME_S, MOST_FLOP, SEED = 390, 0.3, 4e9, 22
 #: What a case takes besides its samples: calls that verify it and warm it up, at a rate that slow kernels reach too.
-CALLS, FLOP_PER_S = 20, 10e9
+CALLS, FLOP_PER_S = 20, 20e9
 AXES = ("c", "h", "w", "k", "r", "s", "pad", "stride")
 Sizes = tuple[int | str, ...]
 
@@ -41,21 +43,31 @@ def channels_near(rng: random.Random, size: int) -> int:
 def convolutions() -> list[Conv]:
     """Return convolutions near those of the networks; the taps and the stride of a layer stay together.
 
-    A kind of layer (its taps and stride) is drawn as the root of its layers: half of all are 1x1, and three in 84 are
-    1x1 with stride 2, of which too few would be drawn to learn from.
+    A kind of layer (its taps, its stride, the octave of its side) is drawn as the root of its layers: half of all are
+    1x1, three in 84 are 1x1 with stride 2, and two are 3x3 on large images, of which too few would be drawn to learn
+    from. Layers are drawn at even distances, kind by kind, so that every third problem, which is a direction's, has
+    all of them. What computes too much is drawn again near the same layer.
     """
     rng, layers = random.Random(SEED), sorted(layer for layer in held_out() if isinstance(layer, Conv))
-    kinds = Counter((layer.r, layer.stride) for layer in layers)
-    weights = [1 / math.sqrt(kinds[layer.r, layer.stride]) for layer in layers]
+    layers.sort(key=_kind)
+    kinds = Counter(map(_kind, layers))
+    edges = list(accumulate(1 / math.sqrt(kinds[_kind(layer)]) for layer in layers))
     found: dict[Conv, None] = {}
-    while len(found) < PROBLEMS:
-        (like,) = rng.choices(layers, weights)
-        side = near(rng, like.side, like.r)
-        drawn = like._replace(c=channels_near(rng, like.c), side=side, k=channels_near(rng, like.k))
-        outputs = (drawn.side // drawn.stride) ** 2
-        if drawn not in layers and 2 * drawn.c * drawn.k * outputs * drawn.r * drawn.s <= MOST_FLOP:
-            found[drawn] = None
+    for i in range(PROBLEMS):
+        like = drawn = layers[bisect(edges, (i + 0.5) / PROBLEMS * edges[-1])]
+        while drawn in layers or drawn in found or _flop(drawn) > MOST_FLOP:
+            side = near(rng, like.side, like.r)
+            drawn = like._replace(c=channels_near(rng, like.c), side=side, k=channels_near(rng, like.k))
+        found[drawn] = None
     return list(found)
+
+
+def _kind(layer: Conv) -> tuple[int, int, int]:
+    return layer.r, layer.stride, round(math.log2(layer.side))
+
+
+def _flop(layer: Conv) -> int:
+    return 2 * layer.c * layer.k * (layer.side // layer.stride) ** 2 * layer.r * layer.s
 
 
 def products() -> list[tuple[int, int, int]]:

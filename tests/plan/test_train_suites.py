@@ -37,11 +37,14 @@ def test_shapes_lie_around_the_layers_in_every_size(registry):
 def test_each_kind_of_layer_is_drawn_in_every_direction(registry):
     def kinds(*names):
         problems = [entry.problem for name in names for entry in find_suite(name, registry).entries()]
-        return Counter((p.direction, p.r, str(p.stride)) for p in problems if p.op == "conv")
+        convolutions = [p for p in problems if p.op == "conv"]
+        sides = Counter((p.direction, p.r, "large") for p in convolutions if p.h > 2**6.5)
+        return sides + Counter((p.direction, p.r, str(p.stride)) for p in convolutions)
 
     drawn = kinds("train-conv")
     assert min(drawn[kind] for kind in kinds(*HELD_OUT)) >= 3
-    assert min(drawn[direction, 1, "2"] for direction in ("fprop", "dgrad", "wgrad")) >= 10
+    for rare in ((1, "2"), (3, "large")):
+        assert min(drawn[direction, *rare] for direction in ("fprop", "dgrad", "wgrad")) >= 8, rare
 
 
 @pytest.mark.parametrize("name", NAMES)

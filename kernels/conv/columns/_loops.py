@@ -1,6 +1,7 @@
 """Convolution as products with columns: blocks of them are formed, multiplied and forgotten while they are in cache.
 
 Each function does the items `start:stop` of a plan (`_plan.py`) on one thread, `columns` and `held` being its scratch.
+Without columns (None) images are multiplied as stored; that is known to the compiler, which leaves out the rest.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -46,7 +47,7 @@ def _as_stored(x, g, at, block, first):
 
 
 @jit
-def forward(product, held, x, w, y, columns, g, plain, items, blocks, start, stop):
+def forward(product, held, x, w, y, columns, g, items, blocks, start, stop):
     """Write y. Items: image, group, filters f0:f1, pixels p0:p1; the sum runs over all blocks."""
     for item in range(start, stop):
         image, group, f0, f1, p0, p1 = items[item]
@@ -54,7 +55,7 @@ def forward(product, held, x, w, y, columns, g, plain, items, blocks, start, sto
         for e in range(len(blocks)):
             block = blocks[e, 0], blocks[e, 1], blocks[e, 2], blocks[e, 3]
             depth = (block[1] - block[0]) * (block[3] - block[2])
-            if plain:
+            if columns is None:
                 met = _as_stored(x, g, at, block, p0)
             else:
                 gather(columns, x, g, at, block, p0, p1)
@@ -78,7 +79,7 @@ def turned(to, w, g, start, stop):
 
 
 @jit
-def image_gradient(product, held, x, w, y, columns, g, plain, items, blocks, step, lying, start, stop):
+def image_gradient(product, held, x, w, y, columns, g, items, blocks, step, lying, start, stop):
     """Write x. Items: image, group, blocks e0:e1 of the same channels, pixels p0:p1, `step` at a time.
 
     lying: whether w is as stored, or as `turned` has written it.
@@ -86,7 +87,7 @@ def image_gradient(product, held, x, w, y, columns, g, plain, items, blocks, ste
     for item in range(start, stop):
         image, group, e0, e1, p0, p1 = items[item]
         at = _image(x, g, image, group)
-        if not plain:
+        if columns is not None:
             _clear(x, g, at, blocks[e0, 0], blocks[e0, 1])
         for first in range(p0, p1, step):
             last = min(p1, first + step)
@@ -97,9 +98,12 @@ def image_gradient(product, held, x, w, y, columns, g, plain, items, blocks, ste
                 every, row = g.c * g.r * g.s, block[0] * g.w_c + block[2] * g.w_tap
                 off, strides = group * g.k * every + row * (1 if lying else g.k), (1, every) if lying else (g.k, 1)
                 transposed = w, off, strides[0], strides[1]
-                result = _as_stored(x, g, at, block, first) if plain else _formed(columns, g, block, last - first)
+                if columns is None:
+                    result = _as_stored(x, g, at, block, first)
+                else:
+                    result = _formed(columns, g, block, last - first)
                 multiply(product, held, depth, last - first, g.k, transposed, gradient, False, result)
-                if not plain:
+                if columns is not None:
                     scatter(columns, x, g, at, block, first, last)
 
 
@@ -114,7 +118,7 @@ def _clear(x, g, at, c0, c1):
 
 
 @jit
-def filter_gradient(product, held, x, w, y, columns, g, plain, items, blocks, step, start, stop):
+def filter_gradient(product, held, x, w, y, columns, g, items, blocks, step, start, stop):
     """Write w. Items: group, filters f0:f1, one block; the sum runs over images and pixels, `step` at a time."""
     pixels = g.p * g.q
     for item in range(start, stop):
@@ -126,7 +130,7 @@ def filter_gradient(product, held, x, w, y, columns, g, plain, items, blocks, st
             at = _image(x, g, image, group)
             for first in range(0, pixels, step):
                 last = min(pixels, first + step)
-                if plain:
+                if columns is None:
                     met = _as_stored(x, g, at, block, first)
                 else:
                     gather(columns, x, g, at, block, first, last)

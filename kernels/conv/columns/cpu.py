@@ -51,9 +51,9 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
             launches.append(in_bands(count, x.threads, lambda i, j: bind(_loops.turned, w, stored, g, i, j)))
 
     def band(start: int, stop: int) -> Launch:
-        columns = x.scratch((0 if plain else plan.columns,), "f32")
+        columns = None if plain else x.scratch((plan.columns,), "f32")
         tables = (plan.items, plan.blocks, *steps)
         held = x.scratch((SCRATCH,), "f32")
-        return bind(getattr(_loops, name), address(), held, images, w, y, columns, g, plain, *tables, start, stop)
+        return bind(getattr(_loops, name), address(), held, images, w, y, columns, g, *tables, start, stop)
 
     return in_turn(*launches, in_bands(len(plan.items), x.threads, band))
