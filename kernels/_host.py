@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,21 +74,6 @@ class Compiled:
     def __call__(self) -> None:
         for function, args in self.calls:
             function(*args)
-
-
-def in_turn(*launches: Launch) -> Launch:
-    """A launch of all these, one after the other."""
-    if len(launches) == 1:
-        return launches[0]
-    compiled = [launch.calls for launch in launches if isinstance(launch, Compiled)]
-    if len(compiled) == len(launches):
-        return Compiled(tuple(chain(*compiled)))
-
-    def launch() -> None:
-        for one in launches:
-            one()
-
-    return launch
 
 
 @lru_cache

@@ -13,6 +13,7 @@ from kernels._numba import data, jit
 WORDS = 3  # of a call (`_calls.py`)
 CALLS, COUNT = 1, 2  # of a box, whose first element counts what was asked for: where the calls lie, how many they are
 OTHER = -1  # that many calls stand for a task of the interpreter's
+PATIENCE = 1000  # looks at a meeting before another thread may have the CPU
 FAILED = 1  # after the count of what is done
 _X86 = binding.get_default_triple().startswith("x86_64")
 
@@ -62,6 +63,33 @@ def _call(_context: Any, address: Any) -> Any:
 _called = cast(Any, intrinsic(_call))
 
 
+def _come(_context: Any, count: Any) -> Any:
+    """Add 1 to the first element, after all that was written before, and return what it was."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = data(context, builder, signature.args[0], args[0])
+        return builder.atomic_rmw("add", place, ir.IntType(64)(1), "acq_rel")
+
+    return types.int64(count), generate
+
+
+_came = cast(Any, intrinsic(_come))
+
+
+def _yield(_context: Any) -> Any:
+    """Let another thread have the CPU, if one waits for it."""
+
+    def generate(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(32), [])
+        builder.call(cast(Any, cgutils).get_or_insert_function(builder.module, kind, "sched_yield"), [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+_give_way = cast(Any, intrinsic(_yield))
+
+
 @jit
 def rises(count: Array, beyond: int, rounds: int) -> bool:
     """Whether an element becomes more than `beyond` while it is looked at that often."""
@@ -69,6 +97,14 @@ def rises(count: Array, beyond: int, rounds: int) -> bool:
     while left and _now(count) <= beyond:
         left -= 1
     return left > 0
+
+
+@jit
+def meet(count: Array, threads: int) -> None:
+    """Wait until that many threads have come as often as this one; the first element counts how often they did."""
+    last = (_came(count) // threads + 1) * threads
+    while not rises(count, last - 1, PATIENCE):
+        _give_way()
 
 
 @jit

@@ -9,14 +9,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from threading import Lock, Semaphore, Thread
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from kernelmark import Launch
-from kernels._host import Compiled
+from kernels._host import LINE_BYTES, Compiled
 
 if TYPE_CHECKING:
     from kernels._calls import Table
@@ -41,15 +41,6 @@ class Band(NamedTuple):
 
         return Band(launch, table(launch) if isinstance(launch, Compiled) else None)
 
-    def run(self) -> None:
-        """Do it on the calling thread. Raises ArithmeticError where a compiled function did."""
-        from kernels._spin import perform
-
-        if self.table is None:
-            self.launch()
-        elif perform(self.table.address, len(self.table.words)):
-            raise ArithmeticError(RAISED)
-
 
 class _Member:
     """A thread that does one task after the other: compiled calls without the GIL, and launches of Python with it."""
@@ -60,7 +51,7 @@ class _Member:
         self._spin = _spin
         lines = np.zeros(64, np.int64)
         self._box, self._done = lines[:16], lines[32:]  # in lines of their own, for each is written by one thread
-        self._asked, self._asleep, self._semaphore = 0, False, Semaphore(0)
+        self._asked, self._is_asked, self._asleep, self._semaphore = 0, False, False, Semaphore(0)
         self._task: Launch | None = None
         self._held: Band | None = None
         self._error: BaseException | None = None
@@ -69,6 +60,7 @@ class _Member:
 
     def begin(self, band: Band) -> None:
         self._asked += 1
+        self._is_asked = True
         self._held = band  # a launch that is interrupted must not free what its calls read
         if band.table is None:
             self._task = band.launch
@@ -81,12 +73,14 @@ class _Member:
 
     def end(self) -> BaseException | None:
         """Wait until all tasks are done, and return what the last one raised."""
+        if not self._is_asked:
+            return None
         while not self._spin.rises(self._done, self._asked - 1, ROUNDS):
             os.sched_yield()
         if self._done[self._spin.FAILED]:
             self._done[self._spin.FAILED] = 0
             self._error = ArithmeticError(RAISED)
-        error, self._error, self._held = self._error, None, None
+        error, self._error, self._held, self._is_asked = self._error, None, None, False
         return error
 
     def keep_to(self, cpus: Sequence[int]) -> None:
@@ -123,8 +117,10 @@ class _Team:
     """The calling thread, and one for each further band."""
 
     def __init__(self, others: int) -> None:
+        from kernels._spin import perform
+
         self._members = [_Member(f"kernelmark-{i}") for i in range(others)]
-        self._lock, self._cpu = Lock(), -1
+        self._lock, self._cpu, self._perform = Lock(), -1, perform
 
     def run(self, bands: Sequence[Band]) -> None:
         """Do all bands at once, the last on the calling thread."""
@@ -133,7 +129,11 @@ class _Team:
             for member, band in zip(self._members, bands[:-1], strict=True):
                 member.end()  # of a launch that was interrupted
                 member.begin(band)
-            bands[-1].run()
+            launch, own = bands[-1]
+            if own is None:
+                launch()
+            elif self._perform(own.address, len(own.words)):
+                raise ArithmeticError(RAISED)
             for error in [member.end() for member in self._members]:
                 if error is not None:
                     raise error
@@ -158,14 +158,77 @@ def beside(cpu: int, threads: int) -> list[list[int]]:
     return [others[i::threads] for i in range(threads)] if len(others) >= threads else []
 
 
+class Shared:
+    """A launch of bands at once, the last on the calling thread."""
+
+    def __init__(self, bands: Sequence[Launch]) -> None:
+        self.bands = tuple(bands)
+        self._team, self._held = team(len(bands) - 1), [Band.of(band) for band in bands]
+
+    def __call__(self) -> None:
+        self._team.run(self._held)
+
+
 def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> Launch:
     """A launch that does `run(start, stop)` for each of `threads` bands of `length`, the last on the calling thread."""
     edges = [length * i // threads for i in range(threads + 1)]
     bands = [run(start, stop) for start, stop in pairwise(edges) if start < stop]
-    if len(bands) == 1:
-        return bands[0]
-    together, shared = team(len(bands) - 1), [Band.of(band) for band in bands]
-    return lambda: together.run(shared)
+    return bands[0] if len(bands) == 1 else Shared(bands)
+
+
+def in_turn(*launches: Launch) -> Launch:
+    """A launch of all these, one after the other.
+
+    Compiled ones that follow one another are one launch, in which threads meet before they go on: that takes less time
+    than to begin anew.
+    """
+    joined: list[Launch] = []
+    for is_compiled, run in groupby(launches or (Compiled(()),), _is_compiled):
+        these = list(run)
+        joined += [_joined(these)] if is_compiled else these
+    if len(joined) == 1:
+        return joined[0]
+
+    def launch() -> None:
+        for one in joined:
+            one()
+
+    return launch
+
+
+def _bands(launch: Launch) -> Sequence[Launch]:
+    return launch.bands if isinstance(launch, Shared) else (launch,)
+
+
+def _is_compiled(launch: Launch) -> bool:
+    return all(isinstance(band, Compiled) for band in _bands(launch))
+
+
+def _joined(launches: Sequence[Launch]) -> Launch:
+    """Return one launch of compiled ones; the last band of each is that of the calling thread."""
+    if len(launches) == 1:
+        return launches[0]
+    several = [cast(Sequence[Compiled], _bands(launch)) for launch in launches]
+    threads, before = max(map(len, several)), 1
+    calls: list[list[Any]] = [[] for _ in range(threads)]
+    for bands in several:
+        if max(before, len(bands)) > 1 and any(calls):
+            meeting = _meeting(threads)
+            for own in calls:
+                own += meeting
+        for own, band in zip(reversed(calls), reversed(bands), strict=False):
+            own += band.calls
+        before = len(bands)
+    together = [Compiled(tuple(own)) for own in calls]
+    return together[0] if threads == 1 else Shared(together)
+
+
+def _meeting(threads: int) -> Any:
+    """The call by which each thread waits until all others have come as often."""
+    from kernels._numba import bind
+    from kernels._spin import meet
+
+    return cast(Compiled, bind(meet, np.zeros(LINE_BYTES // 8, np.int64), threads)).calls
 
 
 @cache

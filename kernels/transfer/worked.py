@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Launch, kernel
-from kernels._host import in_turn, registers
-from kernels._team import in_bands
+from kernels._host import registers
+from kernels._team import in_bands, in_turn
 from kernels.transfer._pages import bind_to_node
 from kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferOperands, TransferProblem
 

@@ -13,9 +13,8 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernels._host import in_turn
 from kernels._numba import bind, jit
-from kernels._team import Band, in_bands, team
+from kernels._team import Band, Shared, in_bands, in_turn, team
 
 WAYS = {"awake": 0.0, "asleep": 0.05}  # seconds between launches
 
@@ -63,13 +62,46 @@ def test_bands_of_any_number_of_compiled_calls_are_done_beside_those_of_the_inte
         time.sleep(pause_s)
 
 
+@jit
+def copy(to, off):
+    for i in range(len(to)):
+        to[i] = off[i]
+
+
+@pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_compiled_launches_in_turn_are_one_in_which_no_thread_goes_on_before_all_others(threads, pause_s) -> None:
+    counts, seen, total = np.zeros((threads, 10_000), np.int64), np.zeros((threads, 10_000), np.int64), np.zeros(1)
+    adding = in_bands(threads, threads, lambda i, _: in_turn(*[bind(add_one, counts[i])] * (1 if i else 3)))
+    reading = in_bands(threads, threads, lambda i, _: bind(copy, seen[i], counts[(i + 1) % threads]))
+    launch = in_turn(adding, reading, bind(add_one, total), bind(copy, counts[0], counts[-1]))
+    assert isinstance(launch, Shared)
+    for number in range(1, 5 if pause_s else 500):
+        launch()
+        expected = [*[number] * (threads - 1), number + 2]
+        assert (seen == np.array(expected)[:, None]).all()
+        assert total == number
+        time.sleep(pause_s)
+
+
+def test_launches_of_the_interpreter_keep_their_place_between_compiled_ones() -> None:
+    counts, found = np.zeros((2, 8), np.int64), []
+    adding = in_bands(2, 2, lambda i, _: bind(add_one, counts[i]))
+    launch = in_turn(adding, lambda: found.append(counts.sum()), adding, adding, lambda: found.append(counts.sum()))
+    launch()
+    assert found == [16, 48]
+
+
 def test_what_a_compiled_function_raises_in_another_thread_is_raised_once() -> None:
     numbers = np.zeros(1, np.int64)
     bands = bind(divide, numbers), in_turn()
-    with pytest.raises(ArithmeticError):
-        together(*bands)
-    numbers[0] = 1
-    together(*bands)
+    others = bind(add_one, np.zeros(1, np.int64)), bind(add_one, np.zeros(1, np.int64))
+    for launch in (Shared(bands), in_turn(Shared(bands), Shared(others)), in_turn(Shared(others), Shared(bands))):
+        numbers[0] = 0
+        with pytest.raises(ArithmeticError):
+            launch()
+        numbers[0] = 1
+        launch()
 
 
 def test_what_a_band_raises_is_raised_once_and_the_next_launch_is_sound() -> None:

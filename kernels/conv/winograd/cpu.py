@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._host import NARROW, in_turn, powers, split
-from kernels._team import in_bands
+from kernels._host import NARROW, powers, split
+from kernels._team import in_bands, in_turn
 from kernels._worth import threads_that_pay
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
