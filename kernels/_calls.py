@@ -17,21 +17,17 @@ from numba import types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-from kernelmark import Array
 from kernels._host import Compiled
 
 WORD = ir.IntType(64)
 
 
 class Table(NamedTuple):
-    """Calls in turn, three words each, and what has to live as long as they do."""
+    """Calls in turn, three words each: where they lie, how many they are, and what has to live as long as they do."""
 
-    words: Array
+    address: int
+    count: int
     held: tuple[Any, ...]
-
-    @property
-    def address(self) -> int:
-        return int(self.words.ctypes.data)
 
 
 def table(compiled: Compiled) -> Table:
@@ -44,7 +40,8 @@ def table(compiled: Compiled) -> Table:
         address = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
         words.append((_passes(kinds)[0], address, given.ctypes.data))
         held.append((given, args))
-    return Table(np.array(words, np.int64).reshape(-1, 3), tuple(held))
+    lying = np.array(words, np.int64).reshape(-1, 3)
+    return Table(lying.ctypes.data, len(words), (lying, *held))
 
 
 def _flat(kinds: Any, values: Any) -> Iterator[bytes]:

@@ -69,7 +69,10 @@ REPLACED = {
     "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
     "kernelmark run train-conv --processes 2 --name training": "kernelmark run small.toml --processes 2 --spread 0",
     "kernelmark run resnet50 --select auto": "kernelmark run --help",
+    "kernelmark run resnet50 vgg16 googlenet alexnet --processes 2 --spread 0 --max-time 0.1 --no-ceilings "
+    "--kernels 'conv/*' --kernels '!conv/pyfftw.*' --select auto --name networks": "kernelmark run --help",
     "kernelmark run conv-peers": "kernelmark run --help",
+    "kernelmark run train-numba-fft-tiles --processes 2 --spread 0": "kernelmark run --help",
     "kernelmark run train-fft-tiles --processes 2 --spread 0": "kernelmark run --help",
     "kernelmark run train-implicit-tiles --processes 2": "kernelmark run --help",
     "kernelmark run shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/numba.direct "

@@ -1,9 +1,10 @@
 """Prints what a kernel's own choice of a tile costs, beside other ways to choose, all on shapes that were held out.
 
 `python tools/tile_choice.py [--kernel KERNEL] [--db FILE] [--run RUN]` reads a run of train-fft-tiles, in which the
-sides of `conv/pyfftw.tiled` contend as tiles of it, or of train-implicit-tiles, for `conv/cuda.implicit`. Families of
-shapes are held out, as `kernelmark select` does. For FFT there is a refitted model besides, which has its seconds from
-the other families; the last line has those of all families, for `SECONDS` in kernels/conv/fft/cpu.py.
+sides of `conv/pyfftw.tiled` contend as tiles of it, of train-numba-fft-tiles, for `conv/numba.fft_tiled`, or of
+train-implicit-tiles, for `conv/cuda.implicit`. Families of shapes are held out, as `kernelmark select` does. For FFT
+there is a refitted model besides, which has its seconds from the other families; the last line has those of all
+families, for `SECONDS` or `STRAIGHT_SECONDS` in kernels/conv/fft/cpu.py.
 """
 
 import argparse
@@ -33,8 +34,13 @@ from bench.tune.select.training import LEAST_PROBLEMS, Data, data_of, space_of
 from kernels.conv.fft._tiling import cuts
 from kernels.conv.fft.cpu import SECONDS, work
 
-FFT = "conv/pyfftw.tiled"
-SUITES = {FFT: "train-fft-tiles", "conv/cuda.implicit": "train-implicit-tiles"}
+#: The kernels whose model is refitted, and the name of its seconds.
+FFTS = {"conv/pyfftw.tiled": "SECONDS", "conv/numba.fft_tiled": "STRAIGHT_SECONDS"}
+SUITES = {
+    "conv/pyfftw.tiled": "train-fft-tiles",
+    "conv/numba.fft_tiled": "train-numba-fft-tiles",
+    "conv/cuda.implicit": "train-implicit-tiles",
+}
 COLUMNS = ("tile by", "of the oracle", "worst", "worst on")
 
 
@@ -42,7 +48,7 @@ def works_of(data: Data, registry: Registry) -> Array:
     """Return problems x kernels x parts of the work; NaN without a time, and for the kernel that chooses by itself."""
     found = np.full((*data.costs.shape, len(SECONDS)), np.nan)
     for column, name in enumerate(data.times.kernels):
-        if name != FFT:
+        if name not in FFTS:
             tile = registry.named(name).tile
             for row in np.flatnonzero(~np.isnan(data.times.means[:, column])):
                 found[row, column] = work(cuts(data.times.problems[row], (tile["HEIGHT"], tile["WIDTH"])))
@@ -82,10 +88,10 @@ def text(store: Store, registry: Registry, run: str, kernel: str) -> str:
     orders = {"its own choice": np.tile(own, (len(data.costs), 1))}
     orders |= {f"a selector ({grown})": held_out(data, grown)[SELECTOR] for grown in GROWERS}
     last = ""
-    if kernel == FFT:
+    if kernel in FFTS:
         works = works_of(data, registry)
         orders["a refitted model"] = refitted(data, works)
-        last = f"\n\nSECONDS = ({', '.join(f'{value:.3g}' for value in fit(works, times.means))})"
+        last = f"\n\n{FFTS[kernel]} = ({', '.join(f'{value:.3g}' for value in fit(works, times.means))})"
     table = []
     for way, _, logs in losses(times, orders):
         own_share = share(-logs, drawn(data.families))
@@ -106,7 +112,8 @@ class _Parser(argparse.ArgumentParser):
 def main(words: Sequence[str] | None = None) -> int:
     """Print the table; return 2, after one line, where there is nothing to make it of."""
     parser = _Parser(prog="tile_choice", description="Print what a kernel's own choice of a tile costs.")
-    parser.add_argument("--kernel", choices=SUITES, default=FFT, help=f"whose tiles; {FFT} if left out")
+    first = next(iter(SUITES))
+    parser.add_argument("--kernel", choices=SUITES, default=first, help=f"whose tiles; {first} if left out")
     parser.add_argument("--db", type=Path, help="store that holds the run; kernelmark's own if left out")
     parser.add_argument("--run", help="id or name of the run; the latest with times of the kernel's suite if left out")
     asked = parser.parse_args(words)

@@ -7,9 +7,10 @@ import math
 import random
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 
+from kernels.conv.fft.cpu import STRAIGHT
 from kernels.conv.implicit.cuda import BROAD, LEAST, LOW, NARROW, SQUARE
 from networks import Conv, Dense, Layer, alexnet, googlenet, resnet50, vgg16
 from suite_text import NO_FFT, NO_FULL_FFT, header, table
@@ -126,7 +127,7 @@ def train_gemm() -> str:
     )
 
 
-#: Problems of the suite of FFT tiles in each direction, the sides of tiles that are compared, and seconds a case.
+#: Problems of a suite of FFT tiles in each direction, the sides of FFTW's tiles that are compared, and seconds a case.
 TILED, SIDES, TILED_TIME_S = 24, (8, 12, 16, 20, 32, 48, 64, 80, 96, 128), 0.05
 #: Products of direct convolution without the taps, by the logarithm of those: what keeps the suite to ten minutes.
 MOST_WORK = 1.5e8
@@ -155,12 +156,21 @@ def _tiles(title: str, source: str, convs: list[Conv], kernel: str, tiles: Itera
     return "\n".join([header(title, source, origin, notes), "", f"max_time = {seconds}", *parts, ""])
 
 
+def _fft_tiles(kernel: str, sides: Iterable[int]) -> str:
+    title = f"Training, tiles of {kernel}: {3 * TILED} problems by the sides of their tiles"
+    source = "drawn with a seed: channels, filters, side and taps, uniform in their logarithms"
+    tiles = (f"HEIGHT={side},WIDTH={side}" for side in sides)
+    return _tiles(title, source, tiled(), kernel, tiles, TILED_TIME_S)
+
+
 def train_fft_tiles() -> str:
     """The text of train-fft-tiles.toml."""
-    title = f"Training, tiles of FFT convolution: {3 * TILED} problems by the sides of their tiles"
-    source = "drawn with a seed: channels, filters, side and taps, uniform in their logarithms"
-    tiles = (f"HEIGHT={side},WIDTH={side}" for side in SIDES)
-    return _tiles(title, source, tiled(), "conv/pyfftw.tiled", tiles, TILED_TIME_S)
+    return _fft_tiles("conv/pyfftw.tiled", SIDES)
+
+
+def train_numba_fft_tiles() -> str:
+    """The text of train-numba-fft-tiles.toml."""
+    return _fft_tiles("conv/numba.fft_tiled", STRAIGHT)
 
 
 def train_implicit_tiles() -> str:
@@ -174,5 +184,6 @@ SUITES: dict[str, Callable[[], str]] = {
     "train-conv.toml": train_conv,
     "train-gemm.toml": train_gemm,
     "train-fft-tiles.toml": train_fft_tiles,
+    "train-numba-fft-tiles.toml": train_numba_fft_tiles,
     "train-implicit-tiles.toml": train_implicit_tiles,
 }

@@ -10,6 +10,7 @@ from kernels.conv.fft.cpu import work
 from report_rows import begin, put
 
 TOOL, SUITE = "tile_choice", "train-fft-tiles"
+SUITES = {"conv/pyfftw.tiled": SUITE, "conv/numba.fft_tiled": "train-numba-fft-tiles"}
 KERNEL, SIDE_64 = "conv/pyfftw.tiled", "conv/pyfftw.tiled@HEIGHT=64,WIDTH=64"
 #: Seconds of each part of the work, unlike those in the kernel.
 SECONDS = (1e-10, 5e-12, 3e-11, 2e-6)
@@ -23,9 +24,9 @@ def seconds(problem, side):
 def planted(store, registry):
     """Times by `SECONDS` alone; the kernel that chooses by itself takes a quarter longer than the fastest tile."""
 
-    def plant(count=None, kernels=None):
+    def plant(count=None, kernels=None, suite=SUITE):
         begin(store)
-        for entry in list(find_suite(SUITE, registry).entries())[:count]:
+        for entry in list(find_suite(suite, registry).entries())[:count]:
             took = {}
             for name in entry.kernels[1:]:
                 kernel = registry.named(name)
@@ -39,9 +40,10 @@ def planted(store, registry):
     return plant
 
 
-def test_planted_seconds_are_found_and_every_way_is_judged_by_them(tool, store, planted, capsys):
-    planted()
-    assert tool.main(["--db", str(store.path)]) == 0
+@pytest.mark.parametrize("kernel", SUITES)
+def test_planted_seconds_are_found_and_every_way_is_judged_by_them(tool, store, planted, capsys, kernel):
+    planted(suite=SUITES[kernel])
+    assert tool.main(["--db", str(store.path), "--kernel", kernel]) == 0
     printed = capsys.readouterr().out
     assert "r1: 72 problems of " in printed
     shares = {way: found for way, *found in re.findall(r"(?m)^(\w.*?)  +(\S+) \[(\S+), (\S+)\] +(\S+)", printed)}
@@ -49,7 +51,7 @@ def test_planted_seconds_are_found_and_every_way_is_judged_by_them(tool, store, 
     assert shares["a refitted model"] == ["1.000", "1.000", "1.000", "1.00"]
     assert 0.6 < float(shares["a selector (alone)"][0]) < 1
     assert 0.6 < float(shares["a selector (taught)"][0]) < 1
-    found = re.search(r"(?m)^SECONDS = \((.*)\)$", printed)[1].split(", ")
+    found = re.search(r"(?m)^[A-Z_]*SECONDS = \((.*)\)$", printed)[1].split(", ")
     assert [float(value) for value in found] == pytest.approx(SECONDS, rel=0.01)
 
 

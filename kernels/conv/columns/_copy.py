@@ -21,25 +21,8 @@ def met(tap, pad, stride, dilation, size, outputs):
 
 
 @part
-def gather(columns, x, g, at, block, first, last):
-    """Columns of the pixels first:last of the image whose group of channels begins at x[at]."""
-    if g.channels_last:
-        _by_pixel(columns, x, g, at, block, first, last, False)
-    else:
-        _by_tap(columns, x, g, at, block, first, last, False)
-
-
-@part
-def scatter(columns, x, g, at, block, first, last):
-    """Columns added to the image that they would be gathered from."""
-    if g.channels_last:
-        _by_pixel(columns, x, g, at, block, first, last, True)
-    else:
-        _by_tap(columns, x, g, at, block, first, last, True)
-
-
-@part
-def _by_tap(columns, x, g, at, block, first, last, back):
+def by_tap(columns, x, g, at, block, first, last, back):
+    """Copy columns of pixels first:last of the image whose group of channels begins at x[at]; back: add them to it."""
     c0, c1, t0, t1 = block
     row = 0
     for c in range(c0, c1):
@@ -90,8 +73,8 @@ def _run(line, there, back):
 
 
 @part
-def _by_pixel(columns, x, g, at, block, first, last, back):
-    """Taps side by side that meet elements side by side are one run of all their channels."""
+def by_pixel(columns, x, g, at, block, first, last, back):
+    """The same with channels last; taps side by side that meet elements side by side are one run of all channels."""
     c0, c1, t0, t1 = block
     depth, joined, place = c1 - c0, g.dilation_w == 1 and c1 - c0 == g.x_w, 0
     for pixel in range(first, last):

@@ -1,7 +1,8 @@
 """Convolution as products with columns: blocks of them are formed, multiplied and forgotten while they are in cache.
 
 Each function does the items `start:stop` of a plan (`_plan.py`) on one thread, `columns` and `held` being its scratch.
-Without columns (None) images are multiplied as stored; that is known to the compiler, which leaves out the rest.
+Without columns (None) images are multiplied as stored, and channels are last where `pixelwise` is not None. The
+compiler knows as much, and leaves out the rest, which would take it a second.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -11,7 +12,7 @@ import numpy as np
 from kernels._numba import jit, part
 from kernels._packing import SIDE
 from kernels._product import multiply
-from kernels.conv.columns._copy import gather, scatter
+from kernels.conv.columns._copy import by_pixel, by_tap
 from kernels.transpose._blocks import square
 
 
@@ -47,7 +48,7 @@ def _as_stored(x, g, at, block, first):
 
 
 @jit
-def forward(product, held, x, w, y, columns, g, items, blocks, start, stop):
+def forward(product, held, x, w, y, columns, pixelwise, g, items, blocks, start, stop):
     """Write y. Items: image, group, filters f0:f1, pixels p0:p1; the sum runs over all blocks."""
     for item in range(start, stop):
         image, group, f0, f1, p0, p1 = items[item]
@@ -58,7 +59,10 @@ def forward(product, held, x, w, y, columns, g, items, blocks, start, stop):
             if columns is None:
                 met = _as_stored(x, g, at, block, p0)
             else:
-                gather(columns, x, g, at, block, p0, p1)
+                if pixelwise is None:
+                    by_tap(columns, x, g, at, block, p0, p1, False)
+                else:
+                    by_pixel(columns, x, g, at, block, p0, p1, False)
                 met = _formed(columns, g, block, p1 - p0)
             multiply(product, held, f1 - f0, p1 - p0, depth, _filters(w, g, group, f0, block), met, e > 0, result)
 
@@ -79,7 +83,7 @@ def turned(to, w, g, start, stop):
 
 
 @jit
-def image_gradient(product, held, x, w, y, columns, g, items, blocks, step, lying, start, stop):
+def image_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, lying, start, stop):
     """Write x. Items: image, group, blocks e0:e1 of the same channels, pixels p0:p1, `step` at a time.
 
     lying: whether w is as stored, or as `turned` has written it.
@@ -104,7 +108,10 @@ def image_gradient(product, held, x, w, y, columns, g, items, blocks, step, lyin
                     result = _formed(columns, g, block, last - first)
                 multiply(product, held, depth, last - first, g.k, transposed, gradient, False, result)
                 if columns is not None:
-                    scatter(columns, x, g, at, block, first, last)
+                    if pixelwise is None:
+                        by_tap(columns, x, g, at, block, first, last, True)
+                    else:
+                        by_pixel(columns, x, g, at, block, first, last, True)
 
 
 @part
@@ -118,7 +125,7 @@ def _clear(x, g, at, c0, c1):
 
 
 @jit
-def filter_gradient(product, held, x, w, y, columns, g, items, blocks, step, start, stop):
+def filter_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, start, stop):
     """Write w. Items: group, filters f0:f1, one block; the sum runs over images and pixels, `step` at a time."""
     pixels = g.p * g.q
     for item in range(start, stop):
@@ -133,7 +140,10 @@ def filter_gradient(product, held, x, w, y, columns, g, items, blocks, step, sta
                 if columns is None:
                     met = _as_stored(x, g, at, block, first)
                 else:
-                    gather(columns, x, g, at, block, first, last)
+                    if pixelwise is None:
+                        by_tap(columns, x, g, at, block, first, last, False)
+                    else:
+                        by_pixel(columns, x, g, at, block, first, last, False)
                     met = _formed(columns, g, block, last - first)
                 transposed = met[0], met[1], met[3], met[2]
                 gradient = _pixels(y, g, image, group, f0, first)

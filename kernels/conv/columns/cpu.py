@@ -35,6 +35,7 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     from kernels.conv.columns import _loops, _plan
 
     g, plain = shape(problem), problem.pointwise
+    pixelwise = True if g.channels_last else None
     name = {"fprop": "forward", "dgrad": "image_gradient", "wgrad": "filter_gradient"}[problem.direction]
     plan: _plan.Plan = getattr(_plan, name)(g, plain, x.threads, x.tile)
     x.chose(pixels=plan.step, depth=_plan.depth(plan.blocks))
@@ -53,6 +54,6 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
         columns = None if plain else x.scratch((plan.columns,), "f32")
         tables = (plan.items, plan.blocks, *steps)
         held = x.scratch((SCRATCH,), "f32")
-        return bind(getattr(_loops, name), address(), held, images, w, y, columns, g, *tables, start, stop)
+        return bind(getattr(_loops, name), address(), held, images, w, y, columns, pixelwise, g, *tables, start, stop)
 
     return in_turn(*launches, in_bands(len(plan.items), x.threads, band))
