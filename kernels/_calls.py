@@ -26,7 +26,7 @@ class Table(NamedTuple):
     """Calls in turn, three words each: where they lie, how many they are, and what has to live as long as they do."""
 
     address: int
-    count: int
+    calls: int
     held: tuple[Any, ...]
 
 

@@ -66,7 +66,7 @@ class _Member:
             self._task = band.launch
             self._spin.ask(self._box, 0, self._spin.OTHER, self._asked)
         else:
-            self._spin.ask(self._box, band.table.address, band.table.count, self._asked)
+            self._spin.ask(self._box, band.table.address, band.table.calls, self._asked)
         if self._asleep:
             self._asleep = False
             self._semaphore.release()
@@ -132,7 +132,7 @@ class _Team:
             launch, own = bands[-1]
             if own is None:
                 launch()
-            elif self._perform(own.address, own.count):
+            elif self._perform(own.address, own.calls):
                 raise ArithmeticError(RAISED)
             for error in [member.end() for member in self._members]:
                 if error is not None:

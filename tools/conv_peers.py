@@ -20,11 +20,10 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from tabulate import tabulate
-
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.operation import Problem
+from bench.plan.status import Status
 from bench.plan.suites import Suite, find_suite
 from bench.record.result import Result
 from bench.record.store import Store, default_store
@@ -176,13 +175,17 @@ def without_ratio(found: Found) -> Iterator[str]:
 
 
 def without_time(rows: Iterable[Result]) -> Iterator[str]:
-    """Yield a line for each kernel, status and reason of rows without a time, with the number of their problems."""
-    found: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
+    """Yield a line for each kernel, status and reason of rows without a time, with the number of their problems.
+
+    What a kernel refuses is one line, with the reason of the first: others name other sizes.
+    """
+    found: dict[tuple[str, str, str], dict[str, str]] = defaultdict(dict)
     for r in rows:
         if not is_timed(r):
-            found[r.kernel, r.status, r.reason][r.problem] = None
-    for (kernel, status, reason), problems in sorted(found.items()):
-        many = f"{fmt.count(len(problems), 'problem')}, the first `{next(iter(problems))}`"
+            found[r.kernel, r.status, "" if r.status == Status.UNSUPPORTED else r.reason][r.problem] = r.reason
+    for (kernel, status, _), problems in sorted(found.items()):
+        first, reason = next(iter(problems.items()))
+        many = f"{fmt.count(len(problems), 'problem')}, the first `{first}`"
         yield f"- `{kernel}`, {status} on {many}: {in_markdown(reason)}"
 
 
@@ -215,7 +218,8 @@ def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str) -> It
 
 
 def _table(headers: Sequence[str], cells: Iterable[Sequence[str]]) -> str:
-    return str(tabulate(list(cells), headers, tablefmt="github", disable_numparse=True))
+    rows = [headers, ["---"] * len(headers), *cells]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 class _Parser(argparse.ArgumentParser):
