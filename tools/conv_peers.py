@@ -175,10 +175,7 @@ def without_ratio(found: Found) -> Iterator[str]:
 
 
 def without_time(rows: Iterable[Result]) -> Iterator[str]:
-    """Yield a line for each kernel, status and reason of rows without a time, with the number of their problems.
-
-    What a kernel refuses is one line, with the reason of the first: others name other sizes.
-    """
+    """Yield a line for each kernel, status and reason of rows without a time; one reason for all that it refuses."""
     found: dict[tuple[str, str, str], dict[str, str]] = defaultdict(dict)
     for r in rows:
         if not is_timed(r):
