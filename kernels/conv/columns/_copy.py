@@ -74,7 +74,7 @@ def _run(line, there, back):
 
 @part
 def by_pixel(columns, x, g, at, block, first, last, back):
-    """The same with channels last; taps side by side that meet elements side by side are one run of all channels."""
+    """Copy or add columns with channels last; taps side by side that meet such elements are one run of all channels."""
     c0, c1, t0, t1 = block
     depth, joined, place = c1 - c0, g.dilation_w == 1 and c1 - c0 == g.x_w, 0
     for pixel in range(first, last):

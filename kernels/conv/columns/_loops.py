@@ -1,8 +1,8 @@
 """Convolution as products with columns: blocks of them are formed, multiplied and forgotten while they are in cache.
 
 Each function does the items `start:stop` of a plan (`_plan.py`) on one thread, `columns` and `held` being its scratch.
-Without columns (None) images are multiplied as stored, and channels are last where `pixelwise` is not None. The
-compiler knows as much, and leaves out the rest, which would take it a second.
+Without columns (None) images are multiplied as stored, and channels are last where `pixelwise` is not None. Both
+are in the types, so the rest is not compiled, which would take a second.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
