@@ -13,6 +13,7 @@ from kernels._numba import data, jit
 WORDS = 3  # of a call (`_calls.py`)
 CALLS, COUNT = 1, 2  # of a box, whose first element counts what was asked for: where the calls lie, how many they are
 OTHER = -1  # that many calls stand for a task of the interpreter's
+OPEN = 1 << 62  # the count of a meeting at which nobody waits any more
 PATIENCE = 1000  # looks at a meeting before another thread may have the CPU
 FAILED = 1  # after the count of what is done
 _X86 = binding.get_default_triple().startswith("x86_64")
@@ -102,8 +103,9 @@ def rises(count: Array, beyond: int, rounds: int) -> bool:
 @jit
 def meet(count: Array, threads: int) -> None:
     """Wait until that many threads have come as often as this one; the first element counts how often they did."""
-    last = (_came(count) // threads + 1) * threads
-    while not rises(count, last - 1, PATIENCE):
+    before = _came(count)
+    last = (before // threads + 1) * threads
+    while before < OPEN and not rises(count, last - 1, PATIENCE):
         _give_way()
 
 

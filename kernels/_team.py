@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from kernelmark import Launch
+from kernelmark import Array, Launch
 from kernels._host import LINE_BYTES, Compiled
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class _Member:
         self._spin = _spin
         lines = np.zeros(64, np.int64)
         self._box, self._done = lines[:16], lines[32:]  # in lines of their own, for each is written by one thread
-        self._asked, self._is_asked, self._asleep, self._semaphore = 0, False, False, Semaphore(0)
+        self._asked, self._asleep, self._semaphore = 0, False, Semaphore(0)
         self._task: Launch | None = None
         self._held: Band | None = None
         self._error: BaseException | None = None
@@ -60,7 +60,6 @@ class _Member:
 
     def begin(self, band: Band) -> None:
         self._asked += 1
-        self._is_asked = True
         self._held = band  # a launch that is interrupted must not free what its calls read
         if band.table is None:
             self._task = band.launch
@@ -73,14 +72,14 @@ class _Member:
 
     def end(self) -> BaseException | None:
         """Wait until all tasks are done, and return what the last one raised."""
-        if not self._is_asked:
+        if self._held is None:
             return None
         while not self._spin.rises(self._done, self._asked - 1, ROUNDS):
             os.sched_yield()
         if self._done[self._spin.FAILED]:
             self._done[self._spin.FAILED] = 0
             self._error = ArithmeticError(RAISED)
-        error, self._error, self._held, self._is_asked = self._error, None, None, False
+        error, self._error, self._held = self._error, None, None
         return error
 
     def keep_to(self, cpus: Sequence[int]) -> None:
@@ -138,6 +137,12 @@ class _Team:
                 if error is not None:
                     raise error
 
+    def settle(self) -> None:
+        """Wait for what is left of a launch that was interrupted."""
+        with self._lock:
+            for member in self._members:
+                member.end()
+
     def _spread(self) -> None:
         """Keep the others to CPUs of their own, beside that of the calling thread, if there are enough."""
         if (cpu := here()) == self._cpu:
@@ -159,14 +164,33 @@ def beside(cpu: int, threads: int) -> list[list[int]]:
 
 
 class Shared:
-    """A launch of bands at once, the last on the calling thread."""
+    """A launch of bands at once, the last on the calling thread.
 
-    def __init__(self, bands: Sequence[Launch]) -> None:
-        self.bands = tuple(bands)
-        self._team, self._held = team(len(bands) - 1), [Band.of(band) for band in bands]
+    meetings: how often threads came to each place where they wait for one another. An interrupt can keep the calling
+    thread from coming, so all of them are open from then on until the others are done.
+    """
+
+    def __init__(self, bands: Sequence[Launch], meetings: Sequence[Array] = ()) -> None:
+        self.bands, self.meetings = tuple(bands), tuple(meetings)
+        self._team, self._held, self._is_broken = team(len(bands) - 1), [Band.of(band) for band in bands], False
 
     def __call__(self) -> None:
-        self._team.run(self._held)
+        if self._is_broken:
+            self._team.settle()
+            self._count(0)
+            self._is_broken = False
+        try:
+            self._team.run(self._held)
+        except BaseException:
+            from kernels._spin import OPEN
+
+            self._is_broken = True
+            self._count(OPEN)
+            raise
+
+    def _count(self, came: int) -> None:
+        for meeting in self.meetings:
+            meeting[0] = came
 
 
 def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> Launch:
@@ -209,26 +233,27 @@ def _joined(launches: Sequence[Launch]) -> Launch:
     if len(launches) == 1:
         return launches[0]
     several = [cast(Sequence[Compiled], _bands(launch)) for launch in launches]
+    meetings = [meeting for launch in launches if isinstance(launch, Shared) for meeting in launch.meetings]
     threads, before = max(map(len, several)), 1
     calls: list[list[Any]] = [[] for _ in range(threads)]
     for bands in several:
         if max(before, len(bands)) > 1 and any(calls):
-            meeting = _meeting(threads)
+            meetings.append(np.zeros(LINE_BYTES // 8, np.int64))
             for own in calls:
-                own += meeting
+                own += _meeting(meetings[-1], threads)
         for own, band in zip(reversed(calls), reversed(bands), strict=False):
             own += band.calls
         before = len(bands)
     together = [Compiled(tuple(own)) for own in calls]
-    return together[0] if threads == 1 else Shared(together)
+    return together[0] if threads == 1 else Shared(together, meetings)
 
 
-def _meeting(threads: int) -> Any:
+def _meeting(count: Array, threads: int) -> Any:
     """The call by which each thread waits until all others have come as often."""
     from kernels._numba import bind
     from kernels._spin import meet
 
-    return cast(Compiled, bind(meet, np.zeros(LINE_BYTES // 8, np.int64), threads)).calls
+    return cast(Compiled, bind(meet, count, threads)).calls
 
 
 @cache

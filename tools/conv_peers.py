@@ -20,6 +20,8 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from tabulate import tabulate
+
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from bench.plan.operation import Problem
@@ -215,8 +217,7 @@ def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str) -> It
 
 
 def _table(headers: Sequence[str], cells: Iterable[Sequence[str]]) -> str:
-    rows = [headers, ["---"] * len(headers), *cells]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return str(tabulate(list(cells), headers, tablefmt="github", disable_numparse=True))
 
 
 class _Parser(argparse.ArgumentParser):

@@ -8,7 +8,7 @@ import random
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from kernels.conv.fft.cpu import STRAIGHT
 from kernels.conv.implicit.cuda import BROAD, LEAST, LOW, NARROW, SQUARE
@@ -20,7 +20,7 @@ HELD_OUT: tuple[Callable[[], Iterator[Layer]], ...] = (resnet50, vgg16, googlene
 #: Problems of each suite, seconds a case, and what a problem may compute at most.
 PROBLEMS, MAX_TIME_S, MOST_FLOP, SEED = 390, 0.3, 4e9, 22
 #: What a case takes besides its samples: calls that verify it and warm it up, at a rate that slow kernels reach too.
-CALLS, FLOP_PER_S = 20, 20e9
+CALLS, FLOP_PER_S = 20, 10e9
 AXES = ("c", "h", "w", "k", "r", "s", "pad", "stride")
 Sizes = tuple[int | str, ...]
 
@@ -47,7 +47,8 @@ def convolutions() -> list[Conv]:
     A kind of layer (its taps, its stride, the octave of its side) is drawn as the root of its layers: half of all are
     1x1, three in 84 are 1x1 with stride 2, and two are 3x3 on large images, of which too few would be drawn to learn
     from. Layers are drawn at even distances, kind by kind, so that every third problem, which is a direction's, has
-    all of them. What computes too much is drawn again near the same layer.
+    all of them. What computes too much is drawn again near the same layer, and of two shapes the cheaper is taken, so
+    that large layers are many and the suite is not long.
     """
     rng, layers = random.Random(SEED), sorted(layer for layer in held_out() if isinstance(layer, Conv))
     layers.sort(key=_kind)
@@ -55,12 +56,19 @@ def convolutions() -> list[Conv]:
     edges = list(accumulate(1 / math.sqrt(kinds[_kind(layer)]) for layer in layers))
     found: dict[Conv, None] = {}
     for i in range(PROBLEMS):
-        like = drawn = layers[bisect(edges, (i + 0.5) / PROBLEMS * edges[-1])]
-        while drawn in layers or drawn in found or _flop(drawn) > MOST_FLOP:
-            side = near(rng, like.side, like.r)
-            drawn = like._replace(c=channels_near(rng, like.c), side=side, k=channels_near(rng, like.k))
-        found[drawn] = None
+        like = layers[bisect(edges, (i + 0.5) / PROBLEMS * edges[-1])]
+        shapes = (shape for shape in _around(rng, like) if shape not in layers and shape not in found)
+        found[min(islice(shapes, 2), key=_flop)] = None
     return list(found)
+
+
+def _around(rng: random.Random, layer: Conv) -> Iterator[Conv]:
+    """Yield shapes near a layer that compute no more than a problem may."""
+    while True:
+        side = near(rng, layer.side, layer.r)
+        shape = layer._replace(c=channels_near(rng, layer.c), side=side, k=channels_near(rng, layer.k))
+        if _flop(shape) <= MOST_FLOP:
+            yield shape
 
 
 def _kind(layer: Conv) -> tuple[int, int, int]:

@@ -145,6 +145,32 @@ def test_a_launch_that_is_interrupted_ends_before_the_next_begins() -> None:
     assert order == ["slow", "next"]
 
 
+@pytest.mark.parametrize("came", [False, True], ids=["before", "after"])
+def test_threads_that_meet_are_not_left_waiting_by_an_interrupt(monkeypatch, came) -> None:
+    counts, seen = np.zeros((2, 300_000), np.int64), np.zeros((2, 300_000), np.int64)
+    adding = in_bands(2, 2, lambda i, _: bind(add_one, counts[i]))
+    launch = in_turn(adding, in_bands(2, 2, lambda i, _: bind(copy, seen[i], counts[1 - i])))
+    perform = team(1)._perform
+
+    def interrupted(address: int, calls: int) -> int:
+        if came:
+            perform(address, calls)
+        raise KeyboardInterrupt
+
+    for trial in range(20):
+        with monkeypatch.context() as patch:
+            patch.setattr(team(1), "_perform", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                launch()
+        if trial % 2:
+            together(lambda: None, lambda: None)  # another launch has to find its thread free
+        launch()
+        counts[:] = 0
+        for number in range(1, 5):
+            launch()
+            assert (seen == number).all()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are kept to CPUs on Linux alone")
 def test_threads_have_cpus_of_their_own() -> None:
     others = len(os.sched_getaffinity(0)) - 1

@@ -51,7 +51,8 @@ def test_planted_seconds_are_found_and_every_way_is_judged_by_them(tool, store, 
     assert shares["a refitted model"] == ["1.000", "1.000", "1.000", "1.00"]
     assert 0.6 < float(shares["a selector (alone)"][0]) < 1
     assert 0.6 < float(shares["a selector (taught)"][0]) < 1
-    found = re.search(r"(?m)^[A-Z_]*SECONDS = \((.*)\)$", printed)[1].split(", ")
+    name = "SECONDS" if kernel == KERNEL else "STRAIGHT_SECONDS"
+    found = re.search(rf"(?m)^{name} = \((.*)\)$", printed)[1].split(", ")
     assert [float(value) for value in found] == pytest.approx(SECONDS, rel=0.01)
 
 

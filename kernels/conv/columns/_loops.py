@@ -2,7 +2,7 @@
 
 Each function does the items `start:stop` of a plan (`_plan.py`) on one thread, `columns` and `held` being its scratch.
 Without columns (None) images are multiplied as stored, and channels are last where `pixelwise` is not None. Both
-are in the types, so the rest is not compiled, which would take a second.
+are in the types, so the rest is not compiled, which would take half a second.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
