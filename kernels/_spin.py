@@ -13,7 +13,7 @@ from kernels._numba import data, jit
 WORDS = 3  # of a call (`_calls.py`)
 CALLS, COUNT = 1, 2  # of a box, whose first element counts what was asked for: where the calls lie, how many they are
 OTHER = -1  # that many calls stand for a task of the interpreter's
-OPEN = 1 << 62  # the count of a meeting at which nobody waits any more
+OPEN = 1 << 62  # the count of a meeting at which no thread waits any more
 PATIENCE = 1000  # looks at a meeting before another thread may have the CPU
 FAILED = 1  # after the count of what is done
 _X86 = binding.get_default_triple().startswith("x86_64")

@@ -7,16 +7,15 @@ called it, where the two take turns for milliseconds. On two CPUs, a product of 
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from itertools import groupby, pairwise
 from threading import Lock, Semaphore, Thread
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from kernelmark import Array, Launch
-from kernels._host import LINE_BYTES, Compiled
+from kernelmark import Launch
+from kernels._host import Compiled
 
 if TYPE_CHECKING:
     from kernels._calls import Table
@@ -161,99 +160,6 @@ def beside(cpu: int, threads: int) -> list[list[int]]:
     """Return the CPUs for each of some threads, beside that of the calling one; none where they do not suffice."""
     others = sorted(os.sched_getaffinity(0) - {cpu}) if sys.platform == "linux" else []
     return [others[i::threads] for i in range(threads)] if len(others) >= threads else []
-
-
-class Shared:
-    """A launch of bands at once, the last on the calling thread.
-
-    meetings: how often threads came to each place where they wait for one another. An interrupt can keep the calling
-    thread from coming, so all of them are open from then on until the others are done.
-    """
-
-    def __init__(self, bands: Sequence[Launch], meetings: Sequence[Array] = ()) -> None:
-        self.bands, self.meetings = tuple(bands), tuple(meetings)
-        self._team, self._held, self._is_broken = team(len(bands) - 1), [Band.of(band) for band in bands], False
-
-    def __call__(self) -> None:
-        if self._is_broken:
-            self._team.settle()
-            self._count(0)
-            self._is_broken = False
-        try:
-            self._team.run(self._held)
-        except BaseException:
-            from kernels._spin import OPEN
-
-            self._is_broken = True
-            self._count(OPEN)
-            raise
-
-    def _count(self, came: int) -> None:
-        for meeting in self.meetings:
-            meeting[0] = came
-
-
-def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> Launch:
-    """A launch that does `run(start, stop)` for each of `threads` bands of `length`, the last on the calling thread."""
-    edges = [length * i // threads for i in range(threads + 1)]
-    bands = [run(start, stop) for start, stop in pairwise(edges) if start < stop]
-    return bands[0] if len(bands) == 1 else Shared(bands)
-
-
-def in_turn(*launches: Launch) -> Launch:
-    """A launch of all these, one after the other.
-
-    Compiled ones that follow one another are one launch, in which threads meet before they go on: that takes less time
-    than to begin anew.
-    """
-    joined: list[Launch] = []
-    for is_compiled, run in groupby(launches or (Compiled(()),), _is_compiled):
-        these = list(run)
-        joined += [_joined(these)] if is_compiled else these
-    if len(joined) == 1:
-        return joined[0]
-
-    def launch() -> None:
-        for one in joined:
-            one()
-
-    return launch
-
-
-def _bands(launch: Launch) -> Sequence[Launch]:
-    return launch.bands if isinstance(launch, Shared) else (launch,)
-
-
-def _is_compiled(launch: Launch) -> bool:
-    return all(isinstance(band, Compiled) for band in _bands(launch))
-
-
-def _joined(launches: Sequence[Launch]) -> Launch:
-    """Return one launch of compiled ones; the last band of each is that of the calling thread."""
-    if len(launches) == 1:
-        return launches[0]
-    several = [cast(Sequence[Compiled], _bands(launch)) for launch in launches]
-    meetings = [meeting for launch in launches if isinstance(launch, Shared) for meeting in launch.meetings]
-    threads, before = max(map(len, several)), 1
-    calls: list[list[Any]] = [[] for _ in range(threads)]
-    for bands in several:
-        if max(before, len(bands)) > 1 and any(calls):
-            meetings.append(np.zeros(LINE_BYTES // 8, np.int64))
-            for own in calls:
-                own += _meeting(meetings[-1], threads)
-        for own, band in zip(reversed(calls), reversed(bands), strict=False):
-            own += band.calls
-        before = len(bands)
-    together = [Compiled(tuple(own)) for own in calls]
-    return together[0] if threads == 1 else Shared(together, meetings)
-
-
-def _meeting(count: Array, threads: int) -> Any:
-    """The call by which each thread waits until all others have come as often."""
-    from kernels._numba import bind
-    from kernels._spin import meet
-
-    return cast(Compiled, bind(meet, count, threads)).calls
 
 
 @cache

@@ -67,9 +67,9 @@ def pays(problem: Sized, threads: int, compiled: bool) -> bool:
 @cache
 def launch_s(threads: int, compiled: bool) -> float:
     """Return the seconds of a launch whose bands do nothing."""
+    from kernels._launches import in_bands
     from kernels._numba import bind
     from kernels._spin import nothing
-    from kernels._team import in_bands
 
     def band(start: int, _: int) -> Launch:
         return bind(nothing, start) if compiled else lambda: None

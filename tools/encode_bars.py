@@ -15,7 +15,7 @@ from bench.measure.draw import Draw
 from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.measure.stats import speedup
 from bench.plan.discovery import discover
-from kernels._team import in_bands
+from kernels._launches import in_bands
 from kernels.aggregate import _plans
 from kernels.aggregate._formats import FORMATS
 from kernels.aggregate._threads import on_threads

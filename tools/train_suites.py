@@ -17,10 +17,14 @@ from suite_text import NO_FFT, NO_FULL_FFT, header, table
 
 #: The networks whose layers are the test, and are never drawn.
 HELD_OUT: tuple[Callable[[], Iterator[Layer]], ...] = (resnet50, vgg16, googlenet, alexnet)
-#: Problems of each suite, seconds a case, and what a problem may compute at most.
-PROBLEMS, MAX_TIME_S, MOST_FLOP, SEED = 390, 0.3, 4e9, 22
+#: Problems of a suite and seconds a case; a convolution's times differ more between processes than within one.
+CONVOLUTIONS, CONVOLUTION_S, PRODUCTS, PRODUCT_S = 570, 0.1, 390, 0.3
+#: What a problem may compute at most.
+MOST_FLOP, SEED = 4e9, 22
 #: What a case takes besides its samples: calls that verify it and warm it up, at a rate that slow kernels reach too.
 CALLS, FLOP_PER_S = 20, 10e9
+#: Fewer channels are those of an image.
+FEW_CHANNELS = 8
 AXES = ("c", "h", "w", "k", "r", "s", "pad", "stride")
 Sizes = tuple[int | str, ...]
 
@@ -38,27 +42,27 @@ def near(rng: random.Random, size: int, least: int = 1) -> int:
 def channels_near(rng: random.Random, size: int) -> int:
     """Return channels near those of a layer, a multiple of 8 as there; those of an image, 3, may be any number."""
     drawn = near(rng, size)
-    return drawn if size < 8 else max(8, round(drawn / 8) * 8)
+    return drawn if size < FEW_CHANNELS else max(8, round(drawn / 8) * 8)
 
 
 def convolutions() -> list[Conv]:
     """Return convolutions near those of the networks; the taps and the stride of a layer stay together.
 
-    A kind of layer (its taps, its stride, the octave of its side) is drawn as the root of its layers: half of all are
-    1x1, three in 84 are 1x1 with stride 2, and two are 3x3 on large images, of which too few would be drawn to learn
-    from. Layers are drawn at even distances, kind by kind, so that every third problem, which is a direction's, has
-    all of them. What computes too much is drawn again near the same layer, and of two shapes the cheaper is taken, so
-    that large layers are many and the suite is not long.
+    A kind of layer (its taps, its stride, the octave of its side, whether it reads an image's channels) is drawn as
+    the root of its layers: half of all are 1x1, three in 84 are 1x1 with stride 2, and two are 3x3 on large images, of
+    which too few would be drawn to learn from. Layers are drawn at even distances, kind by kind, so that every third
+    problem, which is a direction's, has all of them. What computes too much is drawn again near the same layer, and of
+    three shapes the cheapest is taken, so that large layers are many and the suite is not long.
     """
     rng, layers = random.Random(SEED), sorted(layer for layer in held_out() if isinstance(layer, Conv))
     layers.sort(key=_kind)
     kinds = Counter(map(_kind, layers))
     edges = list(accumulate(1 / math.sqrt(kinds[_kind(layer)]) for layer in layers))
     found: dict[Conv, None] = {}
-    for i in range(PROBLEMS):
-        like = layers[bisect(edges, (i + 0.5) / PROBLEMS * edges[-1])]
+    for i in range(CONVOLUTIONS):
+        like = layers[bisect(edges, (i + 0.5) / CONVOLUTIONS * edges[-1])]
         shapes = (shape for shape in _around(rng, like) if shape not in layers and shape not in found)
-        found[min(islice(shapes, 2), key=_flop)] = None
+        found[min(islice(shapes, 3), key=_flop)] = None
     return list(found)
 
 
@@ -71,8 +75,8 @@ def _around(rng: random.Random, layer: Conv) -> Iterator[Conv]:
             yield shape
 
 
-def _kind(layer: Conv) -> tuple[int, int, int]:
-    return layer.r, layer.stride, round(math.log2(layer.side))
+def _kind(layer: Conv) -> tuple[int, int, int, bool]:
+    return layer.r, layer.stride, round(math.log2(layer.side)), layer.c < FEW_CHANNELS
 
 
 def _flop(layer: Conv) -> int:
@@ -84,7 +88,7 @@ def products() -> list[tuple[int, int, int]]:
     rng, layers = random.Random(SEED), {layer for layer in held_out() if isinstance(layer, Dense)}
     sizes = {tuple(sorted((1, layer.inputs, layer.outputs))) for layer in layers}
     found: dict[tuple[int, int, int], None] = {}
-    while len(found) < PROBLEMS:
+    while len(found) < PRODUCTS:
         m, n, k = (round(2 ** rng.uniform(low, 13)) for low in (0, 4, 4))
         if tuple(sorted((m, n, k))) not in sizes and 1e5 <= 2 * m * n * k <= MOST_FLOP:
             found[m, n, k] = None
@@ -92,15 +96,17 @@ def products() -> list[tuple[int, int, int]]:
 
 
 _NEAR = "drawn with a seed: channels and filters (multiples of 8) and side, each up to an octave around a layer's"
-_HOW = f"""Sized for two processes within an hour on two cores: {PROBLEMS} problems of at most {MOST_FLOP / 1e9:g}
-GFLOP, of which a case takes {MAX_TIME_S} s of samples and {CALLS} calls at {FLOP_PER_S / 1e9:g} GFLOP/s besides; the
-test of this file adds them up. No layer of ResNet-50, VGG-16, GoogLeNet or AlexNet is part of it: those are the test of
-a selector."""
 
 
-def _suite(title: str, source: str, notes: str, parts: list[str]) -> str:
-    head = header(title, source, "Made by tools/suites.py from tools/train_suites.py; edit those.", f"{notes} {_HOW}")
-    return "\n".join([head, "", f"max_time = {MAX_TIME_S}", *parts, ""])
+def _suite(title: str, source: str, notes: str, parts: list[str], problems: int, seconds: float) -> str:
+    how = (
+        f"Sized for two processes within an hour on two cores: {problems} problems of at most {MOST_FLOP / 1e9:g} "
+        f"GFLOP, of which a case takes {seconds} s of samples and {CALLS} calls at {FLOP_PER_S / 1e9:g} GFLOP/s "
+        "besides; the test of this file adds them up. No layer of ResNet-50, VGG-16, GoogLeNet or AlexNet is part of "
+        "it: those are the test of a selector."
+    )
+    head = header(title, source, "Made by tools/suites.py from tools/train_suites.py; edit those.", f"{notes} {how}")
+    return "\n".join([head, "", f"max_time = {seconds}", *parts, ""])
 
 
 def train_conv() -> str:
@@ -113,12 +119,14 @@ def train_conv() -> str:
             fixed = {"dtype": "f32", "n": 1, "direction": direction, "kernels": kernels}
             parts.append(table("conv", cases, AXES, **fixed))
     return _suite(
-        f"Training, convolution: {PROBLEMS} problems near the layers of four networks, for kernelmark select",
+        f"Training, convolution: {CONVOLUTIONS} problems near the layers of four networks, for kernelmark select",
         _NEAR,
         "A third each forward and both gradients, one image. FFTs of whole images, and any FFT of 1x1 filters, are "
         "left out: on layers of networks they took at least five times as long as the fastest kernel, up to a second "
         "a call (reports/).",
         parts,
+        CONVOLUTIONS,
+        CONVOLUTION_S,
     )
 
 
@@ -128,10 +136,12 @@ def train_gemm() -> str:
     for layout, chosen in (("NT", products()[::2]), ("NN", products()[1::4]), ("TN", products()[3::4])):
         parts.append(table("gemm", Counter(chosen), None, dtype="f32", layout=layout, kernels=["!*_colmajor"]))
     return _suite(
-        f"Training, GEMM: {PROBLEMS} products from vectors to 8192, for kernelmark select",
+        f"Training, GEMM: {PRODUCTS} products from vectors to 8192, for kernelmark select",
         "drawn with a seed: m, n and k uniform in their logarithms",
         "Half of them are NT, where the kernels that transpose B first contend.",
         parts,
+        PRODUCTS,
+        PRODUCT_S,
     )
 
 
@@ -183,7 +193,7 @@ def train_numba_fft_tiles() -> str:
 
 def train_implicit_tiles() -> str:
     """The text of train-implicit-tiles.toml."""
-    title = f"Training, tiles of implicit GEMM on a GPU: the {PROBLEMS} problems of train-conv"
+    title = f"Training, tiles of implicit GEMM on a GPU: the {CONVOLUTIONS} problems of train-conv"
     tiles = (f"BM={tile['BM']},BN={tile['BN']}" for tile in (LEAST, LOW, NARROW, SQUARE, BROAD))
     return _tiles(title, _NEAR, convolutions(), "conv/cuda.implicit", tiles, TILED_TIME_S)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels._team import in_bands, in_turn
+from kernels._launches import in_bands, in_turn
 from kernels._worth import threads_that_pay
 from kernels.aggregate._steps import Part, Plan, Step
 from kernels.aggregate.problem import AggregateOperands, AggregateProblem

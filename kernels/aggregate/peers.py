@@ -4,7 +4,7 @@ from typing import Any
 
 from kernelmark import Launch, kernel
 from kernels._gpus import Gpus
-from kernels._team import in_turn
+from kernels._launches import in_turn
 from kernels.aggregate import _wire
 from kernels.aggregate._steps import whole
 from kernels.aggregate.problem import AggregateOperands, AggregateProblem

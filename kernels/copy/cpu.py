@@ -4,7 +4,7 @@ import numpy as np
 
 from kernelmark import Launch, Prefer, kernel
 from kernels._host import LINE_BYTES
-from kernels._team import in_bands
+from kernels._launches import in_bands
 from kernels._worth import threads_that_pay
 from kernels.copy.problem import CopyOperands, CopyProblem
 

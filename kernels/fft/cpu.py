@@ -8,7 +8,7 @@ import numpy as np
 from kernelmark import Array, Launch, kernel
 from kernels._fftw import as_complex
 from kernels._fftw import plan as fftw_plan
-from kernels._team import in_turn
+from kernels._launches import in_turn
 from kernels.fft.problem import FftOperands, FftProblem
 
 #: `forward` names the side that divides, so that the inverse is left as it is.

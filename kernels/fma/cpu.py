@@ -2,7 +2,7 @@
 
 from kernelmark import Launch, kernel
 from kernels._host import registers
-from kernels._team import in_bands
+from kernels._launches import in_bands
 from kernels.fma.problem import FmaOperands, FmaProblem
 
 

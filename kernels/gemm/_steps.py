@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels._team import in_turn
+from kernels._launches import in_turn
 from kernels.gemm._epilogue import DECAY, MOMENTUM, RATE, Epilogue
 
 

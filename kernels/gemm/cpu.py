@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Launch, kernel
-from kernels._team import in_turn
+from kernels._launches import in_turn
 from kernels.gemm._epilogue import EPILOGUES
 from kernels.gemm._steps import Rows, finish
 from kernels.gemm.problem import GemmOperands, GemmProblem

@@ -5,7 +5,7 @@ from typing import Any
 
 from kernelmark import Launch, kernel
 from kernels._host import alone
-from kernels._team import in_bands, in_turn
+from kernels._launches import in_bands, in_turn
 from kernels._worth import threads_that_pay
 from kernels.gemm._epilogue import EPILOGUES
 from kernels.gemm._steps import Rows, finish

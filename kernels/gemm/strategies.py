@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kernelmark import Launch, kernel
-from kernels._team import in_turn
+from kernels._launches import in_turn
 from kernels.gemm import _cublas, cublas
 from kernels.gemm.cpu import plain
 from kernels.gemm.problem import GemmOperands, GemmProblem

@@ -4,7 +4,7 @@ from typing import Any
 
 from kernelmark import Launch, kernel
 from kernels._gpus import between
-from kernels._team import in_turn
+from kernels._launches import in_turn
 from kernels.transfer._pages import bind_to_node, require_node
 from kernels.transfer._streams import Side, Slot, copied, piece_bytes, pieces, through
 from kernels.transfer.problem import MOST_WORK, TransferOperands, TransferProblem

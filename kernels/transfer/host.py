@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelmark import Launch, kernel
 from kernels._host import LINE_BYTES
-from kernels._team import in_bands, in_turn
+from kernels._launches import in_bands, in_turn
 from kernels._worth import threads_that_pay
 from kernels.transfer._pages import bind_to_node, give_back
 from kernels.transfer.problem import TransferOperands, TransferProblem

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelmark import Launch, kernel
-from kernels._team import in_bands
+from kernels._launches import in_bands
 from kernels.transfer._pages import bind_to_node
 from kernels.transfer._peer import Peer, Shared, peer
 from kernels.transfer.host import H2H

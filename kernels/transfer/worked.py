@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelmark import Launch, kernel
 from kernels._host import registers
-from kernels._team import in_bands, in_turn
+from kernels._launches import in_bands, in_turn
 from kernels.transfer._pages import bind_to_node
 from kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferOperands, TransferProblem
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from kernelmark import Launch
 from kernels._host import second_level_bytes
+from kernels._launches import in_bands
 from kernels._numba import bind
-from kernels._team import in_bands
 from kernels.transpose import _numba as moves
 from kernels.transpose._blocks import width
 from kernels.transpose._strips import strips

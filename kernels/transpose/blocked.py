@@ -4,7 +4,7 @@ from typing import Any
 
 from kernelmark import DTYPES, DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._host import LINE_BYTES
-from kernels._team import in_bands, in_turn
+from kernels._launches import in_bands, in_turn
 from kernels._worth import threads_that_pay
 from kernels.transpose._strips import SHARE
 from kernels.transpose.problem import TransposeOperands, TransposeProblem

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark import DTYPES, Launch, kernel
-from kernels._team import in_bands, in_turn
+from kernels._launches import in_bands, in_turn
 from kernels._worth import threads_that_pay
 from kernels.transpose._openblas import imatcopy as _imatcopy
 from kernels.transpose._openblas import omatcopy as _omatcopy

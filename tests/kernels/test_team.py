@@ -13,8 +13,9 @@ import pytest
 
 pytest.importorskip("numba")
 
+from kernels._launches import Shared, in_bands, in_turn
 from kernels._numba import bind, jit
-from kernels._team import Band, Shared, in_bands, in_turn, team
+from kernels._team import Band, team
 
 WAYS = {"awake": 0.0, "asleep": 0.05}  # seconds between launches
 

@@ -29,7 +29,7 @@ LONG = {
 CHEATS = """
 from kernelmark import kernel
 from kernels._gpus import between
-from kernels._team import in_turn
+from kernels._launches import in_turn
 from kernels.aggregate.peers import P2P, device
 
 MINE = {**P2P, "provider": "mine"}

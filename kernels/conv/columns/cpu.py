@@ -1,7 +1,7 @@
 """Convolution on the CPU by products with columns (im2col)."""
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._team import in_bands, in_turn
+from kernels._launches import in_bands, in_turn
 from kernels._worth import threads_that_pay
 from kernels.conv.problem import ConvOperands, ConvProblem
 

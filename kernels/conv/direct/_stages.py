@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Array, Launch
+from kernels._launches import in_bands, in_turn
 from kernels._numba import bind
-from kernels._team import in_bands, in_turn
 from kernels.conv._shape import shape
 from kernels.conv.direct import _loops as loops
 from kernels.conv.direct import _pixels

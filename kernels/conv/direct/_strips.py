@@ -1,8 +1,8 @@
 """Grouped convolution set up, depthwise among it: strips of planes for the threads, and their scratch."""
 
 from kernelmark import Launch
+from kernels._launches import in_bands, in_turn
 from kernels._numba import bind
-from kernels._team import in_bands, in_turn
 from kernels._tile import LANES
 from kernels.conv._shape import shape
 from kernels.conv.direct import _depthwise as loops

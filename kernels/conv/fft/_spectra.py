@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Array, Launch
+from kernels._launches import in_bands, in_turn
 from kernels._numba import bind
-from kernels._team import in_bands, in_turn
 from kernels._tile import LANES
 from kernels.conv.fft import _lanes, _planes
 from kernels.conv.fft._codelets import CAN_PASS, UNIT, column, row, row_back

@@ -7,9 +7,9 @@ are multiplied with one another, plane by plane, and each filter is transformed 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from kernelmark import Launch
+from kernels._launches import in_bands, in_turn
 from kernels._numba import bind, jit, move
 from kernels._product import SCRATCH, address, multiply
-from kernels._team import in_bands, in_turn
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd._lines import LANES, TAPS, filters_back, join
 from kernels.conv.winograd._planes import Planes

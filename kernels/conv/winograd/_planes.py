@@ -3,8 +3,8 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from kernelmark import Array, Launch
+from kernels._launches import in_bands
 from kernels._numba import bind, jit
-from kernels._team import in_bands
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd import _loops as loops
 from kernels.conv.winograd._lines import LANES

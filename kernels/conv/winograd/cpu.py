@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._host import NARROW, powers, split
-from kernels._team import in_bands, in_turn
+from kernels._launches import in_bands, in_turn
 from kernels._worth import threads_that_pay
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
