@@ -13,7 +13,7 @@ from bench.plan.dtypes import DTYPES, Array, bits_dtype
 _RMS_QUANTILE = 5.2
 #: The share of right results that all weighted sums of a verdict together may reject.
 _FALSE_ALARMS = 1e-6
-#: How far the errors of one row may exceed those of the sample (rms): rows differ in size, and tiles in their sums.
+#: How far the errors of one row may exceed those of the sample (rms), apart from what an algorithm is known for.
 _UNEVEN = 4.0
 #: The least share of what the arithmetic allows that errors are taken to have, where a sample shows less.
 _FLOOR = 1 / 256
@@ -38,13 +38,15 @@ class Bound(NamedTuple):
 
     largest, rms: absolute error of an element before it is stored, at most, and root mean square over many.
     stored: the storage type that results are rounded to. roundings: how many independent roundings the errors of all
-    elements come of at the least; the fewer, the more their rms scatters.
+    elements come of at the least; the fewer, the more their rms scatters. uneven: the rms error of the elements that an
+    algorithm computes least exactly, over that of all.
     """
 
     largest: float
     rms: float
     stored: str
     roundings: int = 2**31
+    uneven: float = 1.0
 
     def limits(self, want: Array) -> Array:
         """The largest absolute error of each element, stored."""
@@ -164,7 +166,7 @@ def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
     """
     error = got.astype(np.float64) - want
     seen = float(np.mean(error**2) - np.mean(bound.variance(want))) if error.size else bound.rms**2
-    return min(max(_UNEVEN**2 * seen, (_FLOOR * bound.rms) ** 2), bound.rms**2) + (bound.largest / length) ** 2
+    return min(max((_UNEVEN * bound.uneven) ** 2 * seen, (_FLOOR * bound.rms) ** 2), bound.rms**2) + (bound.largest / length) ** 2
 
 
 def sums_limit(variance: Array, own_error: float) -> Array:

@@ -4,7 +4,7 @@ import math
 
 from kernelmark import DTYPES, Bound, accumulation_error, accumulation_rms, sum_bound
 from kernels.conv._sizes import ConvSizes
-from kernels.conv._winograd import F2, F4, Transforms, growth
+from kernels.conv._winograd import F2, F4, Transforms, growth, unevenness
 
 #: Roundings of an algorithm in transformed coordinates are those of its input, of its filter and of their product.
 _ROUNDINGS = 16
@@ -19,8 +19,9 @@ def tolerance(problem: ConvSizes, numerics: str) -> Bound:
     """Bound of the errors of the output's elements."""
     bound = sum_bound(numerics, problem.dtype, problem.reduction, problem.dtype)
     if numerics in WINOGRAD:
-        largest, rms = _winograd(problem, WINOGRAD[numerics])
-        return bound._replace(largest=largest, rms=rms)
+        f = WINOGRAD[numerics]
+        largest, rms = _winograd(problem, f)
+        return bound._replace(largest=largest, rms=rms, uneven=unevenness(f))
     if numerics == "fft":
         largest, rms = _transforms(problem)
         return bound._replace(largest=bound.largest + largest, rms=math.hypot(bound.rms, rms))

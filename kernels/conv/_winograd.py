@@ -44,7 +44,20 @@ BY_TILE = {2: F2, 4: F4}
 
 
 def growth(f: Transforms) -> float:
-    """How much larger (rms) errors are after the inverse transform than those of a sum of as many plain products."""
-    # The variance along one axis, which is the root of that along both.
-    squares = f.at**2 @ ((f.bt**2).sum(axis=1) * (f.g**2).sum(axis=1))
-    return float(squares.max())
+    """How much larger (rms) errors are after the inverse transform than those of a sum of as many plain products.
+
+    This is so at the outputs of a tile that are the least exact.
+    """
+    return float(_variances(f).max())
+
+
+def unevenness(f: Transforms) -> float:
+    """Return the rms error of a tile's least exact outputs over that of all."""
+    variances = _variances(f)
+    return float(variances.max() / variances.mean())
+
+
+def _variances(f: Transforms) -> Array:
+    """Variances of errors along one axis, which are the roots of those along both."""
+    found: Array = f.at**2 @ ((f.bt**2).sum(axis=1) * (f.g**2).sum(axis=1))
+    return found

@@ -8,9 +8,10 @@ import pytest
 
 from bench.plan.discovery import discover
 from bench.plan.dtypes import NUMERICS
+from bench.plan.verdict import error_variance
 from kernel_rig import drawn
 from kernels.conv import _reference
-from kernels.conv._winograd import F2, F4, growth
+from kernels.conv._winograd import F2, F4, growth, unevenness
 from kernels.conv.problem import ConvProblem
 
 SMALL = [
@@ -136,6 +137,17 @@ def test_the_transforms_compute_a_correlation(f) -> None:
     assert np.allclose(f.at @ ((f.g @ w) * (f.bt @ x)), np.correlate(x, w), rtol=0, atol=1e-13)
 
 
+def test_sums_over_the_least_exact_pixels_of_tiles_are_allowed_their_errors() -> None:
+    problem = discover().problem("conv/n1c144h54w54k176r3s3pad1/f32/nchw/fprop")
+    bound, rng = problem.tolerance("winograd4"), np.random.default_rng(5)
+    along = np.resize(np.sqrt(F4.at**2 @ ((F4.bt**2).sum(axis=1) * (F4.g**2).sum(axis=1))), problem.p)
+    sizes = np.outer(along, along) * bound.rms / 10 / along.max() ** 2
+    for _ in range(2000):
+        rows, columns = (_reference._places(np.arange(problem.p), rng) for _ in "hw")
+        errors = rng.normal(0, sizes[rows, columns])
+        assert error_variance(errors, np.zeros(len(errors)), bound, problem.k) > sizes.max() ** 2
+
+
 @pytest.mark.parametrize("f", [F2, F4])
 def test_growth_is_the_measured_growth_of_errors(f) -> None:
     # Sums over many channels in single precision, on transformed operands and on as many plain products.
@@ -153,5 +165,6 @@ def test_growth_is_the_measured_growth_of_errors(f) -> None:
 
     plain = error(x, rng.uniform(-1, 1, (channels, side, side)))
     behind = f.at @ error(f.bt @ x @ f.bt.T, f.g @ w @ f.g.T) @ f.at.T
-    spread = np.sqrt((behind**2).mean(axis=0)).max()
-    assert spread / np.sqrt((plain**2).mean()) == pytest.approx(growth(f), rel=0.1)
+    spread = np.sqrt((behind**2).mean(axis=0))
+    assert spread.max() / np.sqrt((plain**2).mean()) == pytest.approx(growth(f), rel=0.1)
+    assert spread.max() / np.sqrt((spread**2).mean()) == pytest.approx(unevenness(f), rel=0.1)

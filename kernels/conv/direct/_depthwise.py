@@ -1,7 +1,9 @@
 """Grouped convolution: vectors of places, each the sum of a weight for each tap times what the tap meets.
 
-A vector is of pixels, or with channels last and small groups of channels, whose weights differ. The arguments that
-`_planes.py` describes are the same in all functions.
+A vector is of pixels, or with channels last and small groups of channels, whose weights differ. Small planes of nchw
+are turned, a vector of them at a time: there they are channels last. The arguments that `_planes.py` describes are the
+same in all functions. turned: None, or scratch for such planes of the source (wgrad: of x) and of the target (of y),
+and the sides of both as stored; it is in the types, so the rest is not compiled.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -10,7 +12,7 @@ import numpy as np
 
 from kernels._numba import jit, part
 from kernels._tile import LANES
-from kernels.conv.direct._moves import load, load_group, store
+from kernels.conv.direct._moves import load, load_group, store, turn, turn_back
 from kernels.conv.direct._vectors import (
     ACROSS,
     FEW,
@@ -34,14 +36,35 @@ from kernels.conv.direct._vectors import (
 
 @jit
 def images(
-    out, source, w, b, held, factors, to, side, cut, parts, offsets, weights, planes, strides, items, start, stop
+    out,
+    source,
+    w,
+    b,
+    held,
+    factors,
+    turned,
+    to,
+    side,
+    cut,
+    parts,
+    offsets,
+    weights,
+    planes,
+    strides,
+    items,
+    start,
+    stop,
 ):
     """Items start:stop of fprop or dgrad. factors: scratch for a group's weights, or those of vectors as packed."""
     size, line = cut.down * cut.across * cut.depth * cut.pitch * cut.unit, len(held) // ROWS
     b[:] = np.float32(0)
     for item in range(start, stop):
         image, group, lanes, r0, r1 = items[item]
-        load_group(b, size, planes[0], source, side, cut, image, group, lanes, r0)
+        if turned is None:
+            load_group(b, size, planes[0], source, side, cut, image, group, lanes, r0)
+        else:
+            turn(turned[0], source, turned[2], image, group, lanes)
+            load(b, size, 1, turned[0], side, cut, 0, lanes, r0)
         for number in range(len(parts)):
             first_h, step_h, rows, first_w, step_w, columns, t0, t1 = parts[number]
             down, across = (first_h + r0 * step_h, step_h, min(r1, rows) - r0), (first_w, step_w, columns)
@@ -63,8 +86,10 @@ def images(
                         _weigh(held, own, b, offsets, v, t0, t1, length, cut.unit, False)
                 for row in range(many):
                     at = image * to.image + (group * planes[1] + plane + row) * to.plane
-                    store(out, to, held[row * line :], cut, at, lanes, down, across)
+                    store(out if turned is None else turned[1], to, held[row * line :], cut, at, lanes, down, across)
                 plane += many
+        if turned is not None:
+            turn_back(out, turned[1], turned[3], image, group, lanes)
 
 
 @part
@@ -109,7 +134,7 @@ def _weigh(held, factors, b, offsets, at, t0, t1, length, apart, alike):
 
 
 @jit
-def filters(w, x, y, b, d, sums, side, of_y, cut, like, offsets, weights, planes, strides, sizes, start, stop):
+def filters(w, x, y, b, d, sums, turned, side, of_y, cut, like, offsets, weights, planes, strides, sizes, start, stop):
     """Groups start:stop of wgrad, or places of channels. like: how y is cut into d. sizes: strip, images, channels."""
     size, taps, (strip, images, channels) = (
         cut.down * cut.across * cut.depth * cut.pitch * cut.unit,
@@ -121,12 +146,18 @@ def filters(w, x, y, b, d, sums, side, of_y, cut, like, offsets, weights, planes
         lanes = min(cut.unit, channels - group * cut.unit)
         sums[:] = np.float32(0)
         for image in range(images):
+            if turned is not None:
+                turn(turned[0], x, turned[2], image, group, lanes)
+                turn(turned[1], y, turned[3], image, group, lanes)
             for first in range(0, of_y.height, strip):
                 length = ((min(strip, of_y.height - first) - 1) * cut.pitch + of_y.width) * cut.unit
-                load_group(b, size, planes[0], x, side, cut, image, group, lanes, first)
+                if turned is None:
+                    load_group(b, size, planes[0], x, side, cut, image, group, lanes, first)
+                else:
+                    load(b, size, 1, turned[0], side, cut, 0, lanes, first)
                 for plane in range(planes[1]):
                     at = image * of_y.image + (group * planes[1] + plane) * of_y.plane
-                    load(d, 0, 1, y, of_y, like, at, lanes, first)
+                    load(d, 0, 1, y if turned is None else turned[1], of_y, like, at, lanes, first)
                     for v in range(0, lanes, LANES):
                         apart = max(cut.unit, LANES)
                         _add(sums[plane * taps * LANES + v * taps :], d, b, offsets, v, length, apart)

@@ -21,6 +21,7 @@ from kernels.conv.direct._vectors import (
     move_4,
     move_8,
 )
+from kernels.transpose._blocks import square
 
 
 @inlined
@@ -127,3 +128,29 @@ def store(out, side, held, cut, at, lanes, rows, columns):
         else:
             for j in range(count):
                 out[to + j * step] = held[line + j]
+
+
+@part
+def turn(to, source, side, image, group, lanes):
+    """Lay a vector of planes, as `side` has them, so that the elements of each pixel are side by side."""
+    pixels, at = side.height * side.width, image * side.image + group * side.plane
+    whole = pixels if lanes == LANES and pixels >= LANES else 0
+    for i in range(0, whole, LANES):
+        first = min(i, pixels - LANES)
+        square(to, first * LANES, LANES, source, at + first, pixels)
+    for i in range(whole, pixels):
+        for lane in range(lanes):
+            to[i * LANES + lane] = source[at + lane * pixels + i]
+
+
+@part
+def turn_back(out, held, side, image, group, lanes):
+    """Put what lies as `turn` leaves it where `side` has it."""
+    pixels, at = side.height * side.width, image * side.image + group * side.plane
+    whole = pixels if lanes == LANES and pixels >= LANES else 0
+    for i in range(0, whole, LANES):
+        first = min(i, pixels - LANES)
+        square(out, at + first, pixels, held, first * LANES, LANES)
+    for i in range(whole, pixels):
+        for lane in range(lanes):
+            out[at + lane * pixels + i] = held[i * LANES + lane]

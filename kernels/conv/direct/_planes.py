@@ -1,7 +1,7 @@
 """How grouped convolution, depthwise among it, is cut into planes and strips of rows; pure arithmetic on shapes.
 
 A plane is a channel of an image. With channels last, where groups are small, it is a few vectors of channels, in which
-the channel of a group that it is for stands for the whole group.
+the channel of a group that it is for stands for the whole group. Small planes of nchw are turned so, too.
 A strip of each plane of a group lies in a buffer with zeros around it, a stride's elements taken apart: its phases,
 each of which is `depth` rows of `pitch` places. So every tap meets all outputs of a strip in one run of places, from an
 offset of its own on.
@@ -26,6 +26,8 @@ from kernels.conv.direct._phases import phases
 
 VECTORS = 7  # of channels that are read at a time, at most
 EXPANDED = (1, 2, 4, 8, 16)  # channels of a group whose vectors `_vectors.py` expands
+#: Pixels of a plane that is turned, at most: of the smaller and of the larger of the source's and the target's.
+TURNED = 200, 1000
 
 
 class Side(NamedTuple):
@@ -96,6 +98,8 @@ def unit_of(g: Shape, lanes: int, threads: int) -> int:
     They are an odd number of vectors, so that places side by side do not compete for the same lines of a cache.
     threads: as many as share nothing but the channels.
     """
+    if turns(g, lanes, threads):
+        return lanes
     whole = g.c == 1 or (g.c in EXPANDED and g.c <= lanes and g.groups * g.c % lanes == 0)
     if not g.channels_last or g.c != g.k or not whole:
         return 1
@@ -104,9 +108,21 @@ def unit_of(g: Shape, lanes: int, threads: int) -> int:
     return (ceil(vectors / min(parts, vectors)) | 1) * lanes
 
 
+def turns(g: Shape, lanes: int, threads: int) -> bool:
+    """Whether planes are turned: small ones of depthwise convolution, of which each thread has two vectors or more."""
+    smaller, larger = sorted((g.h * g.w, g.p * g.q))
+    is_small = smaller <= TURNED[0] and larger <= TURNED[1]
+    return is_small and not g.channels_last and g.c == g.k == 1 and g.groups >= 2 * lanes * threads
+
+
 def channels(g: Shape, unit: int) -> int:
     """Return what places divide: all channels, or groups where a place has one element."""
     return g.groups * (g.c if unit > 1 else 1)
+
+
+def turned_side(side: Side, unit: int) -> Side:
+    """Planes that are turned, `unit` of them."""
+    return Side(side.height, side.width, 0, 0, side.width * unit, unit)
 
 
 def x_side(g: Shape, unit: int) -> Side:
@@ -119,15 +135,15 @@ def y_side(g: Shape, unit: int) -> Side:
     return Side(g.p, g.q, g.y_n, unit * g.y_k, g.q * g.y_pixel, g.y_pixel)
 
 
-def forward(g: Shape, unit: int, held: int) -> Plan:
-    """The plan of fprop and of wgrad. held: elements of a strip at most, if a row has not more."""
+def forward(g: Shape, unit: int, held: int | None) -> Plan:
+    """The plan of fprop and of wgrad. held: elements of a strip at most, if a row has not more; None: all rows."""
     down = _Axis(0, 1, g.p, [(t, *_apart(t * g.dilation_h, g.stride_h)) for t in range(g.r)])
     across = _Axis(0, 1, g.q, [(t, *_apart(t * g.dilation_w, g.stride_w)) for t in range(g.s)])
     sides, targets = (([down], g.stride_h, g.top), ([across], g.stride_w, g.left)), g.k if unit == 1 else 1
     return _plan(g, unit, held, sides, (g.c, targets), (g.w_c, g.c * g.r * g.s))
 
 
-def image_gradient(g: Shape, unit: int, held: int) -> Plan:
+def image_gradient(g: Shape, unit: int, held: int | None) -> Plan:
     """The plan of dgrad."""
     down, top = _back(g.h, g.r, g.top, g.stride_h, g.dilation_h)
     across, left = _back(g.w, g.s, g.left, g.stride_w, g.dilation_w)
@@ -156,13 +172,18 @@ def _back(size: int, taps: int, pad: int, stride: int, dilation: int) -> tuple[l
 
 
 def _plan(
-    g: Shape, unit: int, held: int, sides: tuple[_Sides, _Sides], planes: tuple[int, int], strides: tuple[int, int]
+    g: Shape,
+    unit: int,
+    held: int | None,
+    sides: tuple[_Sides, _Sides],
+    planes: tuple[int, int],
+    strides: tuple[int, int],
 ) -> Plan:
     """planes, strides: of the source and of the target, their number in a group and the stride between them in w."""
     (down, apart_h, top), (across, apart_w, left) = sides
     pitch, reach = max(a.length + _reach(a) for a in across), max(_reach(a) for a in down)
     length = max(a.length for a in down)
-    most = max(1, held // (planes[0] * apart_h * apart_w * pitch * unit) - reach)
+    most = max(1, held // (planes[0] * apart_h * apart_w * pitch * unit) - reach) if held else length
     strip = max(b - a for a, b in split(length, most, 1, 1))
     cut = Cut(apart_h, apart_w, top, left, strip + reach, pitch, unit)
     parts: list[tuple[int, ...]] = []

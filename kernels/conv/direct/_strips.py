@@ -1,12 +1,24 @@
 """Grouped convolution set up, depthwise among it: strips of planes for the threads, and their scratch."""
 
-from kernelmark import Launch
+from kernelmark import Array, Launch
 from kernels._launches import in_bands, in_turn
 from kernels._numba import bind
 from kernels._tile import LANES
 from kernels.conv._shape import shape
 from kernels.conv.direct import _depthwise as loops
-from kernels.conv.direct._planes import Cut, channels, forward, image_gradient, items, unit_of, x_side, y_side
+from kernels.conv.direct._planes import (
+    Cut,
+    Side,
+    channels,
+    forward,
+    image_gradient,
+    items,
+    turned_side,
+    turns,
+    unit_of,
+    x_side,
+    y_side,
+)
 from kernels.conv.direct._vectors import ROWS, SLACK
 from kernels.conv.problem import ConvOperands, ConvProblem
 
@@ -16,10 +28,12 @@ def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
     if problem.direction == "wgrad":
         return _filters(problem, x)
     g = shape(problem)
-    unit, order = unit_of(g, LANES, 1), 1 if problem.direction == "fprop" else -1
-    plan = (forward if order == 1 else image_gradient)(g, unit, x.tile.HELD)
-    (source, out), (side, to) = (x.x, x.y)[::order], (x_side(g, unit), y_side(g, unit))[::order]
-    cut, listed, vectors = plan.cut, items(g, plan, x.threads), -(-channels(g, unit) // LANES)
+    turned, unit = turns(g, LANES, 1), unit_of(g, LANES, 1)
+    order = 1 if problem.direction == "fprop" else -1
+    plan = (forward if order == 1 else image_gradient)(g, unit, None if turned else x.tile.HELD)
+    (source, out), stored = (x.x, x.y)[::order], (x_side(g, unit), y_side(g, unit))[::order]
+    side, to = (turned_side(each, unit) for each in stored) if turned else stored
+    cut, listed, vectors = plan.cut, items(g, plan, 1 if turned else x.threads), -(-channels(g, unit) // LANES)
     w, packed = x.w.reshape(-1), x.scratch((vectors * len(plan.weights) * LANES * (unit > 1),), "f32")
     tables = cut, plan.parts, plan.offsets, plan.weights, plan.planes, plan.strides, listed
 
@@ -28,7 +42,8 @@ def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
         held = x.scratch((ROWS * (plan.strip * cut.pitch * unit + SLACK),), "f32")
         factors = packed if unit > 1 else x.scratch((len(plan.weights) * ROWS,), "f32")
         flat = out.reshape(-1), source.reshape(-1), w
-        return bind(loops.images, *flat, b, held, factors, to, side, *tables, start, stop)
+        scratch = _turned(x, stored) if turned else None
+        return bind(loops.images, *flat, b, held, factors, scratch, to, side, *tables, start, stop)
 
     def pack(start: int, stop: int) -> Launch:
         return bind(loops.pack, packed, w, plan.planes[0], plan.strides, plan.weights, start, stop)
@@ -39,9 +54,10 @@ def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
 
 def _filters(problem: ConvProblem, x: ConvOperands) -> Launch:
     g = shape(problem)
-    unit = unit_of(g, LANES, x.threads)
-    plan = forward(g, unit, x.tile.HELD)
-    cut, taps = plan.cut, len(plan.offsets)
+    turned, unit = turns(g, LANES, x.threads), unit_of(g, LANES, x.threads)
+    plan = forward(g, unit, None if turned else x.tile.HELD)
+    cut, taps, stored = plan.cut, len(plan.offsets), (x_side(g, unit), y_side(g, unit))
+    sides = [turned_side(each, unit) for each in stored] if turned else stored
     like = Cut(1, 1, 0, 0, plan.strip, cut.pitch, unit)
     tables = cut, like, plan.offsets, plan.weights, plan.planes, plan.strides, (plan.strip, g.n, channels(g, unit))
 
@@ -49,6 +65,12 @@ def _filters(problem: ConvProblem, x: ConvOperands) -> Launch:
         b = x.scratch((plan.planes[0] * cut.size + SLACK,), "f32")
         d, sums = x.scratch((like.size + SLACK,), "f32"), x.scratch((max(g.k * LANES, unit) * taps,), "f32")
         flat = (array.reshape(-1) for array in (x.w, x.x, x.y))
-        return bind(loops.filters, *flat, b, d, sums, x_side(g, unit), y_side(g, unit), *tables, start, stop)
+        scratch = _turned(x, stored) if turned else None
+        return bind(loops.filters, *flat, b, d, sums, scratch, *sides, *tables, start, stop)
 
     return in_bands(-(-channels(g, unit) // unit), x.threads, band)
+
+
+def _turned(x: ConvOperands, stored: tuple[Side, ...]) -> tuple[Array | Side, ...]:
+    """Scratch for a vector of planes of the source and of the target, and how both are stored."""
+    return *(x.scratch((side.height * side.width * LANES,), "f32") for side in stored), *stored
