@@ -166,6 +166,20 @@ def _move(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any) 
 move = cast(Any, intrinsic(_move))
 
 
+def _clear(_context: Any, to: Any, at: Any, count: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target = builder.gep(data(context, builder, signature.args[0], args[0]), [args[1]])
+        nbytes = builder.mul(args[2], args[2].type(signature.args[0].dtype.bitwidth // 8))
+        cast(Any, cgutils).memset(builder, target, nbytes, 0)
+        return context.get_dummy_value()
+
+    return types.void(to, at, count), generate
+
+
+#: `clear(to, at, count)`: to[at + i] = 0 for i < count, which must not be negative.
+clear = cast(Any, intrinsic(_clear))
+
+
 @intrinsic
 def fence(_context: Any) -> Any:
     """Streaming stores are ordered before what follows."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels._host import LINE_BYTES, registers
 from kernels._numba import part
-from kernels._tile import LANES, fetch_line, moved
+from kernels._tile import LANES, fetch_line, moved, padded, put_line
 from kernels.transpose._blocks import square, square_side
 
 #: A tile has ROWS rows of a panel, which is WIDTH lanes wide.
@@ -41,32 +41,28 @@ def pack(held, b, at, deep, first, last):
             panel, j = 0, first
             while j < last:
                 real, lanes = widths(j, last)
-                to, off = held[panel + t * lanes : panel + (t + 1) * lanes], b[0][at + t * b[2] + j :]
-                for i in range(real):
-                    to[i] = off[i]
-                for i in range(real, lanes):
-                    to[i] = np.float32(0)
+                padded(held, panel + t * lanes, b[0], at + t * b[2] + j, real, lanes)
                 panel, j = panel + deep * lanes, j + lanes
     else:
         panel, j = 0, first
         while j < last:
             real, lanes = widths(j, last)
-            turn(held[panel : panel + deep * lanes], b[0], at + j * b[3], b[3], deep, real, lanes)
+            turn(held, panel, b[0], at + j * b[3], b[3], deep, real, lanes)
             panel, j = panel + deep * lanes, j + lanes
 
 
 @part
-def turn(to, b, at, column, deep, real, lanes):
+def turn(to, panel, b, at, column, deep, real, lanes):
     """Copy a panel of columns, each of which lies side by side, by squares; it is `lanes` wide, `real` of them."""
     steps, columns = deep // SIDE * SIDE, real // SIDE * SIDE
     for t in range(0, steps, SIDE):
         for i in range(0, columns, SIDE):
-            square(to, t * lanes + i, lanes, b, at + t + i * column, column)
+            square(to, panel + t * lanes + i, lanes, b, at + t + i * column, column)
     for t in range(deep):
         for i in range(columns if t < steps else 0, real):
-            to[t * lanes + i] = b[at + t + i * column]
+            to[panel + t * lanes + i] = b[at + t + i * column]
         for i in range(real, lanes):
-            to[t * lanes + i] = np.float32(0)
+            to[panel + t * lanes + i] = np.float32(0)
 
 
 @part
@@ -97,9 +93,7 @@ def put(sums, lanes, real, skipped, count, c, at, row, step, keep):
     """Store rows skipped:count of a tile, in the order in which addresses rise."""
     if step == 1:
         for r in range(skipped, count):
-            to, off = c[at + r * row : at + r * row + real], sums[r * lanes : r * lanes + real]
-            for i in range(len(to)):
-                to[i] = to[i] + off[i] if keep else off[i]
+            put_line(c, at + r * row, sums, r * lanes, real, keep)
     else:
         for i in range(real):
             for r in range(skipped, count):

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
 from kernels._numba import c_function, data, inlined, jit, part
-from kernels._packing import GAP, ROWS, WIDTH, gather, pack, put, widths
+from kernels._packing import GAP, ROWS, VECTORS, WIDTH, gather, pack, put, widths
 from kernels._tile import LANES, dots, products
 
 #: Steps of a sum at a time, and panels of b, with one for the rest: 480 KiB together with 512-bit registers.
@@ -36,8 +36,7 @@ SCRATCH = _TILE + ROWS * WIDTH
 #: Cycles that it takes to store an element of c, or copy one of b or a, where they do not lie side by side in lanes.
 STORE, TURN, COPY = 0.7, 0.35, 0.15
 
-_whole3, _whole2, _whole1 = (products(ROWS, count) for count in (3, 2, 1))
-_less3, _less2, _less1 = (products(ROWS - 1, count) for count in (3, 2, 1))
+_tile = products((ROWS, ROWS - 1), VECTORS)
 _row_dots = dots(ROWS)
 
 
@@ -151,28 +150,10 @@ def _across(held, rows, skipped, count, a, a_place, deep, first, last, keep, c):
         real, lanes = widths(j, last)
         whole = c[3] == 1 and not skipped and count == rows and real == lanes
         to, place = (c[0], (c[1] + j, c[2])) if whole else (held, (_TILE, lanes))
-        _tile(rows, lanes, to, place, keep and whole, a, a_place, held, panel, deep)
+        _tile((rows, lanes), to, place, keep and whole, a, a_place, held, panel, deep)
         if not whole:
             put(held[_TILE:], lanes, real, skipped, count, c[0], c[1] + j * c[3], c[2], c[3], keep)
         panel, j = panel + deep * lanes, j + lanes
-
-
-@part
-def _tile(rows, lanes, c, c_place, keep, a, a_place, b, at, deep):
-    """One of the tiles that registers hold."""
-    if rows == ROWS:
-        if lanes == 3 * LANES:
-            _whole3(c, c_place, keep, a, a_place, b, at, deep)
-        elif lanes == 2 * LANES:
-            _whole2(c, c_place, keep, a, a_place, b, at, deep)
-        else:
-            _whole1(c, c_place, keep, a, a_place, b, at, deep)
-    elif lanes == 3 * LANES:
-        _less3(c, c_place, keep, a, a_place, b, at, deep)
-    elif lanes == 2 * LANES:
-        _less2(c, c_place, keep, a, a_place, b, at, deep)
-    else:
-        _less1(c, c_place, keep, a, a_place, b, at, deep)
 
 
 @part

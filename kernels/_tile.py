@@ -5,7 +5,8 @@ LLVM would not keep the sums in registers by itself, so its code is given here.
 
 # mypy: allow-untyped-calls
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any, cast
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -79,39 +80,50 @@ class Sums:
         return [self._builder.load(register) for register in self._held]
 
 
-def products(rows: int, vectors: int) -> Any:
-    """Return what multiplies `rows` rows of a with `vectors` vectors a step of b.
+def products(heights: Sequence[int], widest: int) -> Any:
+    """Return what multiplies rows of a with up to `widest` vectors a step of b, code for each number of both.
 
-    Called as f(c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, b_at, count): for each row r and lane i,
-    c[c_at + r c_row + i] is the sum over t < count of a[a_at + r a_row + t a_step] b[b_at + t vectors LANES + i], and
-    is added to what was there where `keep` is set.
+    LLVM's code chooses between them, because a branch and a call of Numba's for each take it long to compile.
+    Called as f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, b_at, count), rows being one of
+    `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of
+    a[a_at + r a_row + t a_step] b[b_at + t lanes + i], and is added to what was there where `keep` is set.
     """
 
-    def typed(_: Any, c: Any, to: Any, keep: Any, a: Any, rows_at: Any, b: Any, at: Any, count: Any) -> Any:
-        return types.void(c, to, keep, a, rows_at, b, at, count), generate
+    def typed(_: Any, tile: Any, c: Any, to: Any, keep: Any, a: Any, rows_at: Any, b: Any, at: Any, count: Any) -> Any:
+        return types.void(tile, c, to, keep, a, rows_at, b, at, count), generate
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        c, a, b = (data(context, builder, signature.args[i], args[i]) for i in (0, 3, 5))
-        c_at, c_row = cgutils.unpack_tuple(builder, args[1], 2)
-        a_at, a_row, a_step = cgutils.unpack_tuple(builder, args[4], 3)
-        b_at, count = args[6:]
-        along = [builder.mul(c_row, number(row)) for row in range(rows)]
-        places = [place for row in along for place in vectors_at(builder, after(builder, c, c_at, row), vectors)]
-        begins = [after(builder, a, a_at, builder.mul(a_row, number(row))) for row in range(rows)]
-        sums = Sums(builder, rows, vectors)
-        with builder.if_else(args[2]) as (kept, fresh):
-            with kept:
-                sums.begin(loaded(builder, places))
-            with fresh:
-                sums.begin([ir.Constant(VECTOR, None)] * len(places))
-        with cgutils.for_range_slice(builder, number(0), count, number(1), INTEGER) as (t, _):
-            step, line = builder.mul(t, a_step), after(builder, b, b_at, builder.mul(t, number(vectors * LANES)))
-            factors = loaded(builder, vectors_at(builder, line, vectors))
-            sums.add(lambda row: builder.load(after(builder, begins[row], step)), factors)
-        stored(builder, sums.values(), places)
+        c, a, b = (data(context, builder, signature.args[i], args[i]) for i in (1, 4, 6))
+        found, (c_at, c_row) = (cgutils.unpack_tuple(builder, args[i], 2) for i in (0, 2))
+        a_at, a_row, a_step = cgutils.unpack_tuple(builder, args[5], 3)
+        starts = after(builder, c, c_at), after(builder, a, a_at), after(builder, b, args[7])
+        for rows, vectors in product(heights, range(1, widest + 1)):
+            sizes = zip(found, (rows, vectors * LANES), strict=True)
+            alike = (builder.icmp_signed("==", value, number(size)) for value, size in sizes)
+            with builder.if_then(builder.and_(*alike)):
+                _multiply(builder, (rows, vectors), starts, (c_row, a_row, a_step), args[3], args[8])
         return context.get_dummy_value()
 
     return cast(Any, intrinsic(typed))
+
+
+def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, keep: Any, count: Any) -> None:
+    """The code of `products` for one tile of rows and vectors."""
+    (rows, vectors), (c, a, b), (c_row, a_row, a_step) = tile, starts, strides
+    lines = (after(builder, c, builder.mul(c_row, number(row))) for row in range(rows))
+    places = [place for line in lines for place in vectors_at(builder, line, vectors)]
+    begins = [after(builder, a, builder.mul(a_row, number(row))) for row in range(rows)]
+    sums = Sums(builder, rows, vectors)
+    with builder.if_else(keep) as (kept, fresh):
+        with kept:
+            sums.begin(loaded(builder, places))
+        with fresh:
+            sums.begin([ir.Constant(VECTOR, None)] * len(places))
+    with cgutils.for_range_slice(builder, number(0), count, number(1), INTEGER) as (t, _):
+        step, line = builder.mul(t, a_step), after(builder, b, builder.mul(t, number(vectors * LANES)))
+        factors = loaded(builder, vectors_at(builder, line, vectors))
+        sums.add(lambda row: builder.load(after(builder, begins[row], step)), factors)
+    stored(builder, sums.values(), places)
 
 
 def dots(rows: int) -> Any:
@@ -182,3 +194,54 @@ def _fetch(_context: Any, source: Any, at: Any) -> Any:
 
 #: `fetch_line(source, at)`: let the line of that element be on its way into the nearest cache.
 fetch_line = cast(Any, intrinsic(_fetch))
+
+
+def _padded(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any, lanes: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, origin = (
+            after(builder, data(context, builder, signature.args[i], args[i]), args[i + 1]) for i in (0, 2)
+        )
+        count, lanes = args[4:]
+        whole = builder.and_(count, number(-LANES))
+        with cgutils.for_range_slice(builder, number(0), whole, number(LANES), INTEGER) as (i, _):
+            (values,) = loaded(builder, vectors_at(builder, after(builder, origin, i), 1))
+            stored(builder, [values], vectors_at(builder, after(builder, target, i), 1))
+        with builder.if_then(builder.icmp_signed("<", whole, lanes)):
+            stored(builder, [VECTOR(None)], vectors_at(builder, after(builder, target, whole), 1))
+        with cgutils.for_range_slice(builder, whole, count, number(1), INTEGER) as (i, _):
+            builder.store(builder.load(after(builder, origin, i)), after(builder, target, i))
+        return context.get_dummy_value()
+
+    return types.void(to, at, source, begin, count, lanes), generate
+
+
+#: `padded(to, at, source, begin, count, lanes)`: to[at + i] = source[begin + i] for i < count, and 0 up to `lanes`, a
+#: number of whole vectors of which the last has an element.
+padded = cast(Any, intrinsic(_padded))
+
+
+def _put(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any, keep: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, origin = (
+            after(builder, data(context, builder, signature.args[i], args[i]), args[i + 1]) for i in (0, 2)
+        )
+        count, keep = args[4:]
+        whole = builder.and_(count, number(-LANES))
+
+        def add(place: Any, found: Any) -> None:
+            value = builder.load(found, align=4)
+            total = builder.fadd(builder.load(place, align=4), value)
+            builder.store(builder.select(keep, total, value), place, align=4)
+
+        with cgutils.for_range_slice(builder, number(0), whole, number(LANES), INTEGER) as (i, _):
+            add(*(vectors_at(builder, after(builder, first, i), 1)[0] for first in (target, origin)))
+        with cgutils.for_range_slice(builder, whole, count, number(1), INTEGER) as (i, _):
+            add(*(after(builder, first, i) for first in (target, origin)))
+        return context.get_dummy_value()
+
+    return types.void(to, at, source, begin, count, keep), generate
+
+
+#: `put_line(to, at, source, begin, count, keep)`: source[begin + i] for i < count to to[at + i], added to what is there
+#: where `keep` is set.
+put_line = cast(Any, intrinsic(_put))

@@ -6,9 +6,8 @@ it lies pixel by pixel, otherwise tap by tap; what the padding would give is 0.
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-import numpy as np
-
-from kernels._numba import part
+from kernels._numba import clear, part
+from kernels._tile import put_line
 
 
 @part
@@ -37,39 +36,35 @@ def by_tap(columns, x, g, at, block, first, last, back):
                 low, high = min(max(start, inside[0]), stop), max(min(stop, inside[1]), start)
                 if h < 0 or h >= g.h or low >= high:
                     low = high = stop
-                line = columns[row : row + stop - start]
                 if not back:
-                    line[: low - start] = np.float32(0)
-                    line[high - start :] = np.float32(0)
+                    clear(columns, row, low - start)
+                    clear(columns, row + high - start, stop - high)
                 if low < high:
                     begin = at + c * g.x_c + h * g.x_h + low * g.stride_w + b
-                    _row(line[low - start : high - start], x, begin, g.stride_w, back)
+                    _row(columns, row + low - start, x, begin, g.stride_w, high - low, back)
                 row += stop - start
                 pixel += stop - start
 
 
 @part
-def _row(line, x, begin, stride, back):
-    """Elements of x, `stride` apart, to `line` or from it; a step of 1 is a loop of its own, which LLVM vectorises."""
-    there = x[begin : begin + (len(line) - 1) * stride + 1]
+def _row(columns, row, x, begin, stride, count, back):
+    """Elements of x, `stride` apart, to the columns or from them."""
     if stride == 1:
-        _run(line, there, back)
+        _run(columns, row, x, begin, count, back)
     elif back:
-        for j in range(len(line)):
-            there[j * stride] += line[j]
+        for j in range(count):
+            x[begin + j * stride] += columns[row + j]
     else:
-        for j in range(len(line)):
-            line[j] = there[j * stride]
+        for j in range(count):
+            columns[row + j] = x[begin + j * stride]
 
 
 @part
-def _run(line, there, back):
+def _run(columns, row, x, begin, count, back):
     if back:
-        for j in range(len(line)):
-            there[j] += line[j]
+        put_line(x, begin, columns, row, count, True)
     else:
-        for j in range(len(line)):
-            line[j] = there[j]
+        put_line(columns, row, x, begin, count, False)
 
 
 @part
@@ -87,12 +82,11 @@ def by_pixel(columns, x, g, at, block, first, last, back):
             low, high = min(max(0, -w), taps), max(min(taps, g.w - w), 0)
             if h < 0 or h >= g.h or low >= high:
                 low = high = taps
-            line = columns[place : place + taps * depth]
             if not back:
-                line[: low * depth] = np.float32(0)
-                line[high * depth :] = np.float32(0)
+                clear(columns, place, low * depth)
+                clear(columns, place + high * depth, (taps - high) * depth)
             if low < high:
                 begin = at + h * g.x_h + (w + low) * g.x_w + c0
-                _run(line[low * depth : high * depth], x[begin : begin + (high - low) * depth], back)
+                _run(columns, place + low * depth, x, begin, (high - low) * depth, back)
             place += taps * depth
             t += taps

@@ -7,9 +7,7 @@ are in the types, so the rest is not compiled, which would take half a second.
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-import numpy as np
-
-from kernels._numba import jit, part
+from kernels._numba import clear, jit, part
 from kernels._packing import SIDE
 from kernels._product import multiply
 from kernels.conv.columns._copy import by_pixel, by_tap
@@ -118,10 +116,9 @@ def image_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks,
 def _clear(x, g, at, c0, c1):
     if g.channels_last:
         for place in range(g.h * g.w):
-            begin = at + place * g.x_w
-            x[begin + c0 : begin + c1] = np.float32(0)
+            clear(x, at + place * g.x_w + c0, c1 - c0)
     else:
-        x[at + c0 * g.x_c : at + c1 * g.x_c] = np.float32(0)
+        clear(x, at + c0 * g.x_c, (c1 - c0) * g.x_c)
 
 
 @jit

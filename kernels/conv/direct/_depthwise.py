@@ -36,29 +36,12 @@ from kernels.conv.direct._vectors import (
 
 @jit
 def images(
-    out,
-    source,
-    w,
-    b,
-    held,
-    factors,
-    turned,
-    to,
-    side,
-    cut,
-    parts,
-    offsets,
-    weights,
-    planes,
-    strides,
-    items,
-    start,
-    stop,
+    out, source, w, b, held, factors, turned, to, side, cut, parts, offsets, weights, planes, strides, items, span
 ):
-    """Items start:stop of fprop or dgrad. factors: scratch for a group's weights, or those of vectors as packed."""
+    """Items span[0]:span[1] of fprop or dgrad. factors: scratch for weights of a group, or vectors of them."""
     size, line = cut.down * cut.across * cut.depth * cut.pitch * cut.unit, len(held) // ROWS
     b[:] = np.float32(0)
-    for item in range(start, stop):
+    for item in range(span[0], span[1]):
         image, group, lanes, r0, r1 = items[item]
         if turned is None:
             load_group(b, size, planes[0], source, side, cut, image, group, lanes, r0)
@@ -73,13 +56,9 @@ def images(
             while plane < planes[1] and down[2] > 0:
                 many = ROWS if plane + ROWS <= planes[1] else 1
                 begin = group * strides[1] + plane * strides[0]
-                if many > 1:
+                if cut.unit == 1:
                     _scalars(factors, w, begin, strides[0], many, weights, t0, t1)
-                    for v in range(0, length, ACROSS * LANES):
-                        row_sums(held, factors, b, offsets, (v, t0, t1, line))
-                elif cut.unit == 1:
-                    _scalars(factors, w, begin, 0, 1, weights, t0, t1)
-                    _weigh(held, factors, b, offsets, 0, t0, t1, length, LANES, True)
+                    _sums(held, factors, b, offsets, many, t0, t1, length, line)
                 else:
                     for v in range(0, lanes, LANES):
                         own = factors[(group * cut.unit + v) * len(weights) + t0 * LANES :]
@@ -90,6 +69,16 @@ def images(
                 plane += many
         if turned is not None:
             turn_back(out, turned[1], turned[3], image, group, lanes)
+
+
+@part
+def _sums(held, factors, b, offsets, many, t0, t1, length, line):
+    """The sums of a plane's pixels, or of those of as many planes as `row_sums` takes."""
+    if many > 1:
+        for v in range(0, length, ACROSS * LANES):
+            row_sums(held, factors, b, offsets, (v, t0, t1, line))
+    else:
+        _weigh(held, factors, b, offsets, 0, t0, t1, length, LANES, True)
 
 
 @part

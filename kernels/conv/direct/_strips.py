@@ -43,7 +43,7 @@ def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
         factors = packed if unit > 1 else x.scratch((len(plan.weights) * ROWS,), "f32")
         flat = out.reshape(-1), source.reshape(-1), w
         scratch = _turned(x, stored) if turned else None
-        return bind(loops.images, *flat, b, held, factors, scratch, to, side, *tables, start, stop)
+        return bind(loops.images, *flat, b, held, factors, scratch, to, side, *tables, (start, stop))
 
     def pack(start: int, stop: int) -> Launch:
         return bind(loops.pack, packed, w, plan.planes[0], plan.strides, plan.weights, start, stop)

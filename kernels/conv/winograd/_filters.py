@@ -46,7 +46,7 @@ def lines_of_k(u, w, held, g, start, stop):
         count = min(SIDE, g.c - first)
         parts, begin, inner = (9, first, count) if g.channels_last else (1, 9 * first, 9 * count)
         for i in range(parts):
-            turn(held[i * SIDE * line :], w, begin + i * g.c, depth, inner, g.k, line)
+            turn(held, i * SIDE * line, w, begin + i * g.c, depth, inner, g.k, line)
         for c in range(count):
             at, tap = (c * line, SIDE * line) if g.channels_last else (9 * c * line, line)
             _transformed(u, held, g, first + c, at + 8 * tap, -tap, g.k)
