@@ -166,7 +166,8 @@ def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
     """
     error = got.astype(np.float64) - want
     seen = float(np.mean(error**2) - np.mean(bound.variance(want))) if error.size else bound.rms**2
-    return min(max((_UNEVEN * bound.uneven) ** 2 * seen, (_FLOOR * bound.rms) ** 2), bound.rms**2) + (bound.largest / length) ** 2
+    likely = max((_UNEVEN * bound.uneven) ** 2 * seen, (_FLOOR * bound.rms) ** 2)
+    return min(likely, bound.rms**2) + (bound.largest / length) ** 2
 
 
 def sums_limit(variance: Array, own_error: float) -> Array:
