@@ -14,13 +14,14 @@ class Strips(NamedTuple):
 
 
 def strips(longer: int, line_bytes: int, threads: int, cache_bytes: int, wanted: int = 0) -> Strips:
-    """The largest T that leaves every thread a strip within SHARE, one of half the cache where T is above 32.
+    """The largest T that leaves every thread a strip within SHARE, one of half the cache where T is above 64.
 
-    From 16 down long chunks matter more than threads, and one strip is enough. cache_bytes: of the second-level cache,
-    which holds a strip and most of its copy. wanted: the T to take, with fewer threads where SHARE has no room for all.
+    From 16 down long chunks matter more than threads, and one strip is enough; up to 64 they matter more than a cache
+    that has room for a strip's copy, and a strip may fill it. cache_bytes: of the second-level cache. wanted: the T to
+    take, with fewer threads where SHARE has no room for all.
     """
     for size in (128, 64, 32, 16, 8, 4, 2) if not wanted else ():
-        if size > 32 and 2 * size * line_bytes > cache_bytes:
+        if size > 32 and size * line_bytes * (2 if size > 64 else 1) > cache_bytes:
             continue
         rest = longer % size
         workers = min(threads, (int(SHARE * longer) - rest) // size)
