@@ -55,7 +55,7 @@ _PLANES: dict[str, Any] = {
 @kernel("conv", supports=_not_depthwise, **_PLANES)
 @threads_that_pay()
 def depthwise(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """A filter a channel: strips of a plane between zeros, a vector of pixels (nhwc: of channels) for each tap."""
+    """A filter a channel: strips of planes between zeros, vectors of pixels (nhwc or small planes: of channels)."""
     from kernels.conv.direct._strips import strips
 
     return strips(problem, x)
