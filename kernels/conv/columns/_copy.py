@@ -48,15 +48,17 @@ def by_tap(columns, x, g, at, block, first, last, back):
 
 @part
 def _row(columns, row, x, begin, stride, count, back):
-    """Elements of x, `stride` apart, to the columns or from them."""
+    """Elements of x, `stride` apart, to the columns or from them; slices spare a test of each index's sign."""
     if stride == 1:
         _run(columns, row, x, begin, count, back)
-    elif back:
-        for j in range(count):
-            x[begin + j * stride] += columns[row + j]
     else:
-        for j in range(count):
-            columns[row + j] = x[begin + j * stride]
+        line, there = columns[row : row + count], x[begin : begin + (count - 1) * stride + 1]
+        if back:
+            for j in range(count):
+                there[j * stride] += line[j]
+        else:
+            for j in range(count):
+                line[j] = there[j * stride]
 
 
 @part
