@@ -166,6 +166,11 @@ def total(builder: Any, vector: Any) -> Any:
     return builder.extract_element(vector, ir.IntType(32)(0))
 
 
+def _ends(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
+    """The addresses that a copy with the arguments (to, at, source, begin, ...) goes to and comes from."""
+    return [after(builder, data(context, builder, signature.args[i], args[i]), args[i + 1]) for i in (0, 2)]
+
+
 def moved(lanes: int) -> Any:
     """Return `f(to, at, source, begin)`, which copies so many elements that lie side by side, at once."""
 
@@ -174,10 +179,7 @@ def moved(lanes: int) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         vector = ir.VectorType(ir.FloatType(), lanes).as_pointer()
-        target, origin = (
-            builder.bitcast(after(builder, data(context, builder, signature.args[i], args[i]), args[i + 1]), vector)
-            for i in (0, 2)
-        )
+        target, origin = (builder.bitcast(end, vector) for end in _ends(context, builder, signature, args))
         builder.store(builder.load(origin, align=4), target, align=4)
         return context.get_dummy_value()
 
@@ -198,9 +200,7 @@ fetch_line = cast(Any, intrinsic(_fetch))
 
 def _padded(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any, lanes: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target, origin = (
-            after(builder, data(context, builder, signature.args[i], args[i]), args[i + 1]) for i in (0, 2)
-        )
+        target, origin = _ends(context, builder, signature, args)
         count, lanes = args[4:]
         whole = builder.and_(count, number(-LANES))
         with cgutils.for_range_slice(builder, number(0), whole, number(LANES), INTEGER) as (i, _):
@@ -222,9 +222,7 @@ padded = cast(Any, intrinsic(_padded))
 
 def _put(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any, keep: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target, origin = (
-            after(builder, data(context, builder, signature.args[i], args[i]), args[i + 1]) for i in (0, 2)
-        )
+        target, origin = _ends(context, builder, signature, args)
         count, keep = args[4:]
         whole = builder.and_(count, number(-LANES))
 

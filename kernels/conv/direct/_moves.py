@@ -134,23 +134,24 @@ def store(out, side, held, cut, at, lanes, rows, columns):
 def turn(to, source, side, image, group, lanes):
     """Lay a vector of planes, as `side` has them, so that the elements of each pixel are side by side."""
     pixels, at = side.height * side.width, image * side.image + group * side.plane
-    whole = pixels if lanes == LANES and pixels >= LANES else 0
-    for i in range(0, whole, LANES):
-        first = min(i, pixels - LANES)
-        square(to, first * LANES, LANES, source, at + first, pixels)
-    for i in range(whole, pixels):
-        for lane in range(lanes):
-            to[i * LANES + lane] = source[at + lane * pixels + i]
+    _transpose(to, (0, LANES, 1), source, (at, 1, pixels), pixels, lanes)
 
 
 @part
 def turn_back(out, held, side, image, group, lanes):
     """Put what lies as `turn` leaves it where `side` has it."""
     pixels, at = side.height * side.width, image * side.image + group * side.plane
+    _transpose(out, (at, 1, pixels), held, (0, LANES, 1), pixels, lanes)
+
+
+@part
+def _transpose(to, target, source, origin, pixels, lanes):
+    """Copy planes. target, origin: where the first pixel lies, and strides of pixels and of planes, one of them 1."""
+    (d, d_pixel, d_plane), (s, s_pixel, s_plane) = target, origin
     whole = pixels if lanes == LANES and pixels >= LANES else 0
     for i in range(0, whole, LANES):
         first = min(i, pixels - LANES)
-        square(out, at + first, pixels, held, first * LANES, LANES)
+        square(to, d + first * d_pixel, d_pixel * d_plane, source, s + first * s_pixel, s_pixel * s_plane)
     for i in range(whole, pixels):
         for lane in range(lanes):
-            out[at + lane * pixels + i] = held[i * LANES + lane]
+            to[d + i * d_pixel + lane * d_plane] = source[s + i * s_pixel + lane * s_plane]
