@@ -69,7 +69,7 @@ def registers() -> Registers:
 class Compiled:
     """A launch of compiled functions on their arguments, in turn; `_calls.py` calls them without the interpreter."""
 
-    calls: tuple[tuple[Callable[..., None], tuple[Any, ...]], ...]
+    calls: tuple[tuple[Callable[..., object], tuple[Any, ...]], ...]
 
     def __call__(self) -> None:
         for function, args in self.calls:

@@ -13,6 +13,7 @@ import numba
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from kernelmark import Launch
@@ -29,7 +30,7 @@ def jit(function: F) -> F:
     Numba holds a cached function for fresh as long as its own file is as it was, though it has compiled those that it
     calls into it. So the cache belongs to the whole of our source.
     """
-    return cast(F, _cached(numba.njit(nogil=True, cache=True), function))
+    return cast(F, _cached(cast(Any, numba).njit(nogil=True, cache=True, no_cfunc_wrapper=True), function))
 
 
 def part(function: F) -> F:
@@ -74,7 +75,22 @@ def _compiled() -> Path:
     return folder
 
 
-def bind(function: Callable[..., None], *args: Any) -> Launch:
+def is_first(function: Callable[..., Any]) -> bool:
+    """Whether this is asked of a function for the first time since its cache is there; not where there is none."""
+    try:
+        (_compiled() / f"{function.__module__}.{function.__qualname__}").touch(exist_ok=False)
+    except OSError:
+        return False
+    return True
+
+
+def get_ready() -> None:
+    """Let Numba load what it compiles functions with, as it would for the first."""
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+
+
+def bind(function: Callable[..., object], *args: Any) -> Launch:
     """A launch of `function(*args)`, compiled (or read from the cache) now."""
     cast(Any, function).compile(tuple(cast(Any, numba).typeof(arg) for arg in args))
     return Compiled(((function, args),))

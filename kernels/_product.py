@@ -6,15 +6,19 @@ registers: rows of a, read as they lie or copied if their elements lie side by s
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
 
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
+from kernelmark import Array, Launch
+from kernels._ahead import ahead
 from kernels._numba import c_function, data, inlined, jit, part
 from kernels._packing import GAP, ROWS, VECTORS, WIDTH, gather, pack, put, widths
 from kernels._tile import LANES, dots, products
@@ -41,7 +45,7 @@ _row_dots = dots(ROWS)
 
 
 def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, b_column, c, c_size, c_row, c_column):
-    """Compiled by `address`; see `multiply`."""
+    """Compiled by `_address`; see `multiply`."""
     held = carray(held, (SCRATCH,))
     a, b, c = carray(a, (a_size,)), carray(b, (b_size,)), carray(c, (c_size,))
     first, second, result = (a, 0, a_row, a_step), (b, 0, b_step, b_column), (c, 0, c_row, c_column)
@@ -63,13 +67,22 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
 
 
 @lru_cache
-def address() -> int:
+def _address() -> int:
     """Return where the compiled product is: what calls it would otherwise contain it, compiled anew."""
     floats, matrix = types.CPointer(types.float32), (types.int64,) * 3
     signature = types.void(
         floats, *(types.int64,) * 3, types.boolean, floats, *matrix, floats, *matrix, floats, *matrix
     )
     return int(c_function(signature)(_multiply).address)
+
+
+def multiplying(setup: Callable[[Array], Launch]) -> Launch:
+    """Return `setup(product)`, whose functions `multiply` with that `product`; it is compiled meanwhile."""
+    product = np.zeros(1, np.int64)
+    with ahead((_multiply, _address)):
+        launch = setup(product)
+    product[0] = _address()
+    return launch
 
 
 def _call(_context: Any, product: Any, held: Any, sizes: Any, keep: Any, a: Any, b: Any, c: Any) -> Any:
@@ -94,10 +107,10 @@ _called = cast(Any, intrinsic(_call))
 def multiply(product, held, m, n, k, a, b, keep, c):
     """C = A B, added to what is there if `keep`, for A (m x k), B (k x n) and C.
 
-    Each is given as (flat array, offset, row stride, column stride), one of the strides being 1. product: `address()`.
-    held: scratch of SCRATCH elements.
+    Each is given as (flat array, offset, row stride, column stride), one of the strides being 1. product: from
+    `multiplying`. held: scratch of SCRATCH elements.
     """
-    _called(product, held, (m, n, k), keep, a, b, c)
+    _called(product[0], held, (m, n, k), keep, a, b, c)
 
 
 @part

@@ -2,13 +2,14 @@
 
 from typing import Any, cast
 
+import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernelmark import Array
-from kernels._numba import data, jit
+from kernels._numba import bind, data, jit
 
 WORDS = 3  # of a call (`_calls.py`)
 CALLS, COUNT = 1, 2  # of a box, whose first element counts what was asked for: where the calls lie, how many they are
@@ -147,3 +148,14 @@ def serve(box: Array, done: Array, number: int, rounds: int) -> int:
 @jit
 def nothing(_: int) -> None:
     """Return at once: what a launch of bands costs by itself."""
+
+
+def compiled() -> None:
+    """Compile all of these that a launch needs, or read them from the cache."""
+    count = np.zeros(1, np.int64)
+    bind(serve, count, count, 0, 0)
+    bind(rises, count, 0, 0)
+    bind(perform, 0, 0)
+    bind(ask, count, 0, 0, 0)
+    bind(meet, count, 0)
+    bind(nothing, 0)

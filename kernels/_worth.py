@@ -13,6 +13,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 import numpy as np
 
 from kernelmark import Launch
+from kernels._ahead import ahead
 from kernels._host import registers
 
 LAUNCHES = 2  # that a kernel is taken to consist of
@@ -48,13 +49,29 @@ def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], Set
     def decorate(setup: SetUp[P, X, Rest]) -> SetUp[P, X, Rest]:
         @wraps(setup)
         def sized(problem: P, x: X, *args: Rest.args, **options: Rest.kwargs) -> Launch:
-            if x.threads > 1 and not pays(problem, x.threads, compiled):
+            def alone() -> Launch:
                 x.threads = 1
+                return setup(problem, x, *args, **options)
+
+            if x.threads > 1 and compiled:
+                with ahead((setup, alone)):
+                    _compile()
+            if x.threads > 1 and not pays(problem, x.threads, compiled):
+                return alone()
             return setup(problem, x, *args, **options)
 
         return cast(SetUp[P, X, Rest], sized)
 
     return decorate
+
+
+@cache
+def _compile() -> None:
+    """Compile what `pays` measures, and what threads need."""
+    from kernels._spin import compiled
+
+    _multiply_adds()
+    compiled()
 
 
 def pays(problem: Sized, threads: int, compiled: bool) -> bool:
@@ -81,15 +98,19 @@ def launch_s(threads: int, compiled: bool) -> float:
 @cache
 def rates() -> tuple[float, float]:
     """Return the flop and the bytes a second of one thread: multiply-adds in registers, and a copy past its caches."""
+    source, target = np.zeros((2, COPIED), np.uint8)
+    copy_s = _typical_s(lambda: np.copyto(target, source), 3)
+    return 2 * registers().group(4) * STEPS / _typical_s(_multiply_adds(), 11), 2 * COPIED / copy_s
+
+
+def _multiply_adds() -> Launch:
     from kernels._numba import bind
     from kernels.fma._numba import groups
 
     size = registers().group(4)
     d, x = np.zeros((2, size), np.float32)
     factors = np.full((2, 1), 0.5, np.float32)
-    multiply_adds = _typical_s(bind(groups, d, x, *factors, STEPS, size, 0, 1), 11)
-    source, target = np.zeros((2, COPIED), np.uint8)
-    return 2 * size * STEPS / multiply_adds, 2 * COPIED / _typical_s(lambda: np.copyto(target, source), 3)
+    return bind(groups, d, x, *factors, STEPS, size, 0, 1)
 
 
 def _typical_s(launch: Launch, count: int) -> float:

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba")
 
 from kernels._packing import ROWS, WIDTH
-from kernels._product import DEPTH, FEW, PANELS, SCRATCH, address, multiply
+from kernels._product import DEPTH, FEW, PANELS, SCRATCH, multiply, multiplying
 from kernels._tile import LANES
 
 #: One, fewer than a tile, a tile, tiles and some more, and where tiles of a row less fit better.
@@ -30,12 +30,25 @@ def stored(x: np.ndarray, order: str) -> tuple[np.ndarray, int, int, int]:
     return (flat, 5, padded.shape[1], 1) if order == "N" else (flat, 5, 1, padded.shape[1])
 
 
+@pytest.fixture(scope="module")
+def compiled() -> np.ndarray:
+    """What functions multiply with."""
+    found: list[np.ndarray] = []
+
+    def setup(product: np.ndarray):
+        found.append(product)
+        return lambda: None
+
+    multiplying(setup)
+    return found[0]
+
+
 def matrix(x: tuple[np.ndarray, int, int, int], m: int, n: int) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(x[0][x[1] :], (m, n), (4 * x[2], 4 * x[3]))
 
 
 @pytest.mark.parametrize("k", K)
-def test_a_product_is_right_at_every_end_and_in_every_order(k: int) -> None:
+def test_a_product_is_right_at_every_end_and_in_every_order(compiled: np.ndarray, k: int) -> None:
     rng, held = np.random.default_rng(17), np.full(SCRATCH, np.nan, np.float32)
     for m, n in product(M, N):
         a, b, before = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
@@ -44,7 +57,7 @@ def test_a_product_is_right_at_every_end_and_in_every_order(k: int) -> None:
         for first, second, third, keep in product("NT", "NT", "NT", (False, True)):
             c = stored(before if keep else np.full((m, n), np.nan, np.float32), third)
             outside = np.isnan(c[0]).sum() - (0 if keep else m * n)
-            multiply(address(), held, m, n, k, stored(a, first), stored(b, second), keep, c)
+            multiply(compiled, held, m, n, k, stored(a, first), stored(b, second), keep, c)
             error = np.abs(matrix(c, m, n) - plain - (before if keep else 0))
             assert (error <= (k + 2) * U * size).all(), f"{m} x {n}, {first}{second}{third}, added: {keep}"
             assert np.isnan(c[0]).sum() == outside  # nothing was stored beside the product

@@ -1,6 +1,6 @@
 """Convolution on the CPU by products with columns (im2col)."""
 
-from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
+from kernelmark import Array, DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._launches import in_bands, in_turn
 from kernels._worth import threads_that_pay
 from kernels.conv.problem import ConvOperands, ConvProblem
@@ -28,9 +28,15 @@ def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 @threads_that_pay()
 def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Columns formed in cache, block by block, and multiplied there; none for 1x1 filters."""
+    from kernels._product import multiplying
+
+    return multiplying(lambda product: _launch(problem, x, product))
+
+
+def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
     from kernels._numba import bind
     from kernels._packing import SIDE, WIDTH
-    from kernels._product import PANELS, SCRATCH, address
+    from kernels._product import PANELS, SCRATCH
     from kernels.conv._shape import shape
     from kernels.conv.columns import _loops, _plan
 
@@ -54,6 +60,6 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
         columns = None if plain else x.scratch((plan.columns,), "f32")
         tables = (plan.items, plan.blocks, *steps)
         held = x.scratch((SCRATCH,), "f32")
-        return bind(getattr(_loops, name), address(), held, images, w, y, columns, pixelwise, g, *tables, start, stop)
+        return bind(getattr(_loops, name), product, held, images, w, y, columns, pixelwise, g, *tables, start, stop)
 
     return in_turn(*launches, in_bands(len(plan.items), x.threads, band))

@@ -5,9 +5,7 @@ The arguments that `_planes.py` describes are the same in all functions.
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-import numpy as np
-
-from kernels._numba import inlined, part
+from kernels._numba import clear, inlined, part
 from kernels._tile import LANES
 from kernels.conv.direct._vectors import (
     expand_2,
@@ -37,9 +35,12 @@ def _copy(to, at, source, begin, count):
     elif LANES > 4 and count >= 4:
         move_4(to, at, source, begin)
         move_4(to, at + count - 4, source, begin + count - 4)
-    else:
-        for i in range(count):
-            to[at + i] = source[begin + i]
+    elif count:  # one to three: LLVM would vectorise a loop
+        to[at], to[at + count // 2], to[at + count - 1] = (
+            source[begin],
+            source[begin + count // 2],
+            source[begin + count - 1],
+        )
 
 
 @inlined
@@ -78,8 +79,7 @@ def load(b, size, members, x, side, cut, at, lanes, first):
             line = ((phase * cut.depth + row) * cut.pitch + low) * cut.unit
             if h < 0 or h >= side.height:
                 for member in range(members):
-                    for i in range(count * cut.unit):
-                        b[line + member * size + i] = np.float32(0)
+                    clear(b, line + member * size, count * cut.unit)
             elif cut.unit == 1:
                 _pick(b, line, x, begin + h * side.row, step, count)
             elif members == 1:
@@ -92,12 +92,11 @@ def load(b, size, members, x, side, cut, at, lanes, first):
 
 @part
 def load_group(b, size, planes, x, side, cut, image, group, lanes, first):
-    if cut.unit > 1:
-        load(b, size, planes, x, side, cut, image * side.image + group * side.plane, lanes, first)
-    else:
-        for plane in range(planes):
-            at = image * side.image + (group * planes + plane) * side.plane
-            load(b[plane * size :], 0, 1, x, side, cut, at, lanes, first)
+    """Fill the buffers of all planes of a group, which are places of several channels or lie `size` apart."""
+    count, members = (1, planes) if cut.unit > 1 else (planes, 1)
+    for plane in range(count):
+        at = image * side.image + (group * count + plane) * side.plane
+        load(b[plane * size :], size, members, x, side, cut, at, lanes, first)
 
 
 @part

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark import Array, Launch
+from kernels._ahead import ahead
 from kernels._launches import in_bands, in_turn
 from kernels._numba import bind
 from kernels._tile import LANES
@@ -62,11 +63,18 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: An
     planes = {name: _planes_of(problem, x, c, block, name, lanes, way) for name in "xwy"}
     height, width = c.sides
     x.chose(tile=width if height == width else f"{height}x{width}", tiles=block, **planes["w"].way.facts)
+    held = [x.scratch((SCRATCH,), "f32") for _ in range(x.threads)]
+
+    def multiplied(threads: int, keep: bool = False) -> Launch:
+        return _multiplied(planes, held[:threads], output, (rows, lanes, steps), keep)
+
     launches: list[Launch] = []
+    back = planes[output].way.run, lambda: _transformed(planes[output], 0, 1)
+    with ahead(back, (products, lambda: multiplied(1))):
+        first = [_transformed(planes[name], 0, x.threads) for name in inputs]
     for start in range(0, c.x.places, block):
-        wanted = [name for name in inputs if name != "w" or start == 0]
-        launches += [_transformed(planes[name], start, x.threads) for name in wanted]
-        launches += [_multiplied(planes, x, output, (rows, lanes, steps), output == "w" and start > 0)]
+        launches += [_transformed(planes[name], start, x.threads) for name in inputs if name != "w"] if start else first
+        launches += [multiplied(x.threads, output == "w" and start > 0)]
         if output != "w":
             launches += [_transformed(planes[output], start, x.threads)]
     if output == "w":
@@ -147,8 +155,8 @@ def _transformed(planes: Planes, start: int, threads: int) -> Launch:
     return in_bands(planes.batches, threads, band)
 
 
-def _multiplied(planes: dict[str, Planes], x: ConvOperands, output: str, along: Any, keep: bool) -> Launch:
-    """A product for each frequency and group, by all threads, added to what is there if `keep`."""
+def _multiplied(planes: dict[str, Planes], held: list[Array], output: str, along: Any, keep: bool) -> Launch:
+    """A product for each frequency and group, by a thread for each scratch, added to what is there if `keep`."""
     rows, lanes, steps = along
     a, b = ("".join(name for name in "xwy" if set(AXES[name]) == {axis, steps}) for axis in (rows, lanes))
     of = {name: _strides(planes[name], name) for name in "xwy"}
@@ -159,13 +167,13 @@ def _multiplied(planes: dict[str, Planes], x: ConvOperands, output: str, along: 
     cuts = {"k": planes["y"].cut.channels, "c": planes["x"].cut.channels, "t": planes["x"].order.tiles}
     sizes = (planes["x"].cut.groups, cuts[rows], cuts[lanes], cuts[steps])
     flat = [planes[name].spectra for name in (a, b, output)]
+    operands = (flat[0], places[0], flat[1], places[1], keep, flat[2], places[2])
+    own = iter(held)
 
     def band(first: int, last: int) -> Launch:
-        held = x.scratch((SCRATCH,), "f32")
-        operands = (flat[0], places[0], flat[1], places[1], keep, flat[2], places[2])
-        return bind(products, held, sizes, *operands, first, last)
+        return bind(products, next(own), sizes, *operands, first, last)
 
-    return in_bands(planes["x"].cut.frequencies, x.threads, band)
+    return in_bands(planes["x"].cut.frequencies, len(held), band)
 
 
 def _strides(planes: Planes, name: str) -> dict[str, int]:

@@ -6,10 +6,10 @@ are multiplied with one another, plane by plane, and each filter is transformed 
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-from kernelmark import Launch
+from kernelmark import Array, Launch
 from kernels._launches import in_bands, in_turn
 from kernels._numba import bind, jit, move
-from kernels._product import SCRATCH, address, multiply
+from kernels._product import SCRATCH, multiply
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd._lines import LANES, TAPS, filters_back, join
 from kernels.conv.winograd._planes import Planes
@@ -45,7 +45,7 @@ def _filters(w, p, held, g, line, start, stop):
             move(w, 9 * k * g.c, held, 0, 9 * g.c)
 
 
-def launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
+def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
     """The launches in turn: rows between zeros, planes and their products block by block, filters."""
     g, side = tiling(problem, m, LANES), m + 2
     strips = problem.n * g.down
@@ -60,7 +60,7 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         shapes, own = (result.shape, source.shape), iter(packed)
 
         def band(start: int, stop: int) -> Launch:
-            return bind(_products, address(), sums, result.v, source.v, next(own), shapes, tiles, keep, start, stop)
+            return bind(_products, product, sums, result.v, source.v, next(own), shapes, tiles, keep, start, stop)
 
         return in_bands(side * side, x.threads, band)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
+from kernelmark import Array, DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._host import NARROW, powers, split
 from kernels._launches import in_bands, in_turn
 from kernels._worth import threads_that_pay
@@ -63,16 +63,21 @@ def _cut(g: Tiling, images: int, threads: int, t: Tile) -> Any:
 
 
 def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
+    from kernels._product import multiplying
+    from kernels.conv.winograd._gradient import launch
+
+    run = launch if problem.direction == "wgrad" else _of_image
+    return multiplying(lambda product: run(problem, x, m, product))
+
+
+def _of_image(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
     from kernels._numba import bind
-    from kernels._product import SCRATCH, address
+    from kernels._product import SCRATCH
     from kernels.conv.winograd import _filters
     from kernels.conv.winograd import _loops as loops
-    from kernels.conv.winograd._gradient import launch
     from kernels.conv.winograd._lines import LANES
     from kernels.conv.winograd._planes import Planes, between_zeros
 
-    if problem.direction == "wgrad":
-        return launch(problem, x, m)
     g = tiling(problem, m, LANES)
     items, side, threads = _cut(g, problem.n, x.threads, x.tile), m + 2, x.threads
     source, w, out = (getattr(x, name).reshape(-1) for name in ("ywx" if g.rotated else "xwy"))
@@ -101,7 +106,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
         held = x.scratch((max(side * (strip + 2 * LANES), (m * m + m * side) * longest + LANES),), "f32")
         packed = x.scratch((SCRATCH,), "f32")
         run = loops.blocks_last if g.channels_last else loops.blocks
-        return bind(run, address(), out, image, u, own, products, held, packed, g, filled, items, start, stop)
+        return bind(run, product, out, image, u, own, products, held, packed, g, filled, items, start, stop)
 
     return in_turn(rows, in_bands(count, threads, filters), in_bands(len(items), threads, block))
 

@@ -1,0 +1,72 @@
+"""Compiling in child processes, since Numba compiles one function at a time in each process.
+
+A child leaves what it has compiled in Numba's cache, from where its parent loads it.
+"""
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+LIMIT_S = 60  # of a child, which hangs if another thread held a lock that it needs when it was forked
+_PR_SET_PDEATHSIG = 1
+
+
+@contextmanager
+def ahead(*wanted: tuple[Callable[..., Any], Callable[[], object]]) -> Iterator[None]:
+    """Let children compile what the body does not need yet; it ends when they have ended.
+
+    wanted: functions, each with what compiles it. A function has a child once as long as the cache lasts. What is not
+    in the cache then is left to the calling process, as is everything where that has one CPU.
+    """
+    from kernels._numba import get_ready, is_first
+
+    missing = [compiles for function, compiles in wanted if _may_fork() and is_first(function)]
+    if missing:
+        get_ready()  # once, and not in each child
+    children = {_begun(compiles) for compiles in missing}
+    try:
+        yield
+        while children:
+            _wait(children.pop())
+    finally:  # after an interrupt
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            _wait(child)
+
+
+def _may_fork() -> bool:
+    return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1
+
+
+def _begun(compiles: Callable[[], object]) -> int:
+    """Start a child that ends with its parent, and that holds none of its pipes open."""
+    parent = os.getpid()
+    with warnings.catch_warnings():  # of Python 3.12, that other threads may hold a lock
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child:
+        return child
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(LIMIT_S)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(null, stream)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        gc.disable()  # it would free what its parent holds: files, memory of a GPU
+        if os.getppid() == parent:
+            compiles()
+    finally:
+        os._exit(0)
+
+
+def _wait(child: int) -> None:
+    with suppress(ChildProcessError):  # where SIGCHLD is ignored, the system has reaped it
+        os.waitpid(child, 0)

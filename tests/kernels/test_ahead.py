@@ -1,0 +1,168 @@
+"""What a child compiles is in the cache afterwards, and none outlives its parent's set-up, whatever becomes of it."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba")
+
+from kernels import _ahead, _numba
+from kernels._ahead import ahead
+from kernels._numba import bind, jit
+
+PARENT = """
+import os, pathlib, sys, time
+from kernels._ahead import ahead
+
+def sleeps():
+    pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))
+    time.sleep(600)
+
+with ahead((sleeps, sleeps)):
+    time.sleep(600)
+"""
+
+if not _ahead._may_fork():
+    pytest.skip("needs Linux and two CPUs", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch) -> Path:
+    """A folder in which nothing is compiled yet."""
+    monkeypatch.setattr(_numba, "_compiled", lambda: tmp_path)
+    return tmp_path
+
+
+def noted(path: Path):
+    """What a child is to do: leave its process number."""
+    return lambda: path.write_text(str(os.getpid()))
+
+
+def ended(path: Path) -> bool:
+    """Whether the child that left its number there has ended."""
+    try:
+        os.kill(int(path.read_text()), 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def until(holds: Callable[[], object]) -> None:
+    stop = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < stop
+        time.sleep(0.01)
+
+
+def until_there(path: Path) -> None:
+    until(lambda: path.exists() and path.read_text())
+
+
+def sleeps(path: Path) -> None:
+    path.write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def test_what_a_child_has_compiled_is_loaded(cache: Path) -> None:
+    @jit
+    def twice(value):
+        return 2 * value
+
+    with ahead((twice, lambda: bind(twice, 1))):
+        assert not twice.signatures  # type: ignore[attr-defined]
+    bind(twice, 1)
+    stats = twice.stats  # type: ignore[attr-defined]
+    assert sum(stats.cache_hits.values()) == 1
+    assert not stats.cache_misses
+    assert twice(3) == 6
+
+
+def test_a_function_has_one_child_as_long_as_the_cache_lasts(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for path in (first, second):
+        with ahead((noted, noted(path))):
+            pass
+    assert ended(first)
+    assert not second.exists()
+
+
+def test_functions_are_compiled_at_once(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+
+    def meets(own: Path, other: Path):
+        return lambda: (own.write_text("here"), until_there(other))
+
+    with ahead((noted, meets(first, second)), (ended, meets(second, first))):
+        pass
+    assert first.exists()
+    assert second.exists()
+
+
+@pytest.mark.parametrize("ends", [lambda: 1 // 0, lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: sys.exit(3)])
+def test_a_child_that_fails_is_done_without(ends, capfd) -> None:
+    with ahead((noted, ends)):
+        pass
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_child_that_hangs_is_ended_in_time(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(_ahead, "LIMIT_S", 1)
+    path = tmp_path / "child"
+    with ahead((noted, lambda: sleeps(path))):
+        pass
+    assert ended(path)
+
+
+def test_an_interrupt_ends_the_child(tmp_path: Path) -> None:
+    begun, done = tmp_path / "begun", tmp_path / "done"
+
+    def is_interrupted() -> None:
+        with ahead((noted, lambda: (begun.write_text("here"), time.sleep(3), done.write_text("here")))):
+            until_there(begun)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        is_interrupted()
+    assert not done.exists()
+
+
+def test_a_child_holds_no_pipe_of_its_parent(tmp_path: Path, capfd) -> None:
+    reads, writes = os.pipe()
+    with ahead((noted, lambda: (os.write(1, b"said"), until_there(tmp_path / "seen")))):
+        os.close(writes)
+        assert select.select([reads], [], [], 30)[0]
+        (tmp_path / "seen").write_text("here")
+    assert os.read(reads, 1) == b""
+    os.close(reads)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
+    path = tmp_path / "child"
+    env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", PARENT, path]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], env=env) as parent:
+        until_there(path)
+        parent.kill()
+    until(lambda: ended(path))
+
+
+def test_a_process_that_has_one_cpu_has_no_child(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    with ahead((noted, noted(tmp_path / "child"))):
+        pass
+    assert not (tmp_path / "child").exists()
+
+
+def test_where_nothing_can_be_kept_there_is_no_child(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(_numba, "_compiled", lambda: tmp_path / "missing")
+    with ahead((noted, noted(tmp_path / "child"))):
+        pass
+    assert not (tmp_path / "child").exists()
