@@ -21,6 +21,7 @@ from report_bars import report_bars
 from scale_bars import scale_bars
 from select_bars import select_bars
 from shard_bars import shard_bars
+from thread_bars import thread_bars
 from throughput_bars import throughput_bars
 from took import took
 from transpose_bars import transpose_bars
@@ -68,6 +69,7 @@ def bars() -> Iterator[Bar]:
         transpose_bars,
         conv_bars,
         first_call_bars,
+        thread_bars,
         emulator_bars,
         aggregate_bars,
         throughput_bars,
