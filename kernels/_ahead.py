@@ -29,14 +29,16 @@ def ahead(*wanted: tuple[Callable[..., Any], Callable[[], object]]) -> Iterator[
     missing = [compiles for function, compiles in wanted if _may_fork() and is_first(function)]
     if missing:
         get_ready()  # once, and not in each child
-    children = {_begun(compiles) for compiles in missing}
+    children = [_begun(compiles) for compiles in missing]
     try:
         yield
         while children:
-            _wait(children.pop())
+            _wait(children[-1])
+            children.pop()
     finally:  # after an interrupt
         for child in children:
-            os.kill(child, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
             _wait(child)
 
 

@@ -43,6 +43,9 @@ SetUp = Callable[Concatenate[P, X, Rest], Launch]
 def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], SetUp[P, X, Rest]]:
     """Set a kernel up for one thread where several would save less time than launching them takes.
 
+    Where nothing of the kernel is compiled yet, a child compiles it for one thread, while this process compiles what
+    measures threads.
+
     compiled: whether its bands are calls of compiled functions alone, so that no thread waits for the GIL.
     """
 

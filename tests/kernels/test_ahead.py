@@ -120,16 +120,30 @@ def test_a_child_that_hangs_is_ended_in_time(tmp_path: Path, monkeypatch) -> Non
     assert ended(path)
 
 
-def test_an_interrupt_ends_the_child(tmp_path: Path) -> None:
+def raised() -> None:
+    raise KeyboardInterrupt
+
+
+def interrupted_later() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+
+
+@pytest.mark.parametrize("interrupt", [raised, interrupted_later])
+def test_an_interrupt_ends_the_child(interrupt, tmp_path: Path) -> None:
     begun, done = tmp_path / "begun", tmp_path / "done"
 
     def is_interrupted() -> None:
-        with ahead((noted, lambda: (begun.write_text("here"), time.sleep(3), done.write_text("here")))):
+        with ahead((noted, lambda: (noted(begun)(), time.sleep(3), done.write_text("here")))):
             until_there(begun)
-            raise KeyboardInterrupt
+            interrupt()
 
-    with pytest.raises(KeyboardInterrupt):
-        is_interrupted()
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            is_interrupted()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert ended(begun)
     assert not done.exists()
 
 

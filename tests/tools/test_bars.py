@@ -49,3 +49,20 @@ def test_two_merges_are_measured_and_what_they_make_is_compared(small):
     found = list(small("shard_bars", CASES=12, TIMES=2, SHARDS=2, LEAST_PER_S=0).shard_bars())
     assert [promise.partition(":")[0] for promise, *_ in found[:2]] == ["merge", "merge again"]
     assert found[2][1:] == ("24 rows, equal: True", True)
+
+
+def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(small):
+    problem = "conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop"
+    tool = small("thread_bars", SUITE=problem, ROUNDS=2, LEAST_S=1e-4, LEAST_FLOP=0)
+    found = {each.kernel: each for each in tool.scalings()}
+    assert {"conv/numba.direct", "conv/cpu.im2col"} < set(found)
+    assert all(len(each.gains) == len(each.ceilings) == 2 for each in found.values())
+    rows = list(tool.thread_bars())
+    assert all(problem in shown and f"of {len(found)} less" in shown for _, shown, _ in rows)
+
+
+def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round():
+    tool = script("thread_bars")
+    scaling = tool.Scaling("conv/numba.direct", None, (0.9, 1.2, 1.8), (0.9, 2.0, 2.0))
+    assert scaling.gain == 1.2
+    assert scaling.share == 0.9
