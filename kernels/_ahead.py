@@ -29,8 +29,10 @@ def ahead(*wanted: tuple[Callable[..., Any], Callable[[], object]]) -> Iterator[
     missing = [compiles for function, compiles in wanted if _may_fork() and is_first(function)]
     if missing:
         get_ready()  # once, and not in each child
-    children = [_begun(compiles) for compiles in missing]
+    children: list[int] = []
     try:
+        with suppress(OSError):  # where memory or the number of processes does not allow one more
+            children.extend(map(_begun, missing))
         yield
         while children:
             _wait(children[-1])

@@ -175,6 +175,16 @@ def test_a_process_that_has_one_cpu_has_no_child(tmp_path: Path, monkeypatch) ->
     assert not (tmp_path / "child").exists()
 
 
+def test_a_system_that_refuses_a_child_is_done_without(tmp_path: Path, monkeypatch) -> None:
+    def refuses() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refuses)
+    with ahead((noted, noted(tmp_path / "child"))):
+        pass
+    assert not (tmp_path / "child").exists()
+
+
 def test_where_nothing_can_be_kept_there_is_no_child(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(_numba, "_compiled", lambda: tmp_path / "missing")
     with ahead((noted, noted(tmp_path / "child"))):
