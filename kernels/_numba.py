@@ -75,8 +75,8 @@ def _compiled() -> Path:
     return folder
 
 
-def is_first(function: Callable[..., Any]) -> bool:
-    """Whether this is asked of a function for the first time since its cache is there; not where there is none."""
+def claim(function: Callable[..., Any]) -> bool:
+    """Claim to compile a function; False where that was done since the cache is there, or where none can be."""
     try:
         (_compiled() / f"{function.__module__}.{function.__qualname__}").touch(exist_ok=False)
     except OSError:

@@ -56,11 +56,12 @@ def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], Set
                 x.threads = 1
                 return setup(problem, x, *args, **options)
 
-            if x.threads > 1 and compiled:
-                with ahead((setup, alone)):
-                    _compile()
-            if x.threads > 1 and not pays(problem, x.threads, compiled):
-                return alone()
+            if x.threads > 1:
+                if compiled:
+                    with ahead((setup, alone)):
+                        _compile()
+                if not pays(problem, x.threads, compiled):
+                    return alone()
             return setup(problem, x, *args, **options)
 
         return cast(SetUp[P, X, Rest], sized)
@@ -106,6 +107,7 @@ def rates() -> tuple[float, float]:
     return 2 * registers().group(4) * STEPS / _typical_s(_multiply_adds(), 11), 2 * COPIED / copy_s
 
 
+@cache
 def _multiply_adds() -> Launch:
     from kernels._numba import bind
     from kernels.fma._numba import groups

@@ -1,7 +1,6 @@
 """What the first call of kernelmark's own kernels on a CPU costs, with nothing compiled: a row for `make bars`.
 
-Each is set up in a process of its own, with an empty cache; the time is that of its row (`setup_s`). Whatever else the
-machine does can only lengthen it, so one that takes too long is taken again, and the least of three counts.
+Each is set up in a process of its own, with an empty cache; the time is that of its row (`setup_s`).
 """
 
 import os
@@ -10,12 +9,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from itertools import product
-from math import inf
 from pathlib import Path
 
 from bench.plan.discovery import discover
 
-MOST_S, ATTEMPTS = 5.0, 3
+MOST_S = 5.0
 #: Small problems: sizes change no code, but 1x1 filters and groups have code of their own.
 POINTWISE = "n2c32h28w28k32r1s1"
 CONVOLUTIONS = (("n2c32h28w28k32r3s3pad1", ("", "/g8", "/g32")), (POINTWISE, ("",)))
@@ -38,7 +36,7 @@ print(hot(*sys.argv[1:], max_time_s=0.01)[0].setup_s)
 
 def first_call_bars() -> Iterator[tuple[str, str, bool]]:
     """The slowest first call of those kernels that compile."""
-    found = sorted(((_least_s(problem, kernel), kernel, problem) for kernel, problem in _calls()), reverse=True)
+    found = sorted(((_setup_s(problem, kernel), kernel, problem) for kernel, problem in _calls()), reverse=True)
     seconds, kernel, problem = found[0]
     slow = sum(each > MOST_S for each, _, _ in found)
     shown = f"at most {seconds:.1f} s ({kernel} on {problem}), {slow} of {len(found)} longer"
@@ -56,15 +54,6 @@ def _calls() -> Iterator[tuple[str, str]]:
             if compiles and kernel.op == problem.op and kernel.refuses(problem) is None and code not in seen:
                 seen.add(code)
                 yield kernel.id, name
-
-
-def _least_s(problem: str, kernel: str) -> float:
-    least = inf
-    for _ in range(ATTEMPTS):
-        least = min(least, _setup_s(problem, kernel))
-        if least <= MOST_S:
-            break
-    return least
 
 
 def _setup_s(problem: str, kernel: str) -> float:

@@ -3,7 +3,7 @@
 A virtual machine may have its CPUs on cores of their own in one second, and on the two threads of one core in the next.
 So each layer is timed hot on one thread and on two in turn with as many multiply-adds in registers, the ceiling that
 bounds layers of this size; what counts is the median over rounds. A run with `--threads 1,2` times one after the other
-(`thread_gains.py`). Results are not looked at here, since tests verify each kernel on one thread and on several.
+(`thread_gains.py`). Each kernel is verified on the layer first.
 
 `python tools/thread_bars.py` prints the gain and the share of every kernel on every layer.
 """
@@ -20,6 +20,7 @@ from bench.plan.discovery import discover
 from bench.plan.kernel import Kernel, Launch
 from bench.plan.operation import Problem
 from bench.plan.suites import find_suite
+from hot_rows import hot
 
 SUITE, CEILING = "resnet50", ("fma/n12288k8192/f32", "fma/numba.fma")
 ROUNDS, LEAST_S = 9, 4e-3
@@ -61,6 +62,7 @@ def scalings() -> Iterator[Scaling]:
         for own in registry.kernels.values():
             compiles = own.device == "cpu" and own.provider in ("numba", "cpu")
             if compiles and own.op == entry.problem.op and own.refuses(entry.problem) is None:
+                hot(entry.problem.id, own.id, max_time_s=0.01)
                 launches = _both(own, entry.problem)
                 rounds = [(_gain(launches), _gain(ceiling)) for _ in range(ROUNDS)]
                 yield Scaling(own.id, entry.problem, *zip(*rounds, strict=True))

@@ -97,12 +97,12 @@ def test_functions_are_compiled_at_once(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
 
     def meets(own: Path, other: Path):
-        return lambda: (own.write_text("here"), until_there(other))
+        return lambda: (own.write_text("here"), until_there(other), own.with_suffix(".met").write_text("here"))
 
     with ahead((noted, meets(first, second)), (ended, meets(second, first))):
         pass
-    assert first.exists()
-    assert second.exists()
+    assert first.with_suffix(".met").exists()
+    assert second.with_suffix(".met").exists()
 
 
 @pytest.mark.parametrize("ends", [lambda: 1 // 0, lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: sys.exit(3)])

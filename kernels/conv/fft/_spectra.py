@@ -68,12 +68,12 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: An
     def multiplied(threads: int, keep: bool = False) -> Launch:
         return _multiplied(planes, held[:threads], output, (rows, lanes, steps), keep)
 
-    launches: list[Launch] = []
     back = planes[output].way.run, lambda: _transformed(planes[output], 0, 1)
     with ahead(back, (products, lambda: multiplied(1))):
-        first = [_transformed(planes[name], 0, x.threads) for name in inputs]
+        launches = [_transformed(planes[name], 0, x.threads) for name in inputs]
     for start in range(0, c.x.places, block):
-        launches += [_transformed(planes[name], start, x.threads) for name in inputs if name != "w"] if start else first
+        if start > 0:
+            launches += [_transformed(planes[name], start, x.threads) for name in inputs if name != "w"]
         launches += [multiplied(x.threads, output == "w" and start > 0)]
         if output != "w":
             launches += [_transformed(planes[output], start, x.threads)]
