@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bench.measure.stats import Interval, median_interval
 from bench.plan.discovery import discover
 from bench.plan.kernel import Kernel, Launch
 from bench.plan.operation import Problem
@@ -36,12 +37,12 @@ class Scaling(NamedTuple):
     ceilings: tuple[float, ...]
 
     @property
-    def gain(self) -> float:
-        return median(self.gains)
+    def gain(self) -> Interval:
+        return median_interval(self.gains)
 
     @property
-    def share(self) -> float:
-        return median(gain / ceiling for gain, ceiling in zip(self.gains, self.ceilings, strict=True))
+    def share(self) -> Interval:
+        return median_interval([gain / ceiling for gain, ceiling in zip(self.gains, self.ceilings, strict=True)])
 
 
 def thread_bars() -> Iterator[tuple[str, str, bool]]:
@@ -101,13 +102,18 @@ def _typical_s(launch: Launch) -> float:
     return median(found)
 
 
-def _least(found: dict[Scaling, float], bar: float) -> tuple[str, bool]:
-    worst = min(found, key=found.__getitem__)
-    below, typical = sum(value < bar for value in found.values()), geometric_mean(found.values())
-    shown = f"{typical:.2f} on the whole, at least {found[worst]:.2f} ({worst.kernel} on {worst.problem.id})"
+def _least(found: dict[Scaling, Interval], bar: float) -> tuple[str, bool]:
+    worst = min(found, key=lambda each: found[each].median)
+    medians = [value.median for value in found.values()]
+    below, typical = sum(value < bar for value in medians), geometric_mean(medians)
+    shown = f"{typical:.2f} on the whole, at least {_shown(found[worst])} ({worst.kernel} on {worst.problem.id})"
     return f"{shown}, {below} of {len(found)} less", below == 0
+
+
+def _shown(found: Interval) -> str:
+    return f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
 if __name__ == "__main__":
     for each in scalings():
-        print(f"{each.gain:.2f} {each.share:.2f} {each.kernel} {each.problem.id}", flush=True)
+        print(_shown(each.gain), _shown(each.share), each.kernel, each.problem.id, flush=True)
