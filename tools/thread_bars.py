@@ -2,8 +2,9 @@
 
 A virtual machine may have its CPUs on cores of their own in one second, and on the two threads of one core in the next.
 So each layer is timed hot on one thread and on two in turn with as many multiply-adds in registers, the ceiling that
-bounds layers of this size; what counts is the median over rounds. A run with `--threads 1,2` times one after the other
-(`thread_gains.py`). Each kernel is verified on the layer first.
+bounds layers of this size; what counts is the median over rounds, each of which passes through all layers of a kernel:
+what disturbs some seconds is in one round of many layers, and not in most rounds of one. A run with `--threads 1,2`
+times one after the other (`thread_gains.py`). Each kernel is verified on the layer first.
 
 `python tools/thread_bars.py` prints the gain and the share of every kernel on every layer.
 """
@@ -11,11 +12,11 @@ bounds layers of this size; what counts is the median over rounds. A run with `-
 from collections.abc import Iterator
 from statistics import geometric_mean, median
 from time import perf_counter
-from types import SimpleNamespace
 from typing import NamedTuple
 
-import numpy as np
-
+from bench.measure.devices import get_device
+from bench.measure.draw import Draw
+from bench.measure.operands import Operands, OperandSet, Scratch
 from bench.measure.stats import Interval, median_interval
 from bench.plan.discovery import discover
 from bench.plan.kernel import Kernel, Launch
@@ -54,41 +55,49 @@ def thread_bars() -> Iterator[tuple[str, str, bool]]:
     yield f"of them from {LEAST_FLOP / 1e6:g} MFLOP on: {SHARE:g} of what multiply-adds gain", *_least(shares, SHARE)
 
 
+class Pair(NamedTuple):
+    """A kernel set up for one thread and for two on the same operands; both use the memory that is held here."""
+
+    one: Launch
+    two: Launch
+    operands: OperandSet
+    scratch: tuple[Scratch, Scratch]
+
+    def gain(self) -> float:
+        """Return how many times as fast it is on two threads now."""
+        return _typical_s(self.one) / _typical_s(self.two)
+
+
 def scalings() -> Iterator[Scaling]:
     """Every kernel of ours that compiles on every layer that it takes."""
     registry = discover()
-    problem, kernel = CEILING
-    ceiling = _both(registry.kernels[kernel], registry.problem(problem))
-    for entry in find_suite(SUITE, registry).entries():
-        for own in registry.kernels.values():
-            compiles = own.device == "cpu" and own.provider in ("numba", "cpu")
-            if compiles and own.op == entry.problem.op and own.refuses(entry.problem) is None:
-                hot(entry.problem.id, own.id, max_time_s=0.01)
-                launches = _both(own, entry.problem)
-                rounds = [(_gain(launches), _gain(ceiling)) for _ in range(ROUNDS)]
-                yield Scaling(own.id, entry.problem, *zip(*rounds, strict=True))
+    problem, name = CEILING
+    ceiling = pair(registry.kernels[name], registry.problem(problem))
+    problems = [entry.problem for entry in find_suite(SUITE, registry).entries()]
+    for kernel in registry.kernels.values():
+        compiles = kernel.device == "cpu" and kernel.provider in ("numba", "cpu")
+        layers = [each for each in problems if compiles and kernel.op == each.op and kernel.refuses(each) is None]
+        for layer in layers:
+            hot(layer.id, kernel.id, max_time_s=0.01)
+        pairs = [pair(kernel, layer) for layer in layers]
+        rounds = [[(each.gain(), ceiling.gain()) for each in pairs] for _ in range(ROUNDS)]
+        for layer, *found in zip(layers, *rounds, strict=True):
+            yield Scaling(kernel.id, layer, *zip(*found, strict=True))
 
 
-def _both(kernel: Kernel, problem: Problem) -> list[Launch]:
-    """Set it up for one thread and for two, on the same operands."""
-    rng = np.random.default_rng(1)
-    arrays = {o.name: rng.uniform(-1, 1, o.shape).astype(np.float32) for o in problem.operands()}
+def pair(kernel: Kernel, problem: Problem) -> Pair:
+    """Set a kernel up for both, and call each once."""
+    device, draw = get_device("cpu"), Draw(problem, 1)
+    operands, scratch = OperandSet(problem, device, kernel.host_memory), (Scratch(device), Scratch(device))
+    draw.redraw()
+    operands.load(draw)
     launches = [
-        kernel.launch(problem, SimpleNamespace(threads=threads, scratch=_scratch, chose=lambda **_: None, **arrays))
-        for threads in (1, 2)
+        kernel.launch(problem, Operands(operands, kernel.order, device, threads, own))
+        for threads, own in enumerate(scratch, 1)
     ]
     for launch in launches:
         launch()
-    return launches
-
-
-def _scratch(shape: tuple[int, ...], _: str) -> np.ndarray:
-    return np.zeros(shape, np.float32)
-
-
-def _gain(launches: list[Launch]) -> float:
-    one, two = (_typical_s(launch) for launch in launches)
-    return one / two
+    return Pair(*launches, operands, scratch)
 
 
 def _typical_s(launch: Launch) -> float:

@@ -24,7 +24,8 @@ def exact(problem: Problem, inputs: Inputs) -> Array:
     operands = OperandSet(problem, device)
     for name, values in inputs.items():
         operands.flat[name][:] = values.reshape(-1)
-    REGISTRY.kernels[KERNEL].launch(problem, Operands(operands, "C", device, 1, Scratch(device)))()
+    scratch = Scratch(device)  # held until the launch has used it
+    REGISTRY.kernels[KERNEL].launch(problem, Operands(operands, "C", device, 1, scratch))()
     (found,) = operands.outputs("C").values()
     return found.astype(np.float64)
 
