@@ -1,7 +1,8 @@
 """Products of matrices on one thread, for Numba functions that form an operand and multiply it while it is in cache.
 
-Panels of b, a few vectors wide, are copied side by side, a second-level cache of them at a time. Tiles of c are held in
-registers: rows of a, read as they lie or copied if their elements lie side by side, meet one panel after the other.
+Panels of b, a few vectors wide, are copied side by side, a second-level cache of them at a time, or read as they lie
+where its rows are near each other. Tiles of c are held in registers: rows of a, read as they lie or copied if their
+elements lie side by side, meet one panel after the other.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -25,6 +26,9 @@ from kernels._tile import LANES, dots, products
 
 #: Steps of a sum at a time, and panels of b, with one for the rest: 480 KiB together with 512-bit registers.
 DEPTH, PANELS = 512, 4
+#: Elements from the first row of a panel of b to the last, up to which it is read as it lies: it is in few pages then.
+#: Rows a multiple of NEAR apart compete for the same places of a cache, unless they are that near.
+EXTENT, NEAR = 2**18, 256
 #: Tiles of a whose rows are copied at a time.
 TILES = 8
 #: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros.
@@ -37,8 +41,9 @@ _TILE = _A + TILES * (ROWS * DEPTH + GAP)
 #: Elements of scratch that `multiply` needs.
 SCRATCH = _TILE + ROWS * WIDTH
 
-#: Cycles that it takes to store an element of c, or copy one of b or a, where they do not lie side by side in lanes.
-STORE, TURN, COPY = 0.7, 0.35, 0.15
+#: Cycles that it takes to store an element of c, or copy one of b or a, where they do not lie side by side in lanes;
+#: and to copy one of b where they do, but rows are too far apart to be read in place.
+STORE, TURN, COPY, PACK = 4, 0.85, 0.7, 0.5
 
 _tile = products((ROWS, ROWS - 1), VECTORS)
 _row_dots = dots(ROWS)
@@ -49,8 +54,8 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
     held = carray(held, (SCRATCH,))
     a, b, c = carray(a, (a_size,)), carray(b, (b_size,)), carray(c, (c_size,))
     first, second, result = (a, 0, a_row, a_step), (b, 0, b_step, b_column), (c, 0, c_row, c_column)
-    one_way = _cycles(m, n, k, a_step != 1, b_column != 1, c_column != 1)
-    if _cycles(n, m, k, b_step != 1, a_row != 1, c_row != 1) < one_way:
+    one_way = _cycles(m, n, k, a_step, (b_step, b_column), c_column)
+    if _cycles(n, m, k, b_step, (a_step, a_row), c_row) < one_way:
         m, n, first, second, result = n, m, _turned(second), _turned(first), _turned(result)
     rows, few = _rows_of(m), _few(m, n, first[3] != 1)
     stop = 0
@@ -60,8 +65,9 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
             stop = n - few
         for begin in range(0, k, DEPTH):
             deep = min(k - begin, DEPTH)
-            pack(held, second, begin * second[2], deep, start, stop)
-            _tiles(held, rows, m, begin, deep, first, start, stop, keep or begin > 0, result)
+            at, copied = begin * second[2], _first_copied(second, k, start, stop)
+            pack(held, second, at, deep, copied, stop)
+            _tiles(held, rows, m, begin, deep, first, (second, at, copied), start, stop, keep or begin > 0, result)
     for begin in range(0, k if few else 0, DEPTH):
         _dots(held, m, begin, min(k - begin, DEPTH), first, second, n - few, n, keep or begin > 0, result)
 
@@ -125,23 +131,46 @@ def _rows_of(m):
 
 
 @part
+def _is_read_in_place(k, step, column):
+    return column == 1 and min(k, DEPTH) * step <= EXTENT and (step <= NEAR or step % NEAR != 0)
+
+
+@part
+def _first_copied(b, k, first, last):
+    """The first of the columns that are copied: panels before it are read as they lie, one with fewer lanes is not."""
+    if not _is_read_in_place(k, b[2], b[3]):
+        return first
+    while first < last:
+        real, lanes = widths(first, last)
+        if real < lanes:
+            break
+        first += lanes
+    return first
+
+
+@part
 def _few(m, n, a_copied):
     """How many columns are multiplied one by one."""
     return n % LANES if n % LANES <= FEW and m >= ROWS and not a_copied else 0
 
 
 @inlined
-def _cycles(m, n, k, a_copied, b_turned, c_scattered):
+def _cycles(m, n, k, a_step, b, c_column):
     """About how long the product takes with rows of tiles along m and lanes along n, at two vectors a cycle."""
+    a_copied = a_step != 1
     rows, few = _rows_of(m), _few(m, n, a_copied)
     tiles = -(-m // rows) * rows * (-(-(n - few) // LANES) + few / LANES) * k / 2
-    copies = a_copied * COPY * m * k * max(1, -(-(n - WIDTH + 1) // (PANELS * WIDTH))) + b_turned * TURN * n * k
-    return tiles + copies + c_scattered * STORE * m * n
+    copies = a_copied * COPY * m * k * max(1, -(-(n - WIDTH + 1) // (PANELS * WIDTH)))
+    packs = (TURN if b[1] != 1 else PACK * (not _is_read_in_place(k, b[0], b[1]))) * n * k
+    return tiles + copies + packs + (c_column != 1) * STORE * m * n * -(-k // DEPTH)
 
 
 @part
-def _tiles(held, rows, m, begin, deep, a, first, last, keep, c):
-    """Add up the packed panels for all rows of a; the last tile begins earlier, where it would reach beyond c."""
+def _tiles(held, rows, m, begin, deep, a, b, first, last, keep, c):
+    """Add up the panels for all rows of a; the last tile begins earlier, where it would reach beyond c.
+
+    b: as stored, where the first row of the panels begins there, and the first column that is in `held`.
+    """
     for i in range(0, m, rows):
         r = max(0, min(i, m - rows))
         count, source, place = min(rows, m - r), a[0], (a[1] + r * a[2] + begin * a[3], a[2], a[3])
@@ -152,21 +181,23 @@ def _tiles(held, rows, m, begin, deep, a, first, last, keep, c):
                 gather(held[_A:_TILE], source, lines, some, deep)
             source, place = held, (_A + tile * (ROWS * deep + GAP), 1, ROWS)
         to = c[0], c[1] + r * c[2], c[2], c[3]
-        _across(held, rows, i - r, count, source, place, deep, first, last, keep, to)
+        _across(held, rows, i - r, count, source, place, b, deep, first, last, keep, to)
 
 
 @part
-def _across(held, rows, skipped, count, a, a_place, deep, first, last, keep, c):
+def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, c):
     """Add to a row of tiles of c; of the first `skipped` rows, and those from `count` on, nothing is stored."""
     panel, j = 0, first
     while j < last:
         real, lanes = widths(j, last)
         whole = c[3] == 1 and not skipped and count == rows and real == lanes
         to, place = (c[0], (c[1] + j, c[2])) if whole else (held, (_TILE, lanes))
-        _tile((rows, lanes), to, place, keep and whole, a, a_place, held, panel, deep)
+        in_held = j >= b[2]
+        factors, line = (held, (panel, lanes)) if in_held else (b[0][0], (b[1] + j, b[0][2]))
+        _tile((rows, lanes), to, place, keep and whole, a, a_place, factors, line, deep)
         if not whole:
             put(held[_TILE:], lanes, real, skipped, count, c[0], c[1] + j * c[3], c[2], c[3], keep)
-        panel, j = panel + deep * lanes, j + lanes
+        panel, j = panel + deep * lanes if in_held else 0, j + lanes
 
 
 @part

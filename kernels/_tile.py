@@ -84,9 +84,9 @@ def products(heights: Sequence[int], widest: int) -> Any:
     """Return what multiplies rows of a with up to `widest` vectors a step of b, code for each number of both.
 
     LLVM's code chooses between them, because a branch and a call of Numba's for each take it long to compile.
-    Called as f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, b_at, count), rows being one of
-    `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of
-    a[a_at + r a_row + t a_step] b[b_at + t lanes + i], and is added to what was there where `keep` is set.
+    Called as f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count), rows being
+    one of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of
+    a[a_at + r a_row + t a_step] b[b_at + t b_step + i], and is added to what was there where `keep` is set.
     """
 
     def typed(_: Any, tile: Any, c: Any, to: Any, keep: Any, a: Any, rows_at: Any, b: Any, at: Any, count: Any) -> Any:
@@ -96,12 +96,13 @@ def products(heights: Sequence[int], widest: int) -> Any:
         c, a, b = (data(context, builder, signature.args[i], args[i]) for i in (1, 4, 6))
         found, (c_at, c_row) = (cgutils.unpack_tuple(builder, args[i], 2) for i in (0, 2))
         a_at, a_row, a_step = cgutils.unpack_tuple(builder, args[5], 3)
-        starts = after(builder, c, c_at), after(builder, a, a_at), after(builder, b, args[7])
+        b_at, b_step = cgutils.unpack_tuple(builder, args[7], 2)
+        starts = after(builder, c, c_at), after(builder, a, a_at), after(builder, b, b_at)
         for rows, vectors in product(heights, range(1, widest + 1)):
             sizes = zip(found, (rows, vectors * LANES), strict=True)
             alike = (builder.icmp_signed("==", value, number(size)) for value, size in sizes)
             with builder.if_then(builder.and_(*alike)):
-                _multiply(builder, (rows, vectors), starts, (c_row, a_row, a_step), args[3], args[8])
+                _multiply(builder, (rows, vectors), starts, (c_row, a_row, a_step, b_step), args[3], args[8])
         return context.get_dummy_value()
 
     return cast(Any, intrinsic(typed))
@@ -109,7 +110,7 @@ def products(heights: Sequence[int], widest: int) -> Any:
 
 def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, keep: Any, count: Any) -> None:
     """The code of `products` for one tile of rows and vectors."""
-    (rows, vectors), (c, a, b), (c_row, a_row, a_step) = tile, starts, strides
+    (rows, vectors), (c, a, b), (c_row, a_row, a_step, b_step) = tile, starts, strides
     lines = (after(builder, c, builder.mul(c_row, number(row))) for row in range(rows))
     places = [place for line in lines for place in vectors_at(builder, line, vectors)]
     begins = [after(builder, a, builder.mul(a_row, number(row))) for row in range(rows)]
@@ -120,7 +121,7 @@ def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, ke
         with fresh:
             sums.begin([ir.Constant(VECTOR, None)] * len(places))
     with cgutils.for_range_slice(builder, number(0), count, number(1), INTEGER) as (t, _):
-        step, line = builder.mul(t, a_step), after(builder, b, builder.mul(t, number(vectors * LANES)))
+        step, line = builder.mul(t, a_step), after(builder, b, builder.mul(t, b_step))
         factors = loaded(builder, vectors_at(builder, line, vectors))
         sums.add(lambda row: builder.load(after(builder, begins[row], step)), factors)
     stored(builder, sums.values(), places)

@@ -56,8 +56,8 @@ def test_items_of_columns_cover_each_output_once() -> None:
             x[n, group, slice(*bounds), p0:p1] += 1
         plan = _plan.filter_gradient(g, plain, threads, TILE)
         w = np.zeros((g.groups, g.k, len(plan.blocks)), int)
-        for group, f0, f1, e in plan.items:
-            w[group, f0:f1, e] += 1
+        for group, f0, f1, e0, e1 in plan.items:
+            w[group, f0:f1, e0:e1] += 1
         assert (y == 1).all()
         assert (x == 1).all()
         assert (w == 1).all()

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba")
 
 from kernels._packing import ROWS, WIDTH
-from kernels._product import DEPTH, FEW, PANELS, SCRATCH, multiply, multiplying
+from kernels._product import DEPTH, FEW, NEAR, PANELS, SCRATCH, multiply, multiplying
 from kernels._tile import LANES
 
 #: One, fewer than a tile, a tile, tiles and some more, and where tiles of a row less fit better.
@@ -22,12 +22,15 @@ U = 2.0**-24
 
 
 def stored(x: np.ndarray, order: str) -> tuple[np.ndarray, int, int, int]:
-    """Return a copy in rows (N) or columns (T), with elements before it and after each row that are no numbers."""
-    lines = x if order == "N" else x.T
-    padded = np.full((len(lines) + 1, lines.shape[1] + 3), np.nan, np.float32)
-    padded[:-1, :-3] = lines
+    """Return a copy in rows (N), columns (T), or rows too far apart to be read in place (F).
+
+    Elements before it and after each of its rows are no numbers.
+    """
+    lines = x.T if order == "T" else x
+    padded = np.full((len(lines) + 1, 2 * NEAR if order == "F" else lines.shape[1] + 3), np.nan, np.float32)
+    padded[:-1, : lines.shape[1]] = lines
     flat = np.concatenate([np.full(5, np.nan, np.float32), padded.ravel()])
-    return (flat, 5, padded.shape[1], 1) if order == "N" else (flat, 5, 1, padded.shape[1])
+    return (flat, 5, 1, padded.shape[1]) if order == "T" else (flat, 5, padded.shape[1], 1)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +57,7 @@ def test_a_product_is_right_at_every_end_and_in_every_order(compiled: np.ndarray
         a, b, before = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
         plain = a.astype(np.float64) @ b
         size = np.abs(a).astype(np.float64) @ np.abs(b) + np.abs(before)
-        for first, second, third, keep in product("NT", "NT", "NT", (False, True)):
+        for first, second, third, keep in product("NT", "NTF", "NT", (False, True)):
             c = stored(before if keep else np.full((m, n), np.nan, np.float32), third)
             outside = np.isnan(c[0]).sum() - (0 if keep else m * n)
             multiply(compiled, held, m, n, k, stored(a, first), stored(b, second), keep, c)

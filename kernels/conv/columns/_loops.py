@@ -45,24 +45,47 @@ def _as_stored(x, g, at, block, first):
     return x, at + block[0] * g.x_c + first * g.x_w, g.x_c, g.x_w
 
 
+@part
+def _share(first, last, share):
+    """The part of a range that is the first of `share` of its numbers."""
+    length = last - first
+    return first + length * share[0] // share[1], first + length * (share[0] + 1) // share[1]
+
+
+@part
+def _form(columns, x, pixelwise, g, at, block, p0, p1, share):
+    """Copy a share of the columns of a block: of its channels, or of the pixels where channels are last."""
+    if pixelwise is None:
+        c0, c1 = _share(block[0], block[1], share)
+        row = (c0 - block[0]) * (block[3] - block[2]) * (p1 - p0)
+        by_tap(columns[row:], x, g, at, (c0, c1, block[2], block[3]), p0, p1, False)
+    else:
+        first, last = _share(p0, p1, share)
+        row = (first - p0) * (block[1] - block[0]) * (block[3] - block[2])
+        by_pixel(columns[row:], x, g, at, block, first, last, False)
+
+
 @jit
-def forward(product, held, x, w, y, columns, pixelwise, g, items, blocks, start, stop):
-    """Write y. Items: image, group, filters f0:f1, pixels p0:p1; the sum runs over all blocks."""
+def forward(product, held, x, w, y, columns, pixelwise, g, items, blocks, does, share, start, stop):
+    """Write y. Items: image, group, filters f0:f1, pixels p0:p1; the sum runs over all blocks.
+
+    does: blocks e0:e1 of the sum, whether their columns are formed, and whether they are multiplied. share: which part
+    of the columns is formed, and of how many.
+    """
     for item in range(start, stop):
         image, group, f0, f1, p0, p1 = items[item]
         at, result = _image(x, g, image, group), _pixels(y, g, image, group, f0, p0)
-        for e in range(len(blocks)):
+        for e in range(does[0], does[1]):
             block = blocks[e, 0], blocks[e, 1], blocks[e, 2], blocks[e, 3]
             depth = (block[1] - block[0]) * (block[3] - block[2])
             if columns is None:
                 met = _as_stored(x, g, at, block, p0)
             else:
-                if pixelwise is None:
-                    by_tap(columns, x, g, at, block, p0, p1, False)
-                else:
-                    by_pixel(columns, x, g, at, block, p0, p1, False)
+                if does[2]:
+                    _form(columns, x, pixelwise, g, at, block, p0, p1, share)
                 met = _formed(columns, g, block, p1 - p0)
-            multiply(product, held, f1 - f0, p1 - p0, depth, _filters(w, g, group, f0, block), met, e > 0, result)
+            if does[3]:
+                multiply(product, held, f1 - f0, p1 - p0, depth, _filters(w, g, group, f0, block), met, e > 0, result)
 
 
 @jit
@@ -123,25 +146,23 @@ def _clear(x, g, at, c0, c1):
 
 @jit
 def filter_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, start, stop):
-    """Write w. Items: group, filters f0:f1, one block; the sum runs over images and pixels, `step` at a time."""
+    """Write w. Items: group, filters f0:f1, blocks e0:e1; the sum runs over images and pixels, `step` at a time."""
     pixels = g.p * g.q
     for item in range(start, stop):
-        group, f0, f1, e = items[item]
-        block = blocks[e, 0], blocks[e, 1], blocks[e, 2], blocks[e, 3]
-        depth = (block[1] - block[0]) * (block[3] - block[2])
-        result = _filters(w, g, group, f0, block)
-        for image in range(g.n):
-            at = _image(x, g, image, group)
-            for first in range(0, pixels, step):
-                last = min(pixels, first + step)
-                if columns is None:
-                    met = _as_stored(x, g, at, block, first)
-                else:
-                    if pixelwise is None:
-                        by_tap(columns, x, g, at, block, first, last, False)
+        group, f0, f1, e0, e1 = items[item]
+        for e in range(e0, e1):
+            block = blocks[e, 0], blocks[e, 1], blocks[e, 2], blocks[e, 3]
+            depth = (block[1] - block[0]) * (block[3] - block[2])
+            result = _filters(w, g, group, f0, block)
+            for image in range(g.n):
+                at = _image(x, g, image, group)
+                for first in range(0, pixels, step):
+                    last = min(pixels, first + step)
+                    if columns is None:
+                        met = _as_stored(x, g, at, block, first)
                     else:
-                        by_pixel(columns, x, g, at, block, first, last, False)
-                    met = _formed(columns, g, block, last - first)
-                transposed = met[0], met[1], met[3], met[2]
-                gradient = _pixels(y, g, image, group, f0, first)
-                multiply(product, held, f1 - f0, depth, last - first, gradient, transposed, image + first > 0, result)
+                        _form(columns, x, pixelwise, g, at, block, first, last, (0, 1))
+                        met = _formed(columns, g, block, last - first)
+                    gradient, across = _pixels(y, g, image, group, f0, first), (met[0], met[1], met[3], met[2])
+                    added = image + first > 0
+                    multiply(product, held, f1 - f0, depth, last - first, gradient, across, added, result)

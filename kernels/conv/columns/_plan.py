@@ -1,20 +1,29 @@
 """How convolution by columns is cut into items for threads and blocks for caches; pure arithmetic on shapes."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from kernelmark import Array, Tile
-from kernels._host import NARROW, split
+from kernels._host import LINE_BYTES, NARROW, split
 from kernels.conv._shape import Shape
+
+LINE = LINE_BYTES // 4  # elements
+FEW = 8  # channels for each thread, below which one more is noticed
+MANY = 256  # pixels, up to which threads share columns rather than pixels
 
 
 class Plan(NamedTuple):
-    """`blocks`: rows of channels c0:c1 and taps t0:t1. `step`: pixels at a time. `items`: what the loops take."""
+    """`blocks`: rows of channels c0:c1 and taps t0:t1. `step`: pixels at a time. `items`: what the loops take.
+
+    sharers: how many items that follow one another need the same columns, which is the number of threads or 1.
+    """
 
     items: Array
     blocks: Array
     step: int
+    sharers: int = 1
 
     @property
     def columns(self) -> int:
@@ -30,16 +39,19 @@ def depth(blocks: Array) -> int:
 def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Items: image, group, filters, pixels."""
     blocks = _blocks(g, plain, g.n * g.groups, 1, t.DEPTH)
-    filters, columns = _products(g, g.k, _step(blocks, plain, g.p * g.q, t.AREA), NARROW * threads, threads)
-    items = [(n, group, *f, *p) for n in range(g.n) for group in range(g.groups) for f in filters for p in columns]
-    return Plan(np.array(items), blocks, max(p1 - p0 for p0, p1 in columns))
+    most = _step(blocks, plain, g.p * g.q, t.AREA)
+    filters, columns = _products(g, g.k, most, _enough(g, plain, g.k, NARROW * threads, threads), threads)
+    items = [(n, group, *f, *p) for n in range(g.n) for group in range(g.groups) for p in columns for f in filters]
+    sharers = threads if len(filters) == threads and not plain else 1
+    return Plan(np.array(items), blocks, max(p1 - p0 for p0, p1 in columns), sharers)
 
 
 def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Items: image, group, blocks e0:e1, which add to the same channels, pixels."""
     images, whole = g.n * g.groups, [(0, g.p * g.q)]
     if plain:
-        parts, whole = _products(g, g.c, g.p * g.q, g.c, threads)  # each of whose rows is copied, too
+        enough = _enough(g, plain, g.c, g.c, threads)  # rows, each of which is copied, too
+        parts, whole = _products(g, g.c, g.p * g.q, enough, threads)
         rows, each = [(*c, 0, 1) for c in parts], 1
     elif g.channels_last:
         parts = split(g.c, g.c, images, threads if g.c >= NARROW * threads else 1)
@@ -57,11 +69,37 @@ def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 
 
 def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Items: group, filters, one block. Of a product's sides, threads share the longer one, and all read the other."""
+    """Items: group, filters, blocks e0:e1. Of a product's sides, threads share the longer one; all read the other."""
+    if threads > 1 and g.groups == 1 and not plain and not g.channels_last and g.c % threads and g.c < FEW * threads:
+        return _even_filter_gradient(g, threads, t)
     blocks = _blocks(g, plain, g.groups, 1 if plain and g.c < g.k else threads, t.DEPTH)
     filters = split(g.k, g.k, g.groups * len(blocks), threads)
-    items = [(group, *f, e) for group in range(g.groups) for f in filters for e in range(len(blocks))]
+    items = [(group, *f, e, e + 1) for group in range(g.groups) for f in filters for e in range(len(blocks))]
     return Plan(np.array(items), blocks, _step(blocks, plain, g.p * g.q, t.AREA))
+
+
+def _even_filter_gradient(g: Shape, threads: int, t: Tile) -> Plan:
+    """Items of threads that share a few channels evenly: of some of them each has a part of the taps."""
+    taps, blocks, items = g.r * g.s, list[tuple[int, int, int, int]](), []
+    edges = [g.c * taps * i // threads for i in range(threads + 1)]
+    for start, stop in pairwise(edges):
+        before = len(blocks)
+        for c in range(start // taps, -(-stop // taps)):
+            blocks.append((c, c + 1, max(0, start - c * taps), min(taps, stop - c * taps)))
+        items.append((0, 0, g.k, before, len(blocks)))
+    found = np.array(blocks)
+    return Plan(np.array(items), found, _step(found, False, g.p * g.q, t.AREA))
+
+
+def _enough(g: Shape, plain: bool, high: int, least: int, threads: int) -> int:
+    """Pixels from which on threads share them: at least `least`, and all of `high` rows where these are enough.
+
+    Threads that write parts of the same rows of an image fetch lines of it that another has written. Columns are theirs
+    together if they share rows, so each fetches what others have formed, which pays for few pixels only.
+    """
+    if g.channels_last or high < NARROW * threads:
+        return least
+    return g.p * g.q + 1 if plain else max(least, MANY)
 
 
 def _products(
@@ -69,10 +107,12 @@ def _products(
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Rows and pixels of the products of `high` rows: threads share the pixels if there are `enough`, else the rows.
 
-    Threads that share the rows each pack all of the pixels, and the reverse.
+    Threads that share the rows each pack all of the pixels, and the reverse. Those that share pixels write into lines
+    of the cache of their own where the rows of an image are whole lines.
     """
     pixels, images = g.p * g.q, g.n * g.groups
-    columns = split(pixels, most, images if pixels >= enough else 4 * threads, threads)
+    lines = split(-(-pixels // LINE), max(1, most // LINE), images if pixels >= enough else 4 * threads, threads)
+    columns = [(LINE * first, min(LINE * last, pixels)) for first, last in lines]
     return split(high, high, images * len(columns), threads), columns
 
 

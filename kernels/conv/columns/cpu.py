@@ -1,8 +1,11 @@
 """Convolution on the CPU by products with columns (im2col)."""
 
+from typing import Any
+
 from kernelmark import Array, DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._launches import in_bands, in_turn
 from kernels._worth import threads_that_pay
+from kernels.conv.columns._plan import Plan
 from kernels.conv.problem import ConvOperands, ConvProblem
 
 DEFAULT = {"DEPTH": 384, "AREA": 2**17}
@@ -43,11 +46,13 @@ def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
     g, plain = shape(problem), problem.pointwise
     pixelwise = True if g.channels_last else None
     name = {"fprop": "forward", "dgrad": "image_gradient", "wgrad": "filter_gradient"}[problem.direction]
-    plan: _plan.Plan = getattr(_plan, name)(g, plain, x.threads, x.tile)
+    plan: Plan = getattr(_plan, name)(g, plain, x.threads, x.tile)
     x.chose(pixels=plan.step, depth=_plan.depth(plan.blocks))
     images, w, y = (array.reshape(-1) for array in (x.x, x.w, x.y))
-    steps: tuple[int | bool, ...] = () if problem.direction == "fprop" else (plan.step,)
-    launches = []
+    if plan.sharers > 1:
+        return _shared(x, plan, product, (images, w, y), (pixelwise, g))
+    every: tuple[Any, ...] = (0, len(plan.blocks), True, True), (0, 1)
+    steps, launches = every if problem.direction == "fprop" else (plan.step,), []
     if problem.direction == "dgrad":
         repeated = g.n * g.p * g.q > x.threads * PANELS * WIDTH
         steps += (not repeated,)
@@ -63,3 +68,32 @@ def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
         return bind(getattr(_loops, name), product, held, images, w, y, columns, pixelwise, g, *tables, start, stop)
 
     return in_turn(*launches, in_bands(len(plan.items), x.threads, band))
+
+
+def _shared(x: ConvOperands, plan: Plan, product: Array, arrays: tuple[Array, ...], kind: tuple[Any, ...]) -> Launch:
+    """Forward by threads that share the filters: each forms a part of a block of columns, which all of them multiply.
+
+    While others still multiply a block, a thread forms its part of the next one in the other half of the scratch.
+    """
+    from kernels._numba import bind
+    from kernels._product import SCRATCH
+    from kernels.conv.columns import _loops
+
+    threads, size = plan.sharers, plan.columns
+    columns, held = x.scratch((2 * size,), "f32"), [x.scratch((SCRATCH,), "f32") for _ in range(threads)]
+    steps = [(first, e) for first in range(0, len(plan.items), threads) for e in range(len(plan.blocks))]
+
+    def does(step: int, thread: int, forms: bool) -> Launch:
+        (first, e), half = steps[step], columns[step % 2 * size :][:size]
+        what, item = ((e, e + 1, forms, not forms), (thread, threads)), first + thread
+        tables = *kind, plan.items, plan.blocks, *what, item, item + 1
+        return bind(_loops.forward, product, held[thread], *arrays, half, *tables)
+
+    def together(step: int) -> Launch:
+        def band(thread: int, _: int) -> Launch:
+            multiplies = [does(step - 1, thread, forms=False)] if step > 0 else []
+            return in_turn(*multiplies, *([does(step, thread, forms=True)] if step < len(steps) else []))
+
+        return in_bands(threads, threads, band)
+
+    return in_turn(*map(together, range(len(steps) + 1)))
