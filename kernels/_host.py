@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from kernelmark import Launch, Unsupported
 
 LINE_BYTES = 64  # of a cache line
+EXTENT, NEAR = 2**18, 256  # floats, of `is_read_in_place`
 NARROW = 32  # a thread's share of pixels or channels, below which they are not what threads share
 
 
@@ -99,6 +100,14 @@ def alone(launch: Launch) -> Launch:
                 library.set_num_threads(count)
 
     return run
+
+
+def is_read_in_place(rows: int, step: int) -> bool:
+    """Whether products read such rows of floats as they lie, `step` apart: they are in few pages of memory.
+
+    Rows a multiple of NEAR apart compete for the same places of a cache, unless they are that near.
+    """
+    return rows * step <= EXTENT and (step <= NEAR or step % NEAR != 0)
 
 
 def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:

@@ -20,15 +20,13 @@ from numba.np.numpy_support import carray
 
 from kernelmark import Array, Launch
 from kernels._ahead import ahead
+from kernels._host import is_read_in_place
 from kernels._numba import c_function, data, inlined, jit, part
 from kernels._packing import GAP, ROWS, VECTORS, WIDTH, gather, pack, put, widths
 from kernels._tile import LANES, dots, products
 
 #: Steps of a sum at a time, and panels of b, with one for the rest: 480 KiB together with 512-bit registers.
 DEPTH, PANELS = 512, 4
-#: Elements from the first row of a panel of b to the last, up to which it is read as it lies: it is in few pages then.
-#: Rows a multiple of NEAR apart compete for the same places of a cache, unless they are that near.
-EXTENT, NEAR = 2**18, 256
 #: Tiles of a whose rows are copied at a time.
 TILES = 8
 #: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros.
@@ -46,7 +44,7 @@ SCRATCH = _TILE + ROWS * WIDTH
 STORE, TURN, COPY, PACK = 4, 0.85, 0.7, 0.5
 
 _tile = products((ROWS, ROWS - 1), VECTORS)
-_row_dots = dots(ROWS)
+_row_dots, _is_near = dots(ROWS), part(is_read_in_place)
 
 
 def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, b_column, c, c_size, c_row, c_column):
@@ -131,14 +129,9 @@ def _rows_of(m):
 
 
 @part
-def _is_read_in_place(k, step, column):
-    return column == 1 and min(k, DEPTH) * step <= EXTENT and (step <= NEAR or step % NEAR != 0)
-
-
-@part
 def _first_copied(b, k, first, last):
     """The first of the columns that are copied: panels before it are read as they lie, one with fewer lanes is not."""
-    if not _is_read_in_place(k, b[2], b[3]):
+    if b[3] != 1 or not _is_near(min(k, DEPTH), b[2]):
         return first
     while first < last:
         real, lanes = widths(first, last)
@@ -161,7 +154,7 @@ def _cycles(m, n, k, a_step, b, c_column):
     rows, few = _rows_of(m), _few(m, n, a_copied)
     tiles = -(-m // rows) * rows * (-(-(n - few) // LANES) + few / LANES) * k / 2
     copies = a_copied * COPY * m * k * max(1, -(-(n - WIDTH + 1) // (PANELS * WIDTH)))
-    packs = (TURN if b[1] != 1 else PACK * (not _is_read_in_place(k, b[0], b[1]))) * n * k
+    packs = (TURN if b[1] != 1 else PACK * (not _is_near(min(k, DEPTH), b[0]))) * n * k
     return tiles + copies + packs + (c_column != 1) * STORE * m * n * -(-k // DEPTH)
 
 

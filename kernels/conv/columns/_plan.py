@@ -6,12 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelmark import Array, Tile
-from kernels._host import LINE_BYTES, NARROW, split
+from kernels._host import LINE_BYTES, NARROW, is_read_in_place, split
 from kernels.conv._shape import Shape
 
 LINE = LINE_BYTES // 4  # elements
 FEW = 8  # channels for each thread, below which one more is noticed
 MANY = 256  # pixels, up to which threads share columns rather than pixels
+TALL = 128  # rows for each thread, of whose products packing is a small part
 
 
 class Plan(NamedTuple):
@@ -94,12 +95,13 @@ def _even_filter_gradient(g: Shape, threads: int, t: Tile) -> Plan:
 def _enough(g: Shape, plain: bool, high: int, least: int, threads: int) -> int:
     """Pixels from which on threads share them: at least `least`, and all of `high` rows where these are enough.
 
-    Threads that write parts of the same rows of an image fetch lines of it that another has written. Columns are theirs
-    together if they share rows, so each fetches what others have formed, which pays for few pixels only.
+    Threads that write parts of the same rows of an image fetch lines of it that another has written. Those that share
+    rows each pack all pixels that are not read in place, and fetch what others have formed of columns.
     """
     if g.channels_last or high < NARROW * threads:
         return least
-    return g.p * g.q + 1 if plain else max(least, MANY)
+    in_place = is_read_in_place(g.c + g.k - high, g.p * g.q)
+    return g.p * g.q + 1 if plain and (in_place or high >= TALL * threads) else max(least, MANY)
 
 
 def _products(
@@ -111,7 +113,8 @@ def _products(
     of the cache of their own where the rows of an image are whole lines.
     """
     pixels, images = g.p * g.q, g.n * g.groups
-    lines = split(-(-pixels // LINE), max(1, most // LINE), images if pixels >= enough else 4 * threads, threads)
+    count, longest = -(-pixels // LINE), max(1, (most if most < pixels else pixels + LINE - 1) // LINE)
+    lines = split(count, longest, images if pixels >= enough else 4 * threads, threads)
     columns = [(LINE * first, min(LINE * last, pixels)) for first, last in lines]
     return split(high, high, images * len(columns), threads), columns
 
