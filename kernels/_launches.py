@@ -68,6 +68,11 @@ def in_turn(*launches: Launch) -> Launch:
     return launch
 
 
+def beside(*launches: Launch) -> Launch:
+    """A launch of all these compiled ones, of which none needs another: threads do not wait between them."""
+    return _joined(launches, meets=False)
+
+
 def _bands(launch: Launch) -> Sequence[Launch]:
     return launch.bands if isinstance(launch, Shared) else (launch,)
 
@@ -76,8 +81,11 @@ def _is_compiled(launch: Launch) -> bool:
     return all(isinstance(band, Compiled) for band in _bands(launch))
 
 
-def _joined(launches: Sequence[Launch]) -> Launch:
-    """Return one launch of compiled ones; the last band of each is that of the calling thread."""
+def _joined(launches: Sequence[Launch], meets: bool = True) -> Launch:
+    """Return one launch of compiled ones; the last band of each is that of the calling thread.
+
+    meets: whether threads wait for one another between them.
+    """
     if len(launches) == 1:
         return launches[0]
     several = [cast(Sequence[Compiled], _bands(launch)) for launch in launches]
@@ -85,7 +93,7 @@ def _joined(launches: Sequence[Launch]) -> Launch:
     threads, before = max(map(len, several)), 1
     calls: list[list[Any]] = [[] for _ in range(threads)]
     for bands in several:
-        if max(before, len(bands)) > 1 and any(calls):
+        if meets and max(before, len(bands)) > 1 and any(calls):
             meetings.append(np.zeros(LINE_BYTES // 8, np.int64))
             for own in calls:
                 own += _meeting(meetings[-1], threads)

@@ -1,10 +1,13 @@
 """The library of wrong results: each is seen by the checker, and right ones are not."""
 
+import weakref
+
+import numpy as np
 import pytest
 
 from bench.plan.discovery import discover
 from bench.plan.verdict import Verdict
-from bench.selftest.wrong import check, library
+from bench.selftest.wrong import check, conv, library
 from bench.selftest.wrong.library import Family
 
 MEMBERS = [wrong for family in check.FAMILIES for wrong in family.members]
@@ -32,6 +35,27 @@ def test_each_wrong_result_is_seen_on_a_draw(family):
     findings = list(library.trial((family,), 1, lambda: None))
     assert len(findings) == len(family.members)
     assert [finding for finding in findings if finding.holds is False] == []
+
+
+def test_the_scratch_of_a_right_convolution_lasts_as_long_as_its_launch(monkeypatch):
+    pytest.importorskip("numba")
+    held, seen = [], []
+
+    class Noted(conv.Scratch):
+        def __init__(self, *args):
+            super().__init__(*args)
+            held.append(weakref.ref(self))
+
+    class Looking(conv.OperandSet):
+        def outputs(self, order):
+            seen.append(held[0]() is not None)
+            return super().outputs(order)
+
+    monkeypatch.setattr(conv, "Scratch", Noted)
+    monkeypatch.setattr(conv, "OperandSet", Looking)
+    problem = discover().problem("conv/n1c2h5w5k3r3s3pad1/f32/nchw/fprop")
+    assert conv.exact(problem, {"x": np.ones((1, 2, 5, 5)), "w": np.ones((3, 2, 3, 3))})[0, 0, 2, 2] == 18
+    assert seen == [True]
 
 
 def test_a_checker_that_sees_nothing_fails_the_trial(monkeypatch):

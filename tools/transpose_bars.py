@@ -38,9 +38,15 @@ def transpose_bars() -> Iterator[tuple[str, str, bool]]:
 
 
 def _shares_of_copy(m: int) -> list[float]:
-    """What our transposition and OpenBLAS's reach of the best copy that is measured beside them."""
-    copies = hot(f"copy/m{m}n26752/f32", "copy/numpy.threaded", "copy/numba.streaming", max_time_s=0.5)
-    contenders = ("transpose/numba.blocked", "transpose/openblas.omatcopy_threaded")
-    rows = hot(f"transpose/m{m}n26752/f32/out", *contenders, max_time_s=0.5)
-    copy_s = min(map(median_s, copies))
-    return [copy_s / median_s(row) for row in rows]
+    """What our transposition and OpenBLAS's reach of the best copy that is measured beside them.
+
+    Each is measured in a job of its own: of what others leave in a last-level cache of this size, some would be slower.
+    """
+    copies = [_alone_s(f"copy/m{m}n26752/f32", name) for name in ("copy/numpy.threaded", "copy/numba.streaming")]
+    names = ("transpose/numba.blocked", "transpose/openblas.omatcopy_threaded")
+    return [min(copies) / _alone_s(f"transpose/m{m}n26752/f32/out", name) for name in names]
+
+
+def _alone_s(problem: str, kernel: str) -> float:
+    (row,) = hot(problem, kernel, max_time_s=0.5)
+    return median_s(row)

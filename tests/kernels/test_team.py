@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernels._launches import Shared, in_bands, in_turn
+from kernels._launches import Shared, beside, in_bands, in_turn
 from kernels._numba import bind, jit
 from kernels._team import Band, team
 
@@ -83,6 +83,18 @@ def test_compiled_launches_in_turn_are_one_in_which_no_thread_goes_on_before_all
         assert (seen == np.array(expected)[:, None]).all()
         assert total == number
         time.sleep(pause_s)
+
+
+def test_threads_meet_before_and_after_launches_beside_one_another_and_not_between() -> None:
+    counts = np.zeros((2, 8), np.int64)
+    adding = in_bands(2, 2, lambda i, _: bind(add_one, counts[i]))
+    assert len(in_turn(adding, adding).meetings) == 1
+    both = beside(adding, in_turn(adding, adding), bind(add_one, counts[1]))
+    assert len(both.meetings) == 1  # the one that is in the second
+    launch = in_turn(adding, both, adding)
+    assert len(launch.meetings) == 3
+    launch()
+    assert (counts == [[5], [6]]).all()
 
 
 def test_launches_of_the_interpreter_keep_their_place_between_compiled_ones() -> None:

@@ -1,5 +1,7 @@
 """The benchmarks of `make bars`, on few rows."""
 
+import gc
+import weakref
 from subprocess import CalledProcessError
 
 import pytest
@@ -59,6 +61,23 @@ def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(smal
     assert all(len(each.gains) == len(each.ceilings) == 2 for each in found.values())
     rows = list(tool.thread_bars())
     assert all(problem in shown and f"of {len(found)} less" in shown for _, shown, _ in rows)
+
+
+def test_what_kernels_use_is_held_while_their_threads_are_compared(monkeypatch):
+    tool, held = script("thread_bars"), []
+
+    class Noted(tool.Scratch):
+        def __init__(self, *args):
+            super().__init__(*args)
+            held.append(weakref.ref(self))
+
+    monkeypatch.setattr(tool, "Scratch", Noted)
+    registry = tool.discover()
+    problem = registry.problem("conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop")
+    pair = tool.pair(registry.kernels["conv/cpu.im2col"], problem)
+    gc.collect()
+    assert [one() is not None for one in held] == [True, True]
+    pair.two()
 
 
 def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round():

@@ -7,7 +7,7 @@ are multiplied with one another, plane by plane, and each filter is transformed 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from kernelmark import Array, Launch
-from kernels._launches import in_bands, in_turn
+from kernels._launches import beside, in_bands, in_turn
 from kernels._numba import bind, jit, move
 from kernels._product import SCRATCH, multiply
 from kernels.conv.problem import ConvOperands, ConvProblem
@@ -67,7 +67,7 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Lau
     blocks: list[Launch] = []
     for first in range(0, strips, step):
         last = min(strips, first + step)
-        blocks += [source.fill(first, last), result.fill(first, last)]
+        blocks.append(beside(source.fill(first, last), result.fill(first, last)))
         blocks.append(products((last - first) * g.across, first > 0))
     line = -(-g.c // LANES) * LANES
 
@@ -75,4 +75,4 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Lau
         held = x.scratch(((3 * side + 9) * line,), "f32")
         return bind(_filters, x.w.reshape(-1), sums, held, g, line, start, stop)
 
-    return in_turn(source.rows, result.rows, *blocks, in_bands(g.k, x.threads, filters))
+    return in_turn(beside(source.rows, result.rows), *blocks, in_bands(g.k, x.threads, filters))

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelmark import Array, DeviceLimits, Launch, Prefer, Tile, kernel
 from kernels._host import NARROW, powers, split
-from kernels._launches import in_bands, in_turn
+from kernels._launches import beside, in_bands, in_turn
 from kernels._worth import threads_that_pay
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
@@ -88,9 +88,9 @@ def _of_image(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> 
     if len(items) > 1 and tiles == strips * g.across and not x.tile.OUTPUTS:  # threads would each transform all of it
         planes = Planes(problem, x, g, source, strips)
         image, v, filled = planes.image, planes.v, planes.strides
-        rows = in_turn(planes.rows, planes.fill(0, strips))
+        rows, fill = planes.rows, [planes.fill(0, strips)]
     else:
-        image, rows = between_zeros(problem, x, g, source)
+        (image, rows), fill = between_zeros(problem, x, g, source), []
     channels = int((items[:, 3] - items[:, 2]).max())
     x.chose(tiles=tiles)
 
@@ -108,7 +108,8 @@ def _of_image(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> 
         run = loops.blocks_last if g.channels_last else loops.blocks
         return bind(run, product, out, image, u, own, products, held, packed, g, filled, items, start, stop)
 
-    return in_turn(rows, in_bands(count, threads, filters), in_bands(len(items), threads, block))
+    transforms = beside(*fill, in_bands(count, threads, filters))
+    return in_turn(rows, transforms, in_bands(len(items), threads, block))
 
 
 def _parts(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
