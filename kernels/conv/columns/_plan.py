@@ -71,7 +71,8 @@ def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 
 def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Items: group, filters, blocks e0:e1. Of a product's sides, threads share the longer one; all read the other."""
-    if threads > 1 and g.groups == 1 and not plain and not g.channels_last and g.c % threads and g.c < FEW * threads:
+    uneven = g.groups == 1 and not g.channels_last and g.c % threads != 0 and g.c < FEW * threads
+    if uneven and g.r * g.s >= LINE:  # parts of fewer taps would be less than a vector
         return _even_filter_gradient(g, threads, t)
     blocks = _blocks(g, plain, g.groups, 1 if plain and g.c < g.k else threads, t.DEPTH)
     filters = split(g.k, g.k, g.groups * len(blocks), threads)
