@@ -4,9 +4,10 @@
 
 import numpy as np
 
+from kernels._copies import fetch_line, moved, padded, put_line
 from kernels._host import LINE_BYTES, registers
 from kernels._numba import part
-from kernels._tile import LANES, fetch_line, moved, padded, put_line
+from kernels._tile import AHEAD, LANES
 from kernels.transpose._blocks import square, square_side
 
 #: A tile has ROWS rows of a panel, which is WIDTH lanes wide.
@@ -15,7 +16,7 @@ WIDTH = VECTORS * LANES
 ROWS = registers().accumulators // VECTORS
 SIDE = square_side(4)
 _move_rows = moved(ROWS)
-AHEAD, LINE = 8, LINE_BYTES // 4
+LINE = LINE_BYTES // 4
 GAP = LINE  # between tiles of rows, which would otherwise compete for the same places of a cache
 
 

@@ -22,11 +22,13 @@ from kernelmark import Array, Launch
 from kernels._ahead import ahead
 from kernels._host import is_read_in_place
 from kernels._numba import c_function, data, inlined, jit, part
-from kernels._packing import GAP, ROWS, VECTORS, WIDTH, gather, pack, put, widths
+from kernels._packing import GAP, LINE, ROWS, VECTORS, WIDTH, gather, pack, put, widths
 from kernels._tile import LANES, dots, products
 
 #: Steps of a sum at a time, and panels of b, with one for the rest: 480 KiB together with 512-bit registers.
 DEPTH, PANELS = 512, 4
+#: Steps at a time where nothing is copied, for which rows of a and of b are at most FAR apart and c has SMALL elements.
+SHALLOW, FAR, SMALL = 128, 512, 2**16
 #: Tiles of a whose rows are copied at a time.
 TILES = 8
 #: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros.
@@ -56,16 +58,20 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
     if _cycles(n, m, k, b_step, (a_step, a_row), c_row) < one_way:
         m, n, first, second, result = n, m, _turned(second), _turned(first), _turned(result)
     rows, few = _rows_of(m), _few(m, n, first[3] != 1)
+    lying = _is_lying(m, n, first[3], second[2:])
+    most = SHALLOW if lying else DEPTH
     stop = 0
     while stop < n - few:
         start, stop = stop, stop + PANELS * WIDTH
-        if stop + WIDTH > n - few:  # what is left is less than a panel, and would need all of a once more
+        if lying or stop + WIDTH > n - few:  # what is left is less than a panel, and would need all of a once more
             stop = n - few
-        for begin in range(0, k, DEPTH):
-            deep = min(k - begin, DEPTH)
-            at, copied = begin * second[2], _first_copied(second, k, start, stop)
-            pack(held, second, at, deep, copied, stop)
-            _tiles(held, rows, m, begin, deep, first, (second, at, copied), start, stop, keep or begin > 0, result)
+        for begin in range(0, k, most):
+            deep = min(k - begin, most)
+            at, copied = begin * second[2], _first_copied(second, lying, k, start, stop)
+            if copied < stop:
+                pack(held, second, at, deep, copied, stop)
+            factors, how = (second, at, copied), (lying, lying and begin + deep < k, keep or begin > 0)
+            _tiles(held, rows, m, begin, deep, first, factors, start, stop, how, result)
     for begin in range(0, k if few else 0, DEPTH):
         _dots(held, m, begin, min(k - begin, DEPTH), first, second, n - few, n, keep or begin > 0, result)
 
@@ -129,9 +135,16 @@ def _rows_of(m):
 
 
 @part
-def _first_copied(b, k, first, last):
+def _is_lying(m, n, a_step, b):
+    """Whether rows of a, whose elements lie side by side along m, and rows of b are read as they lie."""
+    near = 1 < a_step <= FAR and b[1] == 1 and b[0] <= FAR
+    return near and m >= ROWS and m * n <= SMALL
+
+
+@part
+def _first_copied(b, lying, k, first, last):
     """The first of the columns that are copied: panels before it are read as they lie, one with fewer lanes is not."""
-    if b[3] != 1 or not _is_near(min(k, DEPTH), b[2]):
+    if b[3] != 1 or not (lying or _is_near(min(k, DEPTH), b[2])):
         return first
     while first < last:
         real, lanes = widths(first, last)
@@ -152,45 +165,64 @@ def _cycles(m, n, k, a_step, b, c_column):
     """About how long the product takes with rows of tiles along m and lanes along n, at two vectors a cycle."""
     a_copied = a_step != 1
     rows, few = _rows_of(m), _few(m, n, a_copied)
+    lying = _is_lying(m, n, a_step, b)
     tiles = -(-m // rows) * rows * (-(-(n - few) // LANES) + few / LANES) * k / 2
-    copies = a_copied * COPY * m * k * max(1, -(-(n - WIDTH + 1) // (PANELS * WIDTH)))
-    packs = (TURN if b[1] != 1 else PACK * (not _is_near(min(k, DEPTH), b[0]))) * n * k
+    copies = (a_copied and not lying) * COPY * m * k * max(1, -(-(n - WIDTH + 1) // (PANELS * WIDTH)))
+    packs = (TURN if b[1] != 1 else PACK * (not lying and not _is_near(min(k, DEPTH), b[0]))) * n * k
     return tiles + copies + packs + (c_column != 1) * STORE * m * n * -(-k // DEPTH)
 
 
 @part
-def _tiles(held, rows, m, begin, deep, a, b, first, last, keep, c):
+def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
     """Add up the panels for all rows of a; the last tile begins earlier, where it would reach beyond c.
 
-    b: as stored, where the first row of the panels begins there, and the first column that is in `held`.
+    b: as stored, where the first row of the panels begins there, and the first column that is in `held`. how: whether
+    rows of a are read as they lie, whether the next steps' lines are fetched meanwhile, and whether sums are kept.
     """
+    lying, more, keep = how
+    later, line = ((a[0], a[1] + (begin + deep) * a[3], a[3]), m * more, (last - first) * more), 0
     for i in range(0, m, rows):
         r = max(0, min(i, m - rows))
         count, source, place = min(rows, m - r), a[0], (a[1] + r * a[2] + begin * a[3], a[2], a[3])
-        if a[3] != 1 or m < rows:
+        if (a[3] != 1 and not lying) or m < rows:
             tile = i // rows % TILES
             if tile == 0:
-                lines, some = (a[1] + begin * a[3], a[2], a[3]), (i, min(m, i + TILES * rows), rows, m)
-                gather(held[_A:_TILE], source, lines, some, deep)
+                some = i, min(m, i + TILES * rows), rows, m
+                gather(held[_A:_TILE], source, (a[1] + begin * a[3], a[2], a[3]), some, deep)
             source, place = held, (_A + tile * (ROWS * deep + GAP), 1, ROWS)
         to = c[0], c[1] + r * c[2], c[2], c[3]
-        _across(held, rows, i - r, count, source, place, b, deep, first, last, keep, to)
+        line = _across(held, rows, i - r, count, source, place, b, deep, first, last, keep, to, later, line)
 
 
 @part
-def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, c):
-    """Add to a row of tiles of c; of the first `skipped` rows, and those from `count` on, nothing is stored."""
+def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, c, later, line):
+    """Add to a row of tiles of c; of the first `skipped` rows, and those from `count` on, nothing is stored.
+
+    later: of `_fetched`. Returns the number of lines of each of the next rows that have been fetched, `line` before.
+    """
     panel, j = 0, first
     while j < last:
         real, lanes = widths(j, last)
         whole = c[3] == 1 and not skipped and count == rows and real == lanes
         to, place = (c[0], (c[1] + j, c[2])) if whole else (held, (_TILE, lanes))
         in_held = j >= b[2]
-        factors, line = (held, (panel, lanes)) if in_held else (b[0][0], (b[1] + j, b[0][2]))
-        _tile((rows, lanes), to, place, keep and whole, a, a_place, factors, line, deep)
+        factors, row = (held, (panel, lanes)) if in_held else (b[0][0], (b[1] + j, b[0][2]))
+        fetched, at = _fetched(line, later, b, deep, first, (factors, row))
+        _tile((rows, lanes), to, place, keep and whole, a, a_place, factors, row, deep, fetched, at)
         if not whole:
             put(held[_TILE:], lanes, real, skipped, count, c[0], c[1] + j * c[3], c[2], c[3], keep)
-        panel, j = panel + deep * lanes if in_held else 0, j + lanes
+        panel, j, line = panel + deep * lanes if in_held else 0, j + lanes, line + 1
+    return line
+
+
+@part
+def _fetched(line, later, b, deep, first, now):
+    """Lines, one of each of the next rows, that a tile fetches: of those of b, then of those of a, or those in use."""
+    a, m, n = later
+    beyond = line - (n + LINE - 1) // LINE
+    if beyond < 0:
+        return b[0][0], (b[1] + deep * b[0][2] + first + line * LINE, b[0][2])
+    return (a[0], (a[1] + beyond * LINE, a[2])) if beyond * LINE < m else now
 
 
 @part

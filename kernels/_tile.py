@@ -22,6 +22,7 @@ LANES = registers().nbytes // 4
 _alloca = cast(Any, cgutils).alloca_once
 _REAL, INTEGER = ir.FloatType(), ir.IntType(64)
 VECTOR = ir.VectorType(_REAL, LANES)
+AHEAD = 8  # rows from one that is read to one that is fetched into the nearest cache
 
 
 def number(value: int) -> Any:
@@ -84,25 +85,28 @@ def products(heights: Sequence[int], widest: int) -> Any:
     """Return what multiplies rows of a with up to `widest` vectors a step of b, code for each number of both.
 
     LLVM's code chooses between them, because a branch and a call of Numba's for each take it long to compile.
-    Called as f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count), rows being
-    one of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of
-    a[a_at + r a_row + t a_step] b[b_at + t b_step + i], and is added to what was there where `keep` is set.
+    Called as f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count, fetched,
+    (line_at, line_step)), rows being one of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over
+    t < count of a[a_at + r a_row + t a_step] b[b_at + t b_step + i], and is added to what was there where `keep` is
+    set. Meanwhile rows of b are fetched into the nearest cache, and the line of fetched[line_at + t line_step], which
+    is for what comes next.
     """
 
-    def typed(_: Any, tile: Any, c: Any, to: Any, keep: Any, a: Any, rows_at: Any, b: Any, at: Any, count: Any) -> Any:
-        return types.void(tile, c, to, keep, a, rows_at, b, at, count), generate
+    def typed(_: Any, tile: Any, c: Any, to: Any, keep: Any, a: Any, rows_at: Any, b: Any, at: Any, count: Any,
+              fetched: Any, line_at: Any) -> Any:  # fmt: skip
+        return types.void(tile, c, to, keep, a, rows_at, b, at, count, fetched, line_at), generate
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        c, a, b = (data(context, builder, signature.args[i], args[i]) for i in (1, 4, 6))
+        c, a, b, fetched = (data(context, builder, signature.args[i], args[i]) for i in (1, 4, 6, 9))
         found, (c_at, c_row) = (cgutils.unpack_tuple(builder, args[i], 2) for i in (0, 2))
         a_at, a_row, a_step = cgutils.unpack_tuple(builder, args[5], 3)
-        b_at, b_step = cgutils.unpack_tuple(builder, args[7], 2)
-        starts = after(builder, c, c_at), after(builder, a, a_at), after(builder, b, b_at)
+        (b_at, b_step), (line_at, line_step) = (cgutils.unpack_tuple(builder, args[i], 2) for i in (7, 10))
+        starts = tuple(after(builder, *first) for first in ((c, c_at), (a, a_at), (b, b_at), (fetched, line_at)))
         for rows, vectors in product(heights, range(1, widest + 1)):
             sizes = zip(found, (rows, vectors * LANES), strict=True)
             alike = (builder.icmp_signed("==", value, number(size)) for value, size in sizes)
             with builder.if_then(builder.and_(*alike)):
-                _multiply(builder, (rows, vectors), starts, (c_row, a_row, a_step, b_step), args[3], args[8])
+                _multiply(builder, (rows, vectors), starts, (c_row, a_row, a_step, b_step, line_step), args[3], args[8])
         return context.get_dummy_value()
 
     return cast(Any, intrinsic(typed))
@@ -110,7 +114,7 @@ def products(heights: Sequence[int], widest: int) -> Any:
 
 def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, keep: Any, count: Any) -> None:
     """The code of `products` for one tile of rows and vectors."""
-    (rows, vectors), (c, a, b), (c_row, a_row, a_step, b_step) = tile, starts, strides
+    (rows, vectors), (c, a, b, fetched), (c_row, a_row, a_step, b_step, line_step) = tile, starts, strides
     lines = (after(builder, c, builder.mul(c_row, number(row))) for row in range(rows))
     places = [place for line in lines for place in vectors_at(builder, line, vectors)]
     begins = [after(builder, a, builder.mul(a_row, number(row))) for row in range(rows)]
@@ -124,6 +128,10 @@ def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, ke
         step, line = builder.mul(t, a_step), after(builder, b, builder.mul(t, b_step))
         factors = loaded(builder, vectors_at(builder, line, vectors))
         sums.add(lambda row: builder.load(after(builder, begins[row], step)), factors)
+        if vectors > 1:  # a tile of one waits for its loads
+            later = after(builder, line, builder.mul(b_step, number(AHEAD)))
+            for place in (*vectors_at(builder, later, vectors), after(builder, fetched, builder.mul(t, line_step))):
+                prefetch(builder, place, write=False)
     stored(builder, sums.values(), places)
 
 
@@ -165,82 +173,3 @@ def total(builder: Any, vector: Any) -> Any:
         masks = (ir.Constant(kind, list(range(first, first + side))) for first in (0, side))
         vector = builder.fadd(*(builder.shuffle_vector(vector, vector, mask) for mask in masks))
     return builder.extract_element(vector, ir.IntType(32)(0))
-
-
-def _ends(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
-    """The addresses that a copy with the arguments (to, at, source, begin, ...) goes to and comes from."""
-    return [after(builder, data(context, builder, signature.args[i], args[i]), args[i + 1]) for i in (0, 2)]
-
-
-def moved(lanes: int) -> Any:
-    """Return `f(to, at, source, begin)`, which copies so many elements that lie side by side, at once."""
-
-    def typed(_context: Any, to: Any, at: Any, source: Any, begin: Any) -> Any:
-        return types.void(to, at, source, begin), generate
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vector = ir.VectorType(ir.FloatType(), lanes).as_pointer()
-        target, origin = (builder.bitcast(end, vector) for end in _ends(context, builder, signature, args))
-        builder.store(builder.load(origin, align=4), target, align=4)
-        return context.get_dummy_value()
-
-    return cast(Any, intrinsic(typed))
-
-
-def _fetch(_context: Any, source: Any, at: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        prefetch(builder, after(builder, data(context, builder, signature.args[0], args[0]), args[1]), write=False)
-        return context.get_dummy_value()
-
-    return types.void(source, at), generate
-
-
-#: `fetch_line(source, at)`: let the line of that element be on its way into the nearest cache.
-fetch_line = cast(Any, intrinsic(_fetch))
-
-
-def _padded(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any, lanes: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target, origin = _ends(context, builder, signature, args)
-        count, lanes = args[4:]
-        whole = builder.and_(count, number(-LANES))
-        with cgutils.for_range_slice(builder, number(0), whole, number(LANES), INTEGER) as (i, _):
-            (values,) = loaded(builder, vectors_at(builder, after(builder, origin, i), 1))
-            stored(builder, [values], vectors_at(builder, after(builder, target, i), 1))
-        with builder.if_then(builder.icmp_signed("<", whole, lanes)):
-            stored(builder, [VECTOR(None)], vectors_at(builder, after(builder, target, whole), 1))
-        with cgutils.for_range_slice(builder, whole, count, number(1), INTEGER) as (i, _):
-            builder.store(builder.load(after(builder, origin, i)), after(builder, target, i))
-        return context.get_dummy_value()
-
-    return types.void(to, at, source, begin, count, lanes), generate
-
-
-#: `padded(to, at, source, begin, count, lanes)`: to[at + i] = source[begin + i] for i < count, and 0 up to `lanes`, a
-#: number of whole vectors of which the last has an element.
-padded = cast(Any, intrinsic(_padded))
-
-
-def _put(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any, keep: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target, origin = _ends(context, builder, signature, args)
-        count, keep = args[4:]
-        whole = builder.and_(count, number(-LANES))
-
-        def add(place: Any, found: Any) -> None:
-            value = builder.load(found, align=4)
-            total = builder.fadd(builder.load(place, align=4), value)
-            builder.store(builder.select(keep, total, value), place, align=4)
-
-        with cgutils.for_range_slice(builder, number(0), whole, number(LANES), INTEGER) as (i, _):
-            add(*(vectors_at(builder, after(builder, first, i), 1)[0] for first in (target, origin)))
-        with cgutils.for_range_slice(builder, whole, count, number(1), INTEGER) as (i, _):
-            add(*(after(builder, first, i) for first in (target, origin)))
-        return context.get_dummy_value()
-
-    return types.void(to, at, source, begin, count, keep), generate
-
-
-#: `put_line(to, at, source, begin, count, keep)`: source[begin + i] for i < count to to[at + i], added to what is there
-#: where `keep` is set.
-put_line = cast(Any, intrinsic(_put))
