@@ -146,23 +146,30 @@ def _clear(x, g, at, c0, c1):
 
 @jit
 def filter_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, start, stop):
-    """Write w. Items: group, filters f0:f1, blocks e0:e1; the sum runs over images and pixels, `step` at a time."""
-    pixels = g.p * g.q
+    """Write w. Items: group, filters f0:f1, blocks e0:e1, pixels p0:p1 of each image, summed `step` at a time."""
     for item in range(start, stop):
-        group, f0, f1, e0, e1 = items[item]
+        group, f0, f1, e0, e1, p0, p1 = items[item]
         for e in range(e0, e1):
             block = blocks[e, 0], blocks[e, 1], blocks[e, 2], blocks[e, 3]
             depth = (block[1] - block[0]) * (block[3] - block[2])
             result = _filters(w, g, group, f0, block)
             for image in range(g.n):
                 at = _image(x, g, image, group)
-                for first in range(0, pixels, step):
-                    last = min(pixels, first + step)
+                for first in range(p0, p1, step):
+                    last = min(p1, first + step)
                     if columns is None:
                         met = _as_stored(x, g, at, block, first)
                     else:
                         _form(columns, x, pixelwise, g, at, block, first, last, (0, 1))
                         met = _formed(columns, g, block, last - first)
                     gradient, across = _pixels(y, g, image, group, f0, first), (met[0], met[1], met[3], met[2])
-                    added = image + first > 0
+                    added = image + first > p0
                     multiply(product, held, f1 - f0, depth, last - first, gradient, across, added, result)
+
+
+@jit
+def add(w, parts, start, stop):
+    """Add to the elements start:stop of w those of each of the parts."""
+    for number in range(len(parts)):
+        for i in range(start, stop):
+            w[i] += parts[number, i]

@@ -13,18 +13,22 @@ LINE = LINE_BYTES // 4  # elements
 FEW = 8  # channels for each thread, below which one more is noticed
 MANY = 256  # pixels, up to which threads share columns rather than pixels
 TALL = 128  # rows for each thread, of whose products packing is a small part
+NEAR = 1024  # pixels, whose channels lie side by side, to be multiplied while they are in a second-level cache
+LONG, SMALL = 512, 2**17  # pixels for each thread, and elements of a gradient, from and up to which its parts are added
 
 
 class Plan(NamedTuple):
     """`blocks`: rows of channels c0:c1 and taps t0:t1. `step`: pixels at a time. `items`: what the loops take.
 
     sharers: how many items that follow one another need the same columns, which is the number of threads or 1.
+    parts: how many items, one for each thread, are to be added up: as many as threads, or 1 where each is a result.
     """
 
     items: Array
     blocks: Array
     step: int
     sharers: int = 1
+    parts: int = 1
 
     @property
     def columns(self) -> int:
@@ -37,10 +41,15 @@ def depth(blocks: Array) -> int:
     return int(((blocks[:, 1] - blocks[:, 0]) * (blocks[:, 3] - blocks[:, 2])).max())
 
 
+def flat(g: Shape) -> Shape:
+    """The images as one, where each pixel is multiplied by itself and channels lie side by side."""
+    return g._replace(n=1, h=g.n * g.h, p=g.n * g.p)
+
+
 def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Items: image, group, filters, pixels."""
     blocks = _blocks(g, plain, g.n * g.groups, 1, t.DEPTH)
-    most = _step(blocks, plain, g.p * g.q, t.AREA)
+    most = _step(g, blocks, plain, t.AREA)
     filters, columns = _products(g, g.k, most, _enough(g, plain, g.k, NARROW * threads, threads), threads)
     items = [(n, group, *f, *p) for n in range(g.n) for group in range(g.groups) for p in columns for f in filters]
     sharers = threads if len(filters) == threads and not plain else 1
@@ -66,18 +75,27 @@ def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     items = [
         (n, group, e, e + each, *p) for n in range(g.n) for group in range(g.groups) for e in starts for p in whole
     ]
-    return Plan(np.array(items), blocks, _step(blocks, plain, g.p * g.q, t.AREA))
+    return Plan(np.array(items), blocks, _step(g, blocks, plain, t.AREA))
 
 
 def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Items: group, filters, blocks e0:e1. Of a product's sides, threads share the longer one; all read the other."""
+    """Items: group, filters, blocks e0:e1, pixels.
+
+    Threads share the longer of a product's sides, and each reads all of the other; or the pixels, where these are many.
+    """
+    pixels = g.p * g.q
+    if plain and g.channels_last and g.groups == 1 and g.c * g.k <= SMALL and pixels >= LONG * threads > LONG:
+        blocks, parts = np.array([(0, g.c, 0, 1)]), split(pixels, pixels, 1, threads)
+        found = np.array([(0, 0, g.k, 0, 1, *part) for part in parts])
+        return Plan(found, blocks, _step(g, blocks, plain, t.AREA), parts=len(parts))
     uneven = g.groups == 1 and not g.channels_last and g.c % threads != 0 and g.c < FEW * threads
     if uneven and g.r * g.s >= LINE:  # parts of fewer taps would be less than a vector
         return _even_filter_gradient(g, threads, t)
     blocks = _blocks(g, plain, g.groups, 1 if plain and g.c < g.k else threads, t.DEPTH)
     filters = split(g.k, g.k, g.groups * len(blocks), threads)
-    items = [(group, *f, e, e + 1) for group in range(g.groups) for f in filters for e in range(len(blocks))]
-    return Plan(np.array(items), blocks, _step(blocks, plain, g.p * g.q, t.AREA))
+    each = range(len(blocks))
+    items = [(group, *f, e, e + 1, 0, pixels) for group in range(g.groups) for f in filters for e in each]
+    return Plan(np.array(items), blocks, _step(g, blocks, plain, t.AREA))
 
 
 def _even_filter_gradient(g: Shape, threads: int, t: Tile) -> Plan:
@@ -88,9 +106,9 @@ def _even_filter_gradient(g: Shape, threads: int, t: Tile) -> Plan:
         before = len(blocks)
         for c in range(start // taps, -(-stop // taps)):
             blocks.append((c, c + 1, max(0, start - c * taps), min(taps, stop - c * taps)))
-        items.append((0, 0, g.k, before, len(blocks)))
+        items.append((0, 0, g.k, before, len(blocks), 0, g.p * g.q))
     found = np.array(blocks)
-    return Plan(np.array(items), found, _step(found, False, g.p * g.q, t.AREA))
+    return Plan(np.array(items), found, _step(g, found, False, t.AREA))
 
 
 def _enough(g: Shape, plain: bool, high: int, least: int, threads: int) -> int:
@@ -113,10 +131,10 @@ def _products(
     Threads that share the rows each pack all of the pixels, and the reverse. Those that share pixels write into lines
     of the cache of their own where the rows of an image are whole lines.
     """
-    pixels, images = g.p * g.q, g.n * g.groups
-    count, longest = -(-pixels // LINE), max(1, (most if most < pixels else pixels + LINE - 1) // LINE)
+    pixels, images, unit = g.p * g.q, g.n * g.groups, 1 if g.channels_last else LINE
+    count, longest = -(-pixels // unit), max(1, (most if most < pixels else pixels + unit - 1) // unit)
     lines = split(count, longest, images if pixels >= enough else 4 * threads, threads)
-    columns = [(LINE * first, min(LINE * last, pixels)) for first, last in lines]
+    columns = [(unit * first, min(unit * last, pixels)) for first, last in lines]
     return split(high, high, images * len(columns), threads), columns
 
 
@@ -129,7 +147,8 @@ def _blocks(g: Shape, plain: bool, others: int, threads: int, deep: int) -> Arra
     return np.array([(*c, 0, taps) for c in split(g.c, most, others, threads)])
 
 
-def _step(blocks: Array, plain: bool, pixels: int, area: int) -> int:
+def _step(g: Shape, blocks: Array, plain: bool, area: int) -> int:
     """Pixels at a time, in equal parts."""
-    most = pixels if plain else min(pixels, max(16, area // depth(blocks)))
+    pixels = g.p * g.q
+    most = min(pixels, NEAR if g.channels_last else pixels) if plain else min(pixels, max(16, area // depth(blocks)))
     return -(-pixels // -(-pixels // most))

@@ -44,6 +44,8 @@ def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
     from kernels.conv.columns import _loops, _plan
 
     g, plain = shape(problem), problem.pointwise
+    if plain and g.channels_last:
+        g = _plan.flat(g)
     pixelwise = True if g.channels_last else None
     name = {"fprop": "forward", "dgrad": "image_gradient", "wgrad": "filter_gradient"}[problem.direction]
     plan: Plan = getattr(_plan, name)(g, plain, x.threads, x.tile)
@@ -61,13 +63,19 @@ def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
             count = g.groups * -(-g.k // SIDE)
             launches.append(in_bands(count, x.threads, lambda i, j: bind(_loops.turned, w, stored, g, i, j)))
 
+    parts = x.scratch((plan.parts - 1, w.size), "f32") if plan.parts > 1 else None
+
     def band(start: int, stop: int) -> Launch:
+        to = w if parts is None or start == 0 else parts[start - 1]
         columns = None if plain else x.scratch((plan.columns,), "f32")
         tables = (plan.items, plan.blocks, *steps)
         held = x.scratch((SCRATCH,), "f32")
-        return bind(getattr(_loops, name), product, held, images, w, y, columns, pixelwise, g, *tables, start, stop)
+        return bind(getattr(_loops, name), product, held, images, to, y, columns, pixelwise, g, *tables, start, stop)
 
-    return in_turn(*launches, in_bands(len(plan.items), x.threads, band))
+    launches.append(in_bands(len(plan.items), x.threads, band))
+    if parts is not None:
+        launches.append(in_bands(w.size, x.threads, lambda i, j: bind(_loops.add, w, parts, i, j)))
+    return in_turn(*launches)
 
 
 def _shared(x: ConvOperands, plan: Plan, product: Array, arrays: tuple[Array, ...], kind: tuple[Any, ...]) -> Launch:
