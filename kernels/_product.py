@@ -20,19 +20,13 @@ from numba.np.numpy_support import carray
 
 from kernelmark import Array, Launch
 from kernels._ahead import ahead
-from kernels._host import is_read_in_place
-from kernels._numba import c_function, data, inlined, jit, part
+from kernels._numba import c_function, data, jit, part
+from kernels._order import DEPTH, FEW, PANELS, SHALLOW, cycles, few_columns, is_lying, is_near, rows_of
 from kernels._packing import GAP, LINE, ROWS, VECTORS, WIDTH, gather, pack, put, widths
 from kernels._tile import LANES, dots, products
 
-#: Steps of a sum at a time, and panels of b, with one for the rest: 480 KiB together with 512-bit registers.
-DEPTH, PANELS = 512, 4
-#: Steps at a time where nothing is copied, for which rows of a and of b are at most FAR apart and c has SMALL elements.
-SHALLOW, FAR, SMALL = 128, 512, 2**16
 #: Tiles of a whose rows are copied at a time.
 TILES = 8
-#: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros.
-FEW = 2
 
 #: Where the parts of the scratch begin: panels of b, columns of b, rows of a, a tile of c.
 _COLUMNS = (PANELS + 1) * WIDTH * DEPTH
@@ -41,12 +35,8 @@ _TILE = _A + TILES * (ROWS * DEPTH + GAP)
 #: Elements of scratch that `multiply` needs.
 SCRATCH = _TILE + ROWS * WIDTH
 
-#: Cycles that it takes to store an element of c, or copy one of b or a, where they do not lie side by side in lanes;
-#: and to copy one of b where they do, but rows are too far apart to be read in place.
-STORE, TURN, COPY, PACK = 4, 0.85, 0.7, 0.5
-
 _tile = products((ROWS, ROWS - 1), VECTORS)
-_row_dots, _is_near = dots(ROWS), part(is_read_in_place)
+_row_dots = dots(ROWS)
 
 
 def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, b_column, c, c_size, c_row, c_column):
@@ -54,11 +44,11 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
     held = carray(held, (SCRATCH,))
     a, b, c = carray(a, (a_size,)), carray(b, (b_size,)), carray(c, (c_size,))
     first, second, result = (a, 0, a_row, a_step), (b, 0, b_step, b_column), (c, 0, c_row, c_column)
-    one_way = _cycles(m, n, k, a_step, (b_step, b_column), c_column)
-    if _cycles(n, m, k, b_step, (a_step, a_row), c_row) < one_way:
+    one_way = cycles(m, n, k, a_step, (b_step, b_column), c_column)
+    if cycles(n, m, k, b_step, (a_step, a_row), c_row) < one_way:
         m, n, first, second, result = n, m, _turned(second), _turned(first), _turned(result)
-    rows, few = _rows_of(m), _few(m, n, first[3] != 1)
-    lying = _is_lying(m, n, first[3], second[2:])
+    rows, few = rows_of(m), few_columns(m, n, first[3] != 1)
+    lying = is_lying(m, n, first[3], second[2:])
     most = SHALLOW if lying else DEPTH
     stop = 0
     while stop < n - few:
@@ -129,22 +119,9 @@ def _turned(x):
 
 
 @part
-def _rows_of(m):
-    """Rows of a tile, such that the last of the tiles wastes least."""
-    return ROWS if -(-m // ROWS) * ROWS <= -(-m // (ROWS - 1)) * (ROWS - 1) else ROWS - 1
-
-
-@part
-def _is_lying(m, n, a_step, b):
-    """Whether rows of a, whose elements lie side by side along m, and rows of b are read as they lie."""
-    near = 1 < a_step <= FAR and b[1] == 1 and b[0] <= FAR
-    return near and m >= ROWS and m * n <= SMALL
-
-
-@part
 def _first_copied(b, lying, k, first, last):
     """The first of the columns that are copied: panels before it are read as they lie, one with fewer lanes is not."""
-    if b[3] != 1 or not (lying or _is_near(min(k, DEPTH), b[2])):
+    if b[3] != 1 or not (lying or is_near(min(k, DEPTH), b[2])):
         return first
     while first < last:
         real, lanes = widths(first, last)
@@ -155,24 +132,6 @@ def _first_copied(b, lying, k, first, last):
 
 
 @part
-def _few(m, n, a_copied):
-    """How many columns are multiplied one by one."""
-    return n % LANES if n % LANES <= FEW and m >= ROWS and not a_copied else 0
-
-
-@inlined
-def _cycles(m, n, k, a_step, b, c_column):
-    """About how long the product takes with rows of tiles along m and lanes along n, at two vectors a cycle."""
-    a_copied = a_step != 1
-    rows, few = _rows_of(m), _few(m, n, a_copied)
-    lying = _is_lying(m, n, a_step, b)
-    tiles = -(-m // rows) * rows * (-(-(n - few) // LANES) + few / LANES) * k / 2
-    copies = (a_copied and not lying) * COPY * m * k * max(1, -(-(n - WIDTH + 1) // (PANELS * WIDTH)))
-    packs = (TURN if b[1] != 1 else PACK * (not lying and not _is_near(min(k, DEPTH), b[0]))) * n * k
-    return tiles + copies + packs + (c_column != 1) * STORE * m * n * -(-k // DEPTH)
-
-
-@part
 def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
     """Add up the panels for all rows of a; the last tile begins earlier, where it would reach beyond c.
 
@@ -180,7 +139,9 @@ def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
     rows of a are read as they lie, whether the next steps' lines are fetched meanwhile, and whether sums are kept.
     """
     lying, more, keep = how
-    later, line = ((a[0], a[1] + (begin + deep) * a[3], a[3]), m * more, (last - first) * more), 0
+    later = a[0], (a[1] + (begin + deep) * a[3], LINE, a[3]), more * -(-m // LINE), more * -(-(last - first) // LINE)
+    panels, line = -(-(last - first) // WIDTH), 0
+    share = -(-rows // panels)
     for i in range(0, m, rows):
         r = max(0, min(i, m - rows))
         count, source, place = min(rows, m - r), a[0], (a[1] + r * a[2] + begin * a[3], a[2], a[3])
@@ -191,6 +152,8 @@ def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
                 gather(held[_A:_TILE], source, (a[1] + begin * a[3], a[2], a[3]), some, deep)
             source, place = held, (_A + tile * (ROWS * deep + GAP), 1, ROWS)
         to = c[0], c[1] + r * c[2], c[2], c[3]
+        if a[3] == 1 and a[2] == deep:  # rows lie end to end, and each panel's tile fetches a share of the next ones
+            later, line = (a[0], (a[1] + (r + rows) * deep + begin, share * deep, share), panels, 0), 0
         line = _across(held, rows, i - r, count, source, place, b, deep, first, last, keep, to, later, line)
 
 
@@ -198,7 +161,7 @@ def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
 def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, c, later, line):
     """Add to a row of tiles of c; of the first `skipped` rows, and those from `count` on, nothing is stored.
 
-    later: of `_fetched`. Returns the number of lines of each of the next rows that have been fetched, `line` before.
+    later, line: of `_fetched`. Returns `line` for the next tile.
     """
     panel, j = 0, first
     while j < last:
@@ -217,12 +180,16 @@ def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, 
 
 @part
 def _fetched(line, later, b, deep, first, now):
-    """Lines, one of each of the next rows, that a tile fetches: of those of b, then of those of a, or those in use."""
-    a, m, n = later
-    beyond = line - (n + LINE - 1) // LINE
+    """The lines that a tile fetches, from where on and how far apart, or those in use.
+
+    Tiles are numbered by `line`. Each of the first `of_b` fetches a line of each of the next rows of b, and each of
+    `of_a` more what `later` has of a.
+    """
+    a, (at, apart, step), of_a, of_b = later
+    beyond = line - of_b
     if beyond < 0:
         return b[0][0], (b[1] + deep * b[0][2] + first + line * LINE, b[0][2])
-    return (a[0], (a[1] + beyond * LINE, a[2])) if beyond * LINE < m else now
+    return (a, (at + beyond * apart, step)) if beyond < of_a else now
 
 
 @part

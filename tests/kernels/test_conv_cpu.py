@@ -135,6 +135,12 @@ def test_a_product_of_matrices_is_right_with_lanes_of_pixels_and_of_channels(dir
     assert set(taken) == {rule is _pixels.is_product}
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_parts_of_a_1x1_filters_gradient_are_added_up(threads: int) -> None:
+    (measured,) = verified("conv/n8c9h13w31k21r1s1/f32/nhwc/wgrad", "conv/cpu.im2col", threads=threads)
+    assert measured.status == "ok", measured.reason
+
+
 @pytest.mark.parametrize(
     ("problem", "reason"),
     [
@@ -186,12 +192,12 @@ def test_a_launch_neither_compiles_nor_allocates(kernel: str) -> None:
 
 
 def test_columns_take_scratch_for_blocks_only() -> None:
-    # All columns of this layer are 9 times its input, 29 MB; a pointwise convolution has none at all.
+    # All columns of this layer are 9 times its input, 29 MB; a pointwise convolution has none, but parts of a sum.
     products = 2 * 4 * SCRATCH  # what each of two threads multiplies with
     *_, scratch = set_up("conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop", "conv/cpu.im2col")
     assert products < scratch.nbytes <= products + 2 * 2**19  # half a second-level cache of columns for each
     *_, scratch = set_up("conv/n1c256h56w56k64r1s1/f32/nhwc/wgrad", "conv/cpu.im2col")
-    assert scratch.nbytes == products
+    assert scratch.nbytes == products + 4 * 256 * 64
 
 
 @pytest.mark.parametrize("side", [7, 13, 4 * LANES - 1, 4 * LANES + 3])

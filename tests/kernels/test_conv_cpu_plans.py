@@ -22,6 +22,7 @@ SIZES = (
     "n2c6h7w5k9r3s2pad1stride2|/g3",
     "n1c8h12w3k8r4s1pad2|/dil2x1/g8",
     "n3c2h17w19k35r6s6pad4stride3x1",
+    "n8c9h13w31k21r1s1",
 )
 
 
@@ -32,7 +33,8 @@ def _shapes() -> Iterator[tuple[Shape, bool]]:
     for sizes, layout in product(SIZES, ("nchw", "nhwc")):
         sizes, _, words = sizes.partition("|")
         problem = discover().problem(f"conv/{sizes}/f32/{layout}/fprop{words}")
-        yield shape(problem), problem.pointwise
+        g, plain = shape(problem), problem.pointwise
+        yield (_plan.flat(g) if plain and g.channels_last else g), plain
 
 
 def test_blocks_of_columns_cover_each_channel_and_tap_once() -> None:
@@ -55,9 +57,9 @@ def test_items_of_columns_cover_each_output_once() -> None:
             (bounds,) = {(block[0], block[1]) for block in plan.blocks[e0:e1].tolist()}
             x[n, group, slice(*bounds), p0:p1] += 1
         plan = _plan.filter_gradient(g, plain, threads, TILE)
-        w = np.zeros((g.groups, g.k, len(plan.blocks)), int)
-        for group, f0, f1, e0, e1 in plan.items:
-            w[group, f0:f1, e0:e1] += 1
+        w = np.zeros((g.groups, g.k, len(plan.blocks), g.p * g.q), int)
+        for group, f0, f1, e0, e1, p0, p1 in plan.items:
+            w[group, f0:f1, e0:e1, p0:p1] += 1
         assert (y == 1).all()
         assert (x == 1).all()
         assert (w == 1).all()
@@ -131,3 +133,11 @@ def test_threads_share_the_longer_side_of_a_1x1_filters_gradient(layout: str, c:
         "filters": ([[0, 64, 0, 1]], {(0, 128), (128, 256)}),
     }
     assert (plan.blocks.tolist(), filters) == halves[longer]
+
+
+def test_threads_add_up_parts_of_a_1x1_filters_gradient_where_pixels_are_many() -> None:
+    problem = discover().problem("conv/n8c256h28w28k64r1s1/f32/nhwc/wgrad")
+    plan = _plan.filter_gradient(_plan.flat(shape(problem)), True, 2, TILE)
+    assert (plan.parts, plan.blocks.tolist()) == (2, [[0, 256, 0, 1]])
+    assert plan.items.tolist() == [[0, 0, 64, 0, 1, 0, 3136], [0, 0, 64, 0, 1, 3136, 6272]]
+    assert _plan.filter_gradient(_plan.flat(shape(problem)), True, 1, TILE).parts == 1

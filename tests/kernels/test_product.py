@@ -8,8 +8,9 @@ import pytest
 pytest.importorskip("numba")
 
 from kernels._host import NEAR
+from kernels._order import DEPTH, FEW, PANELS
 from kernels._packing import ROWS, WIDTH
-from kernels._product import DEPTH, FEW, PANELS, SCRATCH, multiply, multiplying
+from kernels._product import SCRATCH, multiply, multiplying
 from kernels._tile import LANES
 
 #: One, fewer than a tile, a tile, tiles and some more, and where tiles of a row less fit better.

@@ -38,8 +38,9 @@ def im2col(problem: ConvProblem, x: ConvOperands) -> Launch:
 
 def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
     from kernels._numba import bind
+    from kernels._order import PANELS
     from kernels._packing import SIDE, WIDTH
-    from kernels._product import PANELS, SCRATCH
+    from kernels._product import SCRATCH
     from kernels.conv._shape import shape
     from kernels.conv.columns import _loops, _plan
 
