@@ -33,8 +33,7 @@ def _shapes() -> Iterator[tuple[Shape, bool]]:
     for sizes, layout in product(SIZES, ("nchw", "nhwc")):
         sizes, _, words = sizes.partition("|")
         problem = discover().problem(f"conv/{sizes}/f32/{layout}/fprop{words}")
-        g, plain = shape(problem), problem.pointwise
-        yield (_plan.flat(g) if plain and g.channels_last else g), plain
+        yield shape(problem), problem.pointwise
 
 
 def test_blocks_of_columns_cover_each_channel_and_tap_once() -> None:
@@ -48,16 +47,17 @@ def test_blocks_of_columns_cover_each_channel_and_tap_once() -> None:
 
 def test_items_of_columns_cover_each_output_once() -> None:
     for (g, plain), threads in product(_shapes(), (1, 2, 5)):
-        y = np.zeros((g.n, g.groups, g.k, g.p * g.q), int)
+        images, pixels = (1, g.n * g.p * g.q) if g.channels_last else (g.n, g.p * g.q)
+        y = np.zeros((images, g.groups, g.k, pixels), int)
         for n, group, f0, f1, p0, p1 in _plan.forward(g, plain, threads, TILE).items:
             y[n, group, f0:f1, p0:p1] += 1
         plan = _plan.image_gradient(g, plain, threads, TILE)
-        x = np.zeros((g.n, g.groups, g.c, g.p * g.q), int)
+        x = np.zeros((images, g.groups, g.c, pixels) if plain else (g.n, g.groups, g.c, g.p * g.q), int)
         for n, group, e0, e1, p0, p1 in plan.items:
             (bounds,) = {(block[0], block[1]) for block in plan.blocks[e0:e1].tolist()}
             x[n, group, slice(*bounds), p0:p1] += 1
         plan = _plan.filter_gradient(g, plain, threads, TILE)
-        w = np.zeros((g.groups, g.k, len(plan.blocks), g.p * g.q), int)
+        w = np.zeros((g.groups, g.k, len(plan.blocks), pixels), int)
         for group, f0, f1, e0, e1, p0, p1 in plan.items:
             w[group, f0:f1, e0:e1, p0:p1] += 1
         assert (y == 1).all()
@@ -137,7 +137,7 @@ def test_threads_share_the_longer_side_of_a_1x1_filters_gradient(layout: str, c:
 
 def test_threads_add_up_parts_of_a_1x1_filters_gradient_where_pixels_are_many() -> None:
     problem = discover().problem("conv/n8c256h28w28k64r1s1/f32/nhwc/wgrad")
-    plan = _plan.filter_gradient(_plan.flat(shape(problem)), True, 2, TILE)
+    plan = _plan.filter_gradient(shape(problem), True, 2, TILE)
     assert (plan.parts, plan.blocks.tolist()) == (2, [[0, 256, 0, 1]])
     assert plan.items.tolist() == [[0, 0, 64, 0, 1, 0, 3136], [0, 0, 64, 0, 1, 3136, 6272]]
-    assert _plan.filter_gradient(_plan.flat(shape(problem)), True, 1, TILE).parts == 1
+    assert _plan.filter_gradient(shape(problem), True, 1, TILE).parts == 1

@@ -71,11 +71,15 @@ def _run(columns, row, x, begin, count, back):
 
 @part
 def by_pixel(columns, x, g, at, block, first, last, back):
-    """Copy or add columns with channels last; taps side by side that meet such elements are one run of all channels."""
+    """Copy or add columns with channels last; taps side by side that meet such elements are one run of all channels.
+
+    Pixels may be those of several images that lie one after the other.
+    """
     c0, c1, t0, t1 = block
     depth, joined, place = c1 - c0, g.dilation_w == 1 and c1 - c0 == g.x_w, 0
     for pixel in range(first, last):
-        top, left = pixel // g.q * g.stride_h - g.top, pixel % g.q * g.stride_w - g.left
+        line, image = pixel // g.q, pixel // g.q // g.p
+        top, left = (line - image * g.p) * g.stride_h - g.top, (pixel - line * g.q) * g.stride_w - g.left
         t = t0
         while t < t1:
             a, b = t // g.s, t % g.s
@@ -88,7 +92,7 @@ def by_pixel(columns, x, g, at, block, first, last, back):
                 clear(columns, place, low * depth)
                 clear(columns, place + high * depth, (taps - high) * depth)
             if low < high:
-                begin = at + h * g.x_h + (w + low) * g.x_w + c0
+                begin = at + image * g.x_n + h * g.x_h + (w + low) * g.x_w + c0
                 _run(columns, place + low * depth, x, begin, (high - low) * depth, back)
             place += taps * depth
             t += taps

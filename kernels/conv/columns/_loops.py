@@ -146,14 +146,17 @@ def _clear(x, g, at, c0, c1):
 
 @jit
 def filter_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, start, stop):
-    """Write w. Items: group, filters f0:f1, blocks e0:e1, pixels p0:p1 of each image, summed `step` at a time."""
+    """Write w. Items: group, filters f0:f1, blocks e0:e1, pixels p0:p1 of each image, summed `step` at a time.
+
+    Where channels are last, pixels are numbered through all images.
+    """
     for item in range(start, stop):
         group, f0, f1, e0, e1, p0, p1 = items[item]
         for e in range(e0, e1):
             block = blocks[e, 0], blocks[e, 1], blocks[e, 2], blocks[e, 3]
             depth = (block[1] - block[0]) * (block[3] - block[2])
             result = _filters(w, g, group, f0, block)
-            for image in range(g.n):
+            for image in range(1 if g.channels_last else g.n):
                 at = _image(x, g, image, group)
                 for first in range(p0, p1, step):
                     last = min(p1, first + step)

@@ -41,13 +41,14 @@ def depth(blocks: Array) -> int:
     return int(((blocks[:, 1] - blocks[:, 0]) * (blocks[:, 3] - blocks[:, 2])).max())
 
 
-def flat(g: Shape) -> Shape:
-    """The images as one, where each pixel is multiplied by itself and channels lie side by side."""
-    return g._replace(n=1, h=g.n * g.h, p=g.n * g.p)
+def _flat(g: Shape) -> Shape:
+    """The images as one where channels are last, since their pixels lie end to end."""
+    return g._replace(n=1, p=g.n * g.p) if g.channels_last else g
 
 
 def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Items: image, group, filters, pixels."""
+    """Items: image, group, filters, pixels; where channels are last, those of all images."""
+    g = _flat(g)
     blocks = _blocks(g, plain, g.n * g.groups, 1, t.DEPTH)
     most = _step(g, blocks, plain, t.AREA)
     filters, columns = _products(g, g.k, most, _enough(g, plain, g.k, NARROW * threads, threads), threads)
@@ -57,7 +58,11 @@ def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 
 
 def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Items: image, group, blocks e0:e1, which add to the same channels, pixels."""
+    """Items: image, group, blocks e0:e1, which add to the same channels, pixels.
+
+    Where channels are last and nothing is added, these are the pixels of all images.
+    """
+    g = _flat(g) if plain else g
     images, whole = g.n * g.groups, [(0, g.p * g.q)]
     if plain:
         enough = _enough(g, plain, g.c, g.c, threads)  # rows, each of which is copied, too
@@ -82,7 +87,9 @@ def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Items: group, filters, blocks e0:e1, pixels.
 
     Threads share the longer of a product's sides, and each reads all of the other; or the pixels, where these are many.
+    Where channels are last, they are those of all images.
     """
+    g = _flat(g)
     pixels = g.p * g.q
     if plain and g.channels_last and g.groups == 1 and g.c * g.k <= SMALL and pixels >= LONG * threads > LONG:
         blocks, parts = np.array([(0, g.c, 0, 1)]), split(pixels, pixels, 1, threads)

@@ -45,8 +45,6 @@ def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
     from kernels.conv.columns import _loops, _plan
 
     g, plain = shape(problem), problem.pointwise
-    if plain and g.channels_last:
-        g = _plan.flat(g)
     pixelwise = True if g.channels_last else None
     name = {"fprop": "forward", "dgrad": "image_gradient", "wgrad": "filter_gradient"}[problem.direction]
     plan: Plan = getattr(_plan, name)(g, plain, x.threads, x.tile)
@@ -57,7 +55,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
     every: tuple[Any, ...] = (0, len(plan.blocks), True, True), (0, 1)
     steps, launches = every if problem.direction == "fprop" else (plan.step,), []
     if problem.direction == "dgrad":
-        repeated = g.n * g.p * g.q > x.threads * PANELS * WIDTH
+        repeated = not g.channels_last and g.n * g.p * g.q > x.threads * PANELS * WIDTH
         steps += (not repeated,)
         if repeated:  # products would each copy rows of filters, which lie across them
             stored, w = w, x.scratch(w.shape, "f32")
