@@ -22,31 +22,46 @@ is_near = part(is_read_in_place)
 
 
 @part
-def rows_of(m):
+def _rows_of(m):
     """Rows of a tile, such that the last of the tiles wastes least."""
     return ROWS if -(-m // ROWS) * ROWS <= -(-m // (ROWS - 1)) * (ROWS - 1) else ROWS - 1
 
 
 @part
-def is_lying(m, n, a_step, b):
+def _few(m, n, a_copied):
+    """How many columns are multiplied one by one."""
+    return n % LANES if n % LANES <= FEW and m >= ROWS and not a_copied else 0
+
+
+@part
+def _is_lying(m, n, a_step, b):
     """Whether rows of a, whose elements lie side by side along m, and rows of b are read as they lie."""
     near = 1 < a_step <= FAR and b[1] == 1 and b[0] <= FAR
     return near and m >= ROWS and m * n <= SMALL
 
 
-@part
-def few_columns(m, n, a_copied):
-    """How many columns are multiplied one by one."""
-    return n % LANES if n % LANES <= FEW and m >= ROWS and not a_copied else 0
+@inlined
+def _found(m, n, k, a_step, b, c_column):
+    """About how long the product takes with rows of tiles along m and lanes along n, at two vectors a cycle; and how.
+
+    It is in one function with what depends on it, since each function and each part takes long to compile.
+    """
+    a_copied = a_step != 1
+    rows, few, lying = _rows_of(m), _few(m, n, a_copied), _is_lying(m, n, a_step, b)
+    near = lying or is_near(min(k, DEPTH), b[0])
+    tiles = -(-m // rows) * rows * (-(-(n - few) // LANES) + few / LANES) * k / 2
+    copies = (a_copied and not lying) * COPY * m * k * max(1, -(-(n - WIDTH + 1) // (PANELS * WIDTH)))
+    packs = (TURN if b[1] != 1 else PACK * (not near)) * n * k
+    return tiles + copies + packs + (c_column != 1) * STORE * m * n * -(-k // DEPTH), (rows, few, lying, near)
 
 
 @inlined
-def cycles(m, n, k, a_step, b, c_column):
-    """About how long the product takes with rows of tiles along m and lanes along n, at two vectors a cycle."""
-    a_copied = a_step != 1
-    rows, few = rows_of(m), few_columns(m, n, a_copied)
-    lying = is_lying(m, n, a_step, b)
-    tiles = -(-m // rows) * rows * (-(-(n - few) // LANES) + few / LANES) * k / 2
-    copies = (a_copied and not lying) * COPY * m * k * max(1, -(-(n - WIDTH + 1) // (PANELS * WIDTH)))
-    packs = (TURN if b[1] != 1 else PACK * (not lying and not is_near(min(k, DEPTH), b[0]))) * n * k
-    return tiles + copies + packs + (c_column != 1) * STORE * m * n * -(-k // DEPTH)
+def order(m, n, k, a, b, c):
+    """Whether C^T = B^T A^T takes less time than C = A B, and how the faster of them is computed.
+
+    That is: the rows of a tile, the columns that are multiplied one by one, whether rows of both operands are read as
+    they lie along the sum, and whether rows of b are near enough to be read so. a, b, c: strides of rows and columns.
+    """
+    one_way, found = _found(m, n, k, a[1], b, c[1])
+    other_way, other = _found(n, m, k, b[0], (a[1], a[0]), c[0])
+    return (True, other) if other_way < one_way else (False, found)

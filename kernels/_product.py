@@ -21,9 +21,9 @@ from numba.np.numpy_support import carray
 from kernelmark import Array, Launch
 from kernels._ahead import ahead
 from kernels._numba import c_function, data, jit, part
-from kernels._order import DEPTH, FEW, PANELS, SHALLOW, cycles, few_columns, is_lying, is_near, rows_of
+from kernels._order import DEPTH, FEW, PANELS, SHALLOW, order
 from kernels._packing import GAP, LINE, ROWS, VECTORS, WIDTH, gather, pack, put, widths
-from kernels._tile import LANES, dots, products
+from kernels._tile import LANES, dots, next_lines, products
 
 #: Tiles of a whose rows are copied at a time.
 TILES = 8
@@ -44,11 +44,10 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
     held = carray(held, (SCRATCH,))
     a, b, c = carray(a, (a_size,)), carray(b, (b_size,)), carray(c, (c_size,))
     first, second, result = (a, 0, a_row, a_step), (b, 0, b_step, b_column), (c, 0, c_row, c_column)
-    one_way = cycles(m, n, k, a_step, (b_step, b_column), c_column)
-    if cycles(n, m, k, b_step, (a_step, a_row), c_row) < one_way:
-        m, n, first, second, result = n, m, _turned(second), _turned(first), _turned(result)
-    rows, few = rows_of(m), few_columns(m, n, first[3] != 1)
-    lying = is_lying(m, n, first[3], second[2:])
+    turned, (rows, few, lying, near) = order(m, n, k, (a_row, a_step), (b_step, b_column), (c_row, c_column))
+    if turned:
+        m, n, result = n, m, (c, 0, c_column, c_row)
+        first, second = (b, 0, b_column, b_step), (a, 0, a_step, a_row)
     most = SHALLOW if lying else DEPTH
     stop = 0
     while stop < n - few:
@@ -57,7 +56,7 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
             stop = n - few
         for begin in range(0, k, most):
             deep = min(k - begin, most)
-            at, copied = begin * second[2], _first_copied(second, lying, k, start, stop)
+            at, copied = begin * second[2], _first_copied(second[3] == 1 and near, start, stop)
             if copied < stop:
                 pack(held, second, at, deep, copied, stop)
             factors, how = (second, at, copied), (lying, lying and begin + deep < k, keep or begin > 0)
@@ -114,16 +113,9 @@ def multiply(product, held, m, n, k, a, b, keep, c):
 
 
 @part
-def _turned(x):
-    return x[0], x[1], x[3], x[2]
-
-
-@part
-def _first_copied(b, lying, k, first, last):
+def _first_copied(in_place, first, last):
     """The first of the columns that are copied: panels before it are read as they lie, one with fewer lanes is not."""
-    if b[3] != 1 or not (lying or is_near(min(k, DEPTH), b[2])):
-        return first
-    while first < last:
+    while in_place and first < last:
         real, lanes = widths(first, last)
         if real < lanes:
             break
@@ -139,7 +131,8 @@ def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
     rows of a are read as they lie, whether the next steps' lines are fetched meanwhile, and whether sums are kept.
     """
     lying, more, keep = how
-    later = a[0], (a[1] + (begin + deep) * a[3], LINE, a[3]), more * -(-m // LINE), more * -(-(last - first) // LINE)
+    of_a = more * -(-m // LINE), a[1] + (begin + deep) * a[3], LINE, a[3]
+    of_b = more * -(-(last - first) // LINE), b[1] + deep * b[0][2] + first, LINE, b[0][2]
     panels, line = -(-(last - first) // WIDTH), 0
     share = -(-rows // panels)
     for i in range(0, m, rows):
@@ -153,7 +146,8 @@ def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
             source, place = held, (_A + tile * (ROWS * deep + GAP), 1, ROWS)
         to = c[0], c[1] + r * c[2], c[2], c[3]
         if a[3] == 1 and a[2] == deep:  # rows lie end to end, and each panel's tile fetches a share of the next ones
-            later, line = (a[0], (a[1] + (r + rows) * deep + begin, share * deep, share), panels, 0), 0
+            of_a, line = (panels, a[1] + (r + rows) * deep + begin, share * deep, share), 0
+        later = a[0], of_b, of_a
         line = _across(held, rows, i - r, count, source, place, b, deep, first, last, keep, to, later, line)
 
 
@@ -161,7 +155,7 @@ def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
 def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, c, later, line):
     """Add to a row of tiles of c; of the first `skipped` rows, and those from `count` on, nothing is stored.
 
-    later, line: of `_fetched`. Returns `line` for the next tile.
+    later, line: of `next_lines`. Returns `line` for the next tile.
     """
     panel, j = 0, first
     while j < last:
@@ -170,26 +164,12 @@ def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, 
         to, place = (c[0], (c[1] + j, c[2])) if whole else (held, (_TILE, lanes))
         in_held = j >= b[2]
         factors, row = (held, (panel, lanes)) if in_held else (b[0][0], (b[1] + j, b[0][2]))
-        fetched, at = _fetched(line, later, b, deep, first, (factors, row))
-        _tile((rows, lanes), to, place, keep and whole, a, a_place, factors, row, deep, fetched, at)
+        ahead = next_lines(later[0], b[0][0], line, later[1], later[2])
+        _tile((rows, lanes), to, place, keep and whole, a, a_place, factors, row, deep, ahead)
         if not whole:
             put(held[_TILE:], lanes, real, skipped, count, c[0], c[1] + j * c[3], c[2], c[3], keep)
         panel, j, line = panel + deep * lanes if in_held else 0, j + lanes, line + 1
     return line
-
-
-@part
-def _fetched(line, later, b, deep, first, now):
-    """The lines that a tile fetches, from where on and how far apart, or those in use.
-
-    Tiles are numbered by `line`. Each of the first `of_b` fetches a line of each of the next rows of b, and each of
-    `of_a` more what `later` has of a.
-    """
-    a, (at, apart, step), of_a, of_b = later
-    beyond = line - of_b
-    if beyond < 0:
-        return b[0][0], (b[1] + deep * b[0][2] + first + line * LINE, b[0][2])
-    return (a, (at + beyond * apart, step)) if beyond < of_a else now
 
 
 @part

@@ -85,23 +85,24 @@ def products(heights: Sequence[int], widest: int) -> Any:
     """Return what multiplies rows of a with up to `widest` vectors a step of b, code for each number of both.
 
     LLVM's code chooses between them, because a branch and a call of Numba's for each take it long to compile.
-    Called as f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count, fetched,
-    (line_at, line_step)), rows being one of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over
-    t < count of a[a_at + r a_row + t a_step] b[b_at + t b_step + i], and is added to what was there where `keep` is
-    set. Meanwhile rows of b are fetched into the nearest cache, and the line of fetched[line_at + t line_step], which
-    is for what comes next.
+    Called as f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count, later), rows
+    being one of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of
+    a[a_at + r a_row + t a_step] b[b_at + t b_step + i], and is added to what was there where `keep` is set. Meanwhile
+    rows of b are fetched into the nearest cache, and at each step t a line of what is needed `later`: of `next_lines`.
     """
 
-    def typed(_: Any, tile: Any, c: Any, to: Any, keep: Any, a: Any, rows_at: Any, b: Any, at: Any, count: Any,
-              fetched: Any, line_at: Any) -> Any:  # fmt: skip
-        return types.void(tile, c, to, keep, a, rows_at, b, at, count, fetched, line_at), generate
+    def typed(
+        _: Any, tile: Any, c: Any, to: Any, keep: Any, a: Any, of_a: Any, b: Any, of_b: Any, n: Any, later: Any
+    ) -> Any:
+        return types.void(tile, c, to, keep, a, of_a, b, of_b, n, later), generate
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        c, a, b, fetched = (data(context, builder, signature.args[i], args[i]) for i in (1, 4, 6, 9))
+        c, a, b = (data(context, builder, signature.args[i], args[i]) for i in (1, 4, 6))
         found, (c_at, c_row) = (cgutils.unpack_tuple(builder, args[i], 2) for i in (0, 2))
         a_at, a_row, a_step = cgutils.unpack_tuple(builder, args[5], 3)
-        (b_at, b_step), (line_at, line_step) = (cgutils.unpack_tuple(builder, args[i], 2) for i in (7, 10))
-        starts = tuple(after(builder, *first) for first in ((c, c_at), (a, a_at), (b, b_at), (fetched, line_at)))
+        (b_at, b_step), (line, line_step) = (cgutils.unpack_tuple(builder, args[i], 2) for i in (7, 9))
+        fetched = builder.inttoptr(line, a.type)
+        starts = after(builder, c, c_at), after(builder, a, a_at), after(builder, b, b_at), fetched
         for rows, vectors in product(heights, range(1, widest + 1)):
             sizes = zip(found, (rows, vectors * LANES), strict=True)
             alike = (builder.icmp_signed("==", value, number(size)) for value, size in sizes)
@@ -173,3 +174,23 @@ def total(builder: Any, vector: Any) -> Any:
         masks = (ir.Constant(kind, list(range(first, first + side))) for first in (0, side))
         vector = builder.fadd(*(builder.shuffle_vector(vector, vector, mask) for mask in masks))
     return builder.extract_element(vector, ir.IntType(32)(0))
+
+
+def _next_lines(_context: Any, a: Any, b: Any, line: Any, of_b: Any, of_a: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        a, b = (data(context, builder, signature.args[i], args[i]) for i in (0, 1))
+        of_b, of_a = (cgutils.unpack_tuple(builder, arg, 4) for arg in args[3:])
+        chosen = builder.ptrtoint(a, INTEGER), number(0)
+        for array, first, (count, at, apart, step) in ((a, builder.sub(args[2], of_b[0]), of_a), (b, args[2], of_b)):
+            place = builder.ptrtoint(after(builder, array, at, builder.mul(first, apart)), INTEGER)
+            is_one = builder.icmp_signed("<", first, count)
+            chosen = tuple(builder.select(is_one, *pair) for pair in zip((place, step), chosen, strict=True))
+        return context.make_tuple(builder, signature.return_type, chosen)
+
+    return types.UniTuple(types.int64, 2)(a, b, line, of_b, of_a), generate
+
+
+#: `next_lines(a, b, line, (count, at, apart, step), (count, at, apart, step))`: the address from which on a tile
+#: fetches lines, and how far apart. Tiles are numbered by `line`. As many as the first count fetch those from
+#: b[at + line apart] on, as many as the second those of a, where line is from 0 on again, and others its first line.
+next_lines = cast(Any, intrinsic(_next_lines))
