@@ -5,9 +5,9 @@
 import numpy as np
 
 from kernels._copies import fetch_line, moved, padded, put_line
-from kernels._host import LINE_BYTES, registers
+from kernels._host import registers
 from kernels._numba import part
-from kernels._tile import AHEAD, LANES
+from kernels._tile import AHEAD, LANES, LINE
 from kernels.transpose._blocks import square, square_side
 
 #: A tile has ROWS rows of a panel, which is WIDTH lanes wide.
@@ -16,7 +16,6 @@ WIDTH = VECTORS * LANES
 ROWS = registers().accumulators // VECTORS
 SIDE = square_side(4)
 _move_rows = moved(ROWS)
-LINE = LINE_BYTES // 4
 GAP = LINE  # between tiles of rows, which would otherwise compete for the same places of a cache
 
 

@@ -22,8 +22,8 @@ from kernelmark import Array, Launch
 from kernels._ahead import ahead
 from kernels._numba import c_function, data, jit, part
 from kernels._order import DEPTH, FEW, PANELS, SHALLOW, order
-from kernels._packing import GAP, LINE, ROWS, VECTORS, WIDTH, gather, pack, put, widths
-from kernels._tile import LANES, dots, next_lines, products
+from kernels._packing import GAP, ROWS, VECTORS, WIDTH, gather, pack, put, widths
+from kernels._tile import LANES, LINE, dots, next_lines, products
 
 #: Tiles of a whose rows are copied at a time.
 TILES = 8

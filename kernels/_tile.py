@@ -14,10 +14,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kernels._host import registers
+from kernels._host import LINE_BYTES, registers
 from kernels._numba import data, everywhere, llvm, prefetch
 
-LANES = registers().nbytes // 4
+LANES, LINE = registers().nbytes // 4, LINE_BYTES // 4
 
 _alloca = cast(Any, cgutils).alloca_once
 _REAL, INTEGER = ir.FloatType(), ir.IntType(64)
@@ -131,8 +131,9 @@ def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, ke
         sums.add(lambda row: builder.load(after(builder, begins[row], step)), factors)
         if vectors > 1:  # a tile of one waits for its loads
             later = after(builder, line, builder.mul(b_step, number(AHEAD)))
-            for place in (*vectors_at(builder, later, vectors), after(builder, fetched, builder.mul(t, line_step))):
-                prefetch(builder, place, write=False)
+            for first in range(0, vectors * LANES, LINE):
+                prefetch(builder, after(builder, later, number(first)), write=False)
+            prefetch(builder, after(builder, fetched, builder.mul(t, line_step)), write=False)
     stored(builder, sums.values(), places)
 
 
