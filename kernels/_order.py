@@ -9,7 +9,7 @@ from kernels._tile import LANES
 
 #: Steps of a sum at a time, and panels of b, with one for the rest: 480 KiB together with 512-bit registers.
 DEPTH, PANELS = 512, 4
-#: Steps at a time where nothing is copied, for which rows of a and of b are at most FAR apart and c has SMALL elements.
+#: Steps at a time where nothing is copied: rows of a and of b are at most FAR apart, and c has at most SMALL elements.
 SHALLOW, FAR, SMALL = 128, 512, 2**16
 #: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros.
 FEW = 2
@@ -48,7 +48,7 @@ def _found(m, n, k, a_step, b, c_column):
     """
     a_copied = a_step != 1
     rows, few, lying = _rows_of(m), _few(m, n, a_copied), _is_lying(m, n, a_step, b)
-    near = lying or is_near(min(k, DEPTH), b[0])
+    near = b[1] == 1 and (lying or is_near(min(k, DEPTH), b[0]))
     tiles = -(-m // rows) * rows * (-(-(n - few) // LANES) + few / LANES) * k / 2
     copies = (a_copied and not lying) * COPY * m * k * max(1, -(-(n - WIDTH + 1) // (PANELS * WIDTH)))
     packs = (TURN if b[1] != 1 else PACK * (not near)) * n * k
@@ -60,7 +60,7 @@ def order(m, n, k, a, b, c):
     """Whether C^T = B^T A^T takes less time than C = A B, and how the faster of them is computed.
 
     That is: the rows of a tile, the columns that are multiplied one by one, whether rows of both operands are read as
-    they lie along the sum, and whether rows of b are near enough to be read so. a, b, c: strides of rows and columns.
+    they lie along the sum, and whether those of b are, at least. a, b, c: strides of rows and columns.
     """
     one_way, found = _found(m, n, k, a[1], b, c[1])
     other_way, other = _found(n, m, k, b[0], (a[1], a[0]), c[0])

@@ -56,7 +56,7 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
             stop = n - few
         for begin in range(0, k, most):
             deep = min(k - begin, most)
-            at, copied = begin * second[2], _first_copied(second[3] == 1 and near, start, stop)
+            at, copied = begin * second[2], _first_copied(near, start, stop)
             if copied < stop:
                 pack(held, second, at, deep, copied, stop)
             factors, how = (second, at, copied), (lying, lying and begin + deep < k, keep or begin > 0)

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba")
 
 from kernels._host import NEAR
-from kernels._order import DEPTH, FEW, PANELS
+from kernels._order import DEPTH, FAR, FEW, PANELS
 from kernels._packing import ROWS, WIDTH
 from kernels._product import SCRATCH, multiply, multiplying
 from kernels._tile import LANES
@@ -29,7 +29,7 @@ def stored(x: np.ndarray, order: str) -> tuple[np.ndarray, int, int, int]:
     Elements before it and after each of its rows are no numbers.
     """
     lines = x.T if order == "T" else x
-    padded = np.full((len(lines) + 1, 2 * NEAR if order == "F" else lines.shape[1] + 3), np.nan, np.float32)
+    padded = np.full((len(lines) + 1, FAR + NEAR if order == "F" else lines.shape[1] + 3), np.nan, np.float32)
     padded[:-1, : lines.shape[1]] = lines
     flat = np.concatenate([np.full(5, np.nan, np.float32), padded.ravel()])
     return (flat, 5, 1, padded.shape[1]) if order == "T" else (flat, 5, padded.shape[1], 1)

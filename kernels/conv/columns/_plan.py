@@ -13,7 +13,7 @@ LINE = LINE_BYTES // 4  # elements
 FEW = 8  # channels for each thread, below which one more is noticed
 MANY = 256  # pixels, up to which threads share columns rather than pixels
 TALL = 128  # rows for each thread, of whose products packing is a small part
-NEAR = 1024  # pixels, whose channels lie side by side, to be multiplied while they are in a second-level cache
+CACHED = 1024  # pixels, whose channels lie side by side, to be multiplied while they are in a second-level cache
 LONG, SMALL = 512, 2**17  # pixels for each thread, and elements of a gradient, from and up to which its parts are added
 
 
@@ -157,5 +157,8 @@ def _blocks(g: Shape, plain: bool, others: int, threads: int, deep: int) -> Arra
 def _step(g: Shape, blocks: Array, plain: bool, area: int) -> int:
     """Pixels at a time, in equal parts."""
     pixels = g.p * g.q
-    most = min(pixels, NEAR if g.channels_last else pixels) if plain else min(pixels, max(16, area // depth(blocks)))
+    if plain:
+        most = min(pixels, CACHED) if g.channels_last else pixels
+    else:
+        most = min(pixels, max(16, area // depth(blocks)))
     return -(-pixels // -(-pixels // most))
