@@ -14,6 +14,7 @@ from kernels.conv.columns import _plan
 from kernels.conv.direct import _phases, _pixels
 from kernels.conv.direct import _plan as direct
 from kernels.conv.direct._phases import phases
+from kernels.conv.direct._tile import ROWS, tile_rows
 
 #: And less than one block, strip or item of what is cut into them.
 SIZES = (
@@ -93,6 +94,33 @@ def test_items_of_direct_sums_cover_each_output_once() -> None:
 def test_lanes_are_pixels_where_few_of_them_fill_their_panels(sizes: str, expected: bool) -> None:
     g = shape(discover().problem(f"conv/{sizes}/f32/nchw/fprop"))  # type: ignore[arg-type]
     assert _pixels.is_better(g, 32) == expected
+
+
+@pytest.mark.parametrize(
+    ("problem", "rows"),
+    [
+        ("n8c128h56w56k128r3s3pad1stride2/f32/nhwc/fprop", 256),
+        ("n8c128h56w56k128r3s3pad1stride2/f32/nhwc/dgrad", 1024),
+        ("n8c128h56w56k128r3s3pad1stride2/f32/nchw/fprop", 1024),
+        ("n8c512h7w7k64r1s1/f32/nchw/fprop", 256),
+        ("n8c512h7w7k64r1s1/f32/nchw/dgrad", 1024),
+        ("n8c64h7w7k512r1s1/f32/nhwc/dgrad", 256),
+        ("n8c512h7w7k512r1s1/f32/nhwc/wgrad", 1024),
+        ("n8c512h7w7k512r1s1/f32/nhwc/fprop/g2", 1024),
+    ],
+)
+def test_few_rows_are_summed_at_once_where_what_they_meet_leaves_the_cache(problem, rows, monkeypatch) -> None:
+    monkeypatch.setattr("kernels.conv.direct.cpu.second_level_bytes", lambda: 2**21)
+    registry = discover()
+    assert rows == registry.kernels["conv/numba.direct"].tile_for(registry.problem(f"conv/{problem}")).AT_ONCE
+
+
+def test_tiles_waste_few_rows_and_if_high_have_rows_evenly_apart() -> None:
+    length = ROWS * (ROWS - 1)
+    assert tile_rows(length, None) == tile_rows(length, 4 * ROWS) == ROWS
+    assert tile_rows(length, 4 * (ROWS - 1)) == ROWS - 1
+    assert tile_rows(ROWS, 4 * (ROWS - 1)) == ROWS
+    assert tile_rows(ROWS - 1, ROWS) == ROWS - 1
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])

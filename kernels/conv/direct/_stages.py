@@ -7,11 +7,12 @@ import numpy as np
 from kernelmark import Array, Launch
 from kernels._launches import in_bands, in_turn
 from kernels._numba import bind
+from kernels._tile import LANES
 from kernels.conv._shape import shape
 from kernels.conv.direct import _loops as loops
 from kernels.conv.direct import _pixels
 from kernels.conv.direct._phases import image_gradient
-from kernels.conv.direct._plan import Border, Plan, filter_gradient, forward, together
+from kernels.conv.direct._plan import Border, Item, Plan, filter_gradient, forward, together
 from kernels.conv.direct._tile import ROWS, WIDTH, tile_rows
 from kernels.conv.problem import ConvOperands, ConvProblem
 
@@ -54,7 +55,8 @@ def _surround(b: Array, source: Array, images: int, border: Border, threads: int
 def _sums(out: Array, b: Array, v: Array, plan: Plan, x: ConvOperands) -> Launch:
     rows: Any = np.append(plan.rows, np.zeros(2 * ROWS, np.int64))  # the last tile reads beyond
     most = int((plan.items[:, 1] - plan.items[:, 0]).max())
-    high = tile_rows(most)
+    is_narrow = plan.items[:, Item._fields.index("lanes")].max() <= LANES
+    high = tile_rows(most, _even(plan.rows) if is_narrow else None)
     tables = (
         rows,
         plan.steps,
@@ -73,3 +75,9 @@ def _sums(out: Array, b: Array, v: Array, plan: Plan, x: ConvOperands) -> Launch
         return bind(loops.sums, out, b, v, held, panel, turned, *tables, start, stop)
 
     return in_bands(len(plan.items), x.threads, band)
+
+
+def _even(rows: Array) -> int:
+    """How many rows are evenly apart before the first that is not."""
+    apart = np.diff(rows)
+    return int(np.argmax(np.append(apart != apart[:1], True))) + 1

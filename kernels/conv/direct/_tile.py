@@ -1,11 +1,15 @@
 """The inner loop of direct convolution: a tile of sums in vector registers.
 
 Sums of rows x WIDTH: each step multiplies an element of each row, which tables of offsets find, with WIDTH elements
-that lie side by side. Where a panel has no more lanes than a vector, a tile is half as wide and twice as high.
+that lie side by side. Where a panel has no more lanes than a vector, a tile is half as wide and twice as high, and
+has code of its own for rows that are evenly apart, as those of neighbouring pixels are.
 """
 
 # mypy: allow-untyped-calls
 
+from collections.abc import Callable
+from functools import reduce
+from itertools import pairwise
 from typing import Any, cast
 
 from numba import types
@@ -35,15 +39,51 @@ def _products(count: int, wide: int) -> Any:
         places = [place for line in lines for place in vectors_at(builder, line, wide)]
         sums = Sums(builder, count, wide)
         sums.begin(loaded(builder, places))
-        with cgutils.for_range_slice(builder, first, last, number(1), INTEGER) as (t, _):
-            step = builder.load(after(builder, step_at, t))
-            line = after(builder, vectors, panel, builder.mul(t, number(WIDTH)))
-            factors = loaded(builder, vectors_at(builder, line, wide))
-            sums.add(lambda r: builder.load(after(builder, begins[r], step)), factors)
+
+        def add(places_at: Callable[[Any], Callable[[int], Any]]) -> None:
+            with cgutils.for_range_slice(builder, first, last, number(1), INTEGER) as (t, _):
+                place = places_at(builder.load(after(builder, step_at, t)))
+                line = after(builder, vectors, panel, builder.mul(t, number(WIDTH)))
+                sums.add(lambda r: builder.load(place(r)), loaded(builder, vectors_at(builder, line, wide)))
+
+        if wide > 1:
+            add(_places(builder, begins))
+        else:
+            with builder.if_else(_is_even(builder, offsets)) as (even, uneven):
+                with even:
+                    add(_even_places(builder, begins[0], builder.sub(offsets[1], offsets[0]), count))
+                with uneven:
+                    add(_places(builder, begins))
         stored(builder, sums.values(), places)
         return context.get_dummy_value()
 
     return cast(Any, intrinsic(typed))
+
+
+def _places(builder: Any, begins: list[Any]) -> Callable[[Any], Callable[[int], Any]]:
+    """Return a function of a step, whose result gives the address of a row's element at that step."""
+    return lambda step: lambda r: after(builder, begins[r], step)
+
+
+def _even_places(builder: Any, begin: Any, apart: Any, count: int) -> Callable[[Any], Callable[[int], Any]]:
+    """Return such a function for rows that are evenly apart, with two addresses and the distances of rows from either.
+
+    The addresses of all rows of a high tile are more than a processor has registers for.
+    """
+    half = -(-count // 2)
+    distances = [builder.mul(apart, number(r)) for r in range(half)]
+
+    def places_at(step: Any) -> Callable[[int], Any]:
+        low = after(builder, begin, step)
+        high = after(builder, low, builder.mul(apart, number(half)))
+        return lambda r: after(builder, low if r < half else high, distances[r % half])
+
+    return places_at
+
+
+def _is_even(builder: Any, offsets: list[Any]) -> Any:
+    apart, *others = (builder.sub(second, first) for first, second in pairwise(offsets))
+    return reduce(builder.and_, (builder.icmp_signed("==", other, apart) for other in others))
 
 
 #: `add_products(sums, b, rows, steps, v, (at, base, row, panel, first, last))`: for r in ROWS and i in WIDTH,
@@ -55,6 +95,9 @@ add_fewer_products = _products(ROWS - 1, VECTORS)
 add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for rows in (ROWS, ROWS - 1))
 
 
-def tile_rows(length: int) -> int:
-    """Rows of a tile, such that tiles reach less beyond a length."""
-    return min((ROWS, ROWS - 1), key=lambda rows: -(-length // rows) * rows)
+def tile_rows(length: int, even: int | None) -> int:
+    """Rows of a tile, such that tiles reach less beyond a length; then such that rows of a tile are evenly apart.
+
+    even: how many rows in a run are evenly apart, or None where tiles are not high, for which that does not matter.
+    """
+    return min((ROWS, ROWS - 1), key=lambda rows: (-(-length // rows) * rows, even is not None and even % rows != 0))

@@ -2,10 +2,26 @@
 
 from typing import Any
 
-from kernelmark import Launch, Prefer, kernel
-from kernels._host import powers
+from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
+from kernels._host import powers, second_level_bytes
 from kernels._worth import threads_that_pay
+from kernels.conv._shape import shape
 from kernels.conv.problem import ConvOperands, ConvProblem
+
+MANY = {"STEPS": 128, "AT_ONCE": 1024}
+FEW = {"STEPS": 128, "AT_ONCE": 256}
+
+
+def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
+    """Why a tile is not the default: what rows of sums meet has to stay in a cache, since each panel reads it again.
+
+    Larger filters in nchw meet the same lines with several taps in turn, which leaves time to fetch others.
+    """
+    g = shape(p)
+    met = MANY["AT_ONCE"] * (g.c * g.stride_h * g.stride_w if p.direction == "fprop" else g.k)
+    reads_again = p.direction != "wgrad" and (g.channels_last or g.r == g.s == 1)
+    default = FEW if reads_again and 4 * met > second_level_bytes() // 2 else MANY
+    return None if vars(t) == default else f"for this problem {default['AT_ONCE']} rows at a time are the default"
 
 
 #: STEPS: of a sum at a time, a panel of 16 KiB at most, so that a first-level cache of 32 KiB has room for what they
@@ -18,7 +34,7 @@ from kernels.conv.problem import ConvOperands, ConvProblem
     modules=("numba",),
     threaded=True,
     tunables={"STEPS": (32, 64, 128, 256, 512, 1024, 2048, 4096), "AT_ONCE": (16, 32, 64, 128, 256, 512, 1024, 2048)},
-    prefer=Prefer(({"STEPS": 128, "AT_ONCE": 1024},)),
+    prefer=Prefer((MANY, FEW), _rows),
 )
 @threads_that_pay()
 def direct(problem: ConvProblem, x: ConvOperands) -> Launch:
