@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("numba")
 
+from kernel_rig import set_up
 from kernels import _ahead, _numba
 from kernels._ahead import ahead
 from kernels._numba import bind, jit
@@ -190,3 +191,19 @@ def test_where_nothing_can_be_kept_there_is_no_child(tmp_path: Path, monkeypatch
     with ahead((noted, noted(tmp_path / "child"))):
         pass
     assert not (tmp_path / "child").exists()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "others"),
+    [
+        ("conv/numba.direct", set()),
+        ("conv/cpu.im2col", {"_product._multiply"}),
+        ("conv/cpu.winograd4", {"_product._multiply"}),
+        ("conv/numba.fft_tiled", {"conv.fft._lanes.inverse", "conv.fft._products.products"}),
+    ],
+)
+def test_set_ups_leave_functions_to_children(kernel: str, others: set[str], cache: Path) -> None:
+    set_up("conv/n1c4h8w8k4r3s3pad1/f32/nchw/fprop", kernel)
+    claimed = {path.name.removeprefix("kernels.") for path in cache.iterdir()}
+    assert any(name.endswith(f".cpu.{kernel.partition('.')[2]}") for name in claimed)  # for one thread
+    assert claimed >= others

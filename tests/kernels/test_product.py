@@ -8,10 +8,11 @@ import pytest
 pytest.importorskip("numba")
 
 from kernels._host import NEAR
+from kernels._numba import jit
 from kernels._order import DEPTH, FAR, FEW, PANELS
-from kernels._packing import ROWS, WIDTH
+from kernels._packing import ROWS, VECTORS, WIDTH
 from kernels._product import SCRATCH, multiply, multiplying
-from kernels._tile import LANES
+from kernels._tile import LANES, LINE, products
 
 #: One, fewer than a tile, a tile, tiles and some more, and where tiles of a row less fit better.
 M = (1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS - 1, 2 * (ROWS - 1), 5 * ROWS + 1)
@@ -66,3 +67,15 @@ def test_a_product_is_right_at_every_end_and_in_every_order(compiled: np.ndarray
             error = np.abs(matrix(c, m, n) - plain - (before if keep else 0))
             assert (error <= (k + 2) * U * size).all(), f"{m} x {n}, {first}{second}{third}, added: {keep}"
             assert np.isnan(c[0]).sum() == outside  # nothing was stored beside the product
+
+
+def test_each_step_of_a_wide_tile_fetches_a_row_and_another_line() -> None:
+    tile = products((ROWS,), VECTORS)
+
+    @jit
+    def added(c, a, b):
+        tile((ROWS, VECTORS * LANES), c, (0, WIDTH), False, a, (0, 1, ROWS), b, (0, WIDTH), len(a) // ROWS, (0, 0))
+
+    added.compile("void(f4[::1], f4[::1], f4[::1])")  # type: ignore[attr-defined]
+    (code,) = added.inspect_llvm().values()  # type: ignore[attr-defined]
+    assert code.count("call void @llvm.prefetch") >= VECTORS * LANES // LINE + 1
