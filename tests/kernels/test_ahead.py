@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,12 @@ def noted(path: Path):
 
 
 def ended(path: Path) -> bool:
-    """Whether the child that left its number there has ended."""
+    """Whether the child that left its number there has ended; where it is left to this process, that reaps it."""
+    child = int(path.read_text())
     try:
-        os.kill(int(path.read_text()), 0)
+        with suppress(ChildProcessError):
+            os.waitpid(child, os.WNOHANG)
+        os.kill(child, 0)
     except ProcessLookupError:
         return True
     return False

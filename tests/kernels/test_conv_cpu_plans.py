@@ -11,7 +11,7 @@ from kernel_rig import RAGGED
 from kernels._host import split
 from kernels.conv._shape import Shape, shape
 from kernels.conv.columns import _plan
-from kernels.conv.direct import _phases, _pixels
+from kernels.conv.direct import _phases, _pixels, _stages
 from kernels.conv.direct import _plan as direct
 from kernels.conv.direct._phases import phases
 from kernels.conv.direct._tile import ROWS, tile_rows
@@ -119,8 +119,16 @@ def test_tiles_waste_few_rows_and_if_high_have_rows_evenly_apart() -> None:
     length = ROWS * (ROWS - 1)
     assert tile_rows(length, None) == tile_rows(length, 4 * ROWS) == ROWS
     assert tile_rows(length, 4 * (ROWS - 1)) == ROWS - 1
+    assert tile_rows(length, length) == ROWS - 1  # an odd number of half tiles otherwise
     assert tile_rows(ROWS, 4 * (ROWS - 1)) == ROWS
     assert tile_rows(ROWS - 1, ROWS) == ROWS - 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"), [([7], 1), ([0, 9], 2), ([0, 2, 4, 6], 4), ([0, 1, 2, 5, 6, 7], 3), ([0, 1, 5, 9], 2)]
+)
+def test_rows_are_counted_until_one_is_not_as_far_apart(rows: list[int], count: int) -> None:
+    assert _stages._even(np.array(rows)) == count
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])

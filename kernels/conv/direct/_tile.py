@@ -40,45 +40,43 @@ def _products(count: int, wide: int) -> Any:
         sums = Sums(builder, count, wide)
         sums.begin(loaded(builder, places))
 
-        def add(places_at: Callable[[Any], Callable[[int], Any]]) -> None:
+        def add(elements_at: Callable[[Any], list[Any]]) -> None:
             with cgutils.for_range_slice(builder, first, last, number(1), INTEGER) as (t, _):
-                place = places_at(builder.load(after(builder, step_at, t)))
+                found = elements_at(builder.load(after(builder, step_at, t)))
                 line = after(builder, vectors, panel, builder.mul(t, number(WIDTH)))
-                sums.add(lambda r: builder.load(place(r)), loaded(builder, vectors_at(builder, line, wide)))
+                sums.add(lambda r: builder.load(found[r]), loaded(builder, vectors_at(builder, line, wide)))
+
+        def anywhere(step: Any) -> list[Any]:
+            return [after(builder, begin, step) for begin in begins]
 
         if wide > 1:
-            add(_places(builder, begins))
+            add(anywhere)
         else:
             with builder.if_else(_is_even(builder, offsets)) as (even, uneven):
                 with even:
-                    add(_even_places(builder, begins[0], builder.sub(offsets[1], offsets[0]), count))
+                    add(_evenly(builder, begins[0], builder.sub(offsets[1], offsets[0]), count))
                 with uneven:
-                    add(_places(builder, begins))
+                    add(anywhere)
         stored(builder, sums.values(), places)
         return context.get_dummy_value()
 
     return cast(Any, intrinsic(typed))
 
 
-def _places(builder: Any, begins: list[Any]) -> Callable[[Any], Callable[[int], Any]]:
-    """Return a function of a step, whose result gives the address of a row's element at that step."""
-    return lambda step: lambda r: after(builder, begins[r], step)
-
-
-def _even_places(builder: Any, begin: Any, apart: Any, count: int) -> Callable[[Any], Callable[[int], Any]]:
-    """Return such a function for rows that are evenly apart, with two addresses and the distances of rows from either.
+def _evenly(builder: Any, begin: Any, apart: Any, count: int) -> Callable[[Any], list[Any]]:
+    """Return a function of a step: where the elements of rows lie that are evenly apart, from two addresses.
 
     The addresses of all rows of a high tile are more than a processor has registers for.
     """
     half = -(-count // 2)
     distances = [builder.mul(apart, number(r)) for r in range(half)]
 
-    def places_at(step: Any) -> Callable[[int], Any]:
+    def elements_at(step: Any) -> list[Any]:
         low = after(builder, begin, step)
         high = after(builder, low, builder.mul(apart, number(half)))
-        return lambda r: after(builder, low if r < half else high, distances[r % half])
+        return [after(builder, low if r < half else high, distances[r % half]) for r in range(count)]
 
-    return places_at
+    return elements_at
 
 
 def _is_even(builder: Any, offsets: list[Any]) -> Any:
@@ -96,8 +94,8 @@ add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for row
 
 
 def tile_rows(length: int, even: int | None) -> int:
-    """Rows of a tile, such that tiles reach less beyond a length; then such that rows of a tile are evenly apart.
+    """Rows of a tile, such that tiles reach less beyond a length; then such that rows of high tiles are evenly apart.
 
     even: how many rows in a run are evenly apart, or None where tiles are not high, for which that does not matter.
     """
-    return min((ROWS, ROWS - 1), key=lambda rows: (-(-length // rows) * rows, even is not None and even % rows != 0))
+    return min((ROWS, ROWS - 1), key=lambda rows: (-(-length // rows) * rows, bool(even and even % (2 * rows))))
