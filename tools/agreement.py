@@ -1,9 +1,11 @@
 """The emulator against a GPU: one emulated case of each kernel on the device too, and whether the verdicts agree."""
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 from bench.emulator.sweep import Case, cases, complaints, entries
+from bench.measure.cpu import cpu_count
 from bench.measure.cuda import present_limits
 from bench.measure.devices import get_device
 from bench.measure.draw import Draw
@@ -13,6 +15,7 @@ from bench.measure.timing import now
 from bench.measure.verify import References, verify
 from bench.plan.discovery import discover
 from bench.plan.kernel import CudaKernel
+from bench.plan.registry import Registry
 from bench.run.watched import Lost, answers
 
 #: What a kernel may take, and which part of the time for all: one that hangs leaves some to the others.
@@ -32,17 +35,25 @@ def replies(kernels: Sequence[str]) -> Iterator[str]:
     The process ends at a kernel that corrupts the device, which would fail all after it.
     """
     registry = discover()
-    for name in kernels:
-        kernel = registry.kernels[name]
-        assert isinstance(kernel, CudaKernel)
-        case = min(cases(registry, kernel, present_limits()), key=lambda case: case.problem.footprint_bytes)
-        found = _guarded(_on_device, case)
-        if found and (error := get_device("cuda").broken()):
-            raise RuntimeError(f"the device is lost: {error}")
-        emulated = _guarded(_emulated, case)
-        agree = (emulated is None) == (found is None)
-        both = f"emulator {emulated or 'right'}, device {found or 'right'}"
-        yield f"agree on {case.id}" if agree else f"differ on {case.id}: {both}"
+    smallest = [_smallest(registry, name) for name in kernels]
+    # The emulator spends its time in a compiler; its verdicts come from all processors while the device is asked.
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        emulated_cases = [pool.submit(_guarded, _emulated, case) for case in smallest]
+        for case, emulating in zip(smallest, emulated_cases, strict=True):
+            found = _guarded(_on_device, case)
+            if found and (error := get_device("cuda").broken()):
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise RuntimeError(f"the device is lost: {error}")
+            emulated = emulating.result()
+            agree = (emulated is None) == (found is None)
+            both = f"emulator {emulated or 'right'}, device {found or 'right'}"
+            yield f"agree on {case.id}" if agree else f"differ on {case.id}: {both}"
+
+
+def _smallest(registry: Registry, name: str) -> Case:
+    kernel = registry.kernels[name]
+    assert isinstance(kernel, CudaKernel)
+    return min(cases(registry, kernel, present_limits()), key=lambda case: case.problem.footprint_bytes)
 
 
 def _guarded(verdict: Callable[[Case], str | None], case: Case) -> str | None:

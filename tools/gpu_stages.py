@@ -15,13 +15,15 @@ from agreement import compare
 from bench.claims import claims_rows
 from bench.claims.views import tally, write_files
 from bench.emulator.shapes import problems
+from bench.measure.compile import compile_cubin
 from bench.measure.cpu import cpu_count
+from bench.measure.cuda import present_limits
 from bench.measure.devices import get_device
 from bench.measure.lock import exclusive
 from bench.measure.machine import module_missing
 from bench.plan.case import BASELINES, Budget, Job, Plan, PlannedJob, WorkerKey
 from bench.plan.discovery import discover
-from bench.plan.errors import Unsupported
+from bench.plan.errors import Unsupported, UsageError
 from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.modes import Mode
 from bench.plan.registry import Registry
@@ -29,6 +31,7 @@ from bench.plan.suites import find_suite
 from bench.run.pool import Workers
 from bench.selftest import clocks
 from bench.selftest.finding import Finding, table
+from bench.tune.inspect import in_parallel
 from gpu_task import DISAGREEING, Question, Task
 
 #: One call of a kernel on its smallest shape, and on the shapes of the suites.
@@ -52,6 +55,35 @@ def time_ways(task: Task) -> str:
     return f"{text}; no time for {', '.join(missed)}" if missed else text
 
 
+def compile_ahead(task: Task) -> str:
+    """Compile what the later stages launch on all processors: one by one it would take minutes of the device's time."""
+    if not task.own():
+        return "no kernel to compile"
+    device, wanted = present_limits(), {}
+    suites = [find_suite(name, task.registry) for name in task.settings.suites]
+    timed = {entry.problem.id for suite in suites for entry in suite.entries()}
+    for kernel in task.own():
+        of_bars = {bar.problem for bar in gpu_bars.all_bars() if kernel.id in bar.kernels}
+        for name in {*filter(None, [smallest(kernel, task.registry)]), *of_bars, *timed}:
+            problem = task.registry.problem(name)
+            if problem.op == kernel.op and not kernel.refuses(problem, device):
+                tile = kernel.tile_for(problem, device)
+                assert tile is not None
+                entries = tuple(dict.fromkeys(entry for entry, _ in kernel.calls(problem, tile, device)))
+                wanted[kernel.source, entries] = kernel.id
+    failed = [found for found in in_parallel(lambda item: _refused(*item, device.arch), list(wanted.items())) if found]
+    return f"{len(wanted)} programs for {device.arch}" + "".join(f"; {reason}" for reason in failed)
+
+
+def _refused(program: tuple[str, tuple[str, ...]], kernel: str, arch: str) -> str | None:
+    """Compile a program into the cache; return why that fails, or None."""
+    try:
+        compile_cubin(*program, arch, kernel)
+    except UsageError as error:  # its row will say so
+        return str(error).splitlines()[0]
+    return None
+
+
 def smallest(kernel: Kernel, registry: Registry) -> str | None:
     """Return the smallest problem that the kernel is swept through elsewhere, or None."""
     # The sweep asks a kernel for its domain and what it refuses, which every kernel has.
@@ -70,7 +102,7 @@ def second_launcher(task: Task) -> str:
         return f"not verified: {missing}"
     if "PyCUDA" in task.folder.read(DISAGREEING):
         return "not verified: the way PyCUDA launches is timed wrong"
-    return _verify(task, [kernel for kernel in task.kernels() if isinstance(kernel, CudaKernel)], "pycuda")
+    return _verify(task, task.own(), "pycuda")
 
 
 def _verify(task: Task, kernels: Sequence[Kernel], launcher: str) -> str:
@@ -142,7 +174,7 @@ def cudnn(task: Task) -> str:
 
 def emulator(task: Task) -> str:
     """Compare the emulator with the device on one case of each of our kernels."""
-    names = [k.id for k in task.kernels() if isinstance(k, CudaKernel) and not k.emulated]
+    names = [kernel.id for kernel in task.own() if not kernel.emulated]
     lines = []
     for line in compare(names, task.until_s):
         lines.append(line)
@@ -159,9 +191,10 @@ class Stage(NamedTuple):
 
 
 STAGES: Mapping[str, Stage] = {
+    "compilation": Stage(compile_ahead, 60),
     "clocks": Stage(time_ways, 60),
     "every kernel once": Stage(once, 120),
-    "bars": Stage(bars, 120),
+    "bars": Stage(bars, 150),
     "suites": Stage(suites, 200),
     "second launcher": Stage(second_launcher, 60),
     "several processes": Stage(several_processes, 90),

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from bench.measure.timing import now
-from bench.plan.case import Plan, PlannedJob, jobs
+from bench.plan.case import Entrant, Plan, PlannedJob, jobs
 from bench.plan.discovery import discover
-from bench.plan.kernel import Kernel
+from bench.plan.kernel import CudaKernel, Kernel
 from bench.plan.registry import Kernels, Registry
 from bench.plan.suites import Suite
 from bench.record.result import Result
@@ -43,6 +43,21 @@ class Question(msgspec.Struct, frozen=True):
     until_s: float
 
 
+class _Cut(Exception):
+    """The deadline came in the midst of a job."""
+
+
+class _Deadline(Progress):
+    """Ends a job at the deadline: raised while a worker is waited for, it costs the worker and the job's rows."""
+
+    def __init__(self, until_s: float) -> None:
+        self._until_s = until_s
+
+    def calls(self, entrant: Entrant, stage: str) -> None:
+        if now() >= self._until_s:
+            raise _Cut
+
+
 class Task:
     """What a stage has to work with."""
 
@@ -64,18 +79,24 @@ class Task:
         """The device's kernels."""
         return [kernel for kernel in self.registry.kernels.values() if kernel.device == self.settings.device]
 
+    def own(self) -> list[CudaKernel]:
+        """The device's kernels that are written by hand."""
+        return [kernel for kernel in self.kernels() if isinstance(kernel, CudaKernel)]
+
     def measure(
         self, plan: Plan, suites: Sequence[Suite], planned: Callable[[], Iterable[PlannedJob]] | None = None
     ) -> str:
         """Measure what is planned, or the suites, as a run of its own, and return its statuses."""
         wanted = planned or (lambda: jobs(list(suites), self.registry, plan))
-        with closing(self.folder.store()) as store, Workers() as workers:
+        with closing(self.folder.store()) as store, Workers(_Deadline(self.until_s)) as workers:
             wary = Wary(workers.run, self.folder.read(LEFT_OUT))
             session = Session(store, list(suites), plan, wary)
             self.folder.note(RUNS, self.stage, session.run_id)
             keep = partial(self._keep, wary)
             try:
                 run_passes(session, wanted, self.registry, plan, keep, Progress(), lambda: self.over)
+            except _Cut:
+                pass  # the line below says so
             finally:
                 session.finish()
         return status_line(session.tally) + (", cut off at its deadline" if self.over else "")

@@ -100,8 +100,9 @@ def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> Buil
     from cuda.core import Program, ProgramOptions
 
     include = [str(cuda_sources()), str(path.parent), *header_folders()]
+    # Where there is a driver, NVRTC answers from a cache of its own, and then leaves ptxas and its log out.
     options = ProgramOptions(
-        name=name, arch=arch, std="c++17", lineinfo=True, include_path=include, ptxas_options=["-v"]
+        name=name, arch=arch, std="c++17", lineinfo=True, include_path=include, ptxas_options=["-v"], no_cache=True
     )
     log = StringIO()
     try:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench.measure.device import Clock, Memory, Monitor
+from bench.measure.draw import Draw
 from bench.measure.memory import refuse_what_does_not_fit
 from bench.measure.monitor import CpuMonitor
 from bench.measure.pages import PAGES
@@ -45,6 +46,9 @@ class HostMemory:
 
     def download(self, source: Array) -> Array:
         return source
+
+    def holds(self, found: Array, name: str, draw: Draw) -> bool:
+        return draw.is_held(found, name)
 
 
 class _Eviction:

@@ -9,6 +9,7 @@ import numpy as np
 
 from bench.measure.cpu import HostMemory
 from bench.measure.device import Clock, Memory, Monitor
+from bench.measure.draw import Draw
 from bench.measure.nvml import GpuMonitor
 from bench.measure.pinned import DriverMemory
 from bench.measure.spread import Peers, join_peers
@@ -37,6 +38,8 @@ class Cuda:
         #: The GPUs in use, each with what evicts its cache.
         self._evictions: dict[int, Any] = {0: None}
         self._driver_memory = DriverMemory()
+        #: Of each input, what a draw gave it, on the device.
+        self._copies: dict[str, tuple[object, Any]] = {}
         self.stream: Any = cupy.cuda.Stream(non_blocking=True)
         self.stream.__enter__()
 
@@ -102,6 +105,24 @@ class Cuda:
         self.synchronize()
         return np.asarray(source.get())
 
+    def holds(self, found: Any, name: str, draw: Draw) -> bool:
+        """Compare on the device with a copy of what was drawn, which is uploaded once a draw.
+
+        Downloaded and compared on the host, inputs would take most of the time of a job; where the device has little
+        room left, they are all the same.
+        """
+        drawn = draw.flat[name]
+        if 4 * drawn.nbytes > self._cupy.cuda.runtime.memGetInfo()[0]:
+            return draw.is_held(self.download(found), name)
+        state, copy = self._copies.get(name, (None, None))
+        if state is not draw.state:
+            self._copies.pop(name, None)
+            copy = self.bytes(drawn.nbytes).view(found.dtype)
+            self.upload(copy, drawn)
+            self._copies[name] = draw.state, copy
+        bits = f"u{drawn.itemsize}"
+        return bool(self._cupy.array_equal(found.view(bits), copy.view(bits)))
+
     def evict(self) -> None:
         """Write twice the L2 cache of each GPU in use, in which no line may persist; the clock waits for them."""
         self.forget_persisting()
@@ -126,6 +147,7 @@ class Cuda:
 
     def release(self) -> None:
         """Give the memory of the last job back to the driver."""
+        self._copies.clear()
         for gpu in self._evictions:
             with self._cupy.cuda.Device(gpu):
                 self._evictions[gpu] = None

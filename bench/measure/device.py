@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from bench.measure.draw import Draw
 from bench.plan.case import Entrant
 from bench.plan.dtypes import Array
 from bench.plan.kernel import Launch
@@ -45,13 +46,17 @@ class Clock(Protocol):
 
 
 class Memory(Protocol):
-    """Where operands lie. Arrays are flat and typed by the device's own array library."""
+    """Where operands lie. Arrays are flat and typed by the device's own array library.
+
+    holds: whether an input still has all the bits that were drawn for the operand of this name.
+    """
 
     def bytes(self, nbytes: int) -> Any: ...
     def dtype(self, storage: str) -> Any: ...
     def upload(self, target: Any, source: Array) -> None: ...
     def scatter(self, target: Any, places: Array, values: Array) -> None: ...
     def download(self, source: Any) -> Array: ...
+    def holds(self, found: Any, name: str, draw: Draw) -> bool: ...
 
 
 class Device(Memory, Protocol):

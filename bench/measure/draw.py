@@ -9,6 +9,7 @@ import numpy as np
 
 from bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from bench.plan.operation import Operand, Problem
+from bench.plan.verdict import equal
 
 #: Elements of each input that change before every sample: each takes a line into the cache, and on a GPU a copy.
 SCATTERED = 16
@@ -37,6 +38,8 @@ class Draw:
         self._rng = np.random.Generator(np.random.SFC64([seed, zlib.crc32(problem.id.encode())]))
         self._specs = [operand for operand in problem.operands() if operand.role != "out"]
         self._scatter: dict[str, Iterator[tuple[Array, Array]]] = {}
+        #: Another object whenever values have changed, so that copies of them can tell.
+        self.state = object()
         self.flat: dict[str, Array] = {}
         for operand in self._specs:
             self.flat[operand.name] = np.empty(operand.elements, numpy_dtype(operand.dtype))
@@ -44,6 +47,7 @@ class Draw:
 
     def redraw(self) -> None:
         """Fresh values in place."""
+        self.state = object()
         for operand in self._specs:
             flat = self.flat[operand.name]
             if operand.pad:
@@ -59,7 +63,7 @@ class Draw:
 
         No two samples see the same operands, and no element is sure to stay what it was.
         """
-        changed = {}
+        changed, self.state = {}, object()
         for operand in self._specs:
             flat, (places, values) = self.flat[operand.name], self.scattered(operand)
             flat[places] = values
@@ -71,6 +75,12 @@ class Draw:
         if operand.name not in self._scatter:
             self._scatter[operand.name] = _scattered(self._rng, operand)
         return next(self._scatter[operand.name])
+
+    def is_held(self, found: Array, name: str) -> bool:
+        """Whether an array on the host has all the bits that were drawn for an operand."""
+        drawn = self.flat[name]
+        bits = f"u{drawn.itemsize}"
+        return equal(found.view(bits), drawn.view(bits))
 
     def views(self, order: str) -> dict[str, Array]:
         """The inputs as arrays of their shapes."""

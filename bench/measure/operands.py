@@ -15,7 +15,6 @@ from bench.plan.errors import Unsupported
 from bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
 from bench.plan.operation import Problem
 from bench.plan.registry import REGISTRY
-from bench.plan.verdict import equal
 
 GUARD_BYTES = 4096
 GUARD_PATTERN = 0xA5
@@ -133,13 +132,12 @@ class OperandSet:
     def damage(self, draw: Draw) -> str | None:
         """Return what a run wrote that it must not: an input, the padding of an output, or beyond a buffer's ends."""
         for name, operand in self.specs.items():
-            home, bits = self._memory[name], bits_dtype(operand.dtype)
+            home = self._memory[name]
             if operand.role == "in":
-                found = home.download(self.flat[name]).view(bits)
-                if not equal(found, draw.flat[name].view(bits)):
+                if not home.holds(self.flat[name], name, draw):
                     return f"changed its input {name}"
             elif operand.pad:
-                rows = home.download(self.flat[name]).view(bits).reshape(-1, operand.ld)
+                rows = home.download(self.flat[name]).view(bits_dtype(operand.dtype)).reshape(-1, operand.ld)
                 gap = rows[:, operand.shape[-1] :]
                 if (gap != DTYPES[operand.dtype].poison).any():
                     return f"wrote into the padding between the rows of {name}"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.measure.device import Memory
+from bench.measure.draw import Draw
 from bench.plan.dtypes import Array
 from bench.plan.errors import Unsupported
 
@@ -97,6 +98,9 @@ class Peers:
                 part.device.synchronize()
                 found.append(np.asarray(part.get()))
         return np.concatenate(found)
+
+    def holds(self, found: Spread, name: str, draw: Draw) -> bool:
+        return draw.is_held(self.download(found), name)
 
 
 def join_peers(count: int) -> None:

@@ -93,7 +93,9 @@ class Reference(NamedTuple):
 
     def _wrong_zeros(self, c: Array, bound: Bound) -> str | None:
         """Look at elements that are 0, which are rare in a right product, and common in one with gaps."""
-        for i, row, col in np.argwhere(c == 0)[:SUSPECTS].tolist():
+        zeros = c == 0
+        places = np.argwhere(zeros)[:SUSPECTS].tolist() if zeros.any() else ()
+        for i, row, col in places:
             want = self.product.grid(np.array([row]), np.array([col]), slice(i, i + 1))[0, 0]
             if reason := compare(self.name, c[i, row, col : col + 1], want, bound, bound.stored).reason:
                 place = f"{self.name}[{i}, {row}, {col}]"

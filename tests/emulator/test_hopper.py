@@ -14,10 +14,9 @@ RNG = np.random.default_rng(5)
 
 
 def tensor(name: str, array: np.ndarray, box: tuple[int, int], swizzle: int = 0, tf32: bool = False) -> TensorMap:
-    """A map over a whole array of three dimensions; box in elements along x and y."""
-    depth, rows, cols = array.shape
-    size = array.itemsize
-    return TensorMap(name, (cols, rows, depth), (cols * size, rows * cols * size), box, size, swizzle, tf32)
+    """A map over an array of three dimensions; box in elements along x and y."""
+    deep, down, _ = array.strides
+    return TensorMap(name, array.shape[::-1], (down, deep), box, array.itemsize, swizzle, tf32)
 
 
 def swizzled(rows: np.ndarray, span: int) -> np.ndarray:
@@ -68,6 +67,17 @@ def test_tma_store_leaves_alone_what_lies_outside(corner: tuple[int, int, int], 
     launch = Launch("store_box", 1, 32, (tensor("x", x, (width, height), span), *corner, width * height * 4))
     out = intrinsic("hopper.cu", launch, {"x": Buffer("inout", x.ravel())})["x"]
     assert np.array_equal(out.reshape(x.shape), want)
+
+
+def test_tma_store_writes_whole_16_bytes_beyond_the_edge() -> None:
+    """As seen on an H100 and an H200: a row that ends within 16 bytes is written up to their end."""
+    x = np.full((1, 4, 40), 7000, np.uint32)
+    part = tensor("x", x[:, :, :33], (12, 4))
+    launch = Launch("store_box", 1, 32, (part, 24, 0, 0, x[:, :, :12].nbytes))
+    out = intrinsic("hopper.cu", launch, {"x": Buffer("inout", x.ravel())})
+    want = x.copy()
+    want[0, :, 24:36] = np.arange(48).reshape(4, 12)
+    assert np.array_equal(out["x"].reshape(x.shape), want)
 
 
 def test_wait_for_stores_covers_all_groups_but_the_youngest() -> None:

@@ -1,9 +1,12 @@
 """Sums on the host of gradients on a GPU, on the stub driver: they cross to locked memory and back."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from bench.measure.operands import GUARD_BYTES
+from bench.plan.discovery import discover
 from stub.library import Run, on_stub
 
 PROBLEMS = ("aggregate/w3n1031/f32", "aggregate/w2n70/f64/update/ef")
@@ -33,8 +36,9 @@ def test_what_is_locked_counts_as_scratch(runs: dict[str, Run]) -> None:
 
 
 def test_sums_of_one_device_share_their_operands(runs: dict[str, Run]) -> None:
-    allocated = [line for line in runs[" ".join(SUM)].log if line.startswith("cuMemAlloc_v2")]
-    assert len(allocated) == 2
+    allocated = re.findall(r"^cuMemAlloc_v2 of (\d+)", "\n".join(runs[" ".join(SUM)].log), re.MULTILINE)
+    guarded = [str(operand.nbytes + 2 * GUARD_BYTES) for operand in discover().problem(SUM[1]).operands()]
+    assert sorted(nbytes for nbytes in allocated if nbytes in guarded) == sorted(guarded)
 
 
 def test_more_than_a_quarter_of_the_hosts_memory_is_refused_before_it_is_locked(runs: dict[str, Run]) -> None:

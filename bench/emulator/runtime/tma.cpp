@@ -143,9 +143,16 @@ void load(unsigned destination, const TensorMap *map, Corner corner, unsigned ba
     if (mask >> target->rank & 1) issue_load(*target, {*map, corner, to, pc}, at, site);
 }
 
+// What a store writes of a piece: it ends at the tensor's edge only where that is a multiple of 16 bytes, and at the
+// next one otherwise, as on an H100 and an H200 (triton-lang/triton issue 11583); the PTX ISA does not say so.
+unsigned written(const Piece &p) {
+  const auto end = uintptr_t(p.global) + p.bytes;
+  return std::min(p.bytes + unsigned(-end % piece), piece - p.skip);
+}
+
 void store(const BulkStore &from) {
   each_piece(from.map, from.corner, from.source, [](const Piece &p) {
-    if (p.bytes) std::memcpy(p.global, p.shared + p.skip, p.bytes);
+    if (p.bytes) std::memcpy(p.global, p.shared + p.skip, written(p));
   });
 }
 
@@ -183,8 +190,8 @@ void tma_store(const TensorMap *map, unsigned source, Corner corner, Site site) 
   EMU_COUNTING(count(false, *map, corner, from, 1, pc);)
   each_piece(*map, corner, from, [&](const Piece &p) {
     if (!p.bytes) return;
-    machine.checker.bulk(uintptr_t(p.shared) + p.skip, p.bytes, Access::read, pc, async.store_agent);
-    machine.checker.bulk(uintptr_t(p.global), p.bytes, Access::write, pc, async.store_agent);
+    machine.checker.bulk(uintptr_t(p.shared) + p.skip, written(p), Access::read, pc, async.store_agent);
+    machine.checker.bulk(uintptr_t(p.global), written(p), Access::write, pc, async.store_agent);
   });
   async.open_stores.push_back({*map, corner, from, pc});
 }

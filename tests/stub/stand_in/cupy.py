@@ -205,6 +205,10 @@ def empty(count: int, dtype: Any) -> ndarray:
     return ndarray(memory, np.frombuffer((ctypes.c_ubyte * count).from_address(memory.ptr), dtype))
 
 
+def array_equal(a: ndarray, b: ndarray) -> bool:
+    return np.array_equal(a.get(), b.get())
+
+
 def get_default_memory_pool() -> Any:
     return SimpleNamespace(free_all_blocks=lambda: None)
 

@@ -67,6 +67,7 @@ def _contexts(number: int) -> Any:
 runtime = SimpleNamespace(
     getDeviceCount=lambda: int(asked(driver.cuDeviceGetCount())),
     getDeviceProperties=_properties,
+    memGetInfo=lambda: driver.cuMemGetInfo()[1:],
     driverGetVersion=lambda: asked(driver.cuDriverGetVersion()),
     memcpyAsync=_copy,
     memcpyPeerAsync=_copy_between,
