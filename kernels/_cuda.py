@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 
-from kernelmark import DTYPES, DeviceLimits, Problem
+from kernelmark import DTYPES, DeviceLimits, Operand, Problem
 
 GRID_LIMIT = 65535  # blocks along y and z, on every compute capability
 INT_LIMIT = 2**31 - 1  # sizes and leading dimensions are C ints
@@ -52,4 +52,12 @@ def rows_of_16_bytes(p: Problem) -> str | None:
         pitch = operand.ld * DTYPES[operand.dtype].itemsize
         if pitch % 16:
             return f"rows of {operand.name} begin every {pitch} bytes, expected a multiple of 16, for the TMA"
+    return None
+
+
+def whole_16_bytes(operand: Operand) -> str | None:
+    """Why the TMA, which writes whole 16 bytes of global memory, cannot store an operand, or None."""
+    nbytes = operand.shape[-1] * DTYPES[operand.dtype].itemsize
+    if nbytes % 16:
+        return f"a row of {operand.name} has {nbytes} bytes, expected a multiple of 16: the TMA writes no less"
     return None

@@ -10,7 +10,7 @@ from bench.measure.cuda import present_limits
 from bench.measure.devices import get_device
 from bench.measure.draw import Draw
 from bench.measure.launch import cuda_launch
-from bench.measure.operands import Operands, OperandSet, Scratch
+from bench.measure.operands import Operands, OperandSet, Scratch, place_of
 from bench.measure.timing import now
 from bench.measure.verify import References, verify
 from bench.plan.discovery import discover
@@ -18,14 +18,17 @@ from bench.plan.kernel import CudaKernel
 from bench.plan.registry import Registry
 from bench.run.watched import Lost, answers
 
-#: What a kernel may take, and which part of the time for all: one that hangs leaves some to the others.
-SILENCE_S, SHARE = 60.0, 0.3
+#: What a kernel may take, and which part of the time for all: one that hangs leaves some to the others. The first also
+#: waits for the processors to compile.
+SILENCE_S, SHARE = 60.0, 0.5
 
 
 def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
-    """Yield a line for each kernel, from watched processes, until `until_s` (monotonic clock)."""
+    """Yield a line for each kernel that is compared before `until_s` (monotonic clock), from watched processes."""
     silence_s = min(SILENCE_S, SHARE * (until_s - now()))
     for kernel, found in answers("agreement", kernels, silence_s, until_s):
+        if isinstance(found, Lost) and now() >= until_s:
+            break
         yield f"{kernel}: differ: {found.reason}" if isinstance(found, Lost) else f"{kernel}: {found}"
 
 
@@ -35,11 +38,11 @@ def replies(kernels: Sequence[str]) -> Iterator[str]:
     The process ends at a kernel that corrupts the device, which would fail all after it.
     """
     registry = discover()
-    smallest = [_smallest(registry, name) for name in kernels]
+    chosen = [smallest(registry, name) for name in kernels]
     # The emulator spends its time in a compiler; its verdicts come from all processors while the device is asked.
     with ThreadPoolExecutor(cpu_count()) as pool:
-        emulated_cases = [pool.submit(_guarded, _emulated, case) for case in smallest]
-        for case, emulating in zip(smallest, emulated_cases, strict=True):
+        emulated_cases = [pool.submit(_guarded, _emulated, case) for case in chosen]
+        for case, emulating in zip(chosen, emulated_cases, strict=True):
             found = _guarded(_on_device, case)
             if found and (error := get_device("cuda").broken()):
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -50,7 +53,8 @@ def replies(kernels: Sequence[str]) -> Iterator[str]:
             yield f"agree on {case.id}" if agree else f"differ on {case.id}: {both}"
 
 
-def _smallest(registry: Registry, name: str) -> Case:
+def smallest(registry: Registry, name: str) -> Case:
+    """Return the case of a kernel that both sides are asked for."""
     kernel = registry.kernels[name]
     assert isinstance(kernel, CudaKernel)
     return min(cases(registry, kernel, present_limits()), key=lambda case: case.problem.footprint_bytes)
@@ -75,7 +79,9 @@ def _unwatched(stage: str) -> nullcontext[None]:
 def _on_device(case: Case) -> str | None:
     """Return why the device's result is wrong, or None."""
     device = get_device("cuda")
-    operands, draw, scratch = OperandSet(case.problem, device), Draw(case.problem, 0), Scratch(device)
+    place = place_of(case.kernel, case.problem, device)
+    operands = OperandSet(case.problem, device, place.memory, place.spread)
+    draw, scratch = Draw(case.problem, 0), Scratch(device, case.kernel.host_memory)
     draw.redraw()
     operands.load(draw)
     x = Operands(operands, case.kernel.order, device, 1, scratch)

@@ -194,13 +194,13 @@ STAGES: Mapping[str, Stage] = {
     "compilation": Stage(compile_ahead, 60),
     "clocks": Stage(time_ways, 60),
     "every kernel once": Stage(once, 120),
-    "bars": Stage(bars, 150),
+    "bars": Stage(bars, 170),
     "suites": Stage(suites, 200),
     "second launcher": Stage(second_launcher, 60),
+    "emulator": Stage(emulator, 60),
     "several processes": Stage(several_processes, 90),
     "claims": Stage(claims, 30),
     "cuDNN": Stage(cudnn, 60),
-    "emulator": Stage(emulator, 120),
 }
 
 

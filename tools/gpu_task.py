@@ -96,7 +96,7 @@ class Task:
             try:
                 run_passes(session, wanted, self.registry, plan, keep, Progress(), lambda: self.over)
             except _Cut:
-                pass  # the line below says so
+                pass  # the line below reports it
             finally:
                 session.finish()
         return status_line(session.tally) + (", cut off at its deadline" if self.over else "")

@@ -78,7 +78,7 @@ def page(registry: Registry) -> str:
     for title, kernels in rungs(registry).items():
         rows = [rung(registry, kernel) for kernel in kernels]
         parts += [f"## {title}", tabulate(rows, HEADERS, tablefmt="github", disable_numparse=True)]
-        parts += rates({kernel.id for kernel in kernels}, reports)
+        parts += rates([kernel.id for kernel in kernels], reports)
     if not reports:
         parts.append("Rates follow once `make gpu` has published a report in `reports/`; there is none yet.")
     return "\n\n".join(parts) + "\n"
@@ -130,25 +130,29 @@ def published() -> Iterator[tuple[str, list[dict[str, str]]]]:
                 yield path.parent.name, list(csv.DictReader(rows))
 
 
-def rates(names: set[str], reports: dict[str, list[dict[str, str]]]) -> Iterator[str]:
-    """One table a report: rates of these kernels on the problems where at least two of them were timed."""
-    columns = {"problem": "problem", "mode": "mode"}
-    rates = {"GFLOP/s": "gflop_per_s", "GB/s": "gbyte_per_s", "roof %": "roofline_pct", "speedup": "speedup"}
+def rates(names: Sequence[str], reports: dict[str, list[dict[str, str]]]) -> Iterator[str]:
+    """Yield a table for each report and mode: kernels x problems on which at least two of them were timed.
+
+    Of the runs of a report, the last one counts.
+    """
     for report, rows in reports.items():
         timed = [row for row in rows if row["kernel"] in names and row["time_s_median"]]
-        counts = Counter(row["problem"] for row in timed)
-        cells = [
-            (row["kernel"], *(row[name] for name in columns.values()), *(_short(row[name]) for name in rates.values()))
-            for row in sorted(timed, key=lambda row: row["problem"])
-            if counts[row["problem"]] > 1
-        ]
-        if cells:
-            yield f"Measured, reports/{report}:"
-            yield tabulate(cells, ["kernel", *columns, *rates], tablefmt="github", disable_numparse=True)
+        for mode in dict.fromkeys(row["mode"] for row in timed):
+            found = {(row["kernel"], row["problem"]): _rate(row) for row in timed if row["mode"] == mode}
+            counts = Counter(problem for _, problem in found)
+            problems = [problem for problem, count in sorted(counts.items()) if count > 1]
+            kernels = [name for name in names if any((name, problem) in found for problem in problems)]
+            if problems:
+                unit = "GFLOP/s" if any(row["gflop_per_s"] for row in timed) else "GB/s"
+                yield f"{unit}, {mode}, [{report}](../reports/{report}/README.md):"
+                cells = [(name, *(found.get((name, problem), "") for problem in problems)) for name in kernels]
+                heads = ("kernel", *(problem.partition("/")[2] for problem in problems))
+                yield tabulate(cells, heads, tablefmt="github", disable_numparse=True)
 
 
-def _short(text: str) -> str:
-    return f"{float(text):.4g}" if text and float(text) < 1e4 else f"{float(text):.0f}" if text else ""
+def _rate(row: dict[str, str]) -> str:
+    rate = float(row["gflop_per_s"] or row["gbyte_per_s"])
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 if __name__ == "__main__":

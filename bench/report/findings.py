@@ -123,8 +123,9 @@ def sentences(data: RunData) -> list[str]:
 
 
 def _of_operation(contests: list[Contest]) -> Iterator[str]:
-    wins = Counter(c.fastest.kernel for c in contests)
-    who = ", ".join(f"{short(k)}{f' ({n} of {len(contests)})' * (len(contests) > 1)}" for k, n in wins.most_common(4))
+    decided = _decided(contests)
+    wins = Counter(c.fastest.kernel for c in decided)
+    who = ", ".join(f"{short(k)}{f' ({n} of {len(decided)})' * (len(decided) > 1)}" for k, n in wins.most_common(4))
     problems = count(len({c.problem for c in contests}), "problem")
     yield f"{problems}; fastest: {who}{', others' if len(wins) > 4 else ''}."
     sides: Counter[bool | None] = Counter()
@@ -143,6 +144,11 @@ def _of_operation(contests: list[Contest]) -> Iterator[str]:
         yield f"The largest: {_named(*best)}.{smallest}"
 
 
+def _decided(contests: Sequence[Contest]) -> Sequence[Contest]:
+    """Return the contests that have more than one kernel, in which alone one is the fastest; all where none has."""
+    return [c for c in contests if len(c.ranked) > 1] or contests
+
+
 def _with_speedup(contests: list[Contest]) -> Iterator[Result]:
     """Yield the rows with a speedup, each once, in however many contests of its problem it stands."""
     for _, found in groupby(contests, key=lambda c: c.problem):
@@ -155,9 +161,10 @@ def _named(ratio: Ratio, r: Result) -> str:
 
 def fastest(data: RunData) -> tuple[list[Fastest], int]:
     """Return the fastest kernel of the problems that take longest, in the order of the run; and how many there are."""
-    long = sorted(data.contests, key=lambda c: -(c.fastest.time_s_median or 0.0) * c.fastest.count)[:MOST_FASTEST]
-    chosen = [c for c in data.contests if any(c is one for one in long)]
-    return [_fastest(c) for c in chosen], len(data.contests)
+    decided = _decided(data.contests)
+    long = sorted(decided, key=lambda c: -(c.fastest.time_s_median or 0.0) * c.fastest.count)[:MOST_FASTEST]
+    chosen = [c for c in decided if any(c is one for one in long)]
+    return [_fastest(c) for c in chosen], len(decided)
 
 
 def _fastest(c: Contest) -> Fastest:

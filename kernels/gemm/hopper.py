@@ -19,7 +19,7 @@ from kernelmark import (
     split_dtype,
     tile_on,
 )
-from kernels._cuda import INT_LIMIT, ceil_div, multiprocessors, rows_of_16_bytes
+from kernels._cuda import INT_LIMIT, ceil_div, multiprocessors, rows_of_16_bytes, whole_16_bytes
 from kernels.gemm.handwritten import HALF, within_grid, within_ints
 from kernels.gemm.problem import GemmProblem
 
@@ -126,15 +126,6 @@ def supports_persistent(p: GemmProblem) -> str | None:
     return f"C has {count} tiles, expected at most {INT_LIMIT}" if count > INT_LIMIT else None
 
 
-def supports_tma_store(p: GemmProblem) -> str | None:
-    """Why the TMA, which writes whole 16 bytes of global memory, cannot store the results, or None."""
-    c = p.operands()[2]
-    nbytes = c.shape[-1] * DTYPES[c.dtype].itemsize
-    if nbytes % 16:
-        return f"a row of c has {nbytes} bytes, expected a multiple of 16: the TMA would write into its padding"
-    return supports_persistent(p)
-
-
 def supports_splitk(p: GemmProblem) -> str | None:
     """Why slices of k cannot be multiplied apart and added, or None."""
     return supports_persistent(p) or within_grid("m", SUM_ROWS)(p)
@@ -185,7 +176,7 @@ for _name, _domain, _wanted, _label in (
         entry="gemm_wgmma_persistent",
         name=_name,
         label=f"Warp-specialised {_label}.",
-        supports=supports_tma_store,
+        supports=lambda p: supports_persistent(p) or whole_16_bytes(p.operands()[2]),
         tunables=PERSISTENT | {"BN": tuple(tile["BN"] for tile in reversed(_wanted))},
         valid=whole_boxes,
         prefer=in_order(block_tiles, *_wanted),

@@ -90,6 +90,16 @@ def test_the_page_says_which_lead_was_not_measured_in_turn(drifted):
     assert two.lead.endswith("] over numpy.matmul, not measured in turn, tie")
 
 
+def test_the_fastest_are_those_that_others_were_slower_than(begun):
+    """A baseline that stands alone among its threads takes longer, and is not the fastest of anything."""
+    for kernel, factor, threads in (("numpy.matmul", 90.0, 16), ("numpy.matmul", 1.0, 2), ("openblas.tnn", 0.5, 2)):
+        add(begun, f"gemm/{kernel}", "first", factor, threads=threads)
+    found, of = findings.fastest(RunData(begun, "r1"))
+    assert ([one.kernel for one in found], of) == (["openblas.tnn"], 1)
+    (sentence,) = findings.sentences(RunData(begun, "r1"))
+    assert sentence.startswith("gemm: 1 problem; fastest: openblas.tnn.")
+
+
 def test_the_page_advises_nothing_by_drift(drifted):
     answers = founding.answers(RunData(drifted, "r1"))
     assert all("Don't transpose first: no gain is certain, " in answer.words for answer in answers)

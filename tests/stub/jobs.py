@@ -20,6 +20,7 @@ from bench.run.job import run_job
 from bench.selftest.clocks import judge, replies
 from bench.selftest.known import WAY_S, plugin
 from kernels.transfer import _streams
+from scripts import script
 from stub import control
 from stub.emulated import Emulator
 from stub.programs import launch, nothing
@@ -46,6 +47,14 @@ def timed_once(kernel: str, problem: str) -> float:
     operands, scratch = OperandSet(parsed, device, chosen.host_memory), Scratch(device, chosen.host_memory)
     launch = chosen.launch(parsed, Operands(operands, "C", device, 1, scratch))
     return device.clock(hold=True).time([launch])
+
+
+def agreed(kernel: str) -> list[str]:
+    """Compare the emulator's verdict on a kernel's smallest case with the device's, as `make gpu` does."""
+    agreement, emulator = script("agreement"), Emulator()
+    case = agreement.smallest(discover(), kernel)
+    emulator.know(case.kernel, case.problem)
+    return list(agreement.replies([kernel]))
 
 
 def summed(kernel: str, problem: str) -> dict[str, Any]:

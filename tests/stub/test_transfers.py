@@ -38,6 +38,7 @@ HAND_WRITTEN = {
 @pytest.fixture(scope="module")
 def runs(tools: None, folder: Path) -> dict[str, Run]:
     calls = {name: ("stub.jobs:transferred", *case) for name, case in VERIFIED.items()}
+    calls["agreed"] = ("stub.jobs:agreed", "transfer/cuda.mapped")
     calls |= {name: ("stub.jobs:verified", *case) for name, case in HAND_WRITTEN.items()}
     calls |= {
         "timed overlapped": ("stub.jobs:timed_once", *OVERLAPPED),
@@ -48,6 +49,11 @@ def runs(tools: None, folder: Path) -> dict[str, Run]:
         "managed much": ("stub.jobs:locked", "managed", 12_000),
     }
     return on_stub(calls, folder)
+
+
+def test_a_kernel_on_the_hosts_memory_is_compared_with_the_emulator(runs: dict[str, Run]) -> None:
+    (line,) = runs["agreed"].value
+    assert line.startswith("agree on copy.cu/transfer/n1/")
 
 
 @pytest.mark.parametrize("name", [*VERIFIED, *HAND_WRITTEN])

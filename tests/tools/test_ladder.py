@@ -29,14 +29,16 @@ def test_a_rung_has_the_resources_of_its_default_tile(tool, registry, cuda_compi
 
 def test_rates_are_those_of_published_reports_on_problems_that_several_rungs_share(tool):
     row = {"kernel": "gemm/cuda.a", "problem": "gemm/x", "mode": "cold", "time_s_median": "1e-3"}
-    row |= {"gflop_per_s": "12345.6", "gbyte_per_s": "", "roofline_pct": "50.123", "speedup": ""}
+    row |= {"gflop_per_s": "12345.6", "gbyte_per_s": ""}
     alone = row | {"problem": "gemm/y"}
     failed = row | {"kernel": "gemm/cuda.c", "time_s_median": ""}
-    rows = [row, row | {"kernel": "gemm/cuda.b"}, alone, failed]
-    title, table = tool.rates({"gemm/cuda.a", "gemm/cuda.b", "gemm/cuda.c"}, {"h100-2026": rows})
-    assert title == "Measured, reports/h100-2026:"
-    assert "12346" in table
-    assert "50.12" in table
-    assert "gemm/y" not in table
-    assert "cuda.c" not in table
-    assert list(tool.rates({"gemm/cuda.a"}, {})) == []
+    rows = [row, row | {"kernel": "gemm/cuda.b", "gflop_per_s": "1"}, alone, failed]
+    rows.append(row | {"kernel": "gemm/cuda.b", "gflop_per_s": "98.76"})  # of a later run
+    title, table = tool.rates(["gemm/cuda.b", "gemm/cuda.a", "gemm/cuda.c"], {"h100-2026": rows})
+    assert title == "GFLOP/s, cold, [h100-2026](../reports/h100-2026/README.md):"
+    assert [line.split("|")[1:-1] for line in table.replace(" ", "").splitlines()[2:]] == [
+        ["gemm/cuda.b", "98.8"],
+        ["gemm/cuda.a", "12346"],
+    ]
+    assert "y" not in table
+    assert list(tool.rates(["gemm/cuda.a"], {})) == []

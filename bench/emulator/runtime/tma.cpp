@@ -144,7 +144,7 @@ void load(unsigned destination, const TensorMap *map, Corner corner, unsigned ba
 }
 
 // What a store writes of a piece: it ends at the tensor's edge only where that is a multiple of 16 bytes, and at the
-// next one otherwise, as on an H100 and an H200 (triton-lang/triton issue 11583); the PTX ISA does not say so.
+// next one otherwise, as on an H100 and an H200 (triton-lang/triton issue 11583); the PTX ISA leaves it open.
 unsigned written(const Piece &p) {
   const auto end = uintptr_t(p.global) + p.bytes;
   return std::min(p.bytes + unsigned(-end % piece), piece - p.skip);
