@@ -4,7 +4,7 @@
 
 from kernelmark import Array, Launch
 from kernels._launches import in_bands
-from kernels._numba import bind, jit
+from kernels._numba import bind, jit, move
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd import _loops as loops
 from kernels.conv.winograd._lines import LANES
@@ -25,7 +25,18 @@ def between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Arra
 
 @jit
 def channels(v, x, held, g, plane, length, s0, s1, start, stop):
-    loops.planes(v, x, held, g, plane, length, start, stop, s0, s1)
+    """Lines of channels start:stop. Vectors are written whole, and what reaches beyond a line the next one overwrites.
+
+    Lines from which that would reach beyond the last are copied: what follows may be another thread's.
+    """
+    side = g.m + 2
+    edge = held[len(held) - side * side * (length + LANES) :]
+    for c in range(start, stop):
+        reaches = (c + 1) * length + LANES > stop * length
+        to, far, near = (edge, length + LANES, 0) if reaches else (v, plane, length)
+        loops.planes(to, x, held, g, far, near, c, c + 1, s0, s1)
+        for e in range(side * side * reaches):
+            move(v, e * plane + c * length, edge, e * far, length)
 
 
 @jit
@@ -36,14 +47,11 @@ def strips(v, x, held, g, plane, length, s0, s1, start, stop):
 def strides(g: Tiling, count: int) -> tuple[int, int]:
     """Return how far apart planes of `count` strips are, and in one its lines.
 
-    A vector between planes, and whole vectors for a line, keep lines from competing for the same places of a cache, and
-    threads, which write whole vectors, from writing into each other's lines.
+    A vector between planes keeps them from competing for the same places of a cache. With channels last, whole vectors
+    for a line keep threads, which write whole vectors, from writing into each other's.
     """
-    if g.channels_last:
-        lines, longest = count * g.across, g.inputs
-    else:
-        lines, longest = g.inputs, (count - 1) * g.across + -(-g.across // LANES) * LANES
-    length = -(-longest // LANES) * LANES
+    tiles = count * g.across
+    lines, length = (tiles, -(-g.inputs // LANES) * LANES) if g.channels_last else (g.inputs, tiles)
     return lines * length + LANES, length
 
 
@@ -60,7 +68,8 @@ class Planes:
         self.shape = g.inputs, plane, *((1, length) if g.channels_last else (length, 1))
         self.v = x.scratch((side * side * plane,), "f32")
         strip = side * g.inputs if g.channels_last else loops.STRIPS * (g.phases * g.columns + LANES)
-        self._held = [x.scratch((side * (strip + LANES) + LANES,), "f32") for _ in range(x.threads)]
+        edge = 0 if g.channels_last else side * side * (length + LANES)
+        self._held = [x.scratch((side * (strip + LANES) + LANES + edge,), "f32") for _ in range(x.threads)]
 
     def fill(self, first: int, last: int) -> Launch:
         """Return what fills the planes of strips first:last."""
