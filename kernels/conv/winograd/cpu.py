@@ -108,7 +108,7 @@ def _of_image(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> 
         run = loops.blocks_last if g.channels_last else loops.blocks
         return bind(run, product, out, image, u, own, products, held, packed, g, filled, items, start, stop)
 
-    transforms = beside(*fill, in_bands(count, threads, filters))
+    transforms = beside(in_bands(count, threads, filters), *fill)  # the images last, since threads share them
     return in_turn(rows, transforms, in_bands(len(items), threads, block))
 
 
