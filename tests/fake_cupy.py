@@ -103,6 +103,9 @@ class FakeCupy(ModuleType):
         array.fake = self
         return array
 
+    def get_default_memory_pool(self) -> Any:
+        return SimpleNamespace(free_all_blocks=lambda: None)
+
     def array_equal(self, a: Array, b: Array) -> bool:
         self.launch("array_equal")
         return np.array_equal(a, b)

@@ -62,8 +62,9 @@ def compile_ahead(task: Task) -> str:
     device, wanted = present_limits(), {}
     suites = [find_suite(name, task.registry) for name in task.settings.suites]
     timed = {entry.problem.id for suite in suites for entry in suite.entries()}
+    bars_ = gpu_bars.all_bars()
     for kernel in task.own():
-        of_bars = {bar.problem for bar in gpu_bars.all_bars() if kernel.id in bar.kernels}
+        of_bars = {bar.problem for bar in bars_ if kernel.id in bar.kernels}
         for name in {*filter(None, [smallest(kernel, task.registry)]), *of_bars, *timed}:
             problem = task.registry.problem(name)
             if problem.op == kernel.op and not kernel.refuses(problem, device):
@@ -141,7 +142,7 @@ def several_processes(task: Task) -> str:
             break
         task.stage = f"{PROCESSES} processes, {problem}"
         results.append(task.measure(plan, [find_suite(problem, task.registry)]))
-    return f"{len(results)} problems in {PROCESSES} processes each"
+    return f"{len(results)} problems in {PROCESSES} processes each" + (", the last cut off" if task.over else "")
 
 
 def _plan(task: Task) -> Plan:

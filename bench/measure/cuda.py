@@ -108,20 +108,20 @@ class Cuda:
     def holds(self, found: Any, name: str, draw: Draw) -> bool:
         """Compare on the device with a copy of what was drawn, which is uploaded once a draw.
 
-        Downloaded and compared on the host, inputs would take most of the time of a job; where the device has little
-        room left, they are all the same.
+        Most of a job's time would otherwise go into downloads. They are made where the device has little room left, and
+        where the two differ, since it may be the copy that a kernel has written to.
         """
         drawn = draw.flat[name]
-        if 4 * drawn.nbytes > self._cupy.cuda.runtime.memGetInfo()[0]:
-            return draw.is_held(self.download(found), name)
-        state, copy = self._copies.get(name, (None, None))
-        if state is not draw.state:
-            self._copies.pop(name, None)
-            copy = self.bytes(drawn.nbytes).view(found.dtype)
-            self.upload(copy, drawn)
-            self._copies[name] = draw.state, copy
         bits = f"u{drawn.itemsize}"
-        return bool(self._cupy.array_equal(found.view(bits), copy.view(bits)))
+        if 4 * drawn.nbytes <= self._cupy.cuda.runtime.memGetInfo()[0]:
+            state, copy = self._copies.pop(name, (None, None))
+            if state is not draw.state:
+                copy = self.bytes(drawn.nbytes).view(bits)
+                self.upload(copy, drawn)
+            if self._cupy.array_equal(found.view(bits), copy):
+                self._copies[name] = draw.state, copy
+                return True
+        return draw.is_held(self.download(found), name)
 
     def evict(self) -> None:
         """Write twice the L2 cache of each GPU in use, in which no line may persist; the clock waits for them."""

@@ -8,6 +8,9 @@ import pytest
 
 from bench.measure import launch_pycuda
 from bench.measure.cuda import Cuda
+from bench.measure.draw import Draw
+from bench.measure.operands import OperandSet
+from bench.plan.registry import Registry
 from fake_cupy import FakeCupy
 
 
@@ -51,6 +54,31 @@ def test_a_stream_that_is_left_current_is_named_and_the_devices_is_current_again
     expected = f"current stream is {other.ptr:#x}, expected {device.stream.ptr:#x}"
     assert expected in (device.strayed() or "")
     assert device.strayed() is None
+
+
+@pytest.mark.parametrize("free_bytes", [2**30, 0])
+def test_an_input_is_compared_with_what_was_drawn_last(cupy: FakeCupy, registry: Registry, free_bytes: int) -> None:
+    cupy.cuda.runtime.memGetInfo = lambda: (free_bytes, 2**30)
+    device, problem = Cuda(), registry.problem("gemm/m3n5k7/f32/NN/lda+2")
+    draw, operands = Draw(problem, 0), OperandSet(problem, device)
+    for change in (draw.redraw, draw.refresh):
+        change()
+        assert not device.holds(operands.flat["a"], "a", draw)
+        operands.load(draw)
+        assert operands.damage(draw) is None
+    operands.flat["a"][3] += 1
+    assert operands.damage(draw) == "changed its input a"
+    device.release()
+    assert operands.damage(draw) == "changed its input a"
+
+
+def test_a_copy_of_an_input_that_a_kernel_writes_to_accuses_nobody(cupy: FakeCupy, registry: Registry) -> None:
+    device, problem = Cuda(), registry.problem("gemm/m3n5k7/f32/NN")
+    draw, operands = Draw(problem, 0), OperandSet(problem, device)
+    operands.load(draw)
+    assert operands.damage(draw) is None
+    device._copies["a"][1].fill(0)
+    assert operands.damage(draw) is None
 
 
 def test_pycudas_stream_becomes_the_devices_and_no_event_joins_the_two(

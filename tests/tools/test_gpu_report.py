@@ -11,6 +11,8 @@ import pytest
 
 from bench.measure import lock
 from bench.measure.timing import now
+from bench.plan.case import Plan
+from bench.plan.suites import find_suite
 from gpu_reports import TESTS, report
 from scripts import script
 
@@ -55,6 +57,15 @@ def test_the_deadline_ends_the_stage_in_hand_and_begins_no_other(tmp_path: Path)
     assert [state for state, _ in found.stages.values()] == ["done", "failed", "not begun"]
     assert found.stages["last"] == ("not begun", "the deadline came first")
     assert len(found.rows) == 4
+
+
+def test_a_job_ends_at_the_deadline_of_its_stage(tmp_path: Path) -> None:
+    task, began = script("gpu_task"), now()
+    stage = task.Task(task.Question("suites", task.Settings(str(tmp_path), "cpu"), began + 4))
+    plan = Plan(("cpu",), ("gemm/numpy.matmul",), threads=(1,), max_time_s=100.0, rel_ci=1e-9, ceilings=False)
+    text = stage.measure(plan, [find_suite("gemm/m512n512k512/f32/NN", stage.registry)])
+    assert text == "no rows, cut off at its deadline"
+    assert now() - began < 60
 
 
 def test_a_report_without_faults_has_status_0_and_names_no_machine(tmp_path: Path) -> None:
