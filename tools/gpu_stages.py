@@ -56,7 +56,7 @@ def time_ways(task: Task) -> str:
 
 
 def compile_ahead(task: Task) -> str:
-    """Compile what the later stages launch on all processors: one by one it would take minutes of the device's time."""
+    """Compile what the later stages launch, on all processors, rather than one by one while the device waits."""
     if not task.own():
         return "no kernel to compile"
     device, wanted = present_limits(), {}
@@ -142,7 +142,7 @@ def several_processes(task: Task) -> str:
             break
         task.stage = f"{PROCESSES} processes, {problem}"
         results.append(task.measure(plan, [find_suite(problem, task.registry)]))
-    return f"{len(results)} problems in {PROCESSES} processes each" + (", the last cut off" if task.over else "")
+    return f"{len(results)} problems in {PROCESSES} processes each" + (", cut off at its deadline" if task.over else "")
 
 
 def _plan(task: Task) -> Plan:

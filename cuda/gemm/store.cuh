@@ -1,5 +1,5 @@
 // How a warpgroup's sums become C. They go through shared memory, 64 rows x 128 bytes to a buffer, from where the TMA
-// stores whole rows, never past C's edges, while the warpgroup multiplies on. With a buffer for each part of a tile it
+// stores rows up to C's edge, or to the next 16 bytes, while the warpgroup multiplies on. With a buffer for each part it
 // waits once a tile, for stores that have had the whole product before to read theirs.
 //
 // A buffer has the TMA's 128-byte swizzle: the place of each 16 bytes of row r is XORed with r % 8. The eight rows that

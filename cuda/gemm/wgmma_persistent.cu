@@ -1,7 +1,7 @@
 // C = alpha op(A) op(B) + beta C on the tensor cores of Hopper, warp-specialised (gemm/wgmma_specialised.cuh).
-// Results are stored by TMA through shared memory, 64 rows x 128 bytes at a time, never past C's edges
-// (gemm/store.cuh).
-// Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes. T = float is multiplied as TF32; it
+// Results are stored by TMA through shared memory, 64 rows x 128 bytes at a time (gemm/store.cuh).
+// Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes, and those of C end there.
+// T = float is multiplied as TF32; it
 // and FP8, whose sums are promoted (gemm/wgmma_promoted.cuh), take A and B along k only.
 // Limit: the tensor cores, or the power that they may draw, while there are enough tiles for the device.
 #include "gemm/store.cuh"

@@ -220,16 +220,18 @@ def test_rows_between_zeros_leave_those_of_other_threads_alone(side: int) -> Non
 
 @pytest.mark.parametrize("side", [7, 9, 4 * LANES + 3])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_planes_leave_lines_of_other_threads_alone(layout: str, side: int) -> None:
+@pytest.mark.parametrize("first", [0, 1])
+def test_planes_leave_lines_of_other_threads_alone(layout: str, side: int, first: int) -> None:
     problem = discover().problem(f"conv/n1c3h{side}w{side}k1r3s3pad1/f32/{layout}/fprop")
     g = tiling(problem, 4, LANES)
     plane, length = planes.strides(g, g.down)
     v, image = np.full(36 * plane, np.nan, "f4"), np.ones(3 * g.rows * g.phases * g.columns + LANES, "f4")
-    held = np.empty(6 * (winograd.STRIPS * g.inputs * (g.phases * g.columns + LANES) + LANES), "f4")
+    edge = 36 * (length + LANES)
+    held = np.empty(6 * (winograd.STRIPS * g.inputs * (g.phases * g.columns + LANES) + LANES) + edge, "f4")
     band = planes.strips if g.channels_last else planes.channels
-    band(v, image, held, g, plane, length, 0, g.down, 1, 2)
+    band(v, image, held, g, plane, length, 0, g.down, first, 2)
     lines = v[: len(v) // plane * plane].reshape(-1, plane)[:, : plane - LANES].reshape(36, -1, length)
-    own = slice(g.across, 2 * g.across) if g.channels_last else slice(1, 2)
+    own = slice(first * g.across, 2 * g.across) if g.channels_last else slice(first, 2)
     assert not np.isnan(lines[:, own, : g.inputs if g.channels_last else g.down * g.across]).any()
     lines[:, own] = np.nan
     assert np.isnan(v).all()

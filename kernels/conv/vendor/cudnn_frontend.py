@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kernelmark import Launch, Unsupported, kernel
 from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.vendor.cudnn import products, spectral, three_by_three
+from kernels.conv.vendor.cudnn import products, spectral, three_by_three, unequal_padding
 
 _DATA_TYPE = {"f32": "FLOAT", "f16": "HALF", "bf16": "BFLOAT16"}
 _OPERANDS = {"fprop": ("x", "w", "y"), "dgrad": ("y", "w", "x"), "wgrad": ("x", "y", "w")}
@@ -129,9 +129,7 @@ def fma(problem: ConvProblem, x: ConvOperands) -> Launch:
 
 
 def _fft_refuses(p: ConvProblem) -> str | None:
-    if any(pad.before != pad.after for pad in (p.pad_h, p.pad_w)):
-        return f"pad is {p.pad}, expected the same before and after: cuDNN 9.19's FFT computes others wrong on an H200"
-    return None
+    return unequal_padding(p, "cuDNN 9.19's FFT engines compute others wrong on an H200")
 
 
 @kernel("conv", numerics="fft", supports=_fft_refuses, executed=spectral, **_FP32)

@@ -35,8 +35,9 @@ def channels(v, x, held, g, plane, length, s0, s1, start, stop):
         reaches = (c + 1) * length + LANES > stop * length
         to, far, near = (edge, length + LANES, 0) if reaches else (v, plane, length)
         loops.planes(to, x, held, g, far, near, c, c + 1, s0, s1)
-        for e in range(side * side * reaches):
-            move(v, e * plane + c * length, edge, e * far, length)
+        if reaches:
+            for e in range(side * side):
+                move(v, e * plane + c * length, edge, e * far, length)
 
 
 @jit
