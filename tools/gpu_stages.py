@@ -19,6 +19,7 @@ from bench.measure.compile import compile_cubin
 from bench.measure.cpu import cpu_count
 from bench.measure.cuda import present_limits
 from bench.measure.devices import get_device
+from bench.measure.launch import entries_of
 from bench.measure.lock import exclusive
 from bench.measure.machine import module_missing
 from bench.plan.case import BASELINES, Budget, Job, Plan, PlannedJob, WorkerKey
@@ -70,8 +71,7 @@ def compile_ahead(task: Task) -> str:
             if problem.op == kernel.op and not kernel.refuses(problem, device):
                 tile = kernel.tile_for(problem, device)
                 assert tile is not None
-                entries = tuple(dict.fromkeys(entry for entry, _ in kernel.calls(problem, tile, device)))
-                wanted[kernel.source, entries] = kernel.id
+                wanted[kernel.source, entries_of(kernel.calls(problem, tile, device))] = kernel.id
     failed = [found for found in in_parallel(lambda item: _refused(*item, device.arch), list(wanted.items())) if found]
     return f"{len(wanted)} programs for {device.arch}" + "".join(f"; {reason}" for reason in failed)
 

@@ -43,8 +43,7 @@ def cuda_launch(
     tile = tile or kernel.tile_for(problem, device)
     assert tile is not None, "a kernel that takes the problem has a tile for it"
     calls = kernel.calls(problem, tile, device)
-    entries = tuple(dict.fromkeys(entry for entry, _ in calls))
-    cubin = compile_cubin(kernel.source, entries, device.arch, kernel.id)
+    cubin = compile_cubin(kernel.source, entries_of(calls), device.arch, kernel.id)
     scratch: dict[str, Any] = {}
     launches = []
     for entry, call in calls:
@@ -54,6 +53,11 @@ def cuda_launch(
         function = Function(cubin.code, cubin.symbols[entry], settings)
         launches.append(_LAUNCHERS[launcher](kernel, function, call, arguments, x.stream))
     return launches[0] if len(launches) == 1 else partial(_in_turn, tuple(launches))
+
+
+def entries_of(calls: list[tuple[str, KernelCall]]) -> tuple[str, ...]:
+    """Return the entries of the program that a kernel's launches are compiled as."""
+    return tuple(dict.fromkeys(entry for entry, _ in calls))
 
 
 def _in_turn(launches: tuple[Launch, ...]) -> None:

@@ -16,6 +16,7 @@ from bench.emulator.build import CUDA
 from bench.emulator.report import unwaived
 from bench.emulator.worker import Im2col, TensorMap
 from bench.measure.compile import compile_cubin
+from bench.measure.launch import entries_of
 from bench.plan.kernel import CudaKernel
 from bench.plan.operation import Problem
 from stub import control
@@ -50,7 +51,7 @@ class Emulator:
         """Take the kernels that a launch of `kernel` on `problem` needs, by the symbols of their cubin."""
         tile = kernel.tile_for(problem)
         assert tile is not None
-        entries = tuple(dict.fromkeys(entry for entry, _ in kernel.calls(problem, tile)))
+        entries = entries_of(kernel.calls(problem, tile))
         symbols = compile_cubin(kernel.source, entries, ARCH, kernel.id).symbols
         self._known |= {symbol: Known(kernel.source, entries, entry) for entry, symbol in symbols.items()}
 
