@@ -41,10 +41,19 @@ class Shared:
             meeting[0] = came
 
 
+def parts(length: int, threads: int) -> list[tuple[int, int]]:
+    """The bands of a length, one a thread, but none that is empty."""
+    edges = [length * i // threads for i in range(threads + 1)]
+    return [(start, stop) for start, stop in pairwise(edges) if start < stop]
+
+
 def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> Launch:
     """A launch that does `run(start, stop)` for each of `threads` bands of `length`, the last on the calling thread."""
-    edges = [length * i // threads for i in range(threads + 1)]
-    bands = [run(start, stop) for start, stop in pairwise(edges) if start < stop]
+    return at_once([run(start, stop) for start, stop in parts(length, threads)])
+
+
+def at_once(bands: Sequence[Launch]) -> Launch:
+    """A launch of these at once, the last on the calling thread."""
     return bands[0] if len(bands) == 1 else Shared(bands)
 
 

@@ -27,15 +27,15 @@ WORTH = SIDE // 4 + 1  # steps from which on transposing a square takes less tim
 
 
 @jit
-def surround(b, source, counts, strides, inner, start, stop):
-    """Lines start:stop of b from those of the source: `inner` elements, zeros before and after.
+def surround(b, source, counts, strides, inner, which):
+    """Some lines of b from those of the source: `inner` elements, zeros before and after.
 
     counts: lines of an outer block of the source and of b, and the first of b that is not all zeros.
     strides: of a line in the source and in b, and where a line's elements begin in b's.
     """
     lines, padded, top = counts
     short, long, left = strides
-    for line in range(start, stop):
+    for line in which:
         block, row = line // padded, line % padded - top
         at = line * long
         if row < 0 or row >= lines:

@@ -43,6 +43,10 @@ class Border(NamedTuple):
     def empty(self) -> bool:
         return not (self.top or self.bottom or self.left or self.right)
 
+    def lines(self, images: int) -> int:
+        """Lines of so many surrounded images: of nchw for each channel, of nhwc of all channels."""
+        return images * self.strides[0] // self.strides[2]
+
 
 class Item(NamedTuple):
     """A thread's work at a time: rows r0:r1 of one panel of lanes, summed over steps t0:t1 and over images.
@@ -102,6 +106,17 @@ def _met(g: Shape, border: Border) -> Array:
     _, channel, row, column = border.strides
     axes = line(g.c, channel), line(g.r, g.dilation_h * row), line(g.s, g.dilation_w * column)
     return grid(*axes[1:], axes[0]) if g.channels_last else grid(*axes)
+
+
+def lines_met(plan: Plan, images: int, start: int, stop: int) -> Array:
+    """The lines of the surrounded images that items start:stop meet, in order."""
+    length, found = plan.border.strides[2], np.zeros(plan.border.lines(images), bool)
+    shared = [i for i, name in enumerate(Item._fields) if name not in ("v", "out", "lanes", "next_v")]
+    for r0, r1, t0, t1, b, count, next_b in np.unique(plan.items[start:stop, shared], axis=0).tolist():
+        # No sum of two places' columns reaches the next line.
+        rows, steps = (np.unique(places // length) for places in (plan.rows[r0:r1], plan.steps[t0:t1]))
+        found[b // length + grid(rows, steps, line(count, next_b // length))] = True
+    return np.flatnonzero(found)
 
 
 def panels(lanes: int, width: int) -> list[tuple[int, int]]:

@@ -5,16 +5,19 @@ from typing import Any
 import numpy as np
 
 from kernelmark import Array, Launch
-from kernels._launches import in_bands, in_turn
+from kernels._host import second_level_bytes
+from kernels._launches import at_once, beside, in_bands, in_turn, parts
 from kernels._numba import bind
 from kernels._tile import LANES
 from kernels.conv._shape import shape
 from kernels.conv.direct import _loops as loops
 from kernels.conv.direct import _pixels
 from kernels.conv.direct._phases import image_gradient
-from kernels.conv.direct._plan import Border, Item, Plan, filter_gradient, forward, together
+from kernels.conv.direct._plan import Border, Item, Plan, filter_gradient, forward, lines_met, together
 from kernels.conv.direct._tile import ROWS, WIDTH, tile_rows
 from kernels.conv.problem import ConvOperands, ConvProblem
+
+MOST_COPIES = 2  # of a surrounded image, if threads surround for themselves what they meet
 
 #: The plan of each direction, and which operand is b, v and the output.
 _PLANS = {
@@ -33,26 +36,39 @@ def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
     tables, roles = plans[problem.direction]
     plan = tables(g, WIDTH, x.threads, x.tile.AT_ONCE)
     b, v, out = (getattr(x, name).reshape(-1) for name in roles)
-    surrounded = b
-    launches = []
-    if not plan.border.empty:
-        surrounded = x.scratch((problem.n * plan.border.strides[0],), "f32")
-        launches.append(_surround(surrounded, b, problem.n, plan.border, x.threads))
-    return in_turn(*launches, _sums(out, surrounded, v, plan, x))
+    images, first = _images(b, plan, problem.n, x)
+    sums = _sums(out, images, v, plan, x)
+    return sums if first is None else in_turn(first, sums) if images[0] is images[-1] else beside(first, sums)
 
 
-def _surround(b: Array, source: Array, images: int, border: Border, threads: int) -> Launch:
-    blocks, unit = (images, border.channels) if border.channels_last else (images * border.channels, 1)
-    padded = border.height + border.top + border.bottom
-    counts = border.height, padded, border.top
+def _images(b: Array, plan: Plan, n: int, x: ConvOperands) -> tuple[list[Array], Launch | None]:
+    """The surrounded images that each band of items reads, and the launch that surrounds them.
+
+    Each thread surrounds what it meets for itself where that stays in its cache and is less than all twice over: lines
+    that another thread has written come slowly out of its cache, in the midst of the sums.
+    """
+    bands, border = parts(len(plan.items), x.threads), plan.border
+    if border.empty:
+        return [b] * len(bands), None
+    lines, size = border.lines(n), n * border.strides[0]
+    met = [lines_met(plan, n, *band) for band in bands]
+    if size * b.itemsize <= second_level_bytes() and sum(map(len, met)) <= MOST_COPIES * lines:
+        own = [x.scratch((size,), "f32") for _ in bands]
+        return own, at_once([_surround(each, b, border, which) for each, which in zip(own, met, strict=True)])
+    shared = x.scratch((size,), "f32")
+    launch = in_bands(lines, x.threads, lambda i, j: _surround(shared, b, border, np.arange(i, j)))
+    return [shared] * len(bands), launch
+
+
+def _surround(b: Array, source: Array, border: Border, which: Array) -> Launch:
+    unit = border.channels if border.channels_last else 1
+    counts = border.height, border.height + border.top + border.bottom, border.top
     inner = border.width * unit
     strides = inner, (border.width + border.left + border.right) * unit, border.left * unit
-    return in_bands(
-        blocks * padded, threads, lambda i, j: bind(loops.surround, b, source, counts, strides, inner, i, j)
-    )
+    return bind(loops.surround, b, source, counts, strides, inner, which)
 
 
-def _sums(out: Array, b: Array, v: Array, plan: Plan, x: ConvOperands) -> Launch:
+def _sums(out: Array, images: list[Array], v: Array, plan: Plan, x: ConvOperands) -> Launch:
     rows: Any = np.append(plan.rows, np.zeros(2 * ROWS, np.int64))  # the last tile reads beyond
     most = int((plan.items[:, 1] - plan.items[:, 0]).max())
     is_narrow = plan.items[:, Item._fields.index("lanes")].max() <= LANES
@@ -69,12 +85,13 @@ def _sums(out: Array, b: Array, v: Array, plan: Plan, x: ConvOperands) -> Launch
         x.tile.STEPS,
     )
 
-    def band(start: int, stop: int) -> Launch:
+    def band(b: Array, start: int, stop: int) -> Launch:
         held = x.scratch(((-(-most // (2 * high)) * 2 * high + loops.SIDE) * WIDTH,), "f32")
         panel, turned = x.scratch((x.tile.STEPS * WIDTH,), "f32"), x.scratch((loops.SIDE**2,), "f32")
         return bind(loops.sums, out, b, v, held, panel, turned, *tables, start, stop)
 
-    return in_bands(len(plan.items), x.threads, band)
+    bands = parts(len(plan.items), x.threads)
+    return at_once([band(b, *ends) for b, ends in zip(images, bands, strict=True)])
 
 
 def _even(rows: Array) -> int:
