@@ -14,8 +14,8 @@ from kernels.conv.winograd._tiling import Tiling
 
 
 def lines(g: Tiling) -> tuple[Callable[..., None], int]:
-    """Return what transforms the filters, and the number of rows or blocks of rows that it takes."""
-    return (lines_of_k, -(-g.c // SIDE)) if g.rotated else (lines_of_c, g.k)
+    """Return what transforms the filters of some channels of the output, and how many it takes at a time."""
+    return (lines_of_k, SIDE) if g.rotated else (lines_of_c, 1)
 
 
 def scratch(side: int, line: int) -> int:
@@ -24,8 +24,8 @@ def scratch(side: int, line: int) -> int:
 
 
 @jit
-def lines_of_c(u, w, held, g, start, stop):
-    """Rows k, start:stop, for fprop."""
+def lines_of_c(u, w, held, g, start, stop, first):
+    """Rows k, start:stop, for fprop; u begins with the row `first`."""
     line, depth = g.filter_line, 9 * g.c
     for k in range(start, stop):
         if g.channels_last:
@@ -34,22 +34,21 @@ def lines_of_c(u, w, held, g, start, stop):
         else:
             move(held, 9 * line, w, k * depth, depth)
             divide(TAPS, held, 0, line, held[9 * line :])
-        _transformed(u, held, g, k, 0, line, g.c)
+        _transformed(u, held, g, k - first, 0, line, g.c)
 
 
 @jit
-def lines_of_k(u, w, held, g, start, stop):
-    """Rows c, in blocks start:stop of SIDE, which are transposed together, of filters rotated for dgrad."""
+def lines_of_k(u, w, held, g, start, stop, first):
+    """Rows c, start:stop, of filters rotated for dgrad, SIDE of them transposed together; u begins with `first`."""
     line, depth = g.filter_line, 9 * g.c
-    for block in range(start, stop):
-        first = block * SIDE
-        count = min(SIDE, g.c - first)
-        parts, begin, inner = (9, first, count) if g.channels_last else (1, 9 * first, 9 * count)
+    for row in range(start, stop, SIDE):
+        count = min(SIDE, stop - row)
+        parts, begin, inner = (9, row, count) if g.channels_last else (1, 9 * row, 9 * count)
         for i in range(parts):
             turn(held, i * SIDE * line, w, begin + i * g.c, depth, inner, g.k, line)
         for c in range(count):
             at, tap = (c * line, SIDE * line) if g.channels_last else (9 * c * line, line)
-            _transformed(u, held, g, first + c, at + 8 * tap, -tap, g.k)
+            _transformed(u, held, g, row + c - first, at + 8 * tap, -tap, g.k)
 
 
 @part

@@ -60,7 +60,7 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Lau
         shapes, own = (result.shape, source.shape), iter(packed)
 
         def band(start: int, stop: int) -> Launch:
-            return bind(_products, product, sums, result.v, source.v, next(own), shapes, tiles, keep, start, stop)
+            return bind(_products, product, sums, result.v[0], source.v[0], next(own), shapes, tiles, keep, start, stop)
 
         return in_bands(side * side, x.threads, band)
 

@@ -130,15 +130,16 @@ def _put_last(y, held, line, g, tile, f0, f1):
 
 
 @part
-def _multiplied(product, u, v, products, packed, g, tiles, f0, count, plane, strides, result_strides):
-    """Return how far apart planes of products are, for channels of the output from f0 on.
+def _multiplied(product, u, v, products, packed, g, tiles, item, plane, strides, result_strides):
+    """Return how far apart planes of products are, for an item's channels of the output.
 
     plane: how far apart those of v are. strides: from a channel to the next and from a tile to the next, of v and of
     the products.
     """
+    count, row = item[3] - item[2], item[4]
     out_plane = count * tiles + LANES
     for e in range((g.m + 2) ** 2):
-        factor = u, e * g.filter_plane + f0 * g.filter_line, g.filter_line, 1
+        factor = u, e * g.filter_plane + row * g.filter_line, g.filter_line, 1
         operand = v, e * plane, strides[0], strides[1]
         result = products, e * out_plane, result_strides[0], result_strides[1]
         multiply(product, packed, count, tiles, g.inputs, factor, operand, False, result)
@@ -146,35 +147,25 @@ def _multiplied(product, u, v, products, packed, g, tiles, f0, count, plane, str
 
 
 @jit
-def blocks(product, y, x, u, v, products, held, packed, g, filled, items, start, stop):
-    """Items: strips of tiles s0:s1, channels of the output f0:f1.
+def block(product, y, u, v, products, held, packed, g, strides, item):
+    """An item: strips of tiles s0:s1, channels of the output f0:f1, whose filters are the rows of u from `row` on.
 
-    filled: of v that has the planes already, the stride between two of them and between their lines; else zeros.
+    strides: between two planes of v, and between their lines.
     """
-    for item in range(start, stop):
-        s0, s1, f0, f1 = items[item]
-        tiles, count = (s1 - s0) * g.across, f1 - f0
-        plane, line = filled
-        if plane == 0:
-            plane, line = g.inputs * tiles + LANES, tiles
-            planes(v, x, held, g, plane, line, 0, g.inputs, s0, s1)
-        plane = _multiplied(product, u, v, products, packed, g, tiles, f0, count, plane, (line, 1), (tiles, 1))
-        for f in range(count):
-            line = _outputs(held, products, g, plane, f * tiles, tiles)
-            _put(y, held, line, g, (f0 + f) * g.out_height * g.out_width, s0, s1)
+    s0, s1, f0, f1, _row = item
+    tiles, (plane, line) = (s1 - s0) * g.across, strides
+    plane = _multiplied(product, u, v, products, packed, g, tiles, item, plane, (line, 1), (tiles, 1))
+    for f in range(f1 - f0):
+        line = _outputs(held, products, g, plane, f * tiles, tiles)
+        _put(y, held, line, g, (f0 + f) * g.out_height * g.out_width, s0, s1)
 
 
 @jit
-def blocks_last(product, y, x, u, v, products, held, packed, g, filled, items, start, stop):
-    """Items as in `blocks`, of images with channels last."""
-    for item in range(start, stop):
-        s0, s1, f0, f1 = items[item]
-        tiles, count = (s1 - s0) * g.across, f1 - f0
-        plane, line = filled
-        if plane == 0:
-            plane, line = g.inputs * tiles + LANES, g.inputs
-            planes_last(v, x, held, g, plane, line, s0, s1, 0)
-        plane = _multiplied(product, u, v, products, packed, g, tiles, f0, count, plane, (1, line), (1, count))
-        for tile in range(tiles):
-            line = _outputs(held, products, g, plane, tile * count, count)
-            _put_last(y, held, line, g, s0 * g.across + tile, f0, f1)
+def block_last(product, y, u, v, products, held, packed, g, strides, item):
+    """An item as in `block`, of images with channels last."""
+    s0, s1, f0, f1, _row = item
+    tiles, count, (plane, line) = (s1 - s0) * g.across, f1 - f0, strides
+    plane = _multiplied(product, u, v, products, packed, g, tiles, item, plane, (1, line), (1, count))
+    for tile in range(tiles):
+        line = _outputs(held, products, g, plane, tile * count, count)
+        _put_last(y, held, line, g, s0 * g.across + tile, f0, f1)

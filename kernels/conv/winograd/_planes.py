@@ -3,7 +3,7 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from kernelmark import Array, Launch
-from kernels._launches import in_bands
+from kernels._launches import at_once, in_bands, parts
 from kernels._numba import bind, jit, move
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd import _loops as loops
@@ -57,26 +57,37 @@ def strides(g: Tiling, count: int) -> tuple[int, int]:
 
 
 class Planes:
-    """The input or the output's gradient: its rows between zeros, and its planes of `step` strips, for all threads.
+    """The input or the output's gradient: its rows between zeros, and its planes of `step` strips.
 
-    shape: channels, the stride of planes, and strides in one from a channel and from a tile to the next.
+    v: scratch for planes, one that all threads share or one for each. shape: channels, the stride of planes, and
+    strides in one from a channel and from a tile to the next.
     """
 
-    def __init__(self, problem: ConvProblem, x: ConvOperands, g: Tiling, source: Array, step: int) -> None:
+    def __init__(
+        self, problem: ConvProblem, x: ConvOperands, g: Tiling, source: Array, step: int, is_shared: bool = True
+    ) -> None:
         self._g, self._threads, side = g, x.threads, g.m + 2
-        self.image, self.rows = between_zeros(problem, x, g, source.reshape(-1))
+        self._image, self.rows = between_zeros(problem, x, g, source.reshape(-1))
         self.strides = plane, length = strides(g, step)
         self.shape = g.inputs, plane, *((1, length) if g.channels_last else (length, 1))
-        self.v = x.scratch((side * side * plane,), "f32")
+        own = [x.scratch((side * side * plane,), "f32") for _ in range(1 if is_shared else x.threads)]
+        self.v = own * x.threads if is_shared else own
         strip = side * g.inputs if g.channels_last else loops.STRIPS * (g.phases * g.columns + LANES)
         edge = 0 if g.channels_last else side * side * (length + LANES)
         self._held = [x.scratch((side * (strip + LANES) + LANES + edge,), "f32") for _ in range(x.threads)]
 
     def fill(self, first: int, last: int) -> Launch:
-        """Return what fills the planes of strips first:last."""
-        g, own, run = self._g, iter(self._held), strips if self._g.channels_last else channels
+        """Return what fills the planes that threads share from strips first:last."""
+        bands = parts(self._lines(first, last), self._threads)
+        return at_once([self._band(i, first, last, *band) for i, band in enumerate(bands)])
 
-        def band(start: int, stop: int) -> Launch:
-            return bind(run, self.v, self.image, next(own), g, *self.strides, first, last, start, stop)
+    def fill_own(self, thread: int, first: int, last: int) -> Launch:
+        """Return what fills a thread's own planes from strips first:last."""
+        return self._band(thread, first, last, 0, self._lines(first, last))
 
-        return in_bands(last - first if g.channels_last else g.inputs, self._threads, band)
+    def _lines(self, first: int, last: int) -> int:
+        return last - first if self._g.channels_last else self._g.inputs
+
+    def _band(self, thread: int, first: int, last: int, start: int, stop: int) -> Launch:
+        run, held = strips if self._g.channels_last else channels, self._held[thread]
+        return bind(run, self.v[thread], self._image, held, self._g, *self.strides, first, last, start, stop)

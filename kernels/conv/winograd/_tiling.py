@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from kernelmark import Tile
+from kernels._host import NARROW, split
 from kernels.conv.problem import ConvProblem
 
 
@@ -91,3 +93,36 @@ def output_gradient(problem: ConvProblem, m: int, lanes: int) -> Tiling:
 def _columns(count: int, lanes: int) -> int:
     """Elements of a part: small images would otherwise be mostly zeros."""
     return count if count <= lanes else -(-count // lanes) * lanes
+
+
+class Cut(NamedTuple):
+    """How threads share an image: items of strips s0:s1 of tiles and of channels f0:f1 of the output.
+
+    strips: of an item at most. channels: of the output that are multiplied at a time. is_whole: every item has all
+    strips, and so is the only one that uses its filters.
+    """
+
+    items: list[tuple[int, int, int, int]]
+    strips: int
+    channels: int
+    is_whole: bool
+
+
+def cut(g: Tiling, images: int, threads: int, t: Tile) -> Cut:
+    """Items of strips, and of channels of the output where strips are few."""
+    strips = images * g.down
+    most = max(1, t.HELD // ((g.m + 2) ** 2 * (g.inputs + g.outputs) * g.across))
+    wide = strips * g.across >= NARROW * threads
+    blocks = split(strips, most, 1 if wide else 4 * threads, threads)
+    ranges = split(g.outputs, g.outputs, len(blocks), threads)
+    return Cut(
+        items=[(*s, *f) for f in ranges for s in blocks],
+        strips=max(b - a for a, b in blocks),
+        channels=min(t.OUTPUTS or g.outputs, max(b - a for a, b in ranges)),
+        is_whole=len(blocks) == 1,
+    )
+
+
+def filter_bytes(g: Tiling) -> int:
+    """Bytes of the transformed filters of a channel of the output."""
+    return 4 * (g.m + 2) ** 2 * g.filter_line

@@ -2,15 +2,14 @@
 
 from typing import Any
 
-import numpy as np
-
-from kernelmark import Array, DeviceLimits, Launch, Prefer, Tile, kernel
-from kernels._host import NARROW, powers, split
-from kernels._launches import beside, in_bands, in_turn
+from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
+from kernels._host import powers, second_level_bytes
 from kernels._worth import threads_that_pay
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.winograd._tiling import Tiling, tiling
+from kernels.conv.winograd._tiling import Tiling, cut, filter_bytes, tiling
+
+ALL, SOME, MANY = ({"HELD": 2**21, "OUTPUTS": some} for some in (0, 32, 128))
 
 
 def refused(problem: ConvProblem) -> str | None:
@@ -23,17 +22,14 @@ def refused(problem: ConvProblem) -> str | None:
     return None
 
 
-def executed(problem: ConvProblem, f: Transforms, t: Tile) -> int:
-    """Additions and multiplications of the transforms, and the products in their place.
-
-    The input is transformed once for each cut of the output's channels that the tile asks for.
-    """
+def executed(problem: ConvProblem, f: Transforms) -> int:
+    """Additions and multiplications of the transforms, and the products in their place."""
     m, side = f.at.shape
     g = tiling(problem, m)
     if problem.direction == "wgrad":
         return _executed_back(problem, f, g)
-    tiles, parts = problem.n * g.down * g.across, -(-g.outputs // (t.OUTPUTS or g.outputs))
-    images = tiles * (2 * side * _operations(f.bt) * g.inputs * parts + (side + m) * _operations(f.at) * g.outputs)
+    tiles = problem.n * g.down * g.across
+    images = tiles * (2 * side * _operations(f.bt) * g.inputs + (side + m) * _operations(f.at) * g.outputs)
     filters = (3 + side) * _operations(f.g) * problem.k * problem.c
     return int(images + filters + 2 * side * side * tiles * problem.k * problem.c)
 
@@ -52,64 +48,12 @@ def _operations(matrix: Any) -> int:
     return int((matrix != 0).sum() - len(matrix) + ((matrix != 0) & (abs(matrix) != 1)).sum())
 
 
-def _cut(g: Tiling, images: int, threads: int, t: Tile) -> Any:
-    """Items for threads: strips, and channels of the output where strips are few or the tile has fewer channels."""
-    side, strips = g.m + 2, images * g.down
-    most = max(1, t.HELD // (side * side * (g.inputs + g.outputs) * g.across))
-    wide = strips * g.across >= NARROW * threads
-    blocks = split(strips, most, 1 if wide else 4 * threads, threads)
-    channels = split(g.outputs, t.OUTPUTS or g.outputs, len(blocks), threads)
-    return np.array([(*s, *f) for f in channels for s in blocks])
-
-
 def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     from kernels._product import multiplying
-    from kernels.conv.winograd._gradient import launch
+    from kernels.conv.winograd import _gradient, _images
 
-    run = launch if problem.direction == "wgrad" else _of_image
+    run = _gradient.launch if problem.direction == "wgrad" else _images.launch
     return multiplying(lambda product: run(problem, x, m, product))
-
-
-def _of_image(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
-    from kernels._numba import bind
-    from kernels._product import SCRATCH
-    from kernels.conv.winograd import _filters
-    from kernels.conv.winograd import _loops as loops
-    from kernels.conv.winograd._lines import LANES
-    from kernels.conv.winograd._planes import Planes, between_zeros
-
-    g = tiling(problem, m, LANES)
-    items, side, threads = _cut(g, problem.n, x.threads, x.tile), m + 2, x.threads
-    source, w, out = (getattr(x, name).reshape(-1) for name in ("ywx" if g.rotated else "xwy"))
-    u = x.scratch((side * side * g.filter_plane,), "f32")
-    lines, count = _filters.lines(g)
-    tiles = int((items[:, 1] - items[:, 0]).max()) * g.across
-    strips, v, filled = problem.n * g.down, None, (0, 0)
-    if len(items) > 1 and tiles == strips * g.across and not x.tile.OUTPUTS:  # threads would each transform all of it
-        planes = Planes(problem, x, g, source, strips)
-        image, v, filled = planes.image, planes.v, planes.strides
-        rows, fill = planes.rows, [planes.fill(0, strips)]
-    else:
-        (image, rows), fill = between_zeros(problem, x, g, source), []
-    channels = int((items[:, 3] - items[:, 2]).max())
-    x.chose(tiles=tiles)
-
-    def filters(start: int, stop: int) -> Launch:
-        held = x.scratch((_filters.scratch(side, g.filter_line),), "f32")
-        return bind(lines, u, w, held, g, start, stop)
-
-    def block(start: int, stop: int) -> Launch:
-        own = x.scratch((side * side * (g.inputs * tiles + LANES),), "f32") if v is None else v
-        products = x.scratch((side * side * (channels * tiles + LANES),), "f32")
-        strip = side * g.inputs if g.channels_last else loops.STRIPS * (g.phases * g.columns + LANES)
-        longest = (channels if g.channels_last else tiles) + LANES
-        held = x.scratch((max(side * (strip + 2 * LANES), (m * m + m * side) * longest + LANES),), "f32")
-        packed = x.scratch((SCRATCH,), "f32")
-        run = loops.blocks_last if g.channels_last else loops.blocks
-        return bind(run, product, out, image, u, own, products, held, packed, g, filled, items, start, stop)
-
-    transforms = beside(in_bands(count, threads, filters), *fill)  # the images last, since threads share them
-    return in_turn(rows, transforms, in_bands(len(items), threads, block))
 
 
 def _parts(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
@@ -120,28 +64,49 @@ def _parts(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     return f"{t.OUTPUTS} channels are all {outputs} of the output, as 0 is" if outputs <= t.OUTPUTS else None
 
 
-#: HELD: elements of transformed operands, the input's and the output's, for each thread at a time; OUTPUTS: channels
-#: of the output, or 0 for all, for which they are multiplied at a time.
+def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
+    """Why a tile is not the default: more filters than a cache holds are to be in it until they are multiplied.
+
+    What they are multiplied with is packed again for each OUTPUTS of them, which takes less time if it is less, and
+    which is done less often where the cache has no room for SOME either.
+    """
+    g, cache, default = tiling(p, m), second_level_bytes(), ALL
+    row, tiles = filter_bytes(g), p.n * g.down * g.across
+    if p.direction != "wgrad" and g.outputs * row > cache // 2 and tiles < g.outputs and cut(g, p.n, 1, t).is_whole:
+        some = SOME if SOME["OUTPUTS"] * row <= cache else MANY
+        default = some if some["OUTPUTS"] < g.outputs else ALL
+    return None if vars(t) == default else f"for this problem OUTPUTS is {default['OUTPUTS']}"
+
+
+def _tiles(m: int) -> dict[str, Any]:
+    """HELD: elements of transformed operands, the input's and the output's, for each thread at a time.
+
+    OUTPUTS: channels of the output, or 0 for all, whose filters are transformed and multiplied at a time.
+    """
+    return {
+        "tunables": {"HELD": powers(12, 24), "OUTPUTS": (0, *powers(2, 8))},
+        "valid": _parts,
+        "prefer": Prefer((ALL, SOME, MANY), lambda p, t, _: _suits(p, t, m)),
+    }
+
+
 _CPU: dict[str, Any] = {
     "provider": "cpu",
     "device": "cpu",
     "dtypes": ("f32",),
     "modules": ("numba",),
     "threaded": True,
-    "tunables": {"HELD": powers(12, 24), "OUTPUTS": (0, *powers(2, 8))},
-    "valid": _parts,
-    "prefer": Prefer(({"HELD": 2**21, "OUTPUTS": 0},)),
 }
 
 
-@kernel("conv", numerics="winograd", supports=refused, executed=lambda p, t: executed(p, F2, t), **_CPU)
+@kernel("conv", numerics="winograd", supports=refused, executed=lambda p, _: executed(p, F2), **_tiles(2), **_CPU)
 @threads_that_pay()
 def winograd(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Winograd F(2x2,3x3): transforms and 16 products, block of tiles by block."""
     return _launch(problem, x, 2)
 
 
-@kernel("conv", numerics="winograd4", supports=refused, executed=lambda p, t: executed(p, F4, t), **_CPU)
+@kernel("conv", numerics="winograd4", supports=refused, executed=lambda p, _: executed(p, F4), **_tiles(4), **_CPU)
 @threads_that_pay()
 def winograd4(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Winograd F(4x4,3x3): transforms and 36 products, block of tiles by block."""
