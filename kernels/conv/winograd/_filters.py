@@ -18,9 +18,9 @@ def lines(g: Tiling) -> tuple[Callable[..., None], int]:
     return (lines_of_k, SIDE) if g.rotated else (lines_of_c, 1)
 
 
-def scratch(side: int, line: int) -> int:
+def scratch(line: int) -> int:
     """Return the elements of scratch that either of both needs."""
-    return (9 * SIDE + 3 * side) * line + LANES
+    return 9 * SIDE * line + LANES
 
 
 @jit
@@ -54,9 +54,4 @@ def lines_of_k(u, w, held, g, start, stop, first):
 @part
 def _transformed(u, held, g, row, at, tap, count):
     """A row of all planes, from lines of `count` whose first is at held[at], `tap` from one to the next."""
-    line, side, m = g.filter_line, g.m + 2, g.m
-    plane, through = g.filter_plane, 9 * SIDE * line
-    for s in range(3):
-        filters(g.tile, held, held, (through + s * line, 3 * line, at + s * tap, 3 * tap, m * 3 * tap), count)
-    for a in range(side):
-        filters(g.tile, u, held, (a * side * plane + row * line, plane, through + a * 3 * line, line, m * line), count)
+    filters(g.tile, u, held, (row * g.filter_line, g.filter_plane, at, tap), count)

@@ -28,21 +28,15 @@ def _products(product, p, d, v, packed, shapes, tiles, keep, start, stop):
 @jit
 def _filters(w, p, held, g, line, start, stop):
     """Filters start:stop out of their planes."""
-    side, m, plane = g.m + 2, g.m, g.k * g.c
-    through = 3 * side * line
+    plane = g.k * g.c
     for k in range(start, stop):
-        for b in range(side):
-            place = b * line, side * line, b * plane + k * g.c, side * plane, m * side * plane
-            filters_back(g.tile, held, p, place, g.c)
-        for r in range(3):
-            place = through + 3 * r * line, line, r * side * line, line, m * line
-            filters_back(g.tile, held, held, place, g.c)
+        filters_back(g.tile, held, p, (0, line, k * g.c, plane), g.c)
         if g.channels_last:
             for tap in range(9):
-                move(w, (9 * k + tap) * g.c, held, through + tap * line, g.c)
+                move(w, (9 * k + tap) * g.c, held, tap * line, g.c)
         else:
-            join(TAPS, held, 0, held, (through, line), g.c)
-            move(w, 9 * k * g.c, held, 0, 9 * g.c)
+            join(TAPS, held, 9 * line, held, (0, line), g.c)
+            move(w, 9 * k * g.c, held, 9 * line, 9 * g.c)
 
 
 def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
@@ -72,7 +66,7 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Lau
     line = -(-g.c // LANES) * LANES
 
     def filters(start: int, stop: int) -> Launch:
-        held = x.scratch(((3 * side + 9) * line,), "f32")
+        held = x.scratch((18 * line,), "f32")
         return bind(_filters, x.w.reshape(-1), sums, held, g, line, start, stop)
 
     return in_turn(beside(source.rows, result.rows), *blocks, in_bands(g.k, x.threads, filters))

@@ -31,7 +31,7 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Lau
     tiles = c.strips * g.across
     products = _each(x, side * side * (c.channels * tiles + LANES))
     longest = (c.channels if g.channels_last else tiles) + LANES
-    held = _each(x, max(scratch(side, g.filter_line), (m * m + m * side) * longest + LANES))
+    held = _each(x, max(scratch(g.filter_line), (m * m + m * side) * longest + LANES))
     packed = _each(x, SCRATCH)
     x.chose(tiles=tiles)
 

@@ -6,6 +6,7 @@ LLVM does not vectorise loops over lines that it cannot prove not to overlap, so
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from collections.abc import Iterable
+from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -86,9 +87,43 @@ def _constant(value: float) -> Any:
     return ir.Constant(_VECTOR, [float(np.float32(value))] * LANES)
 
 
-inputs, filters, outputs = (_transform(name) for name in ("bt", "g", "at"))
-#: From the gradient of outputs to that of products, and from that of transformed filters to that of filters.
-outputs_back, filters_back = (_transform(name, transposed=True) for name in ("at", "g"))
+def _transform_both(name: str, transposed: bool = False) -> Any:
+    """An intrinsic that takes lines through such a matrix along both axes of a tile, in registers.
+
+    Called as f(tile, to, off, (to_at, step, off_at, near), count): to[a, b] = sum over i and k of
+    matrix[a, i] matrix[b, k] off[i, k]. Lines are numbered row by row, `step` and `near` apart.
+    """
+
+    def lines(_context: Any, tile: Any, to: Any, off: Any, place: Any, count: Any) -> Any:
+        matrix = getattr(BY_TILE[len(tile)], name)
+        if transposed:
+            matrix = matrix.T
+        results, taken = matrix.shape
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            target, source = (data(context, builder, signature.args[i], args[i]) for i in (1, 2))
+            to_at, step, off_at, near = cgutils.unpack_tuple(builder, args[3], 4)
+            whole = args[4].type(LANES)
+            with cgutils.for_range_slice(builder, whole.type(0), args[4], whole, whole.type) as (j, _):
+                offsets = [(off_at, j, builder.mul(near, near.type(i))) for i in range(taken**2)]
+                loaded = _loaded(builder, source, offsets)
+                columns = [[_sum(builder, row, loaded[k::taken]) for row in matrix] for k in range(taken)]
+                for i, (a, row) in enumerate(product(range(results), matrix)):
+                    place = _vector(builder, target, to_at, j, builder.mul(step, step.type(i)))
+                    builder.store(_sum(builder, row, [column[a] for column in columns]), place, align=4)
+            return context.get_dummy_value()
+
+        return types.void(tile, to, off, place, count), generate
+
+    return cast(Any, intrinsic(lines))
+
+
+inputs, outputs = (_transform(name) for name in ("bt", "at"))
+#: From the gradient of outputs to that of products.
+outputs_back = _transform("at", transposed=True)
+filters = _transform_both("g")
+#: From the gradient of transformed filters to that of filters.
+filters_back = _transform_both("g", transposed=True)
 
 
 def _divide(_context: Any, tile: Any, to: Any, at: Any, length: Any, line: Any) -> Any:
@@ -97,8 +132,7 @@ def _divide(_context: Any, tile: Any, to: Any, at: Any, length: Any, line: Any) 
         at, length, n = args[2], args[3], len(tile)
         with cgutils.for_range_slice(builder, length.type(0), length, length.type(LANES), length.type) as (j, _):
             parts = _loaded(builder, line, [(builder.mul(j, length.type(n)), length.type(i * LANES)) for i in range(n)])
-            for i in range(n):
-                part = _picked(builder, parts, range(i, n * LANES, n))
+            for i, part in enumerate(_divided(builder, parts)):
                 place = _vector(builder, target, at, j, builder.mul(length, length.type(i)))
                 builder.store(part, place, align=4)
         return context.get_dummy_value()
@@ -118,8 +152,7 @@ def _join(_context: Any, tile: Any, to: Any, at: Any, off: Any, place: Any, coun
         with cgutils.for_range_slice(builder, count.type(0), count, count.type(LANES), count.type) as (j, _):
             offsets = [(begin, j, builder.mul(step, count.type(i))) for i in range(n)]
             lines = _loaded(builder, source, offsets)
-            for i in range(n):
-                part = _picked(builder, lines, [k % n * LANES + k // n for k in range(i * LANES, (i + 1) * LANES)])
+            for i, part in enumerate(_joined(builder, lines)):
                 place = _vector(builder, target, at, builder.mul(j, count.type(n)), count.type(i * LANES))
                 builder.store(part, place, align=4)
         return context.get_dummy_value()
@@ -140,6 +173,33 @@ def _vector(builder: Any, first: Any, *offsets: Any) -> Any:
 
 def _loaded(builder: Any, first: Any, places: list[Any]) -> list[Any]:
     return [builder.load(_vector(builder, first, *offsets), align=4) for offsets in places]
+
+
+def _divided(builder: Any, vectors: list[Any]) -> list[Any]:
+    """Every n-th element of n vectors side by side, n times: in steps of n's factors, which take fewer instructions."""
+    n = len(vectors)
+    by = _factor(n)
+    if by == n:
+        return [_picked(builder, vectors, range(i, n * LANES, n)) for i in range(n)]
+    parts = [_divided(builder, vectors[i : i + by]) for i in range(0, n, by)]
+    found = [_divided(builder, [part[i] for part in parts]) for i in range(by)]
+    return [found[i % by][i // by] for i in range(n)]
+
+
+def _joined(builder: Any, lines: list[Any]) -> list[Any]:
+    """The inverse: the first elements of n vectors, then the second, and so on."""
+    n = len(lines)
+    by = _factor(n)
+    if by == n:
+        places = [k % n * LANES + k // n for k in range(n * LANES)]
+        return [_picked(builder, lines, places[i : i + LANES]) for i in range(0, n * LANES, LANES)]
+    found = [_joined(builder, lines[i::by]) for i in range(by)]
+    return [part for parts in zip(*found, strict=True) for part in _joined(builder, list(parts))]
+
+
+def _factor(n: int) -> int:
+    """The least factor of n that is more than 1."""
+    return next(i for i in range(2, n + 1) if n % i == 0)
 
 
 def _picked(builder: Any, vectors: list[Any], places: Iterable[int]) -> Any:
