@@ -49,11 +49,12 @@ def parts(length: int, threads: int) -> list[tuple[int, int]]:
 
 def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> Launch:
     """A launch that does `run(start, stop)` for each of `threads` bands of `length`, the last on the calling thread."""
-    return at_once([run(start, stop) for start, stop in parts(length, threads)])
+    return in_numbered_bands(length, threads, lambda _, *ends: run(*ends))
 
 
-def at_once(bands: Sequence[Launch]) -> Launch:
-    """A launch of these at once, the last on the calling thread."""
+def in_numbered_bands(length: int, threads: int, run: Callable[..., Launch]) -> Launch:
+    """As `in_bands`, of `run(i, start, stop)` where i numbers the threads."""
+    bands = [run(i, *ends) for i, ends in enumerate(parts(length, threads))]
     return bands[0] if len(bands) == 1 else Shared(bands)
 
 

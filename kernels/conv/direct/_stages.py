@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelmark import Array, Launch
 from kernels._host import second_level_bytes
-from kernels._launches import at_once, beside, in_bands, in_turn, parts
+from kernels._launches import beside, in_bands, in_numbered_bands, in_turn, parts
 from kernels._numba import bind
 from kernels._tile import LANES
 from kernels.conv._shape import shape
@@ -54,7 +54,7 @@ def _images(b: Array, plan: Plan, n: int, x: ConvOperands) -> tuple[list[Array],
     met = [lines_met(plan, n, *band) for band in bands]
     if size * b.itemsize <= second_level_bytes() and sum(map(len, met)) <= MOST_COPIES * lines:
         own = [x.scratch((size,), "f32") for _ in bands]
-        return own, at_once([_surround(each, b, border, which) for each, which in zip(own, met, strict=True)])
+        return own, in_numbered_bands(len(plan.items), x.threads, lambda i, *_: _surround(own[i], b, border, met[i]))
     shared = x.scratch((size,), "f32")
     launch = in_bands(lines, x.threads, lambda i, j: _surround(shared, b, border, np.arange(i, j)))
     return [shared] * len(bands), launch
@@ -85,13 +85,12 @@ def _sums(out: Array, images: list[Array], v: Array, plan: Plan, x: ConvOperands
         x.tile.STEPS,
     )
 
-    def band(b: Array, start: int, stop: int) -> Launch:
+    def band(i: int, start: int, stop: int) -> Launch:
         held = x.scratch(((-(-most // (2 * high)) * 2 * high + loops.SIDE) * WIDTH,), "f32")
         panel, turned = x.scratch((x.tile.STEPS * WIDTH,), "f32"), x.scratch((loops.SIDE**2,), "f32")
-        return bind(loops.sums, out, b, v, held, panel, turned, *tables, start, stop)
+        return bind(loops.sums, out, images[i], v, held, panel, turned, *tables, start, stop)
 
-    bands = parts(len(plan.items), x.threads)
-    return at_once([band(b, *ends) for b, ends in zip(images, bands, strict=True)])
+    return in_numbered_bands(len(plan.items), x.threads, band)
 
 
 def _even(rows: Array) -> int:

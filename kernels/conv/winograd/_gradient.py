@@ -6,31 +6,37 @@ are multiplied with one another, plane by plane, and each filter is transformed 
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
+from functools import partial
+
 from kernelmark import Array, Launch
-from kernels._launches import beside, in_bands, in_turn
+from kernels._launches import beside, in_numbered_bands, in_turn
 from kernels._numba import bind, jit, move
 from kernels._product import SCRATCH, multiply
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd._lines import LANES, TAPS, filters_back, join
-from kernels.conv.winograd._planes import Planes
-from kernels.conv.winograd._tiling import output_gradient, tiling
+from kernels.conv.winograd._planes import Planes, each_thread
+from kernels.conv.winograd._tiling import gradient_step, output_gradient, tiling
 
 
 @jit
-def _products(product, p, d, v, packed, shapes, tiles, keep, start, stop):
-    """Planes start:stop of (k x c) sums over tiles; shapes: of d and of v their channels, plane, and both strides."""
-    (k, d_plane, d_channel, d_tile), (c, v_plane, v_channel, v_tile) = shapes
+def _products(product, p, d, v, packed, shapes, tiles, keep, rows, start, stop):
+    """Planes start:stop of sums over tiles, of some rows k and all c.
+
+    shapes: of d and of v their channels, plane, and both strides.
+    """
+    (_, d_plane, d_channel, d_tile), (c, v_plane, v_channel, v_tile) = shapes
+    count = rows[1] - rows[0]
     for e in range(start, stop):
-        first, second = (d, e * d_plane, d_channel, d_tile), (v, e * v_plane, v_tile, v_channel)
-        multiply(product, packed, k, c, tiles, first, second, keep, (p, e * k * c, c, 1))
+        first = d, e * d_plane + rows[0] * d_channel, d_channel, d_tile
+        second = v, e * v_plane, v_tile, v_channel
+        multiply(product, packed, count, c, tiles, first, second, keep, (p, e * count * c, c, 1))
 
 
 @jit
-def _filters(w, p, held, g, line, start, stop):
-    """Filters start:stop out of their planes."""
-    plane = g.k * g.c
+def _filters(w, p, held, g, line, plane, first, start, stop):
+    """Filters start:stop out of their planes, which begin with those of the row `first`."""
     for k in range(start, stop):
-        filters_back(g.tile, held, p, (0, line, k * g.c, plane), g.c)
+        filters_back(g.tile, held, p, (0, line, (k - first) * g.c, plane), g.c)
         if g.channels_last:
             for tap in range(9):
                 move(w, (9 * k + tap) * g.c, held, tap * line, g.c)
@@ -39,34 +45,67 @@ def _filters(w, p, held, g, line, start, stop):
             move(w, 9 * k * g.c, held, 9 * line, 9 * g.c)
 
 
+class _Gradient:
+    """What both ways of the launches share: the planes of both operands, and scratch for each thread.
+
+    `rows` are those of the sums: k, from the first to the last.
+    """
+
+    def __init__(self, problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> None:
+        self.x, self.g, self.product, self.places = x, tiling(problem, m, LANES), product, (m + 2) ** 2
+        self.strips, self.step = problem.n * self.g.down, gradient_step(self.g, problem.n, x.threads, x.tile)
+        x.chose(tiles=self.step * self.g.across)
+        self.source = Planes(problem, x, self.g, x.x, self.step)
+        self.result = Planes(problem, x, output_gradient(problem, m, LANES), x.y, self.step)
+        self.rows = beside(self.source.rows, self.result.rows)
+        self.line = -(-self.g.c // LANES) * LANES
+        self.packed, self.held = (each_thread(x, size) for size in (SCRATCH, 18 * self.line))
+
+    def sums(self, rows: int) -> Array:
+        found: Array = self.x.scratch((self.places * rows * self.g.c + LANES,), "f32")
+        return found
+
+    def fill(self, first: int, last: int) -> Launch:
+        return beside(self.source.fill(first, last), self.result.fill(first, last))
+
+    def multiply(self, i: int, *ends: int, sums: Array, strips: int, keep: bool, rows: tuple[int, int]) -> Launch:
+        operands, shapes = (self.result.v[0], self.source.v[0]), (self.result.shape, self.source.shape)
+        how = self.packed[i], shapes, strips * self.g.across, keep, rows
+        return bind(_products, self.product, sums, *operands, *how, *ends)
+
+    def filters(self, i: int, *ends: int, sums: Array, rows: tuple[int, int]) -> Launch:
+        plane = (rows[1] - rows[0]) * self.g.c
+        return bind(_filters, self.x.w.reshape(-1), sums, self.held[i], self.g, self.line, plane, rows[0], *ends)
+
+
 def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
-    """The launches in turn: rows between zeros, planes and their products block by block, filters."""
-    g, side = tiling(problem, m, LANES), m + 2
-    strips = problem.n * g.down
-    step = max(1, min(strips, x.threads * x.tile.HELD // (side * side * (g.c + g.k) * g.across)))
-    x.chose(tiles=step * g.across)
-    source = Planes(problem, x, g, x.x, step)
-    result = Planes(problem, x, output_gradient(problem, m, LANES), x.y, step)
-    sums = x.scratch((side * side * g.k * g.c + LANES,), "f32")
-    packed = [x.scratch((SCRATCH,), "f32") for _ in range(x.threads)]
+    """The launches in turn: rows between zeros, planes and their products block by block, filters.
 
-    def products(tiles: int, keep: bool) -> Launch:
-        shapes, own = (result.shape, source.shape), iter(packed)
+    Where there is one block, each thread multiplies a few rows at a time, as the tile asks for, and takes the filters
+    out of them while they are in its cache.
+    """
+    of = _Gradient(problem, x, m, product)
+    return (_by_rows if of.step == of.strips and x.tile.OUTPUTS else _by_blocks)(of)
 
-        def band(start: int, stop: int) -> Launch:
-            return bind(_products, product, sums, result.v[0], source.v[0], next(own), shapes, tiles, keep, start, stop)
 
-        return in_bands(side * side, x.threads, band)
+def _by_rows(of: _Gradient) -> Launch:
+    most = of.x.tile.OUTPUTS
 
-    blocks: list[Launch] = []
-    for first in range(0, strips, step):
-        last = min(strips, first + step)
-        blocks.append(beside(source.fill(first, last), result.fill(first, last)))
-        blocks.append(products((last - first) * g.across, first > 0))
-    line = -(-g.c // LANES) * LANES
+    def band(i: int, start: int, stop: int) -> Launch:
+        sums, launches = of.sums(most), []
+        for k in range(start, stop, most):
+            rows = k, min(stop, k + most)
+            launches.append(of.multiply(i, 0, of.places, sums=sums, strips=of.strips, keep=False, rows=rows))
+            launches.append(of.filters(i, *rows, sums=sums, rows=rows))
+        return in_turn(*launches)
 
-    def filters(start: int, stop: int) -> Launch:
-        held = x.scratch((18 * line,), "f32")
-        return bind(_filters, x.w.reshape(-1), sums, held, g, line, start, stop)
+    return in_turn(of.rows, of.fill(0, of.strips), in_numbered_bands(of.g.k, of.x.threads, band))
 
-    return in_turn(beside(source.rows, result.rows), *blocks, in_bands(g.k, x.threads, filters))
+
+def _by_blocks(of: _Gradient) -> Launch:
+    blocks, sums, rows, threads = [], of.sums(of.g.k), (0, of.g.k), of.x.threads
+    for first in range(0, of.strips, of.step):
+        last = min(of.strips, first + of.step)
+        these = partial(of.multiply, sums=sums, strips=last - first, keep=first > 0, rows=rows)
+        blocks += [of.fill(first, last), in_numbered_bands(of.places, threads, these)]
+    return in_turn(of.rows, *blocks, in_numbered_bands(of.g.k, threads, partial(of.filters, sums=sums, rows=rows)))

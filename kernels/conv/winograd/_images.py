@@ -3,14 +3,14 @@
 # mypy: allow-untyped-calls
 
 from kernelmark import Array, Launch
-from kernels._launches import at_once, beside, in_turn, parts
+from kernels._launches import beside, in_numbered_bands, in_turn
 from kernels._numba import bind
 from kernels._product import SCRATCH
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd import _loops as loops
 from kernels.conv.winograd._filters import lines, scratch
 from kernels.conv.winograd._lines import LANES
-from kernels.conv.winograd._planes import Planes
+from kernels.conv.winograd._planes import Planes, each_thread
 from kernels.conv.winograd._tiling import cut, tiling
 
 
@@ -27,12 +27,12 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Lau
     transform, unit = lines(g)
     rows = c.channels if c.is_whole else g.outputs
     own = g._replace(filter_plane=rows * g.filter_line + LANES)
-    u = _each(x, side * side * own.filter_plane, not c.is_whole)
+    u = each_thread(x, side * side * own.filter_plane, not c.is_whole)
     tiles = c.strips * g.across
-    products = _each(x, side * side * (c.channels * tiles + LANES))
+    products = each_thread(x, side * side * (c.channels * tiles + LANES))
     longest = (c.channels if g.channels_last else tiles) + LANES
-    held = _each(x, max(scratch(g.filter_line), (m * m + m * side) * longest + LANES))
-    packed = _each(x, SCRATCH)
+    held = each_thread(x, max(scratch(g.filter_line), (m * m + m * side) * longest + LANES))
+    packed = each_thread(x, SCRATCH)
     x.chose(tiles=tiles)
 
     def filters(i: int, start: int, stop: int) -> Launch:
@@ -59,14 +59,8 @@ def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Lau
     if c.is_whole:
         first = [planes.rows, planes.fill(0, problem.n * g.down)]
     else:
-        bands = parts(-(-g.outputs // unit), x.threads)
-        every = [filters(i, a * unit, min(g.outputs, b * unit)) for i, (a, b) in enumerate(bands)]
-        first = [beside(at_once(every), planes.rows)]
-    bands = parts(len(c.items), x.threads)
-    return in_turn(*first, at_once([band(i, *ends) for i, ends in enumerate(bands)]))
-
-
-def _each(x: ConvOperands, elements: int, is_shared: bool = False) -> list[Array]:
-    """Scratch for each thread, or one that all share."""
-    own = [x.scratch((elements,), "f32") for _ in range(1 if is_shared else x.threads)]
-    return own * x.threads if is_shared else own
+        every = in_numbered_bands(
+            -(-g.outputs // unit), x.threads, lambda i, a, b: filters(i, a * unit, min(g.outputs, b * unit))
+        )
+        first = [beside(every, planes.rows)]
+    return in_turn(*first, in_numbered_bands(len(c.items), x.threads, band))

@@ -3,7 +3,7 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from kernelmark import Array, Launch
-from kernels._launches import at_once, in_bands, parts
+from kernels._launches import in_bands, in_numbered_bands
 from kernels._numba import bind, jit, move
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd import _loops as loops
@@ -56,6 +56,12 @@ def strides(g: Tiling, count: int) -> tuple[int, int]:
     return lines * length + LANES, length
 
 
+def each_thread(x: ConvOperands, elements: int, is_shared: bool = False) -> list[Array]:
+    """Scratch for each thread, or one that all share."""
+    own = [x.scratch((elements,), "f32") for _ in range(1 if is_shared else x.threads)]
+    return own * x.threads if is_shared else own
+
+
 class Planes:
     """The input or the output's gradient: its rows between zeros, and its planes of `step` strips.
 
@@ -70,16 +76,16 @@ class Planes:
         self._image, self.rows = between_zeros(problem, x, g, source.reshape(-1))
         self.strides = plane, length = strides(g, step)
         self.shape = g.inputs, plane, *((1, length) if g.channels_last else (length, 1))
-        own = [x.scratch((side * side * plane,), "f32") for _ in range(1 if is_shared else x.threads)]
-        self.v = own * x.threads if is_shared else own
+        self.v = each_thread(x, side * side * plane, is_shared)
         strip = side * g.inputs if g.channels_last else loops.STRIPS * (g.phases * g.columns + LANES)
         edge = 0 if g.channels_last else side * side * (length + LANES)
-        self._held = [x.scratch((side * (strip + LANES) + LANES + edge,), "f32") for _ in range(x.threads)]
+        self._held = each_thread(x, side * (strip + LANES) + LANES + edge)
 
     def fill(self, first: int, last: int) -> Launch:
         """Return what fills the planes that threads share from strips first:last."""
-        bands = parts(self._lines(first, last), self._threads)
-        return at_once([self._band(i, first, last, *band) for i, band in enumerate(bands)])
+        return in_numbered_bands(
+            self._lines(first, last), self._threads, lambda i, *ends: self._band(i, first, last, *ends)
+        )
 
     def fill_own(self, thread: int, first: int, last: int) -> Launch:
         """Return what fills a thread's own planes from strips first:last."""

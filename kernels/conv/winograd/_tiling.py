@@ -123,6 +123,12 @@ def cut(g: Tiling, images: int, threads: int, t: Tile) -> Cut:
     )
 
 
+def gradient_step(g: Tiling, images: int, threads: int, t: Tile) -> int:
+    """Strips of both operands of wgrad whose planes are multiplied at a time."""
+    held: int = threads * t.HELD
+    return max(1, min(images * g.down, held // ((g.m + 2) ** 2 * (g.c + g.k) * g.across)))
+
+
 def filter_bytes(g: Tiling) -> int:
     """Bytes of the transformed filters of a channel of the output."""
     return 4 * (g.m + 2) ** 2 * g.filter_line

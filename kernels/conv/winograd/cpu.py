@@ -7,7 +7,7 @@ from kernels._host import powers, second_level_bytes
 from kernels._worth import threads_that_pay
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
-from kernels.conv.winograd._tiling import Tiling, cut, filter_bytes, tiling
+from kernels.conv.winograd._tiling import Tiling, cut, filter_bytes, gradient_step, tiling
 
 ALL, SOME, MANY = ({"HELD": 2**21, "OUTPUTS": some} for some in (0, 32, 128))
 
@@ -59,20 +59,23 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
 def _parts(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     """Why a tile does nothing that a smaller one does not, or None."""
     outputs = p.c if p.direction == "dgrad" else p.k
-    if p.direction == "wgrad" and t.OUTPUTS:
-        return "a filter's gradient has no channels of the output to cut, so OUTPUTS is 0"
     return f"{t.OUTPUTS} channels are all {outputs} of the output, as 0 is" if outputs <= t.OUTPUTS else None
 
 
 def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
     """Why a tile is not the default: more filters than a cache holds are to be in it until they are multiplied.
 
-    What they are multiplied with is packed again for each OUTPUTS of them, which takes less time if it is less, and
-    which is done less often where the cache has no room for SOME either.
+    What they are multiplied with is packed again for each OUTPUTS of them, which takes less time where it is less: of
+    wgrad all of it by each thread, of which others would have packed a share. It is done less often where the cache has
+    no room for SOME either.
     """
     g, cache, default = tiling(p, m), second_level_bytes(), ALL
     row, tiles = filter_bytes(g), p.n * g.down * g.across
-    if p.direction != "wgrad" and g.outputs * row > cache // 2 and tiles < g.outputs and cut(g, p.n, 1, t).is_whole:
+    if p.direction == "wgrad":
+        is_whole, few = gradient_step(g, p.n, 1, t) == p.n * g.down, g.outputs // 4
+    else:
+        is_whole, few = cut(g, p.n, 1, t).is_whole, g.outputs
+    if is_whole and tiles < few and g.outputs * row > cache // 2:
         some = SOME if SOME["OUTPUTS"] * row <= cache else MANY
         default = some if some["OUTPUTS"] < g.outputs else ALL
     return None if vars(t) == default else f"for this problem OUTPUTS is {default['OUTPUTS']}"
@@ -81,7 +84,7 @@ def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
 def _tiles(m: int) -> dict[str, Any]:
     """HELD: elements of transformed operands, the input's and the output's, for each thread at a time.
 
-    OUTPUTS: channels of the output, or 0 for all, whose filters are transformed and multiplied at a time.
+    OUTPUTS: channels of the output, or 0 for all, whose filters are transformed, and multiplied or summed, at a time.
     """
     return {
         "tunables": {"HELD": powers(12, 24), "OUTPUTS": (0, *powers(2, 8))},
