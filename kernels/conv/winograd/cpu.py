@@ -72,7 +72,7 @@ def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
     g, cache, default = tiling(p, m), second_level_bytes(), ALL
     row, tiles = filter_bytes(g), p.n * g.down * g.across
     if p.direction == "wgrad":
-        is_whole, few = gradient_step(g, p.n, 1, t) == p.n * g.down, g.outputs // 4
+        is_whole, few = gradient_step(g, p.n, 1, t) == p.n * g.down, g.outputs // 8
     else:
         is_whole, few = cut(g, p.n, 1, t).is_whole, g.outputs
     if is_whole and tiles < few and g.outputs * row > cache // 2:
