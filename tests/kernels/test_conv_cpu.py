@@ -12,11 +12,13 @@ from bench.measure.machine import unavailable
 from bench.plan.discovery import discover
 from bench.plan.errors import UsageError
 from kernel_rig import DIRECTIONS, RAGGED, allocated_by, compiled_by, set_up, verified
+from kernels._numba import jit
 from kernels._product import SCRATCH
 from kernels.conv.direct import _pixels
 from kernels.conv.winograd import _loops as winograd
 from kernels.conv.winograd import _planes as planes
-from kernels.conv.winograd._lines import LANES
+from kernels.conv.winograd import cpu
+from kernels.conv.winograd._lines import LANES, divide, join
 from kernels.conv.winograd._tiling import tiling
 
 DRAWN = 210
@@ -112,6 +114,51 @@ def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes: str
     for layout, threads in product(LAYOUTS, (1, 3)):
         for measured in verified(f"conv/{sizes}/f32/{layout}/{direction}", *OURS, threads=threads):
             assert measured.status in ("ok", "unsupported"), f"{layout} {measured.kernel}: {measured.reason}"
+
+
+@pytest.mark.parametrize("outputs", [4, 32])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_winograd_is_right_where_few_filters_are_transformed_at_a_time(direction: str, outputs: int) -> None:
+    names = [f"conv/cpu.{name}@HELD=2097152,OUTPUTS={outputs}" for name in ("winograd", "winograd4")]
+    for layout, threads in product(LAYOUTS, (1, 2, 3)):
+        for measured in verified(f"conv/n1c43h9w7k45r3s3pad1/f32/{layout}/{direction}", *names, threads=threads):
+            assert measured.status == "ok", f"{layout} {measured.kernel}: {measured.reason}"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "images", "gradient"),
+    [
+        ("n1c64h56w56k64", 0, 0),  # the cache has room for the transformed filters
+        ("n1c128h56w56k128", 0, 0),  # what they are multiplied with is more
+        ("n1c128h28w28k128", 32, 0),
+        ("n1c256h14w14k256", 32, 32),
+        ("n1c512h7w7k512", 128, 128),  # the cache has no room for those of 32 channels
+        ("n8c256h28w28k256", 0, 0),  # several blocks of tiles meet them
+    ],
+)
+def test_winograd_transforms_few_filters_at_a_time_where_all_leave_the_cache(
+    sizes: str, images: int, gradient: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "second_level_bytes", lambda: 2**21)
+    kernel = discover().kernels["conv/cpu.winograd4"]
+    for direction, outputs in zip(DIRECTIONS, (images, images, gradient), strict=True):
+        tile = kernel.tile_for(discover().problem(f"conv/{sizes}r3s3pad1/f32/nchw/{direction}"))
+        assert tile is not None
+        assert vars(tile)["OUTPUTS"] == outputs
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 9])
+def test_elements_are_divided_and_joined(count: int) -> None:
+    @jit
+    def both(tile, divided, joined, line, length):  # type: ignore[no-untyped-def]
+        divide(tile, divided, 0, length, line)
+        join(tile, joined, 0, divided, (0, length), length)
+
+    line = np.arange(2 * LANES * count, dtype="f4")
+    divided, joined = np.empty_like(line), np.empty_like(line)
+    both((0,) * count, divided, joined, line, 2 * LANES)
+    assert (divided.reshape(count, -1) == line.reshape(-1, count).T).all()
+    assert (joined == line).all()
 
 
 @pytest.mark.parametrize("pad", ["3", "1-1x3-3", "3-0x0-3"])

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from bench.plan.discovery import discover
 from kernel_rig import RAGGED
+from kernelmark import Array
 from kernels._host import split
+from kernels._launches import parts
 from kernels.conv._shape import Shape, shape
 from kernels.conv.columns import _plan
 from kernels.conv.direct import _phases, _pixels, _stages
@@ -140,6 +143,49 @@ def test_threads_get_as_many_parts_each(most: int) -> None:
         assert all(0 < stop - start <= most for start, stop in parts)
         many = others * len(parts) >= 4 * threads or len(parts) == length
         assert many or others * len(parts) % threads == 0
+
+
+def test_a_thread_surrounds_the_lines_that_its_items_meet_and_no_others() -> None:
+    for (g, _), threads in product(_shapes(), (1, 2, 5)):
+        for plan_of in (direct.forward, _phases.image_gradient, direct.filter_gradient):
+            plan = plan_of(g, 8, threads, 24)
+            for start, stop in parts(len(plan.items), threads):
+                met = set[int]()
+                for r0, r1, t0, t1, b, _v, _out, _lanes, images, next_b, _ in plan.items[start:stop].tolist():
+                    places = b + direct.grid(plan.rows[r0:r1], plan.steps[t0:t1], direct.line(images, next_b))
+                    met |= set((places // plan.border.strides[2]).tolist())
+                assert direct.lines_met(plan, g.n, start, stop).tolist() == sorted(met)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "threads", "cache", "copies"),
+    [
+        ("n1c128h28w28k128", 2, 2**21, 2),  # each thread meets all lines
+        ("n1c128h28w28k128", 2, 2**18, 1),  # an image is more than the cache
+        ("n1c64h56w56k64", 2, 2**21, 2),  # each meets half of the lines, and the next one
+        ("n1c128h28w28k128", 4, 2**21, 1),  # four threads would surround all lines four times
+        ("n4c128h28w28k128", 4, 2**22, 4),  # images of their own
+    ],
+)
+def test_threads_surround_images_for_themselves_where_that_is_little(
+    sizes: str, threads: int, cache: int, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_stages, "second_level_bytes", lambda: cache)
+    problem = discover().problem(f"conv/{sizes}r3s3pad1/f32/nchw/fprop")
+    plan = direct.forward(shape(problem), 32, threads, 1024)
+    taken: list[int] = []
+
+    class Noted:
+        def __init__(self) -> None:
+            self.threads = threads
+
+        def scratch(self, shape: tuple[int], _dtype: str) -> Array:
+            taken.append(*shape)
+            return np.empty(shape, "f4")
+
+    images, _ = _stages._images(np.empty(1, "f4"), plan, problem.n, cast(Any, Noted()))
+    assert taken == [problem.n * plan.border.strides[0]] * copies
+    assert len({id(image) for image in images}) == copies
 
 
 @pytest.mark.parametrize(

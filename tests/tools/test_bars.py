@@ -3,6 +3,7 @@
 import gc
 import weakref
 from subprocess import CalledProcessError
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,6 +79,30 @@ def test_what_kernels_use_is_held_while_their_threads_are_compared(monkeypatch):
     gc.collect()
     assert [one() is not None for one in held] == [True, True]
     pair.two()
+
+
+def test_a_layer_takes_part_in_further_rounds_until_its_intervals_leave_the_bars(small, monkeypatch):
+    problem = "conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop"
+    tool = small("thread_bars", SUITE=problem, ROUNDS=2, MOST_ROUNDS=5, LEAST_S=1e-4, LEAST_FLOP=0)
+    monkeypatch.setattr(tool.Scaling, "is_settled", property(lambda each: each.kernel != "conv/numba.direct"))
+    rounds = {each.kernel: (len(each.gains), len(each.ceilings)) for each in tool.scalings()}
+    assert rounds.pop("conv/numba.direct") == (5, 5)
+    assert set(rounds.values()) == {(2, 2)}
+
+
+@pytest.mark.parametrize(
+    ("gains", "flop", "settled"),
+    [
+        ((1.9, 2.0, 2.0), 1e9, True),
+        ((1.5, 1.6, 1.6), 1e9, True),  # less than the share that is promised, whatever else comes
+        ((1.6, 1.9, 2.0), 1e9, False),
+        ((1.6, 1.9, 2.0), 1e6, True),
+        ((0.9, 1.1, 1.2), 1e6, False),
+    ],
+)
+def test_a_layer_is_settled_once_no_interval_reaches_to_both_sides_of_a_bar(gains, flop, settled):
+    scaling = script("thread_bars").Scaling("conv/numba.direct", SimpleNamespace(flop=flop), gains * 2, (2.0,) * 6)
+    assert scaling.is_settled == settled
 
 
 def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round():
