@@ -5,7 +5,7 @@ from statistics import median
 
 from hot_rows import hot, median_s
 
-ROUNDS = 7
+ROUNDS = 15
 
 
 def transpose_bars() -> Iterator[tuple[str, str, bool]]:
