@@ -17,7 +17,7 @@ from kernels.conv.direct._plan import Border, Item, Plan, filter_gradient, forwa
 from kernels.conv.direct._tile import ROWS, WIDTH, tile_rows
 from kernels.conv.problem import ConvOperands, ConvProblem
 
-MOST_COPIES = 2  # of a surrounded image, if threads surround for themselves what they meet
+MOST_COPIES = 2  # of a line, on the average, where threads surround for themselves what they meet
 
 #: The plan of each direction, and which operand is b, v and the output.
 _PLANS = {
@@ -38,13 +38,15 @@ def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
     b, v, out = (getattr(x, name).reshape(-1) for name in roles)
     images, first = _images(b, plan, problem.n, x)
     sums = _sums(out, images, v, plan, x)
-    return sums if first is None else in_turn(first, sums) if images[0] is images[-1] else beside(first, sums)
+    if first is None:
+        return sums
+    return (in_turn if images[0] is images[-1] else beside)(first, sums)
 
 
 def _images(b: Array, plan: Plan, n: int, x: ConvOperands) -> tuple[list[Array], Launch | None]:
     """The surrounded images that each band of items reads, and the launch that surrounds them.
 
-    Each thread surrounds what it meets for itself where that stays in its cache and is less than all twice over: lines
+    Each thread surrounds the lines that it meets for itself where they stay in its cache and that is little work: lines
     that another thread has written come slowly out of its cache, in the midst of the sums.
     """
     bands, border = parts(len(plan.items), x.threads), plan.border
