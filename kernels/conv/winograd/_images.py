@@ -14,53 +14,61 @@ from kernels.conv.winograd._planes import Planes, each_thread
 from kernels.conv.winograd._tiling import cut, tiling
 
 
+class _Image:
+    """What the launches share: how the image is cut, planes, filters, and scratch for each thread."""
+
+    def __init__(self, problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> None:
+        g, places = tiling(problem, m, LANES), (m + 2) ** 2
+        self.product, self.threads, self.cut = product, x.threads, cut(g, problem.n, x.threads, x.tile)
+        strips, channels, self.is_whole = self.cut.strips, self.cut.channels, self.cut.is_whole
+        source, self.w, self.out = (getattr(x, name).reshape(-1) for name in ("ywx" if g.rotated else "xwy"))
+        self.planes = Planes(problem, x, g, source, strips, self.is_whole)
+        rows, tiles = channels if self.is_whole else g.outputs, strips * g.across
+        self.g = g._replace(filter_plane=rows * g.filter_line + LANES)
+        self.u = each_thread(x, places * self.g.filter_plane, not self.is_whole)
+        self.products = each_thread(x, places * (channels * tiles + LANES))
+        longest = (channels if g.channels_last else tiles) + LANES
+        self.held = each_thread(x, max(scratch(g.filter_line), 2 * m * (m + 1) * longest + LANES))
+        self.packed = each_thread(x, SCRATCH)
+        x.chose(tiles=tiles)
+
+    def filters(self, i: int, start: int, stop: int) -> Launch:
+        first = start if self.is_whole else 0
+        return bind(lines(self.g)[0], self.u[i], self.w, self.held[i], self.g, start, stop, first)
+
+    def all_filters(self) -> Launch:
+        unit, rows = lines(self.g)[1], self.g.outputs
+        count = -(-rows // unit)
+        return in_numbered_bands(count, self.threads, lambda i, a, b: self.filters(i, a * unit, min(rows, b * unit)))
+
+    def block(self, i: int, s0: int, s1: int, f0: int, f1: int) -> Launch:
+        run, planes = loops.block_last if self.g.channels_last else loops.block, self.planes
+        own = self.u[i], planes.v[i], self.products[i], self.held[i], self.packed[i]
+        item = s0, s1, f0, f1, 0 if self.is_whole else f0
+        return bind(run, self.product, self.out, *own, self.g, planes.strides, item)
+
+    def band(self, i: int, start: int, stop: int) -> Launch:
+        launches, most = [], self.cut.channels
+        for s0, s1, f0, f1 in self.cut.items[start:stop]:
+            if not self.is_whole:
+                launches.append(self.planes.fill_own(i, s0, s1))
+            for f in range(f0, f1, most):
+                last = min(f1, f + most)
+                if self.is_whole:
+                    launches.append(self.filters(i, f, last))
+                launches.append(self.block(i, s0, s1, f, last))
+        return in_turn(*launches)
+
+
 def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
     """The launches in turn: rows between zeros, planes that threads share, products and outputs block by block.
 
     Filters are transformed first where several blocks of tiles meet them. Else each thread transforms those of a few
     channels of the output at a time, and multiplies them while they are in its cache.
     """
-    g, side = tiling(problem, m, LANES), m + 2
-    c = cut(g, problem.n, x.threads, x.tile)
-    source, w, out = (getattr(x, name).reshape(-1) for name in ("ywx" if g.rotated else "xwy"))
-    planes = Planes(problem, x, g, source, c.strips, c.is_whole)
-    transform, unit = lines(g)
-    rows = c.channels if c.is_whole else g.outputs
-    own = g._replace(filter_plane=rows * g.filter_line + LANES)
-    u = each_thread(x, side * side * own.filter_plane, not c.is_whole)
-    tiles = c.strips * g.across
-    products = each_thread(x, side * side * (c.channels * tiles + LANES))
-    longest = (c.channels if g.channels_last else tiles) + LANES
-    held = each_thread(x, max(scratch(g.filter_line), (m * m + m * side) * longest + LANES))
-    packed = each_thread(x, SCRATCH)
-    x.chose(tiles=tiles)
-
-    def filters(i: int, start: int, stop: int) -> Launch:
-        first = start if c.is_whole else 0
-        return bind(transform, u[i], w, held[i], own, start, stop, first)
-
-    def block(i: int, s0: int, s1: int, f0: int, f1: int) -> Launch:
-        run = loops.block_last if g.channels_last else loops.block
-        item = s0, s1, f0, f1, 0 if c.is_whole else f0
-        return bind(run, product, out, u[i], planes.v[i], products[i], held[i], packed[i], own, planes.strides, item)
-
-    def band(i: int, start: int, stop: int) -> Launch:
-        launches = []
-        for s0, s1, f0, f1 in c.items[start:stop]:
-            if not c.is_whole:
-                launches.append(planes.fill_own(i, s0, s1))
-            for f in range(f0, f1, c.channels):
-                last = min(f1, f + c.channels)
-                if c.is_whole:
-                    launches.append(filters(i, f, last))
-                launches.append(block(i, s0, s1, f, last))
-        return in_turn(*launches)
-
-    if c.is_whole:
-        first = [planes.rows, planes.fill(0, problem.n * g.down)]
+    of = _Image(problem, x, m, product)
+    if of.is_whole:
+        first = in_turn(of.planes.rows, of.planes.fill(0, of.cut.strips))
     else:
-        every = in_numbered_bands(
-            -(-g.outputs // unit), x.threads, lambda i, a, b: filters(i, a * unit, min(g.outputs, b * unit))
-        )
-        first = [beside(every, planes.rows)]
-    return in_turn(*first, in_numbered_bands(len(c.items), x.threads, band))
+        first = beside(of.all_filters(), of.planes.rows)
+    return in_turn(first, in_numbered_bands(len(of.cut.items), x.threads, of.band))
