@@ -108,8 +108,8 @@ class Cuda:
     def holds(self, found: Any, name: str, draw: Draw) -> bool:
         """Compare on the device with a copy of what was drawn, which is uploaded once a draw.
 
-        Inputs are downloaded only where the device has little room left, and where the two
-        differ, since it may be the copy that a kernel has written to.
+        Inputs are downloaded only where the device has little room left, and where the two differ, since it may be the
+        copy that a kernel has written to.
         """
         drawn = draw.flat[name]
         bits = f"u{drawn.itemsize}"

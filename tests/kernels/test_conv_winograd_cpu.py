@@ -9,6 +9,7 @@ pytest.importorskip("numba")
 
 from bench.plan.discovery import discover
 from kernel_rig import DIRECTIONS, verified
+from kernelmark import Tile
 from kernels._numba import jit
 from kernels.conv.winograd import _loops as winograd
 from kernels.conv.winograd import _planes as planes
@@ -48,6 +49,14 @@ def test_winograd_transforms_few_filters_at_a_time_where_all_leave_the_cache(
         tile = kernel.tile_for(discover().problem(f"conv/{sizes}r3s3pad1/f32/nchw/{direction}"))
         assert tile is not None
         assert vars(tile)["OUTPUTS"] == outputs
+
+
+def test_winograd_has_no_tiles_that_do_the_same() -> None:
+    tile = Tile(HELD=2**12, OUTPUTS=4)
+    for direction in DIRECTIONS:
+        problem = discover().problem(f"conv/n2c19h22w31k70r3s3pad1/f32/nchw/{direction}")
+        reason = discover().kernels["conv/cpu.winograd4"].unwanted(problem, tile)
+        assert ("added up in several blocks" in reason) == (direction == "wgrad")
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 9])

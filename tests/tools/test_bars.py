@@ -105,6 +105,12 @@ def test_a_layer_is_settled_once_no_interval_reaches_to_both_sides_of_a_bar(gain
     assert scaling.is_settled == settled
 
 
+def test_a_long_kernel_is_called_as_often_as_its_median_needs(small):
+    tool, calls = small("thread_bars", LEAST_CALLS=3, LEAST_S=0), []
+    tool._typical_s(lambda: calls.append(1))
+    assert len(calls) == 1 + 3  # one that fills the caches
+
+
 def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round():
     tool = script("thread_bars")
     scaling = tool.Scaling("conv/numba.direct", None, (0.9, 1.2, 1.8), (0.9, 2.0, 2.0))

@@ -53,8 +53,9 @@ def _images(b: Array, plan: Plan, n: int, x: ConvOperands) -> tuple[list[Array],
     if border.empty:
         return [b] * len(bands), None
     lines, size = border.lines(n), n * border.strides[0]
-    met = [lines_met(plan, n, *band) for band in bands]
-    if size * b.itemsize <= second_level_bytes() and sum(map(len, met)) <= MOST_COPIES * lines:
+    fits = size * b.itemsize <= second_level_bytes()
+    met = [lines_met(plan, n, *band) for band in bands] if fits else []
+    if fits and sum(map(len, met)) <= MOST_COPIES * lines:
         own = [x.scratch((size,), "f32") for _ in bands]
         return own, in_numbered_bands(len(plan.items), x.threads, lambda i, *_: _surround(own[i], b, border, met[i]))
     shared = x.scratch((size,), "f32")

@@ -7,7 +7,7 @@ A plane has a row for each channel of the output, along which those of the input
 
 from collections.abc import Callable
 
-from kernels._numba import jit, move, part
+from kernels._numba import jit, move
 from kernels._packing import SIDE, turn
 from kernels.conv.winograd._lines import LANES, TAPS, divide, filters
 from kernels.conv.winograd._tiling import Tiling
@@ -34,7 +34,7 @@ def lines_of_c(u, w, held, g, start, stop, first):
         else:
             move(held, 9 * line, w, k * depth, depth)
             divide(TAPS, held, 0, line, held[9 * line :])
-        _transformed(u, held, g, k - first, 0, line, g.c)
+        filters(g.tile, u, held, ((k - first) * line, g.filter_plane, 0, line), g.c)
 
 
 @jit
@@ -48,10 +48,4 @@ def lines_of_k(u, w, held, g, start, stop, first):
             turn(held, i * SIDE * line, w, begin + i * g.c, depth, inner, g.k, line)
         for c in range(count):
             at, tap = (c * line, SIDE * line) if g.channels_last else (9 * c * line, line)
-            _transformed(u, held, g, row + c - first, at + 8 * tap, -tap, g.k)
-
-
-@part
-def _transformed(u, held, g, row, at, tap, count):
-    """A row of all planes, from lines of `count` whose first is at held[at], `tap` from one to the next."""
-    filters(g.tile, u, held, (row * g.filter_line, g.filter_plane, at, tap), count)
+            filters(g.tile, u, held, ((row + c - first) * line, g.filter_plane, at + 8 * tap, -tap), g.k)

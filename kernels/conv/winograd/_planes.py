@@ -11,7 +11,7 @@ from kernels.conv.winograd._lines import LANES
 from kernels.conv.winograd._tiling import Tiling
 
 
-def between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Array) -> tuple[Array, Launch]:
+def _between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Array) -> tuple[Array, Launch]:
     """Return the scratch for all rows, and what fills it."""
     lines = problem.n * (1 if g.channels_last else g.inputs) * g.rows
     image = x.scratch((lines * g.phases * g.columns + LANES,), "f32")
@@ -73,7 +73,7 @@ class Planes:
         self, problem: ConvProblem, x: ConvOperands, g: Tiling, source: Array, step: int, is_shared: bool = True
     ) -> None:
         self._g, self._threads, side = g, x.threads, g.m + 2
-        self._image, self.rows = between_zeros(problem, x, g, source.reshape(-1))
+        self._image, self.rows = _between_zeros(problem, x, g, source.reshape(-1))
         self.strides = plane, length = strides(g, step)
         self.shape = g.inputs, plane, *((1, length) if g.channels_last else (length, 1))
         self.v = each_thread(x, side * side * plane, is_shared)

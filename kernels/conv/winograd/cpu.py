@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kernelmark import DeviceLimits, Launch, Prefer, Tile, kernel
+from kernelmark import Launch, Prefer, Tile, kernel
 from kernels._host import powers, second_level_bytes
 from kernels._worth import threads_that_pay
 from kernels.conv._winograd import F2, F4, Transforms
@@ -56,10 +56,18 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
     return multiplying(lambda product: run(problem, x, m, product))
 
 
-def _parts(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
+def _parts(p: ConvProblem, t: Tile, m: int) -> str | None:
     """Why a tile does nothing that a smaller one does not, or None."""
+    if p.direction == "wgrad" and t.OUTPUTS and not _is_whole(p, t, m):
+        return "tiles are added up in several blocks, for all channels of the output, so OUTPUTS is 0"
     outputs = p.c if p.direction == "dgrad" else p.k
     return f"{t.OUTPUTS} channels are all {outputs} of the output, as 0 is" if outputs <= t.OUTPUTS else None
+
+
+def _is_whole(p: ConvProblem, t: Tile, m: int) -> bool:
+    """Whether one thread transforms all tiles of the problem in a single block."""
+    g = tiling(p, m)
+    return gradient_step(g, p.n, 1, t) == p.n * g.down if p.direction == "wgrad" else cut(g, p.n, 1, t).is_whole
 
 
 def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
@@ -71,14 +79,15 @@ def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
     """
     g, cache, default = tiling(p, m), second_level_bytes(), ALL
     row, tiles = filter_bytes(g), p.n * g.down * g.across
-    if p.direction == "wgrad":
-        is_whole, few = gradient_step(g, p.n, 1, t) == p.n * g.down, g.outputs // 8
-    else:
-        is_whole, few = cut(g, p.n, 1, t).is_whole, g.outputs
-    if is_whole and tiles < few and g.outputs * row > cache // 2:
+    few = g.outputs // 8 if p.direction == "wgrad" else g.outputs
+    if _is_whole(p, t, m) and tiles < few and g.outputs * row > cache // 2:
         some = SOME if SOME["OUTPUTS"] * row <= cache else MANY
         default = some if some["OUTPUTS"] < g.outputs else ALL
-    return None if vars(t) == default else f"for this problem OUTPUTS is {default['OUTPUTS']}"
+    return (
+        None
+        if vars(t) == default
+        else f"for this problem HELD {default['HELD']} and OUTPUTS {default['OUTPUTS']} are the default"
+    )
 
 
 def _tiles(m: int) -> dict[str, Any]:
@@ -88,7 +97,7 @@ def _tiles(m: int) -> dict[str, Any]:
     """
     return {
         "tunables": {"HELD": powers(12, 24), "OUTPUTS": (0, *powers(2, 8))},
-        "valid": _parts,
+        "valid": lambda p, t, _: _parts(p, t, m),
         "prefer": Prefer((ALL, SOME, MANY), lambda p, t, _: _suits(p, t, m)),
     }
 
