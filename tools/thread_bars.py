@@ -1,20 +1,23 @@
 """What a second thread gains on the layers of ResNet-50, measured: rows of (promise, found, holds) for `make bars`.
 
 A virtual machine may have its CPUs on cores of their own in one second, and on the two threads of one core in the next.
-So each layer is timed hot on one thread and on two in turn with as many multiply-adds in registers, the ceiling that
-bounds layers of this size; what counts is the median over rounds, each of which passes through all layers of a kernel:
-what disturbs some seconds is in one round of many layers, and not in most rounds of one. A layer whose intervals still
-reach to both sides of a bar takes part in further rounds: of some 200 layers, the least by a few rounds is the one that
-was disturbed. A run with `--threads 1,2` times one after the other (`thread_gains.py`). Each kernel is verified on the
+So each layer is timed hot on one thread and on two in turn, between as many multiply-adds in registers, the ceiling
+that bounds layers of this size. Rounds count in which the ceiling, before and after, gained nearly as much as it can
+here; where these are too few, all do. What else disturbs some seconds is in one round of many layers, since each passes
+through all layers of a kernel, and what counts is the median over rounds. A layer whose intervals still reach to both
+sides of a bar takes part in further rounds: of some 200 layers, the least by a few rounds is the one that was
+disturbed. A run with `--threads 1,2` times one after the other (`thread_gains.py`). Each kernel is verified on the
 layer first.
 
 `python tools/thread_bars.py` prints the gain and the share of every kernel on every layer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import geometric_mean, median
 from time import perf_counter
 from typing import NamedTuple
+
+import numpy as np
 
 from bench.measure.devices import get_device
 from bench.measure.draw import Draw
@@ -28,24 +31,38 @@ from hot_rows import hot
 
 SUITE, CEILING = "resnet50", ("fma/n12288k8192/f32", "fma/numba.fma")
 ROUNDS, MOST_ROUNDS, LEAST_CALLS, LEAST_S = 9, 45, 3, 4e-3
+#: Which of the ceiling's gains, in per cent of them all, is what it can gain, and the share of that in a quiet round.
+BEST, QUIET = 90, 0.9
 GAIN, LEAST_FLOP, SHARE = 1.0, 50e6, 0.9
 
 
+class Round(NamedTuple):
+    """How many times as fast as on one thread a kernel is on two, and the ceiling before and after it."""
+
+    gain: float
+    before: float
+    after: float
+
+    @property
+    def share(self) -> float:
+        """The part of the ceiling's gain that the kernel has."""
+        return 2 * self.gain / (self.before + self.after)
+
+
 class Scaling(NamedTuple):
-    """A kernel on a layer: how many times as fast as on one thread it and the ceiling are on two, round by round."""
+    """What a second thread gains a kernel on a layer, round by round."""
 
     kernel: str
     problem: Problem
-    gains: tuple[float, ...]
-    ceilings: tuple[float, ...]
+    rounds: tuple[Round, ...]
 
     @property
     def gain(self) -> Interval:
-        return median_interval(self.gains)
+        return median_interval([each.gain for each in self.rounds])
 
     @property
     def share(self) -> Interval:
-        return median_interval([gain / ceiling for gain, ceiling in zip(self.gains, self.ceilings, strict=True)])
+        return median_interval([each.share for each in self.rounds])
 
     @property
     def has_share(self) -> bool:
@@ -54,9 +71,14 @@ class Scaling(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Whether no interval reaches to both sides of what is promised."""
+        """Whether there are rounds enough, and no interval reaches to both sides of what is promised."""
         bars = [(self.gain, GAIN), (self.share, SHARE)][: 1 + self.has_share]
-        return not any(found.low < bar <= found.high for found, bar in bars)
+        return len(self.rounds) >= ROUNDS and not any(found.low < bar <= found.high for found, bar in bars)
+
+    def quiet(self, ceilings: Sequence[float]) -> "Scaling":
+        """Only the rounds in which the ceiling gained nearly as much as it can, by all that it was found to gain."""
+        least = QUIET * np.percentile(ceilings, BEST) if ceilings else 0.0
+        return self._replace(rounds=tuple(each for each in self.rounds if min(each.before, each.after) >= least))
 
 
 def thread_bars() -> Iterator[tuple[str, str, bool]]:
@@ -86,6 +108,7 @@ def scalings() -> Iterator[Scaling]:
     registry = discover()
     problem, name = CEILING
     ceiling = pair(registry.kernels[name], registry.problem(problem))
+    ceilings = list[float]()
     problems = [entry.problem for entry in find_suite(SUITE, registry).entries()]
     for kernel in registry.kernels.values():
         compiles = kernel.device == "cpu" and kernel.provider in ("numba", "cpu")
@@ -93,13 +116,16 @@ def scalings() -> Iterator[Scaling]:
         for layer in layers:
             hot(layer.id, kernel.id, max_time_s=0.01)
         pairs = [pair(kernel, layer) for layer in layers]
-        found = [Scaling(kernel.id, layer, (), ()) for layer in layers]
-        for number in range(MOST_ROUNDS):
+        found = [Scaling(kernel.id, layer, ()) for layer in layers]
+        for _ in range(MOST_ROUNDS):
             for i, each in enumerate(found):
-                if number < ROUNDS or not each.is_settled:
-                    gains, ceilings = (*each.gains, pairs[i].gain()), (*each.ceilings, ceiling.gain())
-                    found[i] = each._replace(gains=gains, ceilings=ceilings)
-        yield from found
+                if not each.quiet(ceilings).is_settled:
+                    before, gain, after = ceiling.gain(), pairs[i].gain(), ceiling.gain()
+                    ceilings += before, after
+                    found[i] = each._replace(rounds=(*each.rounds, Round(gain, before, after)))
+        for each in found:
+            quiet = each.quiet(ceilings)
+            yield quiet if len(quiet.rounds) >= ROUNDS else each
 
 
 def pair(kernel: Kernel, problem: Problem) -> Pair:

@@ -59,7 +59,7 @@ def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(smal
     tool = small("thread_bars", SUITE=problem, ROUNDS=2, LEAST_S=1e-4, LEAST_FLOP=0)
     found = {each.kernel: each for each in tool.scalings()}
     assert {"conv/numba.direct", "conv/cpu.im2col"} < set(found)
-    assert all(len(each.gains) == len(each.ceilings) == 2 for each in found.values())
+    assert all(len(each.rounds) >= 2 for each in found.values())
     rows = list(tool.thread_bars())
     assert all(problem in shown and f"of {len(found)} less" in shown for _, shown, _ in rows)
 
@@ -83,11 +83,30 @@ def test_what_kernels_use_is_held_while_their_threads_are_compared(monkeypatch):
 
 def test_a_layer_takes_part_in_further_rounds_until_its_intervals_leave_the_bars(small, monkeypatch):
     problem = "conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop"
-    tool = small("thread_bars", SUITE=problem, ROUNDS=2, MOST_ROUNDS=5, LEAST_S=1e-4, LEAST_FLOP=0)
-    monkeypatch.setattr(tool.Scaling, "is_settled", property(lambda each: each.kernel != "conv/numba.direct"))
-    rounds = {each.kernel: (len(each.gains), len(each.ceilings)) for each in tool.scalings()}
-    assert rounds.pop("conv/numba.direct") == (5, 5)
-    assert set(rounds.values()) == {(2, 2)}
+    tool = small("thread_bars", SUITE=problem, MOST_ROUNDS=5, QUIET=0, LEAST_S=1e-4)
+    enough = {"conv/numba.direct": 9, "conv/cpu.im2col": 2}
+    monkeypatch.setattr(tool.Scaling, "is_settled", property(lambda each: len(each.rounds) >= enough.get(each.kernel, 3)))
+    rounds = {each.kernel: len(each.rounds) for each in tool.scalings()}
+    assert [rounds.pop(kernel) for kernel in enough] == [5, 2]
+    assert set(rounds.values()) == {3}
+
+
+def test_rounds_in_which_the_ceiling_gained_less_than_it_can_do_not_count():
+    tool = script("thread_bars")
+    rounds = tuple(tool.Round(*numbers) for numbers in ((1.9, 2.0, 2.0), (1.1, 1.2, 2.0), (1.0, 2.0, 1.2)))
+    scaling = tool.Scaling("conv/numba.direct", None, rounds)
+    assert scaling.quiet([1.2, *[2.0] * 9]).rounds == rounds[:1]
+    assert scaling.quiet([1.2] * 20 + [2.0]).rounds == rounds  # one that gained more by chance
+    assert scaling.quiet([]).rounds == rounds
+
+
+@pytest.mark.parametrize(("quiet", "counted"), [(2, 2), (1, 3)])
+def test_where_too_few_rounds_were_quiet_all_of_them_count(small, monkeypatch, quiet, counted):
+    problem = "conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop"
+    tool = small("thread_bars", SUITE=problem, ROUNDS=2, MOST_ROUNDS=3, LEAST_S=1e-4)
+    monkeypatch.setattr(tool.Scaling, "quiet", lambda each, _: each._replace(rounds=each.rounds[:quiet]))
+    monkeypatch.setattr(tool.Scaling, "is_settled", property(lambda _: False))
+    assert {len(each.rounds) for each in tool.scalings()} == {counted}
 
 
 @pytest.mark.parametrize(
@@ -101,8 +120,10 @@ def test_a_layer_takes_part_in_further_rounds_until_its_intervals_leave_the_bars
     ],
 )
 def test_a_layer_is_settled_once_no_interval_reaches_to_both_sides_of_a_bar(gains, flop, settled):
-    scaling = script("thread_bars").Scaling("conv/numba.direct", SimpleNamespace(flop=flop), gains * 2, (2.0,) * 6)
-    assert scaling.is_settled == settled
+    tool = script("thread_bars")
+    rounds = tuple(tool.Round(gain, 2.0, 2.0) for gain in gains * 3)
+    assert tool.Scaling("conv/numba.direct", SimpleNamespace(flop=flop), rounds).is_settled == settled
+    assert not tool.Scaling("conv/numba.direct", SimpleNamespace(flop=flop), rounds[1:]).is_settled  # too few
 
 
 def test_a_long_kernel_is_called_as_often_as_its_median_needs(small):
@@ -113,6 +134,7 @@ def test_a_long_kernel_is_called_as_often_as_its_median_needs(small):
 
 def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round():
     tool = script("thread_bars")
-    scaling = tool.Scaling("conv/numba.direct", None, (0.9, 1.2, 1.8), (0.9, 2.0, 2.0))
+    rounds = tool.Round(0.9, 0.8, 1.0), tool.Round(1.2, 2.0, 2.0), tool.Round(1.8, 2.0, 2.0)
+    scaling = tool.Scaling("conv/numba.direct", None, rounds)
     assert scaling.gain.median == 1.2
     assert scaling.share.median == 0.9
