@@ -11,8 +11,9 @@ from kernels._tile import LANES
 DEPTH, PANELS = 512, 4
 #: Steps at a time where nothing is copied: rows of a and of b are at most FAR apart, and c has at most SMALL elements.
 SHALLOW, FAR, SMALL = 128, 512, 2**16
-#: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros.
-FEW = 2
+#: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros; and those
+#: that are so if there are no others, for which rows of a would be read once more.
+FEW, ALONE = 2, 4
 
 #: Cycles that it takes to store an element of c, or copy one of b or a, where they do not lie side by side in lanes;
 #: and to copy one of b where they do, but rows are too far apart to be read in place.
@@ -30,7 +31,8 @@ def _rows_of(m):
 @part
 def _few(m, n, a_copied):
     """How many columns are multiplied one by one."""
-    return n % LANES if n % LANES <= FEW and m >= ROWS and not a_copied else 0
+    few = n % LANES
+    return few if few <= (ALONE if n == few else FEW) and m >= ROWS and not a_copied else 0
 
 
 @part

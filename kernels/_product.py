@@ -21,7 +21,7 @@ from numba.np.numpy_support import carray
 from kernelmark import Array, Launch
 from kernels._ahead import ahead
 from kernels._numba import c_function, data, jit, part
-from kernels._order import DEPTH, FEW, PANELS, SHALLOW, order
+from kernels._order import ALONE, DEPTH, PANELS, SHALLOW, order
 from kernels._packing import GAP, ROWS, VECTORS, WIDTH, gather, pack, put, widths
 from kernels._tile import LANES, LINE, dots, next_lines, products
 
@@ -30,7 +30,7 @@ TILES = 8
 
 #: Where the parts of the scratch begin: panels of b, columns of b, rows of a, a tile of c.
 _COLUMNS = (PANELS + 1) * WIDTH * DEPTH
-_A = _COLUMNS + FEW * DEPTH
+_A = _COLUMNS + ALONE * DEPTH
 _TILE = _A + TILES * (ROWS * DEPTH + GAP)
 #: Elements of scratch that `multiply` needs.
 SCRATCH = _TILE + ROWS * WIDTH

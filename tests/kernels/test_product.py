@@ -9,7 +9,7 @@ pytest.importorskip("numba")
 
 from kernels._host import NEAR
 from kernels._numba import jit
-from kernels._order import DEPTH, FAR, FEW, PANELS
+from kernels._order import ALONE, DEPTH, FAR, FEW, PANELS
 from kernels._packing import ROWS, VECTORS, WIDTH
 from kernels._product import SCRATCH, multiply, multiplying
 from kernels._tile import LANES, LINE, products
@@ -18,8 +18,8 @@ from kernels._tile import LANES, LINE, products
 M = (1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS - 1, 2 * (ROWS - 1), 5 * ROWS + 1)
 #: Columns that leave as many as a panel for a second group of panels.
 REST = PANELS * WIDTH + WIDTH
-#: Lanes with one, `FEW` and more beyond whole vectors; several groups of panels.
-N = (1, 2, LANES - 1, LANES, LANES + 1, 2 * LANES + FEW + 1, WIDTH, WIDTH + FEW, REST - 1, REST)
+#: `ALONE` columns and more; lanes with one, `FEW` and more beyond whole vectors; several groups of panels.
+N = (1, 2, ALONE, ALONE + 1, LANES - 1, LANES, LANES + 1, 2 * LANES + FEW + 1, WIDTH, WIDTH + FEW, REST - 1, REST)
 K = (1, 5, LANES, LANES + 1, DEPTH + 3)
 U = 2.0**-24
 
