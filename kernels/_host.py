@@ -14,6 +14,7 @@ from kernelmark import Launch, Unsupported
 LINE_BYTES = 64  # of a cache line
 EXTENT, NEAR = 2**18, 256  # floats, of `is_read_in_place`
 NARROW = 32  # a thread's share of pixels or channels, below which they are not what threads share
+ALONE = 4  # columns of a product up to which they are multiplied one by one, without panels, where there are no others
 
 
 def powers(first: int, last: int) -> tuple[int, ...]:

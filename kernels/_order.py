@@ -2,7 +2,7 @@
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-from kernels._host import is_read_in_place
+from kernels._host import ALONE, is_read_in_place
 from kernels._numba import inlined, part
 from kernels._packing import ROWS, WIDTH
 from kernels._tile import LANES
@@ -11,9 +11,9 @@ from kernels._tile import LANES
 DEPTH, PANELS = 512, 4
 #: Steps at a time where nothing is copied: rows of a and of b are at most FAR apart, and c has at most SMALL elements.
 SHALLOW, FAR, SMALL = 128, 512, 2**16
-#: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros; and those
-#: that are so if there are no others, for which rows of a would be read once more.
-FEW, ALONE = 2, 4
+#: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros; where there
+#: are others, rows of a are read once more for them, so up to ALONE are if there are none.
+FEW = 2
 
 #: Cycles that it takes to store an element of c, or copy one of b or a, where they do not lie side by side in lanes;
 #: and to copy one of b where they do, but rows are too far apart to be read in place.

@@ -20,8 +20,9 @@ from numba.np.numpy_support import carray
 
 from kernelmark import Array, Launch
 from kernels._ahead import ahead
-from kernels._numba import c_function, data, jit, part
-from kernels._order import ALONE, DEPTH, PANELS, SHALLOW, order
+from kernels._host import ALONE
+from kernels._numba import c_function, data, jit, move, part
+from kernels._order import DEPTH, PANELS, SHALLOW, order
 from kernels._packing import GAP, ROWS, VECTORS, WIDTH, gather, pack, put, widths
 from kernels._tile import LANES, LINE, dots, next_lines, products
 
@@ -177,9 +178,12 @@ def _dots(held, m, begin, deep, a, b, first, last, keep, c):
     """Columns first:last of c one by one; the elements beyond whole vectors are added one by one as well."""
     whole = deep // LANES * LANES
     for j in range(first, last):
-        column = held[_COLUMNS + (j - first) * DEPTH : _COLUMNS + (j - first + 1) * DEPTH]
-        for t in range(deep):
-            column[t] = b[0][b[1] + (begin + t) * b[2] + j * b[3]]
+        to, at = _COLUMNS + (j - first) * DEPTH, b[1] + begin * b[2] + j * b[3]
+        if b[2] == 1:
+            move(held, to, b[0], at, deep)
+        else:
+            for t in range(deep):
+                held[to + t] = b[0][at + t * b[2]]
     for i in range(0, m, ROWS):
         r = min(i, m - ROWS)
         at = a[1] + r * a[2] + begin

@@ -36,7 +36,8 @@ def test_winograd_is_right_where_few_filters_are_transformed_at_a_time(direction
         ("n1c128h56w56k128", 0, 0),  # what they are multiplied with is more
         ("n1c128h28w28k128", 32, 0),
         ("n1c256h14w14k256", 32, 32),
-        ("n1c512h7w7k512", 128, 128),  # the cache has no room for those of 32 channels
+        ("n1c512h14w14k512", 128, 128),  # the cache has no room for those of 32 channels
+        ("n1c512h7w7k512", 16, 128),  # tiles are so few that products forward do without panels
         ("n8c256h28w28k256", 0, 0),  # several blocks of tiles meet them
     ],
 )

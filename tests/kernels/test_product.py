@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernels._host import NEAR
+from kernels._host import ALONE, NEAR
 from kernels._numba import jit
-from kernels._order import ALONE, DEPTH, FAR, FEW, PANELS
+from kernels._order import DEPTH, FAR, FEW, PANELS
 from kernels._packing import ROWS, VECTORS, WIDTH
 from kernels._product import SCRATCH, multiply, multiplying
 from kernels._tile import LANES, LINE, products

@@ -85,7 +85,9 @@ def test_a_layer_takes_part_in_further_rounds_until_its_intervals_leave_the_bars
     problem = "conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop"
     tool = small("thread_bars", SUITE=problem, MOST_ROUNDS=5, QUIET=0, LEAST_S=1e-4)
     enough = {"conv/numba.direct": 9, "conv/cpu.im2col": 2}
-    monkeypatch.setattr(tool.Scaling, "is_settled", property(lambda each: len(each.rounds) >= enough.get(each.kernel, 3)))
+    monkeypatch.setattr(
+        tool.Scaling, "is_settled", property(lambda each: len(each.rounds) >= enough.get(each.kernel, 3))
+    )
     rounds = {each.kernel: len(each.rounds) for each in tool.scalings()}
     assert [rounds.pop(kernel) for kernel in enough] == [5, 2]
     assert set(rounds.values()) == {3}

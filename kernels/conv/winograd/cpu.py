@@ -3,13 +3,13 @@
 from typing import Any
 
 from kernelmark import Launch, Prefer, Tile, kernel
-from kernels._host import powers, second_level_bytes
+from kernels._host import ALONE, powers, second_level_bytes
 from kernels._worth import threads_that_pay
 from kernels.conv._winograd import F2, F4, Transforms
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd._tiling import Tiling, cut, filter_bytes, gradient_step, tiling
 
-ALL, SOME, MANY = ({"HELD": 2**21, "OUTPUTS": some} for some in (0, 32, 128))
+ALL, FEW, SOME, MANY = ({"HELD": 2**21, "OUTPUTS": some} for some in (0, 16, 32, 128))
 
 
 def refused(problem: ConvProblem) -> str | None:
@@ -74,14 +74,15 @@ def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
     """Why a tile is not the default: more filters than a cache holds are to be in it until they are multiplied.
 
     What they are multiplied with is packed again for each OUTPUTS of them, which takes less time where it is less: of
-    wgrad all of it by each thread, of which others would have packed a share. It is done less often where the cache has
-    no room for SOME either.
+    wgrad all of it by each thread, of which others would have packed a share. Where the cache has no room for SOME
+    either, it is done less often, unless tiles are so few that products do without panels.
     """
     g, cache, default = tiling(p, m), second_level_bytes(), ALL
     row, tiles = filter_bytes(g), p.n * g.down * g.across
     few = g.outputs // 8 if p.direction == "wgrad" else g.outputs
     if _is_whole(p, t, m) and tiles < few and g.outputs * row > cache // 2:
-        some = SOME if SOME["OUTPUTS"] * row <= cache else MANY
+        rest = FEW if tiles <= ALONE and p.direction != "wgrad" else MANY
+        some = SOME if SOME["OUTPUTS"] * row <= cache else rest
         default = some if some["OUTPUTS"] < g.outputs else ALL
     return (
         None
@@ -98,7 +99,7 @@ def _tiles(m: int) -> dict[str, Any]:
     return {
         "tunables": {"HELD": powers(12, 24), "OUTPUTS": (0, *powers(2, 8))},
         "valid": lambda p, t, _: _parts(p, t, m),
-        "prefer": Prefer((ALL, SOME, MANY), lambda p, t, _: _suits(p, t, m)),
+        "prefer": Prefer((ALL, FEW, SOME, MANY), lambda p, t, _: _suits(p, t, m)),
     }
 
 
