@@ -1,6 +1,5 @@
 """Shared by kernels on the CPU: a cache folder, the width of vectors, launches in turn, BLAS, parts for threads."""
 
-import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from kernelmark import Launch, Unsupported
 LINE_BYTES = 64  # of a cache line
 EXTENT, NEAR = 2**18, 256  # floats, of `is_read_in_place`
 NARROW = 32  # a thread's share of pixels or channels, below which they are not what threads share
+ANEW = 0.1  # of the time: what twice as many items cost, each of which reads and packs operands anew
 ALONE = 4  # columns of a product up to which they are multiplied one by one, without panels, where there are no others
 
 
@@ -112,10 +112,15 @@ def is_read_in_place(rows: int, step: int) -> bool:
 
 
 def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:
-    """Parts of at most `most`, as many as `threads` share evenly if there are `others` times as many."""
-    parts = -(-length // most)
-    if others * parts < 4 * threads:
-        even = threads // math.gcd(threads, others)
-        parts = -(-parts // even) * even
-    parts = min(parts, length)
+    """Parts of at most `most`, and more of them where threads then share `others` times as many items more evenly.
+
+    Time is taken to be that of the thread with most items, and ANEW more for twice as many parts.
+    """
+    least = -(-length // most)
+
+    def cost(parts: int) -> float:
+        items = others * parts
+        return -(-items // threads) / items * (1 + ANEW * (parts / least - 1))
+
+    parts = min(min(range(least, least + threads), key=cost), length)
     return list(pairwise(length * i // parts for i in range(parts + 1)))

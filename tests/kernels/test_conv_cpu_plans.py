@@ -135,14 +135,31 @@ def test_rows_are_counted_until_one_is_not_as_far_apart(rows: list[int], count: 
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])
-def test_threads_get_as_many_parts_each(most: int) -> None:
+def test_parts_cover_a_length_and_are_at_most_that_long(most: int) -> None:
     for length, others, threads in product((1, 5, 97), (1, 2, 3, 16), (1, 2, 6)):
         parts = split(length, most, others, threads)
         assert [stop for _, stop in parts[:-1]] == [start for start, _ in parts[1:]]
         assert (parts[0][0], parts[-1][1]) == (0, length)
         assert all(0 < stop - start <= most for start, stop in parts)
-        many = others * len(parts) >= 4 * threads or len(parts) == length
-        assert many or others * len(parts) % threads == 0
+
+
+@pytest.mark.parametrize(
+    ("length", "most", "others", "threads", "expected"),
+    [
+        (512, 40, 1, 1, 13),
+        (512, 40, 1, 2, 14),  # one part more, and no thread waits
+        (64, 64, 1, 2, 2),
+        (64, 64, 9, 2, 2),  # one thread would have 5 items, the other one 4
+        (64, 64, 15, 2, 1),  # 8 and 7: twice as many would take longer
+        (64, 64, 64, 2, 1),
+        (64, 64, 65, 64, 3),
+        (3, 3, 1, 4, 3),  # no more than there are
+    ],
+)
+def test_there_are_more_parts_where_threads_share_them_more_evenly(
+    length: int, most: int, others: int, threads: int, expected: int
+) -> None:
+    assert len(split(length, most, others, threads)) == expected
 
 
 def test_a_thread_surrounds_the_lines_that_its_items_meet_and_no_others() -> None:
