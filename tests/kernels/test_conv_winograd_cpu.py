@@ -37,7 +37,7 @@ def test_winograd_is_right_where_few_filters_are_transformed_at_a_time(direction
         ("n1c128h28w28k128", 32, 0),
         ("n1c256h14w14k256", 32, 32),
         ("n1c512h14w14k512", 128, 128),  # the cache has no room for those of 32 channels
-        ("n1c512h7w7k512", 16, 128),  # tiles are so few that products forward do without panels
+        ("n1c512h7w7k512", 16, 16),  # tiles are so few that products do not pack them
         ("n8c256h28w28k256", 0, 0),  # several blocks of tiles meet them
     ],
 )
@@ -146,14 +146,19 @@ def test_rows_between_zeros_leave_those_of_other_threads_alone(side: int) -> Non
 def test_planes_leave_lines_of_other_threads_alone(layout: str, side: int, first: int) -> None:
     problem = discover().problem(f"conv/n1c3h{side}w{side}k1r3s3pad1/f32/{layout}/fprop")
     g = tiling(problem, 4, LANES)
-    plane, length = planes.strides(g, g.down)
+    plane, *strides = planes.strides(g, g.down)
     v, image = np.full(36 * plane, np.nan, "f4"), np.ones(3 * g.rows * g.phases * g.columns + LANES, "f4")
-    edge = 36 * (length + LANES)
+    edge = 36 * (g.down * g.across + LANES)
     held = np.empty(6 * (winograd.STRIPS * g.inputs * (g.phases * g.columns + LANES) + LANES) + edge, "f4")
     band = planes.strips if g.channels_last else planes.channels
-    band(v, image, held, g, plane, length, 0, g.down, first, 2)
-    lines = v[: len(v) // plane * plane].reshape(-1, plane)[:, : plane - LANES].reshape(36, -1, length)
-    own = slice(first * g.across, 2 * g.across) if g.channels_last else slice(first, 2)
-    assert not np.isnan(lines[:, own, : g.inputs if g.channels_last else g.down * g.across]).any()
-    lines[:, own] = np.nan
+    band(v, image, held, g, (plane, *strides), 0, g.down, first, 2)
+    ends = (0, 3), (first * g.across, 2 * g.across) if g.channels_last else (0, g.down * g.across)
+    if not g.channels_last:
+        ends = (first, 2), ends[1]
+    places = np.add.outer(np.arange(*ends[0]) * strides[0], np.arange(*ends[1]) * strides[1])
+    own = np.add.outer(np.arange(36) * plane, places)
+    assert not np.isnan(v[own]).any()
+    if g.channels_last:
+        own = own[:, :1] + np.arange(strides[1])[:, None]  # lines are written to their ends
+    v[own] = np.nan
     assert np.isnan(v).all()

@@ -19,12 +19,12 @@ from kernels.conv.winograd._tiling import gradient_step, output_gradient, tiling
 
 
 @jit
-def _products(product, p, d, v, packed, shapes, tiles, keep, rows, start, stop):
+def _products(product, p, d, v, packed, strides, c, tiles, keep, rows, start, stop):
     """Planes start:stop of sums over tiles, of some rows k and all c.
 
-    shapes: of d and of v their channels, plane, and both strides.
+    strides: of d and of v, those of planes, and in one of channels and tiles.
     """
-    (_, d_plane, d_channel, d_tile), (c, v_plane, v_channel, v_tile) = shapes
+    (d_plane, d_channel, d_tile), (v_plane, v_channel, v_tile) = strides
     count = rows[1] - rows[0]
     for e in range(start, stop):
         first = d, e * d_plane + rows[0] * d_channel, d_channel, d_tile
@@ -69,8 +69,8 @@ class _Gradient:
         return beside(self.source.fill(first, last), self.result.fill(first, last))
 
     def multiply(self, i: int, *ends: int, sums: Array, strips: int, keep: bool, rows: tuple[int, int]) -> Launch:
-        operands, shapes = (self.result.v[0], self.source.v[0]), (self.result.shape, self.source.shape)
-        how = self.packed[i], shapes, strips * self.g.across, keep, rows
+        operands, strides = (self.result.v[0], self.source.v[0]), (self.result.strides, self.source.strides)
+        how = self.packed[i], strides, self.g.c, strips * self.g.across, keep, rows
         return bind(_products, self.product, sums, *operands, *how, *ends)
 
     def filters(self, i: int, *ends: int, sums: Array, rows: tuple[int, int]) -> Launch:

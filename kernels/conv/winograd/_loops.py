@@ -130,17 +130,17 @@ def _put_last(y, held, line, g, tile, f0, f1):
 
 
 @part
-def _multiplied(product, u, v, products, packed, g, tiles, item, plane, strides, result_strides):
+def _multiplied(product, u, v, products, packed, g, tiles, item, strides, result_strides):
     """Return how far apart planes of products are, for an item's channels of the output.
 
-    plane: how far apart those of v are. strides: from a channel to the next and from a tile to the next, of v and of
-    the products.
+    strides: of v, from a plane to the next, a channel to the next and a tile to the next. result_strides: of the
+    products, those of channels and tiles.
     """
     count, row = item[3] - item[2], item[4]
     out_plane = count * tiles + LANES
     for e in range((g.m + 2) ** 2):
         factor = u, e * g.filter_plane + row * g.filter_line, g.filter_line, 1
-        operand = v, e * plane, strides[0], strides[1]
+        operand = v, e * strides[0], strides[1], strides[2]
         result = products, e * out_plane, result_strides[0], result_strides[1]
         multiply(product, packed, count, tiles, g.inputs, factor, operand, False, result)
     return out_plane
@@ -150,11 +150,11 @@ def _multiplied(product, u, v, products, packed, g, tiles, item, plane, strides,
 def block(product, y, u, v, products, held, packed, g, strides, item):
     """An item: strips of tiles s0:s1, channels of the output f0:f1, whose filters are the rows of u from `row` on.
 
-    strides: between two planes of v, and between their lines.
+    strides: of v, as in `_multiplied`.
     """
     s0, s1, f0, f1, _row = item
-    tiles, (plane, line) = (s1 - s0) * g.across, strides
-    plane = _multiplied(product, u, v, products, packed, g, tiles, item, plane, (line, 1), (tiles, 1))
+    tiles = (s1 - s0) * g.across
+    plane = _multiplied(product, u, v, products, packed, g, tiles, item, strides, (tiles, 1))
     for f in range(f1 - f0):
         line = _outputs(held, products, g, plane, f * tiles, tiles)
         _put(y, held, line, g, (f0 + f) * g.out_height * g.out_width, s0, s1)
@@ -164,8 +164,8 @@ def block(product, y, u, v, products, held, packed, g, strides, item):
 def block_last(product, y, u, v, products, held, packed, g, strides, item):
     """An item as in `block`, of images with channels last."""
     s0, s1, f0, f1, _row = item
-    tiles, count, (plane, line) = (s1 - s0) * g.across, f1 - f0, strides
-    plane = _multiplied(product, u, v, products, packed, g, tiles, item, plane, (1, line), (1, count))
+    tiles, count = (s1 - s0) * g.across, f1 - f0
+    plane = _multiplied(product, u, v, products, packed, g, tiles, item, strides, (1, count))
     for tile in range(tiles):
         line = _outputs(held, products, g, plane, tile * count, count)
         _put_last(y, held, line, g, s0 * g.across + tile, f0, f1)

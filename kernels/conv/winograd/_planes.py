@@ -3,8 +3,9 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from kernelmark import Array, Launch
+from kernels._host import ALONE
 from kernels._launches import in_bands, in_numbered_bands
-from kernels._numba import bind, jit, move
+from kernels._numba import bind, jit
 from kernels.conv.problem import ConvOperands, ConvProblem
 from kernels.conv.winograd import _loops as loops
 from kernels.conv.winograd._lines import LANES
@@ -24,36 +25,41 @@ def _between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Arr
 
 
 @jit
-def channels(v, x, held, g, plane, length, s0, s1, start, stop):
-    """Lines of channels start:stop. Vectors are written whole, and what reaches beyond a line the next one overwrites.
+def channels(v, x, held, g, strides, s0, s1, start, stop):
+    """Channels start:stop. Vectors of tiles are written whole, and what reaches beyond a line the next one overwrites.
 
-    Lines from which that would reach beyond the last are copied: what follows may be another thread's.
+    Lines from which that would reach beyond the last are copied, since what follows may be another thread's; and so are
+    all where tiles do not lie side by side.
     """
-    side = g.m + 2
-    edge = held[len(held) - side * side * (length + LANES) :]
+    side, tiles, (plane, channel, tile) = g.m + 2, (s1 - s0) * g.across, strides
+    far = tiles + LANES
+    edge = held[len(held) - side * side * far :]
     for c in range(start, stop):
-        reaches = (c + 1) * length + LANES > stop * length
-        to, far, near = (edge, length + LANES, 0) if reaches else (v, plane, length)
-        loops.planes(to, x, held, g, far, near, c, c + 1, s0, s1)
-        if reaches:
+        copied = tile != 1 or (c + 1) * channel + LANES > stop * channel
+        to, apart, line = (edge, far, 0) if copied else (v, plane, channel)
+        loops.planes(to, x, held, g, apart, line, c, c + 1, s0, s1)
+        if copied:
             for e in range(side * side):
-                move(v, e * plane + c * length, edge, e * far, length)
+                for i in range(tiles):
+                    v[e * plane + c * channel + i * tile] = edge[e * far + i]
 
 
 @jit
-def strips(v, x, held, g, plane, length, s0, s1, start, stop):
-    loops.planes_last(v, x, held, g, plane, length, s0 + start, s0 + stop, start * g.across)
+def strips(v, x, held, g, strides, s0, s1, start, stop):
+    loops.planes_last(v, x, held, g, strides[0], strides[2], s0 + start, s0 + stop, start * g.across)
 
 
-def strides(g: Tiling, count: int) -> tuple[int, int]:
-    """Return how far apart planes of `count` strips are, and in one its lines.
+def strides(g: Tiling, count: int) -> tuple[int, int, int]:
+    """Return how far apart planes of `count` strips are, and in one of them channels and tiles.
 
-    A vector between planes keeps them from competing for the same places of a cache. With channels last, whole vectors
-    for a line keep threads, which write whole vectors, from writing into each other's.
+    Tiles lie side by side, unless channels are last or products take so few tiles one by one, along channels. A vector
+    between planes keeps them from competing for the same places of a cache. Whole vectors for a line over channels keep
+    threads, which write whole vectors, from writing into each other's.
     """
-    tiles = count * g.across
-    lines, length = (tiles, -(-g.inputs // LANES) * LANES) if g.channels_last else (g.inputs, tiles)
-    return lines * length + LANES, length
+    tiles, line = count * g.across, -(-g.inputs // LANES) * LANES
+    if g.channels_last or tiles <= ALONE:
+        return tiles * line + LANES, 1, line
+    return g.inputs * tiles + LANES, tiles, 1
 
 
 def each_thread(x: ConvOperands, elements: int, is_shared: bool = False) -> list[Array]:
@@ -65,8 +71,8 @@ def each_thread(x: ConvOperands, elements: int, is_shared: bool = False) -> list
 class Planes:
     """The input or the output's gradient: its rows between zeros, and its planes of `step` strips.
 
-    v: scratch for planes, one that all threads share or one for each. shape: channels, the stride of planes, and
-    strides in one from a channel and from a tile to the next.
+    v: scratch for planes, one that all threads share or one for each. strides: of planes, and in one of channels and
+    tiles.
     """
 
     def __init__(
@@ -74,11 +80,10 @@ class Planes:
     ) -> None:
         self._g, self._threads, side = g, x.threads, g.m + 2
         self._image, self.rows = _between_zeros(problem, x, g, source.reshape(-1))
-        self.strides = plane, length = strides(g, step)
-        self.shape = g.inputs, plane, *((1, length) if g.channels_last else (length, 1))
-        self.v = each_thread(x, side * side * plane, is_shared)
+        self.strides = strides(g, step)
+        self.v = each_thread(x, side * side * self.strides[0], is_shared)
         strip = side * g.inputs if g.channels_last else loops.STRIPS * (g.phases * g.columns + LANES)
-        edge = 0 if g.channels_last else side * side * (length + LANES)
+        edge = 0 if g.channels_last else side * side * (step * g.across + LANES)
         self._held = each_thread(x, side * (strip + LANES) + LANES + edge)
 
     def fill(self, first: int, last: int) -> Launch:
@@ -96,4 +101,4 @@ class Planes:
 
     def _band(self, thread: int, first: int, last: int, start: int, stop: int) -> Launch:
         run, held = strips if self._g.channels_last else channels, self._held[thread]
-        return bind(run, self.v[thread], self._image, held, self._g, *self.strides, first, last, start, stop)
+        return bind(run, self.v[thread], self._image, held, self._g, self.strides, first, last, start, stop)

@@ -75,13 +75,13 @@ def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
 
     What they are multiplied with is packed again for each OUTPUTS of them, which takes less time where it is less: of
     wgrad all of it by each thread, of which others would have packed a share. Where the cache has no room for SOME
-    either, it is done less often, unless tiles are so few that products do without panels.
+    either, it is done less often, unless tiles are so few that products do not pack them.
     """
     g, cache, default = tiling(p, m), second_level_bytes(), ALL
     row, tiles = filter_bytes(g), p.n * g.down * g.across
     few = g.outputs // 8 if p.direction == "wgrad" else g.outputs
     if _is_whole(p, t, m) and tiles < few and g.outputs * row > cache // 2:
-        rest = FEW if tiles <= ALONE and p.direction != "wgrad" else MANY
+        rest = FEW if tiles <= ALONE else MANY
         some = SOME if SOME["OUTPUTS"] * row <= cache else rest
         default = some if some["OUTPUTS"] < g.outputs else ALL
     return (
