@@ -11,8 +11,8 @@ from kernels._tile import LANES
 DEPTH, PANELS = 512, 4
 #: Steps at a time where nothing is copied: rows of a and of b are at most FAR apart, and c has at most SMALL elements.
 SHALLOW, FAR, SMALL = 128, 512, 2**16
-#: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros; where there
-#: are others, rows of a are read once more for them, so up to ALONE are if there are none.
+#: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros. Rows of a
+#: are read again for them; where there are no other columns they are not, and the limit is ALONE.
 FEW = 2
 
 #: Cycles that it takes to store an element of c, or copy one of b or a, where they do not lie side by side in lanes;

@@ -153,11 +153,12 @@ def test_planes_leave_lines_of_other_threads_alone(layout: str, side: int, first
     held = np.empty(6 * (winograd.STRIPS * g.inputs * (g.phases * g.columns + LANES) + LANES) + edge, "f4")
     band = planes.strips if g.channels_last else planes.channels
     band(v, image, held, g, (plane, *strides), 0, g.down, first, 2)
-    ends = (0, 3), (first * g.across, 2 * g.across) if g.channels_last else (0, g.down * g.across)
-    if not g.channels_last:
-        ends = (first, 2), ends[1]
-    places = np.add.outer(np.arange(*ends[0]) * strides[0], np.arange(*ends[1]) * strides[1])
-    own = np.add.outer(np.arange(36) * plane, places)
+    inputs, tiles = np.arange(3), np.arange(g.down * g.across)
+    if g.channels_last:
+        tiles = tiles[first * g.across : 2 * g.across]
+    else:
+        inputs = inputs[first:2]
+    own = np.add.outer(np.arange(36) * plane, np.add.outer(inputs * strides[0], tiles * strides[1]))
     assert not np.isnan(v[own]).any()
     if g.channels_last:
         own = own[:, :1] + np.arange(strides[1])[:, None]  # lines are written to their ends
