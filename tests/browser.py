@@ -29,7 +29,7 @@ def chromium() -> Iterator[Any]:
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
-    options.binary_location = _first(BROWSERS)
+    options.binary_location = _first(BROWSERS) or ""
     # Root, as in CI's containers, may not use the sandbox, and /dev/shm is small there.
     for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND"):
         options.add_argument(word)
