@@ -1,0 +1,23 @@
+"""kernelmark: microbenchmarks of GEMM, transposition, FFT and convolution kernels.
+
+The names that a file with kernels or operations imports are those of `kernelmark.public`. They are loaded when the
+first of them is asked for: the pytest plug-in and `--help` need none. `bench`, `kernels` and `cuda` beside this file
+lead to the folders of those names at the top of the repository; in a wheel they are folders.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelmark.public import *  # noqa: F403
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Return a name of the public face. Raises AttributeError."""
+    if name == "__all__" or (not name.startswith("__") and name != "public"):
+        import kernelmark.public as public
+
+        if name in ("__all__", *public.__all__):
+            return getattr(public, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
